@@ -7,14 +7,17 @@ accepted. Forms, commands and clients are generated from the schema of the same 
 A field whose schema says `writeOnly` is a secret: no error, and no way out of the server, shows its value.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
+from datetime import date, datetime, time, timedelta
 from functools import cache
 from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, inspect
 
 from stateward.errors import BadInput, UnknownField, UnknownName
 from stateward.store.records import to_json
@@ -33,6 +36,12 @@ MAX_DEPTH = 100
 
 _REF = "#/$defs/"
 
+_RECORDS = inspect.StructType | inspect.DataclassType | inspect.TypedDictType | inspect.NamedTupleType
+"""The types that a schema refers to: msgspec leaves out the metadata of such a reference in a union."""
+
+_TEXT_TYPES = (bytes, datetime, date, time, timedelta)
+"""The types whose JSON is a text other than the one that Python prints."""
+
 
 class ValueType:
     """The type of a spec, or of the arguments of an action."""
@@ -47,13 +56,9 @@ class ValueType:
         self._root: Schema = drawn
         self.schema: Schema = _inlined(drawn, self._defs, ())
         """The JSON schema, without references: a type that contains itself is an object of any form there."""
-        self.has_secrets = any(one.get("writeOnly") for one in _objects_in([drawn, self._defs]))
-        self.secret_names = frozenset(
-            name
-            for part in _objects_in([drawn, self._defs])
-            for name, one in part.get("properties", {}).items()
-            if any(way.get("writeOnly") for way in self._alternatives([one]))
-        )
+        found = _SecretFields(inspect.type_info(struct))
+        self.has_secrets = found.has_secrets
+        self.secret_names = frozenset(found.names)
 
     def read(self, text: str, place: str, state: str | None = None) -> Struct:
         """Return a stored value; raises with the field that does not fit, never with its value."""
@@ -77,9 +82,13 @@ class ValueType:
         given = msgspec.json.decode(text)
         _refuse_unknown_fields(given, decoded, place, state)
         for where, secret in self._secrets(given, place):
-            if secret == MASK:
+            if MASK in _parts_of(secret):
                 raise BadInput(where, None, f"the secret itself: {MASK} only stands for it", state=state)
-        return msgspec.json.encode(decoded, order="deterministic").decode()
+        try:
+            return msgspec.json.encode(decoded, order="deterministic").decode()
+        except TypeError:  # keys that are no texts cannot be sorted as they are
+            plain = msgspec.to_builtins(decoded, str_keys=True)
+            return msgspec.json.encode(plain, order="deterministic").decode()
 
     def mask(self, text: str) -> str:
         """Return JSON text with the secret values masked."""
@@ -94,7 +103,8 @@ class ValueType:
     def secret_texts(self, text: str) -> set[str]:
         """Return the secrets of a value, given as JSON text, that are searched in messages and results."""
         found = self._secrets(msgspec.json.decode(text), "")
-        return {one for _, value in found for one in texts_in(value)}
+        forms = {form for _, value in found for part in _parts_of(value) for form in _printed_forms(part)}
+        return {form for form in forms if len(form) >= SHORTEST_SECRET}
 
     def _secrets(self, given: Any, place: str) -> list[tuple[str, Any]]:  # noqa: ANN401 - plain JSON
         """Return the secrets in plain JSON, each with its place."""
@@ -136,6 +146,48 @@ class ValueType:
             yield from self._alternatives(schema.get("anyOf", ()))
 
 
+class _SecretFields:
+    """The secret fields of a type, by their names in JSON and in Python; raises for secrets that no schema tells."""
+
+    def __init__(self, root: inspect.Type) -> None:
+        self.names: set[str] = set()
+        self.has_secrets = False
+        self._seen: set[Any] = set()
+        self._walk(root, "")
+
+    def _walk(self, kind: inspect.Type, place: str) -> bool:
+        """Return whether a value of this type may be a secret, or a collection of secrets."""
+        match kind:
+            case inspect.Metadata(type=inner, extra_json_schema=extra):
+                is_secret = bool((extra or {}).get("writeOnly"))
+                self.has_secrets |= is_secret
+                return self._walk(inner, place) or is_secret
+            case inspect.UnionType(types=types) | inspect.TupleType(item_types=types):
+                are_secret = [self._walk(one, place) for one in types]
+                if isinstance(kind, inspect.UnionType) and any(map(_is_secret_record, types)):
+                    raise BadInput(place, None, "secret as a whole: Annotated[A | B, ...], not Annotated[A, ...] | B")
+                return any(are_secret)
+            case inspect.DictType(key_type=key, value_type=value):
+                if self._walk(key, place):
+                    raise BadInput(place, None, "a mapping whose keys are not secret, or secret as a whole")
+                return self._walk(value, place)
+            case inspect.CollectionType(item_type=item):
+                return self._walk(item, place)
+            case inspect.StructType() | inspect.DataclassType() | inspect.TypedDictType() | inspect.NamedTupleType():
+                if kind.cls not in self._seen:
+                    self._seen.add(kind.cls)
+                    for field in kind.fields:
+                        if self._walk(field.type, f"{place}.{field.encode_name}".removeprefix(".")):
+                            self.names |= {field.name, field.encode_name}
+        return False
+
+
+def _is_secret_record(kind: inspect.Type, *, is_secret: bool = False) -> bool:
+    if not isinstance(kind, inspect.Metadata):
+        return is_secret and isinstance(kind, _RECORDS)
+    return _is_secret_record(kind.type, is_secret=is_secret or bool((kind.extra_json_schema or {}).get("writeOnly")))
+
+
 @cache
 def value_type(struct: type[Struct]) -> ValueType:
     """Return the type of values of a struct; the schema of each struct is made once."""
@@ -149,6 +201,8 @@ def declared_type(kind: str, place: str, struct: Any) -> ValueType:  # noqa: ANN
         raise BadInput(where, struct, "a subclass of msgspec.Struct")
     try:
         found = value_type(struct)
+    except BadInput as error:
+        raise BadInput(f"{where}, field {error.field}", None, error.allowed) from error
     except Exception as error:  # msgspec and the resolution of annotations raise errors of many classes
         why = (str(error) or type(error).__name__).splitlines()[-1]  # the lines before are about options of msgspec
         raise BadInput(f"{where}{_unfit_field(struct)}", None, f"of a type that has a JSON schema: {why}") from error
@@ -181,7 +235,7 @@ def _inlined(schema: Any, defs: Schema, inside: tuple[str, ...]) -> Any:  # noqa
         for name, one in schema.items()
         if name not in ("$ref", "default", "mapping")
     }
-    if "default" in schema and not schema.get("writeOnly"):
+    if "default" in schema and (schema["default"] in (None, [], {}, ()) or not _holds_secret(schema, defs)):
         own["default"] = schema["default"]
     if "$ref" not in schema:
         return own
@@ -195,11 +249,18 @@ def _fields_inlined(fields: Schema, defs: Schema, inside: tuple[str, ...]) -> Sc
     return {name: _inlined(one, defs, inside) for name, one in fields.items()}
 
 
-def _objects_in(value: Any) -> Iterator[Schema]:  # noqa: ANN401 - a part of a schema
-    if isinstance(value, dict):
-        yield value
-    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _objects_in(one)
+def _holds_secret(schema: Any, defs: Schema, inside: tuple[str, ...] = ()) -> bool:  # noqa: ANN401 - a part of a schema
+    """Return whether a value of a schema is a secret, or has one anywhere in it."""
+    if isinstance(schema, list):
+        return any(_holds_secret(one, defs, inside) for one in schema)
+    if not isinstance(schema, dict):
+        return False
+    name = schema.get("$ref")
+    if isinstance(name, str) and name not in inside:  # a field may have that name as well
+        inside = (*inside, name)
+        if _holds_secret(defs[name.removeprefix(_REF)], defs, inside):
+            return True
+    return schema.get("writeOnly") is True or any(_holds_secret(one, defs, inside) for one in schema.values())
 
 
 def _schemas_of_field(ways: Iterable[Schema], name: str) -> list[Schema]:
@@ -239,6 +300,34 @@ def mask_texts_in(value: Any, secrets: Set[str]) -> Any:  # noqa: ANN401 - plain
             return [mask_texts_in(one, secrets) for one in value]
         case _:
             return MASK if str(value) in secrets else value
+
+
+def _parts_of(secret: Any) -> Iterator[str]:  # noqa: ANN401 - plain JSON
+    """Yield the texts and numbers of a secret, and the names in it."""
+    if isinstance(secret, dict | list):
+        for one in (*secret, *secret.values()) if isinstance(secret, dict) else secret:
+            yield from _parts_of(one)
+    elif not isinstance(secret, bool) and secret is not None:
+        yield str(secret)
+
+
+def _printed_forms(secret: str) -> Iterator[str]:
+    """Return the forms that a secret may have in a message: quoted once or twice, by lines, or as its Python type."""
+    values = {secret}
+    for kind in _TEXT_TYPES:
+        with suppress(msgspec.ValidationError):
+            value = msgspec.convert(secret, kind)
+            values |= {str(value), repr(value)}
+            if isinstance(value, bytes):
+                values |= {repr(value)[2:-1], value.decode(errors="replace")}
+    for text in values | {line.strip() for value in values for line in value.splitlines()}:
+        for quoted in _quoted(text):
+            yield from _quoted(quoted)
+
+
+def _quoted(text: str) -> set[str]:
+    """Return a text as it is, and as it is written between quotes."""
+    return {text, *(way(text)[1:-1] for way in (repr, ascii, to_json, json.dumps))}
 
 
 def _refuse_unknown_fields(given: Any, decoded: Any, place: str, state: str | None, depth: int = 0) -> None:  # noqa: ANN401

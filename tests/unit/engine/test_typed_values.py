@@ -1,11 +1,15 @@
+import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
 from typing import Annotated, Any, Optional
+from uuid import UUID
 
 import pytest
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, defstruct
 
 from stateward.engine import Kind
-from stateward.engine.typed_values import MAX_DEPTH, value_type
+from stateward.engine.typed_values import MASK, MAX_DEPTH, value_type
 from stateward.errors import BadInput, UnknownName
 from stateward.store.records import to_json
 from tests.integration.engine.record_kinds import RECORD, SECRET, Change, Check, RecordSpec, RecordWork
@@ -140,6 +144,147 @@ def test_a_value_that_is_nested_too_deeply_is_refused() -> None:
         deep = [deep]
     with pytest.raises(BadInput, match="spec: must be nested at most 100 levels deep"):
         value_type(Loose).normalize(to_json({"anything": deep}), "spec")
+
+
+S = Meta(extra_json_schema=SECRET)
+
+
+class Account(Struct):
+    user: str
+    pin: int = 0
+
+
+class Whole(Struct):
+    account: Annotated[Account | None, S] = None
+    others: list[Annotated[Account, S]] = []
+
+
+def test_a_struct_can_be_secret_as_a_whole() -> None:
+    text = '{"account":{"user":"ann","pin":1},"others":[{"user":"bob","pin":2}]}'
+    assert value_type(Whole).mask(text) == '{"account":"***","others":["***"]}'
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        Annotated[Account, S] | None,
+        Annotated[Account, S] | str,
+        list[Annotated[Account, S] | None],
+        dict[str, Annotated[Plain, S] | None],
+        dict[Annotated[str, S], int],
+    ],
+)
+def test_a_secret_that_a_schema_cannot_tell_is_an_error_of_the_declaration(hint: Any) -> None:
+    inner = defstruct("Inner", [("login", hint)])
+    outer = defstruct("Outer", [("inner", inner)])
+    with pytest.raises(BadInput, match=r"spec of kind dns.record, field inner.login: must be .*secret as a whole"):
+        Kind(RECORD, spec=outer)
+
+
+class Defaults(Struct):
+    password: Secret | None = "default-1"
+    square: Square = Square(1.0, "default-2")
+    pair: tuple[int, Secret] = (1, "default-3")
+    node: Node = Node("a", below=Node("b", "default-4"))
+    squares: list[Square] = []
+    name: str = "shown"
+
+
+def test_no_default_at_or_above_a_secret_is_in_a_schema() -> None:
+    schema = value_type(Defaults).schema
+    assert "default-" not in str(schema)
+    assert "initial" not in str(schema)
+    assert schema["properties"]["name"]["default"] == "shown"
+    assert schema["properties"]["squares"]["default"] == []
+
+
+class Keys(Struct):
+    pem: Secret = ""
+    raw: Annotated[bytes, S] = b""
+    at: Annotated[datetime | None, S] = None
+    by_name: Annotated[dict[str, str], S] = {}
+
+
+PEM = """-----BEGIN-----
+it's "quoted" \\ and h\u00e9re
+second line
+-----END-----"""
+KEYS = Keys(PEM, b"raw\x00bytes", datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC), {"private": "value-of-it"})
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        PEM,
+        repr(PEM),
+        repr(repr(PEM)),
+        str(KeyError(PEM)),
+        json.dumps(PEM),
+        to_json(PEM),
+        repr(KEYS),
+        str(KEYS.raw),
+        str(KEYS.at),
+        "bad line: second line",
+    ],
+)
+def test_a_message_has_no_secret_in_any_printed_form(message: str) -> None:
+    masked = value_type(Keys).mask_in(f"failed: {message}!", to_json(KEYS))
+    assert masked.startswith("failed: ")
+    assert masked.endswith("!")
+    assert MASK in masked
+    for part in ("BEGIN", "quoted", "second", "raw\\", "bytes'", "2026", "private", "value-of"):
+        assert part not in masked
+
+
+class Renamed(Struct, rename="camel"):
+    api_key: Secret = ""
+    by_name: Annotated[dict[str, list[str]], S] = {}
+
+
+def test_the_names_of_a_secret_are_those_in_json_and_in_python() -> None:
+    assert value_type(Renamed).secret_names == {"api_key", "apiKey", "by_name", "byName"}
+    types = Kind(RECORD, spec=Renamed).types
+    assert types is not None
+    assert types.show_other('{"api_key":"s","apiKey":"s"}') == '{"api_key":"***","apiKey":"***"}'
+
+
+@pytest.mark.parametrize("given", ['{"byName":{"a":["b","***"]}}', '{"byName":{"***":[]}}'])
+def test_a_mask_inside_a_secret_is_refused(given: str) -> None:
+    with pytest.raises(BadInput, match=r"spec.byName: must be the secret itself"):
+        value_type(Renamed).normalize(given, "spec")
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class OtherKeys(Struct):
+    numbers: dict[int, str] = {}
+    colours: dict[Colour, dict[UUID, int]] = {}
+
+
+def test_keys_of_mappings_need_not_be_texts() -> None:
+    found = value_type(OtherKeys)
+    some = "00000000-0000-4000-8000-000000000001"
+    text = f'{{"numbers":{{"10":"b","2":"a"}},"colours":{{"blue":{{"{some}":1}},"red":{{}}}}}}'
+    stored = found.normalize(text, "spec")
+    assert stored == f'{{"colours":{{"blue":{{"{some}":1}},"red":{{}}}},"numbers":{{"10":"b","2":"a"}}}}'
+    assert found.read(stored, "spec") == OtherKeys({10: "b", 2: "a"}, {Colour.BLUE: {UUID(some): 1}, Colour.RED: {}})
+
+
+def test_fields_may_have_names_of_the_words_of_schemas() -> None:
+    names = ("properties", "items", "anyOf", "default", "writeOnly", "additionalProperties", "prefixItems", "type")
+    words = defstruct(
+        "Words", [(name, str, "a") for name in names] + [("required", Secret, "b"), ("enum", Whole | None, None)]
+    )
+    found = value_type(words)
+    assert set(found.schema["properties"]) == {*names, "required", "enum"}
+    assert all(found.schema["properties"][name]["default"] == "a" for name in names)
+    assert found.secret_names == {"required", "account", "others"}
+    assert found.mask('{"properties":"a","items":"b","required":"c"}') == (
+        '{"properties":"a","items":"b","required":"***"}'
+    )
 
 
 @pytest.mark.parametrize(
