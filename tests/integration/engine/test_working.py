@@ -661,3 +661,26 @@ async def test_what_is_claimed_is_not_begun_if_the_answer_comes_after_the_lease(
         monkeypatch.setattr(engine.store, "transact", prompt)
         await site.ended(accepted)
     assert min(left) > 0
+
+
+async def test_an_operation_that_has_ended_tells_when_it_was_first_started(site: Site) -> None:
+    await site.built("p1")
+    attempts = list[float]()
+
+    async def in_two_attempts(job: Job) -> None:
+        attempts.append(job.now)
+        if job.attempt == 1:
+            raise Temporary("interrupted", after=0.2)
+
+    site.engine.kinds[PUMP.kind].handles("pump")(in_two_attempts)
+    site.engine.kinds[PUMP.kind].handles("move")(in_two_attempts)
+    for action in ("pump", "move"):
+        attempts.clear()
+        accepted = await site.engine.act("ns", "p1", action)
+        ended = await site.ended(accepted)
+        assert ended.started is not None
+        assert ended.started == pytest.approx(attempts[0], abs=0.1)
+        assert accepted.op.created <= ended.started < attempts[1]
+    waiting = await site.engine.act("ns", "p1", "pump", not_before=4e9)
+    await site.engine.cancel("ns", waiting.op.id)
+    assert (await site.ended(waiting)).started is None

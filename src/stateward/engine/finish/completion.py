@@ -157,7 +157,19 @@ def complete(
     status = ending.status or _status(ending.event)
     if status is not Status.SUCCEEDED:
         journal(uow, found, operation.id, ending.actor, operation.who, ending.event, reason=ending.error)
-    _finish(uow, operation, work, status, ending.result, ending.error)
+    _finish(uow, _with_start(uow, operation, work, operation.via), work, status, ending.result, ending.error)
+
+
+def _with_start(uow: UnitOfWork, operation: Operation, work: WorkItem | None, state: str) -> Operation:
+    """Return an operation with the time when its work first started, which its deadline tells.
+
+    The deadline of a later phase, in another state, tells only when the phase began; then it stays unknown. A column of
+    its own would be written with every claim.
+    """
+    if operation.started is not None or work is None or work.deadline is None or state != operation.via:
+        return operation
+    started = min(max(operation.created, work.deadline - operation.within), uow.now)
+    return replace(operation, started=started)
 
 
 def complete_with(
@@ -175,6 +187,7 @@ def complete_with(
 
     The operation's status follows from the move, unless it is given: a table may have no row for a cancellation.
     """
+    operation = _with_start(uow, operation, work, found.state)
     is_success = move.meaning in (Meaning.SUCCESS, Meaning.STEP)
     spec = None if is_success and status is not Status.CANCELLED else operation.previous_spec
     object_error = None if is_success else error
