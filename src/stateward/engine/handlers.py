@@ -36,7 +36,16 @@ from stateward.engine.job_steps import (
 from stateward.engine.kind_types import KindTypes
 from stateward.engine.requests import Request
 from stateward.engine.thread_handlers import BlockingJob, as_handler
-from stateward.engine.work_errors import PastDeadline, Permanent, Retry, SignalTimedOut, StepFailed, Suspended
+from stateward.engine.work_errors import (
+    PastDeadline,
+    Permanent,
+    Retry,
+    SignalTimedOut,
+    StepFailed,
+    Suspended,
+    merge_errors,
+    parts_of,
+)
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import CONTROLLER, NO_FACTS
 from stateward.store.records import Claim, Key, Status, to_json
@@ -106,7 +115,7 @@ class Job:
     __slots__ = (
         *("_claimed_at", "_clock", "_context", "_ends_at", "_has_new_deadline", "_stage", "_started_at"),
         *("_steps", "_types", "_undos", "_used"),
-        *("answers", "claim", "is_ending", "pause", "sent"),
+        *("answers", "claim", "interrupted_steps", "is_ending", "pause", "sent", "task"),
     )
 
     def __init__(
@@ -128,6 +137,10 @@ class Job:
         self._ends_at = self._started_at + remaining_s
         self._steps: Steps = msgspec.json.decode(claim.operation.steps)
         self._undos: dict[str, Undo] = {}
+        self.task = asyncio.current_task()  # the one that calls the handler; None: its thread waits for each method
+        self.interrupted_steps: set[str] = (
+            set()
+        )  # begun in a task of their own, which another one's error has cancelled
         self._used: set[str] = set()  # the names of the steps to which this call of the handler came
         self._stage: Literal["run", "replay", "undo"] = "run"
         self._has_new_deadline = False  # a phase has ended in this attempt
@@ -225,13 +238,21 @@ class Job:
         interrupted. `retry` says when a failed step is tried again; the operation holds no slot meanwhile.
         """
         check_step_name(step)
+        if retry is not None:
+            self._require_own_task("a step with retry=")
         with self._use(step, step):
             return await self._once(step, work, undo, retry)
 
     async def _once(self, step: str, work: Callable[[], Awaitable[Any]], undo: Undo | None, retry: Retry | None) -> Any:  # noqa: ANN401 - what the step returned
         if step not in self._steps:
             self._require_running("a step")
-            result = await work() if retry is None else await self._try(step, work, retry)
+            try:
+                result = await work() if retry is None else await self._try(step, work, retry)
+            except asyncio.CancelledError:
+                if asyncio.current_task() is not self.task:
+                    self.interrupted_steps.add(step)
+                raise
+            self.interrupted_steps.discard(step)
             self._steps[step] = result
             if undo is not None:
                 self._steps[f"{UNDO}{step}"] = None
@@ -277,9 +298,12 @@ class Job:
             raise StepFailed(failures)
         try:
             return await work()
-        except retry.on as error:
-            failures, text = failures + 1, str(error) or type(error).__name__
-            delay_s = retry.delay_s(failures, error)
+        except Exception as error:
+            if not all(isinstance(part, retry.on) for part in parts_of(error)):
+                raise
+            merged = merge_errors(error)
+            failures, text = failures + 1, str(merged) or type(merged).__name__
+            delay_s = retry.delay_s(failures, merged)
             if failures >= retry.attempts or delay_s >= self.time_left_s:
                 failed = StepFailed(
                     f"step {step!r} has failed in {failures} of {retry.attempts} attempts, the last time with: {text}"
@@ -294,6 +318,7 @@ class Job:
         """Sleep, counted from the first call of this step; the operation holds no slot, and restarts do not matter."""
         if not 0 <= seconds < inf:
             raise BadInput("seconds", seconds, "a number of seconds, 0 or more")
+        self._require_own_task("a sleep")
         key = f"{SLEEP}{step}"
         with self._use(key, step):
             if key not in self._steps:
@@ -305,6 +330,7 @@ class Job:
         """Sleep until a Unix time of the store's clock (see `now`); returns at once if it has passed."""
         if not time < inf:
             raise BadInput("time", time, "a Unix time")
+        self._require_own_task("a sleep")
         if self.now < time:
             self._require_running("a sleep")
             self._steps[f"{SLEEP}until"] = self._require_time(time)
@@ -323,6 +349,7 @@ class Job:
         """
         if timeout_s is not None and not 0 <= timeout_s < inf:
             raise BadInput("timeout_s", timeout_s, "a number of seconds, 0 or more")
+        self._require_own_task("a wait")
         key = f"{WAIT}{step or signal}"
         with self._use(key, step or signal):
             return await self._wait_for(key, signal, timeout_s)
@@ -362,6 +389,11 @@ class Job:
         self.pause = pause
         raise Suspended
 
+    def _require_own_task(self, what: str) -> None:
+        """Refuse to end the call of the handler from another task: tasks beside it would be interrupted."""
+        if self.task is not None and asyncio.current_task() is not self.task:
+            raise Permanent(f"{what} is not possible in a task group, nor in any task but the handler's own")
+
     def _require_running(self, what: str) -> None:
         """Let nothing new begin in a job that was suspended, or whose operation has failed."""
         if self._stage == "undo":
@@ -386,6 +418,7 @@ class Job:
         requests: the object of each, and the reason. The ids of the children's operations are set here.
         """
         check_step_name(step)
+        self._require_own_task("a step with children")
         with self._use(step, step):
             if step not in self._steps:
                 self._require_running("a step")

@@ -57,6 +57,7 @@ class BlockingJob:
 
     def __init__(self, job: "Job", loop: asyncio.AbstractEventLoop) -> None:
         self._job, self._loop = job, loop
+        job.task = None  # each method runs in a task of its own, and the thread waits for it
         self.is_stopped = False
         """Whether the operation was stopped, so that the handler should end."""
 

@@ -1,9 +1,16 @@
 """Errors by which a handler says what happens next, and the policy after which a failed step is tried again."""
 
+import asyncio
+from collections.abc import Iterator
+
 from msgspec import Struct
 
 from stateward.engine.transitions import time_text
 from stateward.errors import BadInput, StatewardError
+from stateward.store.errors import StoreError
+
+UNCLEAR_ERRORS = (OSError, EOFError, asyncio.TimeoutError)
+"""Errors of a broken connection: the call may or may not have been carried out."""
 
 
 class WorkError(StatewardError):
@@ -80,6 +87,52 @@ class Fenced(StatewardError):
     text = "operation {op} belongs to another worker now, or has ended"
 
 
+DECISIVE = (KeyboardInterrupt, GeneratorExit, Fenced, StoreError, Suspended, WaitingForChildren)
+"""Errors that say who may continue an operation, or when: in a group of errors, they have the last word."""
+
+
+def merge_errors(error: BaseException) -> BaseException:
+    """Return the one error that says what the parts of a group say together; another error is returned as it is.
+
+    If a part may have had an effect, the whole may. Only if each part is temporary, so is the whole.
+    """
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    parts = list(parts_of(error))
+    if (decisive := next((one for one in parts if isinstance(one, DECISIVE)), None)) is not None:
+        return decisive
+    text = "; ".join(dict.fromkeys(map(describe_error, parts)))
+    after = max((one.after for one in parts if isinstance(one, WorkError) and one.after is not None), default=None)
+    if any(isinstance(one, (Unknown, asyncio.CancelledError, *UNCLEAR_ERRORS)) for one in parts):
+        return Unknown(text, after=after)
+    if not all(isinstance(one, Temporary | Throttled) for one in parts):
+        return Permanent(text)
+    is_throttled = any(isinstance(one, Throttled) for one in parts)
+    return (Throttled if is_throttled else Temporary)(text, after=after)
+
+
+def source_of(error: BaseException) -> BaseException:
+    """Return the group of which an error is the merged one; of any other error, the error itself."""
+    return error.__cause__ if isinstance(error.__cause__, BaseExceptionGroup) else error
+
+
+def parts_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors of a group, also of groups in it; of any other error, the error itself."""
+    if not isinstance(error, BaseExceptionGroup):
+        yield error
+        return
+    for part in error.exceptions:
+        yield from parts_of(part)
+
+
+def describe_error(error: BaseException) -> str:
+    """Return an error as text: its own if it says what happens next, else its class too; a text may fail to be made."""
+    try:
+        return str(error) if isinstance(error, WorkError) and str(error) else f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
+
+
 class Retry(Struct, frozen=True, kw_only=True):
     """When a failed step is tried again: after errors of the types `on`, up to so many attempts, at growing intervals.
 
@@ -99,7 +152,7 @@ class Retry(Struct, frozen=True, kw_only=True):
             if not value >= least:
                 raise BadInput(field, value, f"{least:g} or more")
 
-    def delay_s(self, failures: int, error: Exception) -> float:
+    def delay_s(self, failures: int, error: BaseException) -> float:
         """Return the seconds to wait after so many failures."""
         if (asked := getattr(error, "after", None)) is not None:
             return float(asked)

@@ -342,7 +342,8 @@ async def test_a_name_that_is_used_twice_in_one_call_fails_the_operation_which_i
     agency = Agency(book)
     async with booking(agency) as engine:
         op = await begin(engine)
-        await engine.signal("ns", op, "rest")
+        if what == "wait":
+            await engine.signal("ns", op, "rest")
         told = "step 'rest' is used twice in one call of the handler: give each its own name, such as rest-1"
         assert (await ended(engine, op)).error == told
         assert agency.work == ["flight", "no flight"]
@@ -370,6 +371,102 @@ async def test_a_step_that_has_failed_may_be_tried_again_under_its_name(booking:
     agency.fail("flight", Permanent("full"))
     async with booking(agency) as engine:
         assert (await ended(engine, await begin(engine))).result == '"flight of trip"'
+
+
+# --- groups of errors -------------------------------------------------------------------------------------------------
+
+
+async def raise_all(*errors: Exception) -> None:
+    """Raise errors in a task group, as steps that run side by side do."""
+
+    async def fail(error: Exception) -> None:
+        raise error
+
+    async with asyncio.TaskGroup() as tasks:
+        for error in errors:
+            tasks.create_task(fail(error))
+
+
+@pytest.mark.parametrize("errors", [[ConnectionError("reset")], [Permanent("closed"), Unknown("no answer")]])
+async def test_a_group_with_an_unclear_part_is_unclear_and_is_observed_first(
+    booking: Booking, errors: list[Exception]
+) -> None:
+    async def book(_: Agency, __: Job) -> None:
+        await raise_all(*errors)
+
+    async def observe(_: Job) -> ObservedOutcome:
+        agency.calls.append("observed")
+        return ObservedOutcome.DONE
+
+    agency = Agency(book)
+    async with booking(agency, observe=observe) as engine:
+        assert (await ended(engine, await begin(engine))).status is Status.SUCCEEDED
+        assert agency.calls == ["handler", "observed"]
+
+
+async def test_a_group_of_temporary_errors_is_tried_again_after_the_longest_time(booking: Booking) -> None:
+    times: list[float] = []
+
+    async def book(_: Agency, job: Job) -> None:
+        times.append(job.now)
+        if job.attempt == 1:
+            await raise_all(Temporary("busy", after=0.01), Temporary("full", after=0.4))
+
+    async with booking(Agency(book)) as engine:
+        assert (await ended(engine, await begin(engine))).attempts == 2
+        assert times[1] - times[0] >= 0.4
+
+
+async def test_a_group_of_certain_failures_fails_with_the_texts_of_all_parts(booking: Booking) -> None:
+    async def book(agency: Agency, job: Job) -> None:
+        await agency.step(job, "flight")
+        await raise_all(Permanent("closed"), KeyError("room"), Temporary("busy"))
+
+    agency = Agency(book)
+    async with booking(agency) as engine:
+        op = await begin(engine)
+        snapshot = await engine.wait("ns", op, 30)
+        assert (snapshot.error, await state(engine)) == ("closed; KeyError: 'room'; busy", "not booked")
+        assert "KeyError: 'room'" in (snapshot.traceback or "")
+        assert agency.work == ["flight", "no flight"]
+
+
+async def test_a_step_that_another_ones_error_interrupts_makes_the_end_unclear(booking: Booking) -> None:
+    async def book(agency: Agency, job: Job) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(job.once("flight", asyncio.Event().wait))
+            tasks.create_task(raise_all(Permanent("closed")))
+
+    async with booking(Agency(book)) as engine:
+        found = await ended(engine, await begin(engine))
+        assert (found.error, await state(engine)) == ("closed; interrupted, maybe with an effect: flight", "unclear")
+
+
+@pytest.mark.parametrize("what", ["sleep", "wait", "spawn", "retry"])
+async def test_what_ends_the_call_of_the_handler_is_refused_in_a_task_group(booking: Booking, what: str) -> None:
+    async def book(_: Agency, job: Job) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            begun = job.once("rest", lambda: asyncio.sleep(0), retry=QUICK) if what == "retry" else TWICE[what](job)
+            tasks.create_task(begun)
+
+    async with booking(Agency(book)) as engine:
+        found = await ended(engine, await begin(engine))
+        assert (found.error or "").endswith(" is not possible in a task group, nor in any task but the handler's own")
+
+
+async def test_a_step_whose_parts_fail_together_is_tried_again_by_its_policy(booking: Booking) -> None:
+    async def book(agency: Agency, job: Job) -> None:
+        async def work() -> None:
+            agency.calls.append("hotel")
+            if agency.count["hotel"] == 1:
+                await raise_all(ConnectionError("reset"), Temporary("busy", after=0.01))
+
+        await job.once("hotel", work, retry=QUICK)
+
+    agency = Agency(book)
+    async with booking(agency, attempts=1) as engine:
+        assert (await ended(engine, await begin(engine))).status is Status.SUCCEEDED
+        assert agency.work == ["hotel", "hotel"]
 
 
 # --- retry ------------------------------------------------------------------------------------------------------------
@@ -537,8 +634,8 @@ async def test_a_sleep_that_is_no_number_of_seconds_is_refused(booking: Booking,
 async def test_a_handler_that_catches_everything_sleeps_all_the_same(booking: Booking) -> None:
     async def book(agency: Agency, job: Job) -> None:
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(job.sleep(0.1, step="rest"))
+            async with asyncio.TaskGroup():
+                await job.sleep(0.1, step="rest")
         except Exception:
             agency.calls.append("caught")
         await agency.step(job, "flight")

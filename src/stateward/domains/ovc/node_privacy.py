@@ -17,8 +17,7 @@ from stateward.engine import Handler, Job, Kind, Permanent
 from stateward.engine.handlers import Run
 from stateward.engine.privacy import Privacy, internal_actions
 from stateward.engine.queries import list_all
-from stateward.engine.work_errors import Unknown, WorkError
-from stateward.engine.worker.compensation import UNCLEAR_ERRORS
+from stateward.engine.work_errors import UNCLEAR_ERRORS, Unknown, WorkError
 from stateward.errors import StatewardError
 from stateward.store.filters import Selector
 

@@ -15,8 +15,21 @@ from stateward.aio.backoff import MAX_DELAY_S, backoff_delay
 from stateward.engine.finish.claim_reports import Ending, Pause, Requeue
 from stateward.engine.handlers import Handler, Job, Observe, ObservedOutcome
 from stateward.engine.tracebacks import format_traceback
-from stateward.engine.work_errors import Fenced, Parked, Permanent, Throttled, Unknown, WaitingForChildren, WorkError
-from stateward.engine.worker.compensation import UNCLEAR_ERRORS, Compensation, describe_error, name_steps_left
+from stateward.engine.work_errors import (
+    UNCLEAR_ERRORS,
+    Fenced,
+    Parked,
+    Permanent,
+    Throttled,
+    Unknown,
+    WaitingForChildren,
+    WorkError,
+    describe_error,
+    merge_errors,
+    parts_of,
+    source_of,
+)
+from stateward.engine.worker.compensation import Compensation, name_steps_left
 from stateward.lifecycle import CANCELLED, CLOCK, FAILED, HEALER, SUCCEEDED, TIMED_OUT, UNKNOWN
 from stateward.store.errors import StoreError
 from stateward.store.records import Claim, Key, WorkItem, to_json
@@ -56,7 +69,10 @@ class Attempt:
         cancelled_before = _cancel_requests()
         try:
             async with asyncio.timeout(remaining) as limit:
-                return await self._attempt(job)
+                try:
+                    return await self._attempt(job)
+                except BaseExceptionGroup as group:
+                    raise merge_errors(group) from group
         except (WorkError, *UNCLEAR_ERRORS) as error:
             if limit.expired():
                 return Ending(TIMED_OUT, CLOCK, error=f"not done {job.claim.operation.within:g} s after it was begun")
@@ -89,9 +105,13 @@ class Attempt:
         return Ending(result=None if result is None else to_json(result))
 
     def _classify_error(self, job: Job, error: Exception, remaining: float) -> Outcome:
-        unclear = isinstance(error, (Unknown, *UNCLEAR_ERRORS))
-        told = None if isinstance(error, WorkError) else format_traceback(error, __file__)
-        given_up = Ending(UNKNOWN if unclear else FAILED, error=str(error) or type(error).__name__, traceback=told)
+        unclear = isinstance(error, (Unknown, *UNCLEAR_ERRORS)) or bool(job.interrupted_steps)
+        has_fault = not all(isinstance(part, WorkError) for part in parts_of(source_of(error)))
+        told = format_traceback(source_of(error), __file__) if has_fault else None
+        text = str(error) or type(error).__name__
+        if job.interrupted_steps:
+            text += f"; interrupted, maybe with an effect: {', '.join(sorted(job.interrupted_steps))}"
+        given_up = Ending(UNKNOWN if unclear else FAILED, error=text, traceback=told)
         tried_enough = self._handler.attempts is not None and job.attempt >= self._handler.attempts
         if isinstance(error, Permanent) or tried_enough:
             return given_up

@@ -17,14 +17,25 @@ from stateward.aio.backoff import backoff_delay
 from stateward.engine.finish.claim_reports import Ending, Requeue
 from stateward.engine.handlers import Job, Run
 from stateward.engine.tracebacks import format_traceback
-from stateward.engine.work_errors import Fenced, Temporary, Throttled, Unknown, WorkError
+from stateward.engine.work_errors import (
+    UNCLEAR_ERRORS,
+    Fenced,
+    Temporary,
+    Throttled,
+    Unknown,
+    WorkError,
+    describe_error,
+    merge_errors,
+    parts_of,
+    source_of,
+)
 from stateward.lifecycle import CANCELLED, CLOCK, FAILED, TIMED_OUT, UNKNOWN, WORKER
 from stateward.store.errors import StoreError
 
 log = logging.getLogger("stateward.worker")
 
-UNCLEAR_ERRORS = (OSError, EOFError, asyncio.TimeoutError)
-"""Errors of a broken connection: the call may or may not have been carried out."""
+LEAVING_ERRORS = (Fenced, StoreError, KeyboardInterrupt, GeneratorExit)
+"""Errors that say who may continue the operation."""
 
 RETRIED_ERRORS = (Temporary, Throttled, Unknown, *UNCLEAR_ERRORS)
 """Errors after which an undo is tried again."""
@@ -66,7 +77,7 @@ class Compensation:
                 continue
             if (again := self._when_to_go_on(job, error)) is not None:
                 return again
-            if not isinstance(error, WorkError):
+            if not all(isinstance(part, WorkError) for part in parts_of(source_of(error))):
                 _log_traceback(job, pending[0], error)
             await job.give_up_undo(pending[0], describe_error(error))
         return None
@@ -89,29 +100,27 @@ async def _error_of(work: Awaitable[None]) -> BaseException | None:
     cancelled_before = 0 if task is None else task.cancelling()
     try:
         await work
-    except (Fenced, StoreError, KeyboardInterrupt, GeneratorExit):
+    except LEAVING_ERRORS:
         raise
     except asyncio.CancelledError:
         if task is not None and task.cancelling() > cancelled_before:
             raise
         return Unknown("something that it waited for was cancelled")
+    except BaseExceptionGroup as group:
+        error = merge_errors(group)
+        if isinstance(error, LEAVING_ERRORS):
+            raise error from None
+        error.__cause__ = group  # its parts are in the traceback
+        return error
     except BaseException as error:
         return error
     return None
 
 
 def _log_traceback(job: Job, step: str, error: BaseException) -> None:
-    found, traceback = job.claim.object, job.mask_secrets(format_traceback(error, __file__))
+    found, traceback = job.claim.object, job.mask_secrets(format_traceback(source_of(error), __file__))
     what = (job.key.id, job.action, found.kind, found.id, found.ns, step)
     log.error("operation %s (%s of %s %s in %s) cannot undo its step %s:\n%s", *what, traceback)
-
-
-def describe_error(error: BaseException) -> str:
-    """Return an error as text: its own if it says what happens next, else its class too; a text may fail to be made."""
-    try:
-        return str(error) if isinstance(error, WorkError) and str(error) else f"{type(error).__name__}: {error}"
-    except Exception:
-        return type(error).__name__
 
 
 def name_steps_left(job: Job, ending: Ending) -> Ending:
