@@ -66,6 +66,11 @@ class AfterPages(Struct, tag="after pages"):
     pages: Annotated[int, Meta(ge=100)] = 1_000
 
 
+class Card(Struct):
+    holder: str
+    data: Any = None
+
+
 class PrinterSpec(Struct, kw_only=True):
     """What a printer is to be."""
 
@@ -81,6 +86,9 @@ class PrinterSpec(Struct, kw_only=True):
     bought: Annotated[datetime, Meta(tz=True)] | None = None
     notes: Annotated[str, Meta(max_length=2_000)] = ""
     extra: Any = None
+    pins: Annotated[list[str], Meta(extra_json_schema=SECRET)] | None = None
+    keys: Annotated[dict[str, str], Meta(extra_json_schema=SECRET)] = {}
+    card: Annotated[Card | None, Meta(extra_json_schema=SECRET)] = None
 
     def __post_init__(self) -> None:
         if self.address == "taken":
@@ -112,6 +120,8 @@ sheet = Kind(declare("printing.sheet", Sheet, SHEET_ROWS, USER), spec=SheetSpec)
 @printer.handles("remove")
 async def _work(job: Job) -> None:
     await job.progress(f"{job.action} {job.object}")
+    if (job.action, job.object) == ("clean", "jammed"):
+        raise LookupError("no such tray")
 
 
 @printer.handles("resize", args=Resize)

@@ -115,6 +115,31 @@ def test_an_object_is_made_with_a_form_of_every_type(opened: tuple[Page, PageErr
     assert page_errors.errors == []
 
 
+def test_all_texts_below_a_secret_are_entered_hidden(opened: tuple[Page, PageErrors]) -> None:
+    page, page_errors = opened
+    go(page, "objects")
+    form = choose_kind(page, "printing.printer")
+    for name in ("pins", "keys"):
+        form.get_by_role("button", name=f"Add to {name}").click()
+    form.get_by_role("checkbox", name="card").check()
+    for name in ("spec.pins.0", "spec.keys.value", "spec.card.holder"):
+        expect(field(form, name)).to_have_attribute("type", "password")
+    expect(field(form, "spec.card.data")).to_have_css("-webkit-text-security", "disc")
+    expect(form.get_by_label("name in keys")).not_to_have_attribute("type", "password")
+    assert page_errors.errors == []
+
+
+def test_an_administrator_reads_the_traceback_of_a_failed_operation(
+    opened: tuple[Page, PageErrors], api: httpx.Client
+) -> None:
+    make(api, "jammed", spec={"address": "jammed.example"})
+    api.post(f"{PRINTERS}/jammed/actions/clean?wait=30", json={}).raise_for_status()
+    page, _ = opened
+    go(page, "object/office/jammed")
+    page.locator("summary", has_text="traceback").click()
+    expect(page.get_by_role("region", name="Traceback")).to_contain_text('raise LookupError("no such tray")')
+
+
 def test_what_is_wrong_stands_beside_its_field_and_what_was_entered_stays(opened: tuple[Page, PageErrors]) -> None:
     page, _ = opened
     go(page, "objects?kind=printing.printer")

@@ -34,7 +34,7 @@
  * @typedef {{ns: string, id: string, object: string, kind: string, action: string, status: string, actor: string,
  *   who: string, facts: string[], args: any, origin: string, via: string, desired: string, failing: string,
  *   hidden: boolean, within: number, generation: number, parent: string | null, tree: string | null,
- *   attempts: number, steps: any, result: any, error: string | null, created: string, started: string | null,
+ *   attempts: number, steps: any, result: any, error: string | null, traceback: string | null, created: string, started: string | null,
  *   ended: string | null}} Operation
  */
 

@@ -115,6 +115,12 @@ export class OperationCard {
   }
 }
 
+/** Folded, because only the author of the handler reads it. The server gives it to administrators only. @param {string} text */
+function tracebackOf(text) {
+  const lines = h("pre", { class: "json", tabindex: "0", role: "region", "aria-label": "Traceback" }, text);
+  return h("details", null, h("summary", null, "traceback"), lines);
+}
+
 /** @param {Operation} one */
 function row(one) {
   const took = one.ended && one.started ? span(seconds(one.ended) - seconds(one.started)) : "";
@@ -123,6 +129,6 @@ function row(one) {
     one.ended ? ago(one.ended) : one.status,
     one.who || one.actor,
     took,
-    one.error ?? "",
+    h("div", null, one.error ?? "", one.traceback ? tracebackOf(one.traceback) : null),
   ];
 }

@@ -4,7 +4,7 @@
 import { fill, h } from "../core/dom.js";
 import { complainBeside, complaintLine } from "./complaints.js";
 import { choice, flag, hintOf, json, newId, scalar } from "./schema-inputs.js";
-import { constantOf, labelOf, mustBe, variantName, variantsOf, withoutNull } from "./schema-words.js";
+import { constantOf, labelOf, mustBe, variantName, variantsOf, withoutNull, withSecretsBelow } from "./schema-words.js";
 
 /** @import {Child} from "../core/dom.js" */
 /** @import {Complaint} from "./complaints.js" */
@@ -13,7 +13,8 @@ import { constantOf, labelOf, mustBe, variantName, variantsOf, withoutNull } fro
 
 /** @param {Schema} given @param {Place} place @returns {Part} */
 export function partOf(given, place) {
-  const { schema, nullable } = withoutNull(given);
+  const { schema: outer, nullable } = withoutNull(given);
+  const schema = withSecretsBelow(outer);
   const value = place.value === undefined ? schema.default : place.value;
   const mine = { ...place, value: value ?? undefined, required: place.required && !nullable };
   // What is left empty is left out, unless the server would take something else than nothing for it.

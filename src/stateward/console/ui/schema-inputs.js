@@ -91,6 +91,7 @@ export function scalar(schema, place, empty) {
     ? h("datalist", { id: `${id}-list` }, schema.examples.map((/** @type {any} */ one) => h("option", { value: one })))
     : null;
   const attributes = {
+    class: schema.writeOnly ? "secret" : null, // a textarea cannot be a password field
     autocomplete: schema.writeOnly ? "new-password" : "off",
     spellcheck: "false",
     list: proposals ? `${id}-list` : null,
@@ -155,7 +156,8 @@ export function choice(schema, place, empty) {
 /** Anything that has no input of its own. @param {Schema} schema @param {Place} place */
 export function json(schema, place) {
   const text = place.value === undefined ? "" : JSON.stringify(place.value, null, 2);
-  const how = { rows: 5, spellcheck: "false", placeholder: "JSON", value: text };
+  const secret = schema.writeOnly ? "secret" : null;
+  const how = { class: secret, rows: 5, autocomplete: "off", spellcheck: "false", placeholder: "JSON", value: text };
   const input = /** @type {HTMLTextAreaElement} */ (h("textarea", how));
   /** @param {Complaint[]} complaints */
   const read = (complaints) => {

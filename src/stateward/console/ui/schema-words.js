@@ -22,6 +22,19 @@ export function withoutNull(schema) {
   return { schema: rest.length === 1 ? { ...rest[0], ...about } : { ...about, anyOf: rest }, nullable: true };
 }
 
+/** A schema whose secrecy holds for all that is below it. @param {Schema} schema @returns {Schema} */
+export function withSecretsBelow(schema) {
+  if (!schema.writeOnly) return schema;
+  const hidden = (/** @type {any} */ one) => (typeof one === "object" && one !== null ? { ...one, writeOnly: true } : one);
+  const below = Object.entries(schema).map(([key, value]) => {
+    if (["items", "additionalProperties"].includes(key)) return [key, hidden(value)];
+    if (["prefixItems", "anyOf", "oneOf"].includes(key)) return [key, value.map(hidden)];
+    if (key !== "properties") return [key, value];
+    return [key, Object.fromEntries(Object.entries(value).map(([name, one]) => [name, hidden(one)]))];
+  });
+  return Object.fromEntries(below);
+}
+
 /** The words of a name such as `max_size`. @param {string} name */
 const words = (name) => name.replaceAll("_", " ");
 
