@@ -116,15 +116,31 @@ class KindTypes:
         """Return a stored spec in the present version, without secrets; and why it cannot be read, if so."""
         if self.spec is None:
             return text, None
+        version, bare = _unstamped(text)
         try:
-            return self.spec.mask(self._upgraded(self.spec, text)), None
-        except UnreadableSpec as error:  # its secrets may have other names than now
-            bare = _unstamped(text)[1]
-            return to_json(_all_masked(msgspec.json.decode(bare))) if self.has_secrets else bare, str(error)
+            present = self._upgraded(self.spec, text)
+            return self._without_secrets(self.spec, present) if self.has_secrets else present, None
+        except UnreadableSpec as error:
+            return _all_masked(bare) if self.has_secrets else bare, str(error)
+        except BadInput as error:
+            return _all_masked(bare), str(UnreadableSpec(version, str(error)))
 
     def show_args(self, action: str, text: str) -> str:
-        """Return stored arguments without secrets."""
-        return text if action not in self.args else self.args[action].mask(text)
+        """Return stored arguments without secrets; where a kind has secrets, arguments of no known type may be one."""
+        if not self.has_secrets:
+            return text
+        if (typed := self.args.get(action)) is None:
+            return _all_masked(text)
+        try:
+            return self._without_secrets(typed, text)
+        except BadInput:
+            return _all_masked(text)
+
+    @staticmethod
+    def _without_secrets(typed: ValueType, text: str) -> str:
+        """Return a stored value without secrets; raises if it is of another type, whose secrets nobody knows."""
+        typed.read(text, "spec")
+        return typed.mask(text)
 
     def show_other(self, text: str) -> str:
         """Return other JSON of a kind's records, such as a result, without fields of the names of its secrets."""
@@ -192,9 +208,14 @@ def _masked(value: Any, names: frozenset[str]) -> Any:  # noqa: ANN401 - plain J
     return [_masked(one, names) for one in value] if isinstance(value, list) else value
 
 
-def _all_masked(value: Any) -> Any:  # noqa: ANN401 - plain JSON
+def _all_masked(text: str) -> str:
+    """Return JSON text with the names of its fields only."""
+    return to_json(_names_of(msgspec.json.decode(text)))
+
+
+def _names_of(value: Any) -> Any:  # noqa: ANN401 - plain JSON
     if isinstance(value, dict):
-        return {name: _all_masked(one) for name, one in value.items()}
+        return {name: _names_of(one) for name, one in value.items()}
     if isinstance(value, list):
-        return [_all_masked(one) for one in value]
+        return [_names_of(one) for one in value]
     return value if value is None else MASK

@@ -91,9 +91,7 @@ class ValueType:
             return msgspec.json.encode(plain, order="deterministic").decode()
 
     def mask(self, text: str) -> str:
-        """Return JSON text with the secret values masked."""
-        if not self.has_secrets:
-            return text
+        """Return JSON text with the secret values masked, and those of fields that this type does not know."""
         return to_json(self._replaced(msgspec.json.decode(text), [self._root], "", lambda _place, _value: MASK))
 
     def mask_in(self, message: str, text: str) -> str:
@@ -127,8 +125,11 @@ class ValueType:
         if value is not None and any(one.get("writeOnly") for one in ways):
             return replacement(place, value)
         if isinstance(value, dict):
+            is_record = any("properties" in way for way in ways)
             return {
-                name: self._replaced(one, _schemas_of_field(ways, name), f"{place}.{name}", replacement)
+                name: self._replaced(one, schemas, f"{place}.{name}", replacement)
+                if (schemas := _schemas_of_field(ways, name)) or not is_record
+                else replacement(f"{place}.{name}", one)  # an earlier type had it, and it may have been a secret
                 for name, one in value.items()
             }
         if isinstance(value, list):
