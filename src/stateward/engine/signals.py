@@ -15,6 +15,7 @@ from stateward.engine.accept.idempotency import bare_key
 from stateward.engine.errors import AlreadyEnded, KeyReused, NoSuchOperation
 from stateward.engine.job_steps import awaited_signal
 from stateward.engine.transitions import journal
+from stateward.engine.typed_values import check_depth
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import USER
 from stateward.naming import check_text
@@ -38,6 +39,7 @@ class SignalRequest(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         check_text("name", self.name, 1, 100, without="/")
+        check_depth("payload", self.payload)
 
     @property
     def fingerprint(self) -> str:

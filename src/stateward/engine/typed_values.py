@@ -8,6 +8,7 @@ A field whose schema says `writeOnly` is a secret: no error, and no way out of t
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import fields as dataclass_fields
@@ -33,6 +34,9 @@ SHORTEST_SECRET = 4
 
 MAX_DEPTH = 100
 """How deeply a value may be nested, so that all of it can be walked through."""
+
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{}]')
+"""The brackets of JSON text; those in texts are a part of the match of the text."""
 
 _REF = "#/$defs/"
 
@@ -359,6 +363,17 @@ def _field_names(decoded: Any) -> dict[str, str] | None:  # noqa: ANN401 - any d
     if is_dataclass(decoded):
         return {one.name: one.name for one in dataclass_fields(decoded)}
     return None
+
+
+def check_depth(place: str, text: str) -> None:
+    """Raise if JSON text is nested more deeply than all ways out can show."""
+    if text.count("[") + text.count("{") <= MAX_DEPTH:  # almost every text
+        return
+    depth = 0
+    for found in _BRACKETS.finditer(text):
+        depth += 1 if found[0] in "[{" else -1 if found[0] in "]}" else 0
+        if depth > MAX_DEPTH:
+            raise BadInput(place, None, f"nested at most {MAX_DEPTH} levels deep")
 
 
 COLUMN_FIELDS = ("id", "state", "since", "parent", "error", "created", "op", "queue", "version", "generation")

@@ -216,6 +216,17 @@ async def test_a_type_of_arguments_that_is_declared_late_counts(new_store: Calla
         assert "t0k3n" not in shown.args
 
 
+@pytest.mark.parametrize("name", ["spec", "args"])
+async def test_values_without_a_type_are_not_nested_too_deeply(new_store: Callable[[], Store], name: str) -> None:
+    deep: Any = []
+    for _ in range(100):
+        deep = [deep]
+    given: dict[str, Any] = {name: {"a": deep}}
+    async with Engine(new_store(), [Kind(PUMP, dict.fromkeys(PUMP.actions, Handler(nothing)))]) as engine:
+        with pytest.raises(BadInput, match=f"{name}: must be nested at most 100 levels deep"):
+            await engine.create("ns", "pump", PUMP.kind, "build", **given)
+
+
 # --- versions ---------------------------------------------------------------------------------------------------------
 
 

@@ -66,3 +66,13 @@ async def test_a_signal_that_nobody_can_take_is_refused(harness: ServerHarness) 
     bad: list[Any] = [{"payload": 1, "more": 2}, {"load": 1}]
     for body in bad:
         assert (await harness.post(path(op), body)).status_code == 400
+
+
+async def test_a_payload_that_is_nested_too_deeply_is_refused(harness: ServerHarness) -> None:
+    op = await waiting_pump(harness)
+    payload: Any = "]" * 200
+    for _ in range(100):
+        payload = [payload]
+    refused = await harness.post(path(op), {"payload": [payload]})
+    assert (refused.status_code, refused.json()["field"]) == (400, "payload")
+    assert (await harness.post(path(op), {"payload": payload})).status_code == 202

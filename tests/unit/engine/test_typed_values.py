@@ -9,7 +9,7 @@ import pytest
 from msgspec import Meta, Struct, defstruct
 
 from stateward.engine import Kind
-from stateward.engine.typed_values import MASK, MAX_DEPTH, value_type
+from stateward.engine.typed_values import MASK, MAX_DEPTH, check_depth, value_type
 from stateward.errors import BadInput, UnknownName
 from stateward.store.records import to_json
 from tests.integration.engine.record_kinds import RECORD, SECRET, Change, Check, RecordSpec, RecordWork
@@ -144,6 +144,17 @@ def test_a_value_that_is_nested_too_deeply_is_refused() -> None:
         deep = [deep]
     with pytest.raises(BadInput, match="spec: must be nested at most 100 levels deep"):
         value_type(Loose).normalize(to_json({"anything": deep}), "spec")
+
+
+@pytest.mark.parametrize("text", ["[" * 100 + "]" * 100, "[" + "[]," * 300 + "1]", to_json({"a": '\\"[{' * 300})])
+def test_a_text_with_many_brackets_need_not_be_deep(text: str) -> None:
+    check_depth("spec", text)
+
+
+@pytest.mark.parametrize("text", ["[" * 101 + "]" * 101, '["]",{"}":' * 51 + "1" + "}]" * 51])
+def test_a_text_that_is_nested_too_deeply_is_refused(text: str) -> None:
+    with pytest.raises(BadInput, match="spec: must be nested at most 100 levels deep"):
+        check_depth("spec", text)
 
 
 S = Meta(extra_json_schema=SECRET)

@@ -29,6 +29,7 @@ from stateward.engine.finish.completion import advance
 from stateward.engine.kinds import Kind, Kinds, run_end_hooks
 from stateward.engine.requests import EMPTY, Accepted, Request
 from stateward.engine.transitions import change_state, fence_operation
+from stateward.engine.typed_values import check_depth
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.errors import StatewardError
 from stateward.lifecycle import TRANSITIONAL, Meaning, Move, decide
@@ -152,6 +153,9 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
     before = _answer_before(uow, request, answers)
     if before is not None:
         return before
+    check_depth("spec", request.spec or EMPTY)
+    check_depth("args", request.args)
+    check_depth("labels", EMPTY if request.creates is None else request.creates.labels)
     stored = uow.objects.get(Key(request.ns, request.object))
     found = (
         _initial_object(uow, kinds, request, stored)
