@@ -110,7 +110,7 @@ async def test_an_error_that_nobody_expected_is_logged_and_not_told(
     async def broken(*_: object) -> None:
         raise RuntimeError("the secret plan is 42")
 
-    monkeypatch.setattr(type(harness.engine), "get", broken)
+    monkeypatch.setattr(type(harness.engine), "record", broken)
     answer = await harness.get(f"/ns/{NS}/objects/p1")
     assert (answer.status_code, answer.json()["code"]) == (500, "internal")
     assert "42" not in answer.text
