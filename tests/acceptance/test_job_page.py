@@ -6,8 +6,8 @@ from stateward.engine import Job
 
 JOB_PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "job.md").read_text()
 OF_THE_WORKER = {
-    *("begin_undo", "end_after_undo", "failed_undos", "finish_undo", "give_up_undo", "missing_undos"),
-    *("pause", "pending_undos", "replay", "undo"),
+    *("begin_undo", "call_handler", "end_after_undo", "failed_undos", "finish_undo", "give_up_undo"),
+    *("interrupted_steps", "mask_result", "missing_undos", "pause", "pending_undos", "replay", "task", "undo"),
 }
 """What a job offers to its worker, and not to its handler."""
 

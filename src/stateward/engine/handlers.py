@@ -138,9 +138,7 @@ class Job:
         self._steps: Steps = msgspec.json.decode(claim.operation.steps)
         self._undos: dict[str, Undo] = {}
         self.task = asyncio.current_task()  # the one that calls the handler; None: its thread waits for each method
-        self.interrupted_steps: set[str] = (
-            set()
-        )  # begun in a task of their own, which another one's error has cancelled
+        self.interrupted_steps = set[str]()  # begun in a task of their own, which another one's error has cancelled
         self._used: set[str] = set()  # the names of the steps to which this call of the handler came
         self._stage: Literal["run", "replay", "undo"] = "run"
         self._has_new_deadline = False  # a phase has ended in this attempt
