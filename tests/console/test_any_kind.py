@@ -366,7 +366,7 @@ def test_a_form_of_any_type_reads_what_it_was_given(opened: tuple[Page, PageErro
     given = msgspec.to_builtins(value)
     complaints, read = page.evaluate(
         """async ([schema, value]) => {
-            const { partOf } = await import("/console/ui/schema-inputs.js");
+            const { partOf } = await import("/console/ui/schema-groups.js");
             const complaints = [];
             const read = partOf(schema, { path: [], label: "", required: true, value }).read(complaints);
             return [complaints, read];
