@@ -169,7 +169,7 @@ async def readable(work: RecordWork) -> AsyncIterator[ReadableApp]:
             await engine.wait(NS, accepted.op.id, 30)
 
         await ended(await engine.create(NS, "www", "dns.record", spec=spec))
-        work.result = ["https://ann:hush-hush@ns", {"t0k3n": 1}, "t0k3n, and so on", 5]
+        work.result = ["user ann, password hush-hush, at ns", {"t0k3n": 1}, "t0k3n, and so on", 5]
         await ended(await engine.act(NS, "www", "change", spec={**spec, "ttl": 5}, args={"token": "t0k3n"}))
         work.error = Permanent("ann/hush-hush with t0k3n was refused")
         await ended(await engine.act(NS, "www", "change", args={"token": "t0k3n"}))
@@ -195,7 +195,7 @@ async def test_results_are_masked_and_results_of_steps_are_hidden(readable: Read
     shown = (await readable.clients[role].get(f"/api/v1/ns/{NS}/operations?object=www")).json()["items"]
     found = [one for one in shown if one["status"] == "succeeded" and one["action"] == "change"]
     assert [one["steps"] for one in found] == [{"login": "***"}]
-    assert [one["result"] for one in found] == [["https://ann:***@ns", {"***": 1}, "***, and so on", 5]]
+    assert [one["result"] for one in found] == [["user ann, password ***, at ns", {"***": 1}, "***, and so on", 5]]
     stored = await readable.engine.store.reader.operation(Key(NS, found[0]["id"]))
     assert stored is not None
     assert "hush-hush" in stored.steps  # for the handler, after a crash
