@@ -261,8 +261,20 @@ def _read(name: str, setting: Setting, value: object, source: Source) -> object:
     except msgspec.ValidationError as error:
         own = str(error.__cause__) if isinstance(error.__cause__, ValueError) else _allowed(setting.kind)
         allowed = own or explain(error, setting.record).allowed
-        raise BadInput(f"{name} ({source})", "***" if setting.is_secret else value, allowed) from None
+        if setting.is_secret:  # the check of a struct may tell the value
+            raise BadInput(f"{name} ({source})", "***", allowed.replace(str(value), "***")) from None
+        raise BadInput(f"{name} ({source})", value, allowed) from None
     return getattr(found, setting.field)
+
+
+def hide_secrets(text: str, settings: object) -> str:
+    """Return a text in which the values of secret settings are masked."""
+    if isinstance(settings, Struct):
+        for name in settings.__struct_fields__:
+            value = getattr(settings, name)
+            if value and Setting(type(settings), name).is_secret:
+                text = text.replace(str(value), "***")
+    return text
 
 
 def masked(text: str) -> str:

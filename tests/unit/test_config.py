@@ -279,3 +279,17 @@ def test_the_default_of_a_list_is_described() -> None:
 def test_settings_of_a_domain_are_described_and_secret_ones_are_known() -> None:
     assert describe(SHELF)[len(NAMES) :] == [("shelf_depth", 1.0, "how deep"), ("shelf_key", "", "what opens it")]
     assert [name for name, one in known_settings(SHELF).items() if one.is_secret] == ["shelf_key"]
+
+
+class Keyed(Struct, frozen=True):
+    key: Annotated[str, about("a key", secret=True)] = ""
+
+    def __post_init__(self) -> None:
+        if self.key:
+            raise ValueError(f"another key than {self.key}")
+
+
+def test_the_check_of_a_secret_setting_does_not_tell_its_value() -> None:
+    with pytest.raises(BadInput, match=r"must be another key than \*\*\*") as raised:
+        load({}, {"STATEWARD_LAMP_KEY": "s3cret"}, None, {"lamp": Keyed})
+    assert "s3cret" not in str(raised.value)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from stateward import __version__
-from stateward.config import NAMES, PREFIX
+from stateward.config import NAMES, PREFIX, hide_secrets
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import Lifecycle
 from stateward.plugin.domain import PART_GROUPS, DomainPlugin, load_part, part_file
@@ -111,7 +111,9 @@ class Plugins(Struct, frozen=True, eq=False):
             try:
                 loaded.append(LoadedDomain(one.plugin, one.plugin.create_runtime(context)))
             except (Exception, SystemExit) as error:
-                _refuse(one, error, faults)
+                fault = one.part.fault(error)  # its author may have printed the settings
+                fault.why = hide_secrets(fault.why, context.settings.get(one.name))
+                _refuse(one, fault, faults)
         return loaded, faults
 
     def _parts(self, group: str) -> Iterator[FoundPart]:
@@ -133,7 +135,7 @@ def _merged(several: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def _refuse(one: InstalledDomain, error: BaseException, faults: list[PluginFault]) -> None:
     fault = error if isinstance(error, PluginFault) else one.part.fault(error)
     if one.is_named:
-        raise fault from error
+        raise fault from None
     faults.append(fault)
 
 

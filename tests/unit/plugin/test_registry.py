@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from stateward.errors import BadInput, UnknownName
+from stateward.plugin import ProcessContext
 from stateward.plugin.entry_points import PluginFault
 from stateward.plugin.registry import Plugins, find_plugins
 
@@ -167,3 +168,29 @@ def test_a_place_that_is_none_is_refused(install: Install, place: str) -> None:
 def test_a_module_that_is_not_there_is_told() -> None:
     with pytest.raises(PluginFault, match=r"plug-in no_such:domain .* ModuleNotFoundError: No module named 'no_such'"):
         plugins("no_such:domain")
+
+
+def test_a_domain_that_cannot_be_created_does_not_show_its_secret_settings(install: Install, tmp_path: Path) -> None:
+    made = 'DomainPlugin("lamp", lifecycles=[kind("lamp.a").lifecycle], settings=Keyed, create=fails)'
+    install("lamp", made, body=KEYED)
+    found = plugins(only="mci,lamp")
+    settings = found.sections["lamp"](key="s3cret-key")
+    with pytest.raises(PluginFault, match=r"RuntimeError: no use for Keyed\(key='\*\*\*'\)") as raised:
+        found.create_runtimes(ProcessContext(tmp_path, settings={"lamp": settings}))
+    assert "s3cret" not in str(raised.value)
+
+
+KEYED = (
+    LAMP.removesuffix("domain = ")
+    + """
+from typing import Annotated
+from stateward.plugin import about
+
+class Keyed(Struct, frozen=True):
+    key: Annotated[str, about("a key", secret=True)] = ""
+
+def fails(context):
+    raise RuntimeError(f"no use for {context.settings['lamp']}")
+
+domain = """
+)
