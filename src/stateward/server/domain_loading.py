@@ -7,7 +7,8 @@ taken, is left out with its reason.
 import logging
 from collections.abc import Iterable, Sequence
 
-from litestar import Litestar
+from litestar import Litestar, Router
+from litestar.handlers import BaseRouteHandler
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -15,7 +16,7 @@ from stateward.config import Config
 from stateward.engine import MissingHandlers
 from stateward.errors import BadInput
 from stateward.lifecycle import check
-from stateward.plugin.registry import InstalledDomain, LoadedDomain, Plugins, find_plugins
+from stateward.plugin.registry import LoadedDomain, Plugins, find_plugins
 from stateward.plugin.runtime import DomainRuntime, ProcessContext
 from stateward.server.app import BASE, MODULES
 from stateward.server.auth.middleware import bind_guards
@@ -46,10 +47,11 @@ def load_domains(config: Config, context: ProcessContext) -> LoadedDomains:
     created, faults = plugins.create_runtimes(context)
     faults = [*plugins.faults, *faults]
     places = {one.name: one for one in plugins.domains}
-    roots, usable = set[str](), list[LoadedDomain]()
+    usable = list[LoadedDomain]()
+    roots = {root for one in created if places[one.name].part.is_own for root in _declared_roots(one.runtime)}
     for one in created:
         try:
-            if not _is_built_in(places[one.name]):
+            if not places[one.name].part.is_own:  # the tests check ours, so that a start need not
                 _require_handlers(one.runtime)
                 roots |= _check_routes(one.runtime, roots)
         except Exception as error:
@@ -65,11 +67,6 @@ def load_domains(config: Config, context: ProcessContext) -> LoadedDomains:
     names = {one.name for one in usable}
     kept = tuple(one for one in plugins.domains if one.name in names)
     return LoadedDomains(replace(plugins, domains=kept, faults=tuple(faults)), usable)
-
-
-def _is_built_in(domain: InstalledDomain) -> bool:
-    """Return whether a domain is one of ours: the tests check it, so that a start need not."""
-    return domain.part.value.startswith("stateward.")
 
 
 def _require_handlers(runtime: DomainRuntime) -> None:
@@ -90,6 +87,13 @@ def _check_routes(runtime: DomainRuntime, taken: set[str]) -> set[str]:
         if "{" in root or root in taken | FILES | _own_roots():
             raise BadInput("routes", root or "/", "below a path of its own, such as /api/v1/NAME")
     return roots
+
+
+def _declared_roots(runtime: DomainRuntime) -> set[str]:
+    """Return the roots of a domain's routes as they are declared, without registering them."""
+    routers = {route.path for route in runtime.routes if isinstance(route, Router)}
+    handlers = {path for route in runtime.routes if isinstance(route, BaseRouteHandler) for path in route.paths}
+    return set(map(_root, routers | handlers))
 
 
 def _own_roots() -> set[str]:

@@ -44,6 +44,9 @@ async def without_right() -> None: ...
 @get("/api/v1/kinds/mine", opt=needs(Right.READ))
 async def of_the_server() -> None: ...
 
+@get("/tumblebug/lamps", opt=needs(Right.READ))
+async def of_mci() -> None: ...
+
 @get("/{a:str}/x", opt=needs(Right.READ))
 async def of_everybody(a: str) -> None: ...
 
@@ -55,6 +58,7 @@ def plugin(**more):
 
 good = plugin(routes=[bright], about="Lamps of every kind")
 no_right = plugin(routes=[without_right])
+of_another = plugin(routes=[of_mci])
 anything = plugin(routes=[of_everybody])
 taken = plugin(routes=[of_the_server])
 failing = acme_lamp.DomainPlugin("acme", lifecycles=[acme_lamp.lamp.lifecycle], create=fails)
@@ -130,6 +134,7 @@ def test_the_command_line_knows_it(folder: Path) -> None:
     [
         ("acme_routes:no_right", "does not declare the right that it needs"),
         ("acme_routes:taken", "routes: '/api/v1/kinds' must be below a path of its own"),
+        ("acme_routes:of_another", "routes: 'tumblebug' must be below a path of its own"),
         ("acme_routes:failing", "RuntimeError: no bulb"),
         ("acme_routes:anything", "routes: '{a:str}' must be below a path of its own"),
         ("acme_exit:domain", "SystemExit: bye"),
