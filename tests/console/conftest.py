@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.console.browser import CHROMIUM, PATIENT, launch_browser
+from tests.console.browser import CHROMIUM, PATIENT, PageErrors, launch_browser, signed_in
 from tests.console.server_process import ROOT, ConsoleServer, run_console_server
+from tests.integration.server.server_processes import Served
 
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 
@@ -34,6 +36,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleServer]:
 def empty_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleServer]:
     with run_console_server(_folder(tmp_path_factory), "--empty") as found:
         yield found
+
+
+@pytest.fixture
+def api(server: Served) -> Iterator[httpx.Client]:
+    """A client of a module's own server."""
+    with server.client() as client:
+        yield client
+
+
+@pytest.fixture
+def opened(browser: Browser, server: Served | ConsoleServer) -> Iterator[tuple[Page, PageErrors]]:
+    """A page of the module's server, signed in."""
+    with signed_in(browser, server.url, server.token) as (_, page, page_errors):
+        yield page, page_errors
 
 
 @pytest.fixture(scope="session")

@@ -27,18 +27,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield found
 
 
-@pytest.fixture
-def api(server: Served) -> Iterator[httpx.Client]:
-    with server.client() as client:
-        yield client
-
-
-@pytest.fixture
-def opened(browser: Browser, server: Served) -> Iterator[tuple[Page, PageErrors]]:
-    with signed_in(browser, server.url, server.token) as (_, page, page_errors):
-        yield page, page_errors
-
-
 def go(page: Page, view: str) -> None:
     page.evaluate("view => { location.hash = '#/' + view }", view)
 

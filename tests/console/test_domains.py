@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.console.browser import AUDIT, PageErrors, signed_in
+from tests.console.browser import AUDIT, PageErrors
 from tests.integration.server.server_processes import Served, served
 
 DEFINITION = """
@@ -23,18 +23,6 @@ services:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with served(tmp_path_factory.mktemp("served") / "data") as found:
         yield found
-
-
-@pytest.fixture
-def api(server: Served) -> Iterator[httpx.Client]:
-    with server.client() as client:
-        yield client
-
-
-@pytest.fixture
-def opened(browser: Browser, server: Served) -> Iterator[tuple[Page, PageErrors]]:
-    with signed_in(browser, server.url, server.token) as (_, page, page_errors):
-        yield page, page_errors
 
 
 def go(page: Page, view: str) -> None:

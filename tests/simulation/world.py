@@ -47,18 +47,7 @@ class World(SimulatedWorld[SimulatedProcess]):
         return sum(self.cloud.effects.values())
 
     def make_process(self, name: str) -> SimulatedProcess:
-        return SimulatedProcess(
-            name,
-            self.loop,
-            self.store,
-            self.kinds,
-            self.faults,
-            self.chance(name),
-            self.new_id,
-            self.committed,
-            lambda: self.inspector.former,
-            self.lease,
-        )
+        return self.simulated_process(name, self.kinds)
 
     def opened(self) -> None:
         self.inspector.timed = frozenset(TIMED)

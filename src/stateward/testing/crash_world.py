@@ -147,7 +147,6 @@ class CrashProcess(SimulatedProcess):
         self.death: asyncio.Future[None] = world.loop.create_future()
         observer = Observer(self._begins, self._suspends, world.runs_step, self._ends)
         runtime = runtime_of(world.kind_source)
-        self.bind_engine = runtime.bind_engine  # type: ignore[method-assign]
         kinds = [observe_handlers(kind, observer) for kind in runtime.kinds]
         super().__init__(
             name,
@@ -160,6 +159,7 @@ class CrashProcess(SimulatedProcess):
             world.committed,
             dict,
             LEASE_S,
+            runtime.bind_engine,
         )
         self.calls: list[HandlerCall] = []
         self.slots, self.works, self.ahead = 500, True, 0.0

@@ -131,20 +131,7 @@ class DomainWorld(SimulatedWorld[SimulatedProcess]):
 
     def make_process(self, name: str) -> SimulatedProcess:
         runtime = runtime_of(self._source())
-        process = SimulatedProcess(
-            name,
-            self.loop,
-            self.store,
-            [self._with_faults(kind) for kind in runtime.kinds],
-            self.faults,
-            self.chance(name),
-            self.new_id,
-            self.committed,
-            lambda: self.inspector.former,
-            self.lease,
-        )
-        process.bind_engine = runtime.bind_engine  # type: ignore[method-assign]
-        return process
+        return self.simulated_process(name, [self._with_faults(kind) for kind in runtime.kinds], runtime.bind_engine)
 
     def _with_faults(self, kind: Kind) -> Kind:
         actions = {row.event for row in kind.lifecycle.rows if row.meaning in (Meaning.ACTION, Meaning.HIDDEN)}

@@ -29,8 +29,10 @@ class SimulatedProcess(LoopParty):
         committed: Callable[[LoopParty, str, CommitRecord], None],
         former: Callable[[], Former],
         lease: float,
+        bind_engine: Callable[[Engine], None] | None = None,
     ) -> None:
         super().__init__(name)
+        self._bind_engine = bind_engine or (lambda _: None)
         self._loop = loop
         self._kinds = kinds
         self._chance = chance
@@ -61,9 +63,6 @@ class SimulatedProcess(LoopParty):
         """Run something as part of this process."""
         self._loop.create_task(work, context=self.context)
 
-    def bind_engine(self, engine: Engine) -> None:
-        """Hear of the engine before it runs a handler."""
-
     def start(self) -> None:
         self.spawn(self._live())
 
@@ -80,7 +79,7 @@ class SimulatedProcess(LoopParty):
                 chance=self._chance,
                 prefetch_window_s=self.ahead,
             )
-            self.bind_engine(engine)
+            self._bind_engine(engine)
             try:
                 await engine.__aenter__()
                 self.engine = engine

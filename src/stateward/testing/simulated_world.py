@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 from msgspec.json import decode
 
+from stateward.engine.engine import Engine
 from stateward.engine.kinds import Kind
 from stateward.lifecycle import Lifecycle
 from stateward.store.sqlite import SqliteStore
@@ -118,6 +119,24 @@ class SimulatedWorld(Generic[P]):
     def make_process(self, name: str) -> P:
         """Return a process that is not started yet."""
         raise NotImplementedError
+
+    def simulated_process(
+        self, name: str, kinds: list[Kind], bind_engine: Callable[[Engine], None] | None = None
+    ) -> SimulatedProcess:
+        """Return a process with the faults of this world."""
+        return SimulatedProcess(
+            name,
+            self.loop,
+            self.store,
+            kinds,
+            self.faults,
+            self.chance(name),
+            self.new_id,
+            self.committed,
+            lambda: self.inspector.former,
+            self.lease,
+            bind_engine,
+        )
 
     def add_process(self) -> P:
         """Start another process; its name is new."""
