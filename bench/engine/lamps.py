@@ -3,7 +3,7 @@
 from time import time
 
 from stateward.engine import Handler, Kind
-from stateward.engine.handlers import Run
+from stateward.engine.job import Run
 from stateward.lifecycle import MINUTE, NEW, STABLE, TRANSITIONAL, USER, State, action, declare, step
 from stateward.store.records import Object
 

@@ -14,7 +14,8 @@ from random import Random
 
 from msgspec import Struct, field
 
-from stateward.engine.handlers import Job, ObservedOutcome
+from stateward.engine.handlers import ObservedOutcome
+from stateward.engine.job import Job
 from stateward.engine.work_errors import Permanent, Temporary, Throttled, Unknown
 from stateward.testing.virtual_loop import PARTY, LoopParty, VirtualLoop
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from stateward.engine.handlers import Handler, Job
+from stateward.engine.handlers import Handler
+from stateward.engine.job import Job
 from stateward.engine.kinds import Kind, Route
 from stateward.engine.requests import Creation, Request
 from stateward.lifecycle import (

@@ -16,7 +16,8 @@ from stateward.engine.errors import (
 )
 from stateward.engine.external_reports import ExternalReport, Sighting
 from stateward.engine.finish.claim_reports import Ending
-from stateward.engine.handlers import ChildOutcome, Handler, Job, ObservedOutcome
+from stateward.engine.handlers import Handler, ObservedOutcome
+from stateward.engine.job import ChildOutcome, Job
 from stateward.engine.kind_builder import KindBuilder
 from stateward.engine.kinds import Kind, Route
 from stateward.engine.queries import list_all

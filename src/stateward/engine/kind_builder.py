@@ -23,7 +23,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from stateward.engine.handlers import Run
+from stateward.engine.job import Run
 from stateward.engine.kinds import HandlerFunction, Kind
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import (

@@ -9,7 +9,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from stateward.engine.errors import UnknownKind
-from stateward.engine.handlers import Handler, Observe, PlainRun, Run
+from stateward.engine.handlers import Handler, Observe, PlainRun
+from stateward.engine.job import Run
 from stateward.engine.kind_types import KindTypes, Upgrade
 from stateward.engine.privacy import PUBLIC, Disclosure, Privacy
 from stateward.engine.requests import Request

@@ -17,7 +17,7 @@ from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER, NO_FACTS
 
 if TYPE_CHECKING:
-    from stateward.engine.handlers import ChildOutcome, Job
+    from stateward.engine.job import ChildOutcome, Job
     from stateward.engine.requests import Request
     from stateward.engine.work_errors import Retry
     from stateward.store.records import Key

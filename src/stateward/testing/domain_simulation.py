@@ -14,7 +14,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.engine.handlers import Handler, Job
+from stateward.engine.handlers import Handler
+from stateward.engine.job import Job
 from stateward.engine.kinds import Kind
 from stateward.engine.work_errors import Permanent, Temporary, Throttled, Unknown
 from stateward.lifecycle import Meaning

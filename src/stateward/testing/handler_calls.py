@@ -17,7 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import stateward
-from stateward.engine.handlers import Handler, Job, Undo
+from stateward.engine.handlers import Handler
+from stateward.engine.job import Job, Undo
 from stateward.engine.kinds import Kind
 from stateward.engine.work_errors import Retry
 

@@ -17,10 +17,10 @@ from stateward.engine import (
     Temporary,
     Throttled,
     Unknown,
-    handlers,
 )
+from stateward.engine import job as job_module
 from stateward.engine.errors import AlreadyEnded, Locked, NoneAllowed, NoSuchOperation
-from stateward.engine.handlers import Job
+from stateward.engine.job import Job
 from stateward.engine.work_errors import Parked
 from stateward.store.changes import Changes
 from stateward.store.filters import JournalFilter, Selector
@@ -230,7 +230,7 @@ async def test_a_call_that_is_under_way_is_waited_for_before_a_cancelled_operati
 async def test_a_call_that_never_ends_is_not_waited_for_without_end(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handlers, "CALL_END_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(job_module, "CALL_END_TIMEOUT_S", 0.05)
     await site.built("p1")
     called, jobs = asyncio.Event(), list[Job]()
 

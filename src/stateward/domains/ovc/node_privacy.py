@@ -14,7 +14,7 @@ from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM
 from stateward.domains.ovc.model import file_name
 from stateward.domains.ovc.nodes import NodeRegistry
 from stateward.engine import Handler, Job, Kind, Permanent
-from stateward.engine.handlers import Run
+from stateward.engine.job import Run
 from stateward.engine.privacy import Privacy, internal_actions
 from stateward.engine.queries import list_all
 from stateward.engine.work_errors import UNCLEAR_ERRORS, Unknown, WorkError

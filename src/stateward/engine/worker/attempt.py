@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from stateward.aio.backoff import MAX_DELAY_S, backoff_delay
 from stateward.engine.finish.claim_reports import Ending, Pause, Requeue
-from stateward.engine.handlers import Handler, Job, Observe, ObservedOutcome
+from stateward.engine.handlers import Handler, Observe, ObservedOutcome
+from stateward.engine.job import Job
 from stateward.engine.tracebacks import format_traceback
 from stateward.engine.work_errors import (
     UNCLEAR_ERRORS,

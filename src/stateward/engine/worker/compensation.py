@@ -15,7 +15,7 @@ from random import Random
 
 from stateward.aio.backoff import backoff_delay
 from stateward.engine.finish.claim_reports import Ending, Requeue
-from stateward.engine.handlers import Job, Run
+from stateward.engine.job import Job, Run
 from stateward.engine.tracebacks import format_traceback
 from stateward.engine.work_errors import (
     UNCLEAR_ERRORS,

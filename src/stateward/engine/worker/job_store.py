@@ -10,7 +10,7 @@ import msgspec
 from stateward.aio.backoff import GrowingIntervals
 from stateward.engine.accept.children import child_ids, spawn
 from stateward.engine.finish.claim_reports import ClaimReport, Phase
-from stateward.engine.handlers import ChildOutcome, Job
+from stateward.engine.job import ChildOutcome, Job
 from stateward.engine.job_steps import Steps
 from stateward.engine.kinds import Kinds
 from stateward.engine.requests import Request

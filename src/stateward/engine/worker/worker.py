@@ -27,7 +27,8 @@ from stateward.engine.accept.accept import Verdict, accept_function
 from stateward.engine.accept.eager_claims import EagerClaims
 from stateward.engine.finish.claim_reports import ClaimReport, Ending, Interrupted, NotStarted, Requeue
 from stateward.engine.finish.completion import record_claim_reports
-from stateward.engine.handlers import Handler, Job
+from stateward.engine.handlers import Handler
+from stateward.engine.job import Job
 from stateward.engine.kinds import Kinds
 from stateward.engine.recovery import release_worker_claims
 from stateward.engine.requests import Request

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from stateward.engine import Accepted, Denied, Engine, Job, Kind, Request
 from stateward.engine.accept.groups import GroupVerdict
-from stateward.engine.handlers import Run
+from stateward.engine.job import Run
 from stateward.server.telemetry.logs import log_operation
 from stateward.server.telemetry.prometheus_metrics import Metrics
 from stateward.server.telemetry.traces import Traces

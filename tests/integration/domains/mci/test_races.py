@@ -18,7 +18,7 @@ from stateward.drivers.simulated import SimulatedDriver
 from stateward.drivers.simulated.faults import CALM
 from stateward.drivers.simulated.machine import state_at
 from stateward.engine import AlreadyExists, Handler, Job, NotFound, Refused
-from stateward.engine.handlers import Run
+from stateward.engine.job import Run
 from stateward.store.records import Status
 from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, group, mci
 from tests.integration.domains.mci.request_races import (

@@ -27,7 +27,7 @@ from stateward.drivers import (
     RefusalReason,
 )
 from stateward.engine import Permanent, Temporary
-from stateward.engine.handlers import finish_call
+from stateward.engine.job import finish_call
 from stateward.plugin.outcomes import raise_for_outcome
 
 POLL_MIN_S = 0.02

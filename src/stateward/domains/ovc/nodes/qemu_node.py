@@ -19,7 +19,7 @@ from stateward.drivers.qemu.errors import CommandRejected, DiskError, MigrationF
 from stateward.drivers.qemu.host import QemuHost
 from stateward.drivers.qemu.migration import LiveMigration, MemoryProgress
 from stateward.engine import Permanent, Temporary, Unknown
-from stateward.engine.handlers import finish_call
+from stateward.engine.job import finish_call
 
 IMAGE = "tick"
 POWER_BUTTON_TIMEOUT_S = 1.5
