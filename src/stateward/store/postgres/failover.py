@@ -10,10 +10,11 @@ idle one would look healthy until its next use. TCP keepalive and user timeout m
 
 import asyncio
 import os
+import re
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from msgspec import Struct
 
@@ -23,6 +24,9 @@ READ_ONLY = "default_transaction_read_only"
 
 NEXT_HOST_AFTER_S = 1.0
 """How long to wait for a host before the next one is tried as well."""
+
+
+_AUTHORITY_END = re.compile("[/?#]")
 
 
 class DatabaseHost(Struct, frozen=True):
@@ -44,11 +48,13 @@ Dial = Callable[[DatabaseHost], Coroutine[object, object, C]]
 
 def hosts_of(dsn: str) -> tuple[DatabaseHost, ...]:
     """Return the hosts in the authority of a URL; the driver handles hosts that are named elsewhere."""
-    parts = urlsplit(dsn)
-    login, at, names = parts.netloc.rpartition("@")
+    scheme, mark, rest = dsn.partition("://")
+    authority = _AUTHORITY_END.split(rest, maxsplit=1)[0]  # urlsplit refuses several hosts with an IPv6 address
+    login, at, names = authority.rpartition("@")
     if "," not in names:
         return (DatabaseHost(names, dsn),)
-    return tuple(DatabaseHost(name, parts._replace(netloc=f"{login}{at}{name}").geturl()) for name in names.split(","))
+    tail = rest.removeprefix(authority)
+    return tuple(DatabaseHost(name, f"{scheme}{mark}{login}{at}{name}{tail}") for name in names.split(","))
 
 
 def required_session_attrs(dsn: str, settings: Mapping[str, str]) -> str | None:
@@ -56,7 +62,7 @@ def required_session_attrs(dsn: str, settings: Mapping[str, str]) -> str | None:
 
     A read-only session sees every server as read-only, so `read-write` would match none.
     """
-    asked = parse_qs(urlsplit(dsn).query).get("target_session_attrs")
+    asked = parse_qs(dsn.partition("#")[0].partition("?")[2]).get("target_session_attrs")
     return "primary" if asked == ["read-write"] and settings.get(READ_ONLY) == "on" else None
 
 
