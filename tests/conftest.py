@@ -2,6 +2,7 @@
 
 from hypothesis import settings
 
+from stateward.aio.open_files import raise_open_file_limit
 from tests.poolers import pgbouncer
 from tests.servers import postgres_server
 from tools.reaper import restore_signals
@@ -11,5 +12,6 @@ settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
 restore_signals()
+raise_open_file_limit()  # a test may hold a thousand connections
 
 __all__ = ["pgbouncer", "postgres_server"]

@@ -26,6 +26,7 @@ from msgspec.structs import replace
 from stateward.access import Tokens
 from stateward.access.quotas import QuotaGuard, quota_kind
 from stateward.access.tokens import token_kind
+from stateward.aio.open_files import raise_open_file_limit
 from stateward.aio.supervise import cancel_tasks
 from stateward.config import Config, masked
 from stateward.drivers.confinement import Confinement
@@ -366,7 +367,8 @@ async def _wait_until(seconds: float, condition: Callable[[], bool]) -> None:
 
 
 def run_on_best_loop(program: Awaitable[None]) -> None:
-    """Run a coroutine on uvloop, if that is installed."""
+    """Run a coroutine on uvloop, if that is installed, with as many open files as the system permits."""
+    raise_open_file_limit()
 
     async def run() -> None:
         await program

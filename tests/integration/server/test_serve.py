@@ -1,5 +1,6 @@
 import json
 import re
+import resource
 import signal
 import socket
 import stat
@@ -13,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from stateward.aio.open_files import WANTED_OPEN_FILES
 from tests.integration.server.server_processes import PATIENT, Process, Served, kill_machines_below, run, served
 from tests.servers import PostgresServer
 
@@ -103,6 +105,17 @@ class TestStarting:
         with served(tmp_path / "data") as server:
             assert httpx.get(server.url + "/healthz", trust_env=False).status_code == 200
             assert httpx.get(server.url + "/readyz", trust_env=False).json() == {"store": "ok", "worker": "ok"}
+
+    def test_it_may_open_as_many_files_as_the_system_permits(self, tmp_path: Path) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))  # as a login shell does, which children inherit
+        try:
+            server = Served(tmp_path / "data")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)[0] == min(hard, WANTED_OPEN_FILES)
+        server.process.kill()
+        server.ended()
 
     def test_the_token_survives_a_restart(self, tmp_path: Path) -> None:
         with served(tmp_path / "data") as server:
