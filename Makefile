@@ -2,6 +2,8 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv/bin
+# The shells of Debian's users do not find servers such as pgbouncer.
+export PATH := $(PATH):/usr/sbin
 COMPILE = $(VENV)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock"
 # Whatever ends a run, none of its processes and none of its folders remain.
