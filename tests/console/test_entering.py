@@ -22,7 +22,9 @@ def test_a_wrong_token_is_refused_with_its_problem_and_a_right_one_is_kept_for_t
     page.get_by_label("Token").press("Enter")
     expect(page.get_by_role("heading", name="Fleet map")).to_be_visible()
     assert server.token not in page.evaluate("JSON.stringify(localStorage) + document.cookie")
-    assert (page_errors.errors, page.evaluate("window.violations")) == ([], [])
+    # The browser may tell late of the wrong token's answers; an answer 401 to the right one would end the session.
+    assert [one for one in page_errors.errors if "401 (Unauthorized)" not in one] == []
+    assert page.evaluate("window.violations") == []
     other = context.new_page()
     other.goto(server.url)
     expect(other.get_by_label("Token")).to_be_visible()
