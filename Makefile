@@ -4,13 +4,20 @@ PYTHON ?= python3
 VENV := .venv/bin
 # The shells of Debian's users do not find servers such as pgbouncer.
 export PATH := $(PATH):/usr/sbin
-COMPILE = $(VENV)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+# Tests and commands start hundreds of processes: without stored bytecode, each would compile everything anew.
+export PYTHONDONTWRITEBYTECODE :=
+# With the extras in the names: pip refuses a hashed lock that names `coverage` as soon as somebody wants `coverage[toml]`
+# and there is a newer one.
+COMPILE = $(VENV)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-strip-extras \
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock"
 # Whatever ends a run, none of its processes and none of its folders remain.
 REAPED := $(VENV)/python -m tools.reaper
 
+# Environments that are apart from the one of the tests, side by side: each takes one processor for a minute.
+APART := $(MAKE) --no-print-directory --jobs=2 .venv/.tempest .venv/.nova
+
 .DEFAULT_GOAL := help
-.PHONY: help run test coverage check bench bench-compare simulate chaos rehearse soak audit setup lock format draw screenshots docs clean
+.PHONY: help run test prove coverage check check-types check-rest bench bench-compare simulate chaos rehearse soak audit setup lock format draw screenshots console-soak docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -20,16 +27,26 @@ run: .venv/.run ## start the server, with a living demo fleet
 
 # Four processes, however many cores there are: tests of a system that waits for disks and others mostly wait. Those of
 # one file stay together as far as may be, and share what the file sets up.
-test: .venv/.dev .venv/.tempest ## run the whole test suite
-	@PYTHONHASHSEED=0 $(REAPED) $(VENV)/python -m pytest --numprocesses 4 --dist worksteal $(ARGS)
+test: .venv/.dev ## run the whole test suite
+	@$(APART)
+	@PYTHONHASHSEED=0 $(REAPED) --in-memory $(VENV)/python -m pytest --numprocesses 4 --dist worksteal $(ARGS)
 
-coverage: .venv/.dev .venv/.tempest ## the same, with the lines that no test reaches
+prove: .venv/.dev ## run the cases that the suite leaves out, because others are like them
+	@$(APART)
+	@PYTHONHASHSEED=0 $(REAPED) --in-memory $(VENV)/python -m pytest --numprocesses 4 --dist worksteal -m long $(ARGS)
+
+coverage: .venv/.dev ## the same, with the lines that no test reaches
 	@$(MAKE) --no-print-directory test ARGS="--cov --cov-report=term $(ARGS)"
 
-check: .venv/.dev ## format, lint, types, layers, names, documentation
+check: .venv/.dev .venv/.docs ## format, lint, types, layers, names, documentation
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-types check-rest
+
+check-types:
+	@$(VENV)/mypy
+
+check-rest:
 	@$(VENV)/ruff format --check .
 	@$(VENV)/ruff check .
-	@$(VENV)/mypy
 	@$(VENV)/lint-imports
 	@$(VENV)/python tools/names.py
 	@$(VENV)/python tools/draw.py --check
@@ -58,7 +75,7 @@ audit: .venv/.dev ## look for known faults of what we depend on, and for secrets
 	@$(VENV)/python -m pip install --quiet pip-audit
 	@$(VENV)/python -m tools.audit
 
-setup: .venv/.run .venv/.dev .venv/.tempest .venv/.bench .venv/.docs ## set up everything at once
+setup: .venv/.run .venv/.dev .venv/.tempest .venv/.nova .venv/.bench .venv/.docs ## set up everything at once
 
 lock: .venv/.dev ## renew requirements/*.lock from pyproject.toml
 	@$(VENV)/python -m pip install --quiet uv
@@ -69,6 +86,7 @@ lock: .venv/.dev ## renew requirements/*.lock from pyproject.toml
 	@$(COMPILE) --group docs --constraint requirements/run.lock --constraint requirements/dev.lock \
 	  --output-file requirements/docs.lock pyproject.toml
 	@$(COMPILE) --group tempest --output-file requirements/tempest.lock
+	@$(COMPILE) --group nova --output-file requirements/nova.lock
 
 format: .venv/.dev ## put the code into its one format
 	@$(VENV)/ruff format .
@@ -76,6 +94,9 @@ format: .venv/.dev ## put the code into its one format
 
 screenshots: .venv/.dev ## take pictures of every view of the console
 	@$(VENV)/python tools/screenshots.py
+
+console-soak: .venv/.dev ## measure the console's memory at 200 changes a second, for MINUTES (60)
+	@$(VENV)/python -m bench.console_soak --minutes $(or $(MINUTES),60)
 
 draw: .venv/.dev ## draw docs/domains and docs/pictures from the code
 	@$(VENV)/python tools/draw.py

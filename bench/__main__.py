@@ -30,6 +30,7 @@ NAMES = (
     "engine.recovery",
     "server",
     "console",
+    "command_line",
     "mci",
     "systems",
     "leases",

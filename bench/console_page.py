@@ -1,4 +1,4 @@
-"""The console in a real browser: first paint, frames with a large fleet in motion, the server's cost, the memory.
+"""The console in a real browser: first useful paint, a large MCI, frames of a fleet in motion, the server, the memory.
 
 A server (the real application on a real store) changes the states of a fleet; Chromium shows it. The cost of a frame is
 printed with the profile of the page's scripts. An hour of traffic is fed into the page as fast as possible; the page's
@@ -20,11 +20,25 @@ from playwright.sync_api import Browser, CDPSession, Page, expect, sync_playwrig
 
 from bench.figures import Better, Line, plain, ratio
 from tests.console.browser import launch_browser, signed_in
+from tests.console.sample_objects import LARGE_MCI
 from tests.console.server_process import ConsoleServer, run_console_server
 
 CELLS, RATE, SECONDS, CONSOLES = 50_000, 200, 10.0, 4
 HOUR, BATCH, FLEET = 3_600 * RATE, 500, 5_000
+VMS = 10_000
 PATIENT = 180_000
+VISITS = 3
+"""How often a page is opened; the fastest visit counts, since others use the machine, too."""
+
+MAX_PAINT_MS, MAX_MCI_MS, MAX_NODES = 1_000, 1_500, 5_000
+AWAITED = """() => new Promise((resolve) => {{
+  const look = () => ({0}) ? resolve({0}) : requestAnimationFrame(look);
+  look();
+}})"""
+BARE = "<!doctype html><title>bare</title><p>Hello</p>"
+PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+FIGURES = "document.querySelector('.number b') && performance.now()"
+SUBGROUPS = f"document.querySelector('[data-mci={LARGE_MCI}] .groups li') && performance.now()"
 TOP = 6
 """How many functions of a profile are printed."""
 
@@ -67,6 +81,8 @@ def figures() -> list[Line]:
         browser = launch_browser(playwright)
         with run_console_server(Path(folder) / "lively", "--cells", str(CELLS), "--rate", str(RATE)) as server:
             lines = [*_paint(browser, server), *_frames(browser, server), *_server(browser, server)]
+        with run_console_server(Path(folder) / "large", "--vms", str(VMS)) as server:
+            lines += _large_mci(browser, server)
         with run_console_server(Path(folder) / "still", "--cells", str(FLEET)) as server:
             lines += _memory(browser, server)
         browser.close()
@@ -89,6 +105,39 @@ def _paint(browser: Browser, server: ConsoleServer) -> Iterator[Line]:
             first = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
             yield plain(f"{visit} visit of the console, first paint", first, "ms")
             yield plain(f"{visit} visit of the console, all {CELLS:,} cells", whole * 1000, "ms")
+        useful, bare = _shown_after(page, server.url, FIGURES), _bare(page, server)
+    name = f"first useful paint, {CELLS:,} objects: the figures of the overview"
+    yield plain(name, useful, "ms", MAX_PAINT_MS)
+    yield ratio(name, useful / bare, "the first paint of a bare page")
+
+
+def _large_mci(browser: Browser, server: ConsoleServer) -> Iterator[Line]:
+    """Measure the page of a large MCI: its status, its states and its subgroups."""
+    with signed_in(browser, server.url, server.token) as (_, page, _):
+        shown, bare = _shown_after(page, f"{server.url}/#/mci", SUBGROUPS), _bare(page, server)
+        page.goto(f"{server.url}/#/mci")
+        expect(page.locator(f"[data-mci={LARGE_MCI}] .status-text")).to_contain_text(f"/{VMS})")
+        nodes = page.evaluate("document.querySelectorAll('*').length")
+    yield plain(f"the page of an MCI of {VMS:,} VMs", shown, "ms", MAX_MCI_MS)
+    yield ratio(f"the page of an MCI of {VMS:,} VMs", shown / bare, "the first paint of a bare page")
+    yield plain(f"the page of an MCI of {VMS:,} VMs", nodes, "elements", MAX_NODES)
+
+
+def _bare(page: Page, server: ConsoleServer) -> float:
+    """Return after how many milliseconds a page without anything is painted."""
+    url = f"{server.url}/bare"
+    page.route(url, lambda route: route.fulfill(body=BARE, content_type="text/html"))
+    return _shown_after(page, url, PAINTED)
+
+
+def _shown_after(page: Page, url: str, condition: str) -> float:
+    """Return after how many milliseconds of a visit a condition gave a time, at best."""
+    times = []
+    for _ in range(VISITS):
+        page.goto("about:blank")
+        page.goto(url, wait_until="commit")
+        times.append(float(page.evaluate(AWAITED.format(condition))))
+    return min(times)
 
 
 # --- frames ----------------------------------------------------------------------------------------------------------
@@ -192,14 +241,14 @@ def _memory(browser: Browser, server: ConsoleServer) -> Iterator[Line]:
         expect(page.locator(LOADED)).to_be_attached()
         session = context.new_cdp_session(page)
         page.evaluate(TRAFFIC, {"lines": HOUR // 10, "batch": BATCH, "cells": FLEET})
-        early = _heap(session)
+        early = heap_mb(session)
         page.evaluate(TRAFFIC, {"lines": HOUR - HOUR // 10, "batch": BATCH, "cells": FLEET})
-        late = _heap(session)
+        late = heap_mb(session)
     yield ratio(f"memory of the page after {HOUR:,} transitions", late / early, "that after a tenth of them")
     yield plain(f"memory of the page after {HOUR:,} transitions", late, "MB")
 
 
-def _heap(session: CDPSession) -> float:
+def heap_mb(session: CDPSession) -> float:
     """Return what the page's memory holds after all rubbish is taken out, in MB."""
     session.send("HeapProfiler.enable")
     session.send("HeapProfiler.collectGarbage")

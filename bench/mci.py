@@ -12,7 +12,7 @@ from time import perf_counter, process_time
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bench import mci_hosts, mci_status
+from bench import mci_commands, mci_hosts, mci_preparation, mci_status
 from bench.figures import Line, plain, ratio
 from bench.loops import run
 from bench.mci_fleet import EACH, NS, PROVIDERS, everywhere, new_fleet
@@ -38,7 +38,13 @@ def _rounds(provider: str, vms: int, regions: int) -> int:
 def report() -> list[Line]:
     """Measure and return lines to print."""
     lines = run(schedule())
-    return [*lines, *mci_status.report(), *mci_hosts.report()]
+    return [
+        *lines,
+        *mci_preparation.report(),
+        *mci_status.report(),
+        *mci_hosts.report(),
+        *mci_commands.report(),
+    ]
 
 
 class Course(Struct, frozen=True):

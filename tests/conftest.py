@@ -1,8 +1,11 @@
-"""Fixtures of all tests: a real PostgreSQL for those that ask for it."""
+"""Fixtures of all tests: a real PostgreSQL and a real Nova for those that ask for them."""
 
+import pytest
 from hypothesis import settings
 
 from stateward.aio.open_files import raise_open_file_limit
+from tests.integration.drivers.openstack.nova_server import nova_server
+from tests.long_forms import shorten_second_store
 from tests.poolers import pgbouncer
 from tests.servers import postgres_server
 from tools.reaper import restore_signals
@@ -14,4 +17,10 @@ settings.load_profile("unhurried")
 restore_signals()
 raise_open_file_limit()  # a test may hold a thousand connections
 
-__all__ = ["pgbouncer", "postgres_server"]
+__all__ = ["nova_server", "pgbouncer", "postgres_server"]
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out cases that are like others."""
+    shorten_second_store(items, config.rootpath)

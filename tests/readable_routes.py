@@ -11,6 +11,7 @@ from litestar.routes import HTTPRoute
 
 from stateward.access import Role, Tokens
 from stateward.access.quotas import QuotaGuard, quota_kind
+from stateward.access.sessions import session_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
 from stateward.engine import Engine
@@ -51,7 +52,7 @@ class ReadableApp:
 @asynccontextmanager
 async def open_to_readers(store: Store, plugin: DomainRuntime, ns: str) -> AsyncIterator[ReadableApp]:
     """Open an engine with one domain at work, its application, and clients that read a namespace."""
-    engine = Engine(store, [*plugin.kinds, token_kind(), quota_kind()], admission=QuotaGuard())
+    engine = Engine(store, [*plugin.kinds, token_kind(), session_kind(), quota_kind()], admission=QuotaGuard())
     plugin.bind_engine(engine)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(engine)

@@ -3,16 +3,20 @@
 The programs come with a package from PyPI. The server listens on a Unix socket in a temporary folder and nowhere else.
 """
 
+import asyncio
 import subprocess
-from functools import cache
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, cached_property
 from itertools import count
 from os import getpid
 from shutil import rmtree
 from typing import Literal
+from urllib.parse import urlsplit
 from warnings import catch_warnings, simplefilter
 
 import pytest
 
+from stateward.store import open_store
 from tools.reaper import make_run_folder, start_guard
 
 with catch_warnings():
@@ -27,6 +31,7 @@ VERSIONS = tuple(POSTGRES_VERSIONS)
 
 SETTINGS = """
 max_connections = 200
+max_wal_size = 256MB
 timezone = UTC
 log_min_messages = fatal
 """
@@ -34,6 +39,8 @@ NOT_DURABLE = """
 fsync = off
 full_page_writes = off
 """
+
+BATCH = 4
 
 
 class PostgresServer:
@@ -51,12 +58,39 @@ class PostgresServer:
             settings.write(SETTINGS + ("" if durable else NOT_DURABLE))
         self._programs.start()
         self._numbers = count(1)
+        self._migrated: list[str] = []
+        self._unused: list[str] = []
 
     def new_database(self) -> str:
         """Make an empty database and return how to connect to it."""
-        name = f"test_{getpid()}_{next(self._numbers)}"
+        name = self._new_name()
         self._programs.psql(f"CREATE DATABASE {name}")
         return self._programs.get_uri(database=name)
+
+    def new_migrated_database(self) -> str:
+        """Make a database with our tables; copies in batches take a quarter of the time of migrations."""
+        if not self._migrated:
+            self._migrated = [self._new_name() for _ in range(BATCH)]
+            template = self._template
+            unused, self._unused = self._unused, []
+            drops = [f"DROP DATABASE IF EXISTS {name} WITH (FORCE);" for name in unused]
+            copies = [f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY;" for name in self._migrated]
+            self._programs.psql("\n".join((*drops, *copies)))
+        return self._programs.get_uri(database=self._migrated.pop())
+
+    def drop_later(self, database: str) -> None:
+        """Drop a database some time from now."""
+        self._unused.append(urlsplit(database).path.lstrip("/"))
+
+    @cached_property
+    def _template(self) -> str:
+        database = self.new_database()
+        with ThreadPoolExecutor(1) as thread:  # the caller's thread may have a loop that runs
+            thread.submit(asyncio.run, _migrate(database)).result()
+        return urlsplit(database).path.lstrip("/")
+
+    def _new_name(self) -> str:
+        return f"test_{getpid()}_{next(self._numbers)}"
 
     def dump(self, database: str) -> bytes:
         """Return a database as SQL, for `load`."""
@@ -94,6 +128,12 @@ class PostgresServer:
         """Stop the server and remove its data."""
         self._programs.cleanup()
         rmtree(self._run, ignore_errors=True)
+
+
+async def _migrate(database: str) -> None:
+    store = open_store(database, migrate=True)
+    await store.open()
+    await store.close()
 
 
 @cache

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from stateward.access.quotas import quota_kind
+from stateward.access.sessions import session_kind
 from stateward.access.tokens import token_kind
 from stateward.engine import Ending, Engine, Handler, Job, Kind, ObservedOutcome, Permanent, Route, Temporary
 from stateward.lifecycle import SUCCEEDED, TRANSITIONAL, Lifecycle, Meaning, Move
@@ -117,7 +118,7 @@ class SimulatedClouds:
 def all_kinds(clouds: SimulatedClouds | None = None) -> list[Kind]:
     """Return every kind that a server knows, without its domain's plugin; with clouds, all work is theirs."""
     domains = [Kind(one) if clouds is None else clouds.kind(one) for one in installed().lifecycles]
-    return [*domains, token_kind(), quota_kind()]
+    return [*domains, token_kind(), session_kind(), quota_kind()]
 
 
 def _route(found: Object, _action: str) -> Route:

@@ -1,4 +1,4 @@
-"""Screenshots of every view of the console: `make screenshots`, into build/screenshots; the best go into the docs.
+"""Screenshots of every view of the console: `make screenshots`, into build/screenshots; the gallery's go into the docs.
 
 One server has objects of all kinds that tests made, another runs the demo. Each view is shot dark and light, on a
 laptop and on a phone. This needs Chromium (`apt-get install chromium`), and takes a few minutes.
@@ -26,12 +26,15 @@ if TYPE_CHECKING:
 
 FOLDER = ROOT / "build" / "screenshots"
 SHOWN = ROOT / "docs" / "pictures" / "console"
-BEST = frozenset(
+GALLERY = frozenset(
     {
-        *("overview", "overview-light", "overview-phone", "object", "refusal", "demo-mci", "form", "kind-form"),
-        *("leases-light", "systems"),
+        *("overview", "overview-light", "overview-phone", "objects", "object", "object-phone", "search", "question"),
+        *("refusal", "form", "kind-form", "operations", "operation-light", "queues", "journal"),
+        *("demo-mci", "leases-light", "systems"),
     }
 )
+"""The pictures of docs/gallery.md."""
+
 LAPTOP, PHONE = (1440, 900), (390, 844)
 
 DOMAIN_VIEWS = {name: (name, ".badge") for name in installed().names}
@@ -43,7 +46,8 @@ VIEWS = {
     "objects":   ("objects?kind=mci.vm", ".vrow"),
     "object":    ("object/demo/ledger",  ".timeline .event"),
     "waiting":   ("object/demo/deploy-2", ".sentence"),
-    "queues":    ("queues",              "table"),
+    "operations": ("operations",         ".vrow"),
+    "queues":    ("queues",              ".queue"),
     "lanes":     ("lanes",               "table"),
     "workers":   ("workers",             "table"),
     "timers":    ("timers",              "table"),
@@ -64,14 +68,17 @@ def main() -> None:
         sys.exit("There is no Chromium here: apt-get install chromium")
     for folder in (FOLDER, SHOWN):
         folder.mkdir(parents=True, exist_ok=True)
-    wanted = sys.argv[1:] or [*VIEWS, *DEMO, "refusal", "form", "kind-form"]
+    wanted = sys.argv[1:] or [*VIEWS, *DEMO, *SCENES, "form", "kind-form"]
     expect.set_options(timeout=PATIENT)
     with tempfile.TemporaryDirectory() as data, sync_playwright() as playwright:
         browser = launch_browser(playwright)
-        if any(name in VIEWS or name == "refusal" for name in wanted):
-            with run_console_server(Path(data) / "server", "--cells", "4000", "--rate", "16") as server:
+        if any(name in VIEWS or name in SCENES for name in wanted):
+            with run_console_server(
+                Path(data) / "server", "--cells", "4000", "--rate", "16", "--vms", "2000"
+            ) as server:
                 take_all(browser, server, {name: VIEWS[name] for name in wanted if name in VIEWS})
-                refusal(browser, server)
+                for name in (one for one in wanted if one in SCENES):
+                    SCENES[name](browser, server)
         if any(name in DEMO or name == "form" for name in wanted):
             with served(Path(data) / "demo", "--demo") as demo:
                 form(browser, demo)
@@ -113,10 +120,41 @@ def take(
 def refusal(browser: Browser, server: ConsoleServer) -> None:
     """Take a picture of an action that is refused, with its reason."""
     with signed_in(browser, f"{server.url}/#/object/demo/broken", server.token) as (_, page, _):
-        page.get_by_role("button", name="pause", exact=True).press("Enter")
-        page.get_by_role("button", name="Ask all the same").click()
-        expect(page.locator("#problem .problem")).to_be_visible()
+        page.locator("main details.menu summary").click()
+        page.locator("[data-action=pause]").press("Enter")
+        expect(page.locator("#action .problem")).to_be_visible()
         shoot(page, "refusal", whole=False)
+
+
+def question(browser: Browser, server: ConsoleServer) -> None:
+    """Take a picture of what is asked before two thousand VMs are terminated."""
+    with signed_in(browser, f"{server.url}/#/object/fleet/crowd", server.token) as (_, page, _):
+        page.get_by_role("button", name="Terminate", exact=True).click()
+        expect(page.locator("#action[open] button.danger")).to_be_visible()
+        shoot(page, "question", whole=False)
+
+
+def operation(browser: Browser, server: ConsoleServer) -> None:
+    """Take a picture of an operation and where its time went."""
+    with signed_in(browser, f"{server.url}/#/object/demo/ledger", server.token, theme="light") as (_, page, _):
+        page.get_by_role("button", name="Stop", exact=True).click()
+        page.locator(".notice").first.get_by_role("link", name="operation").click()
+        expect(page.locator("main[data-view=operation] h1")).to_be_visible()
+        page.wait_for_timeout(2_000)
+        shoot(page, "operation-light", whole=False)
+
+
+def search(browser: Browser, server: ConsoleServer) -> None:
+    """Take a picture of the suggestions of the search."""
+    with signed_in(browser, f"{server.url}/#/objects", server.token) as (_, page, _):
+        page.locator("#search input").fill("shop")
+        expect(page.get_by_role("option").first).to_be_visible()
+        page.wait_for_timeout(500)
+        shoot(page, "search", whole=False)
+
+
+SCENES = {"refusal": refusal, "question": question, "operation": operation, "search": search}
+"""Pictures that need more than an address."""
 
 
 def form(browser: Browser, demo: Served) -> None:
@@ -135,14 +173,14 @@ def kind_form(browser: Browser, printing: Served) -> None:
         entered = {"id": "front", "spec.address": "front.example", "spec.port": "70000"}
         for name, value in entered.items():
             page.locator(f"#question [name='{name}']").fill(value)
-        page.get_by_role("button", name="Make it").click()
+        page.get_by_role("button", name="Create").click()
         page.locator("#question").evaluate("one => one.scrollTo(0, 0)")
         shoot(page, "kind-form", whole=False)
 
 
 def shoot(page: Page, name: str, *, whole: bool) -> None:
     """Take one picture."""
-    path = (SHOWN if name in BEST else FOLDER) / f"{name}.png"
+    path = (SHOWN if name in GALLERY else FOLDER) / f"{name}.png"
     page.screenshot(path=path, full_page=whole)
     print(path.relative_to(ROOT))
 

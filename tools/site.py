@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "docs"
 INDEX = "index.md"
 README = "README.md"
+GUIDE = "src/stateward/server/pages/guide.md"  # the server shows it, too
 CODE = "source"
 
 NAVIGATION: Mapping[str, Sequence[str]] = {
@@ -39,9 +40,10 @@ NAVIGATION: Mapping[str, Sequence[str]] = {
         "docs/howto/secure.md",
         "docs/howto/operate.md",
         "docs/howto/history.md",
+        "docs/howto/gitops.md",
     ),
     "Domains": [f"docs/{name}.md" for name in installed().names],
-    "People": ("docs/cli.md", "docs/console.md"),
+    "People": ("docs/cli.md", "docs/cheat-sheet.md", "docs/console.md", "docs/gallery.md", GUIDE),
     "Reference": (
         "docs/domains/*.md",
         "docs/reference/settings.md",
@@ -65,7 +67,7 @@ LANGUAGES = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml", 
 
 def pages() -> dict[str, str]:
     """Return every page of the site: its path, and its text as it is in the tree or as the code writes it."""
-    kept = [README, "CONTRIBUTING.md", "CHANGELOG.md"]
+    kept = [README, GUIDE, "CONTRIBUTING.md", "CHANGELOG.md"]
     kept += [str(one.relative_to(ROOT)) for folder in ("docs", "deploy") for one in (ROOT / folder).rglob("*.md")]
     return {name: (ROOT / name).read_text("utf-8") for name in kept} | dict(reference())
 

@@ -1,7 +1,6 @@
 """Configuration: flags before environment before file before default, and it can be asked where a value came from."""
 
 import re
-import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -10,23 +9,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct, inspect
 
+from stateward.data_folder import DATABASE_FILE, DEFAULT_FOLDER, PREFIX
 from stateward.errors import BadInput, UnknownName
 from stateward.validation_texts import explain
-
-PREFIX = "STATEWARD_"
-
-DATABASE_FILE = "stateward.db"
-TOKEN_FILE = "admin-token"  # noqa: S105 - the name of a file
-SERVER_FILE = "server.json"
-"""The files of a data folder: the embedded database, the administrator's token, and the address of its server."""
-
-
-class ServerFile(Struct, frozen=True):
-    """Where the server of a data folder can be reached from this machine, and which process it is."""
-
-    url: str
-    pid: int = 0
-
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Some = Annotated[int, Meta(ge=1)]
@@ -34,15 +19,18 @@ Days = Annotated[int, Meta(ge=0, le=36_500)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 
 
-def about(text: str, *, secret: bool = False) -> Any:  # noqa: ANN401 - becomes part of an annotation
-    """Describe a setting, for `stateward config` and the documentation; the value of a secret one is never shown."""
-    return Meta(description=text, extra={"secret": secret})
+def about(text: str, *, secret: bool = False, hidden: bool = False) -> Any:  # noqa: ANN401 - becomes part of an annotation
+    """Describe a setting, for `stateward config` and the documentation; the value of a secret one is never shown.
+
+    A `hidden` setting is a path that programs of tenants on this host must not see.
+    """
+    return Meta(description=text, extra={"secret": secret, "hidden": hidden})
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be set; one line each, with what it means."""
 
-    data: Annotated[str, about("folder of the embedded database and the admin token")] = "stateward-data"
+    data: Annotated[str, about("folder of the embedded database and the admin token", hidden=True)] = DEFAULT_FOLDER
     database: Annotated[str, about("postgresql://... for scale-out; empty: embedded in the data folder")] = ""
     pooler: Annotated[bool, about("database is a pooler in transaction mode, such as PgBouncer")] = False
     direct_url: Annotated[str, about("postgresql://... past the pooler, for notifications; empty: poll")] = ""
@@ -63,12 +51,13 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     machine_uids: Annotated[str, about("users of such programs, where the server is root: a range")] = "70000-79999"
     machine_paths: Annotated[str, about("further folders that such programs may read, with : between them")] = ""
     tls_cert: Annotated[str, about("certificate file; with tls_key, HTTPS is served")] = ""
-    tls_key: Annotated[str, about("private key file")] = ""
+    tls_key: Annotated[str, about("private key file", hidden=True)] = ""
     body_limit: Annotated[Some, about("largest request body, in bytes")] = 1_000_000
     page_limit: Annotated[Some, about("most rows in one answer")] = 1_000
     rate: Annotated[Some, about("requests per second that one token may make")] = 500
     wrong_tokens: Annotated[Some, about("wrong tokens per second from one address, or for one token id")] = 5
     trusted_proxies: Annotated[str, about("proxies whose X-Forwarded-For counts: 10.0.0.7, 10.1.0.0/16")] = ""
+    cors_origins: Annotated[str, about("origins of pages that may call the API: https://map.example:1324, ...")] = ""
     body_time: Annotated[Seconds, about("seconds for a request body to arrive, and one more for each 16 KiB")] = 30.0
     log_format: Annotated[Literal["text", "json"], about("form of the log")] = "text"
     log_level: Annotated[Literal["debug", "info", "warning", "error"], about("what is logged")] = "info"
@@ -140,6 +129,11 @@ class Setting(Struct, frozen=True):
     def is_secret(self) -> bool:
         """Whether its value is never shown."""
         return bool((getattr(self.kind, "extra", None) or {}).get("secret"))
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether its value is a path that programs of tenants must not see."""
+        return bool((getattr(self.kind, "extra", None) or {}).get("hidden"))
 
     @property
     def _info(self) -> msgspec.structs.FieldInfo:
@@ -241,6 +235,8 @@ def _from_file(file: Path, known: Collection[str], unloaded: Collection[str]) ->
 
 
 def _read_file(file: Path) -> dict[str, object]:
+    import tomllib  # most commands read no file
+
     try:
         return tomllib.loads(file.read_text("utf-8"))
     except OSError as error:
@@ -277,13 +273,21 @@ def hide_secrets(text: str, settings: object) -> str:
     return text
 
 
+def hidden_paths(config: Config) -> list[Path]:
+    """Return the paths that programs of tenants on this host must not see, of all settings in force."""
+    records = [config, *config.domains.values()]
+    names = [(record, name) for record in records for name in record.__struct_fields__ if name != "domains"]
+    found = [getattr(record, name) for record, name in names if Setting(type(record), name).is_hidden]
+    return [Path(path).resolve() for path in found if path]
+
+
 def masked(text: str) -> str:
     """Return a text without the passwords of the database URLs in it."""
-    return PASSWORD.sub(r"\1***", LOGIN.sub(r"\1:***@", text))
+    return re.sub(PASSWORD, r"\1***", re.sub(LOGIN, r"\1:***@", text))
 
 
-LOGIN = re.compile(r"(\w://[^\s:/@]*):\S*@")  # up to the last @, for a password may hold one
-PASSWORD = re.compile(r"(\bpassword=)[^\s&]+", re.IGNORECASE)
+LOGIN = r"(\w://[^\s:/@]*):\S*@"  # up to the last @, for a password may hold one
+PASSWORD = r"(?i)(\bpassword=)[^\s&]+"  # noqa: S105 - a pattern
 
 
 def describe(sections: Sections = NO_SECTIONS) -> list[tuple[str, object, str]]:

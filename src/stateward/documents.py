@@ -7,10 +7,12 @@ it.
 """
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import yaml
+from msgspec import Struct
 from yaml import (
     AliasEvent,
     CollectionEndEvent,
@@ -43,6 +45,39 @@ def load_all(text: str) -> list[Any]:
     """
     _check_size(text)
     return [_plain(node) for node in yaml.compose_all(text, Loader=LOADER)]
+
+
+class MarkedValue(Struct, frozen=True):
+    """A document as plain JSON, with the lines of its fields: `spec.tags[0]` and so on; the whole has the name ``."""
+
+    value: Any
+    lines: dict[str, int]
+
+    def line(self, field: str) -> int:
+        """Return the line of a field, or of the nearest field around it that is there."""
+        while field not in self.lines:
+            field = field.rpartition("[" if field.endswith("]") else ".")[0]
+        return self.lines[field]
+
+
+def load_marked(text: str) -> list[MarkedValue]:
+    """Return the documents of a text with their lines; a document that is a list stands for its items."""
+    _check_size(text)
+    roots = list(yaml.compose_all(text, Loader=LOADER))
+    nodes = [one for root in roots for one in (root.value if isinstance(root, SequenceNode) else [root])]
+    return [MarkedValue(_plain(node), dict(_lines(node, ""))) for node in nodes]
+
+
+def _lines(node: Node, path: str) -> Iterator[tuple[str, int]]:
+    yield path, node.start_mark.line + 1
+    if isinstance(node, MappingNode):
+        for key, value in node.value:
+            inner = f"{path}.{key.value}" if path else str(key.value)
+            yield from _lines(value, inner)
+            yield inner, key.start_mark.line + 1
+    elif isinstance(node, SequenceNode):
+        for number, one in enumerate(node.value):
+            yield from _lines(one, f"{path}[{number}]")
 
 
 def _check_size(text: str) -> None:

@@ -6,7 +6,7 @@ so they are declared like a record:
     class NotReady(Denied, code="not_ready", retry=True):
         cluster: str
         state: str
-        text = "cluster {cluster} is {state}, and has to be Ready"
+        text = "cluster {cluster} is {state}, and must be Ready"
 
     raise NotReady("k8s", state="Creating")
 
@@ -15,7 +15,7 @@ value has it as its default. `text` is a format string of the fields, in which a
 whose text depends on more than its fields defines `__str__`, and one whose fields are computed defines `__init__`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from inspect import get_annotations
 from typing import Any, ClassVar, dataclass_transform, get_origin
@@ -79,6 +79,22 @@ def _shown(value: object) -> object:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
+MOST_NAMES = 20
+"""How many known names a message lists if one of them is near; the facts of the error have them all."""
+
+
+def describe_known(known: Sequence[str], nearest: str | None) -> str:
+    """Return the end of a message about an unknown name: the probable one, and those that exist."""
+    if nearest and len(known) > MOST_NAMES:
+        return f"; did you mean {nearest!r}?"
+    return f"{f'; did you mean {nearest!r}?' if nearest else '.'} Known: {', '.join(known) or 'none'}"
+
+
+def count_text(count: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun, such as `1 object` and `4,050 objects`."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
 class UnknownName(StatewardError):
     """A name was given that nothing goes by; says what exists and what was probably meant."""
 
@@ -93,8 +109,7 @@ class UnknownName(StatewardError):
         self.nearest = next((one for one in self.known if near and one.lower() == near[0]), None)
 
     def __str__(self) -> str:
-        hint = f"; did you mean {self.nearest!r}?" if self.nearest else "."
-        return f"unknown {self.what} {self.name!r}{hint} Known: {', '.join(self.known) or 'none'}"
+        return f"unknown {self.what} {self.name!r}{describe_known(self.known, self.nearest)}"
 
 
 class BadInput(StatewardError):
@@ -117,11 +132,27 @@ class BadInput(StatewardError):
 
 
 class UnknownField(BadInput):
-    """A body has a field that nobody reads; says which fields there are, and which was probably meant."""
+    """A body or a query has a field that nobody reads; says which there are, and which was probably meant."""
 
-    def __init__(self, field: str, known: Iterable[str]) -> None:
+    def __init__(self, field: str, known: Iterable[str], what: str = "field of this body") -> None:
         meant = UnknownName("field", field.rpartition(".")[2], known)
         self.known, self.nearest = meant.known, meant.nearest
-        hint = f"; did you mean {meant.nearest!r}?" if meant.nearest else "."
-        known = f"{hint} Known: {', '.join(self.known)}" if self.known else ""
-        super().__init__(field, None, f"a field of this body{known}")
+        super().__init__(field, None, f"a {what}" + (describe_known(self.known, self.nearest) if self.known else ""))
+
+
+class UnknownValue(BadInput):
+    """A field has a name that nothing goes by, such as a state that no object can have."""
+
+    def __init__(self, field: str, what: str, name: str, known: Iterable[str]) -> None:
+        meant = UnknownName(what, name, known)
+        self.known, self.nearest = meant.known, meant.nearest
+        known_ones = f"a known {what}, and {meant.name!r} is none{describe_known(self.known, self.nearest)}"
+        super().__init__(field, None, known_ones)
+
+
+class NotOffered(StatewardError, code="not_offered"):
+    """A request that is well known, and that this server does not offer on purpose."""
+
+    what: str
+    why: str
+    text = "{what} is not offered: {why}"

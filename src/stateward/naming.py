@@ -36,6 +36,9 @@ NAME_MEANS = "letters, digits and . _ : @ + ~ -, at most 200 of them"
 describe_pattern(NAME, f"a name of {NAME_MEANS}, that begins with a letter or digit and is no token")
 """A name that is given to a new object, and the name of a namespace."""
 
+DEFAULT_NAMESPACE = "default"
+"""The namespace of commands that name none; it is known even while it holds nothing."""
+
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 IDEMPOTENCY_KEY = describe_pattern(rf"^[\x21-\x7e]{{1,200}}{END}", "1 to 200 visible ASCII characters, without spaces")
 """The header with the idempotency key of a request, and the pattern of its value."""

@@ -54,14 +54,15 @@ _INVALID = (
     ("Invalid value", "one of the documented values"),
 )
 
-_EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]*)`(?P<rest>.*)", re.DOTALL)
-_GOT = re.compile(r", got `([^`]*)`")
-_LIMIT = re.compile(r" (?P<length>of length )?(?P<side>[<>]=?) (?P<limit>\S+)")
-_LENGTH = re.compile(r" of (?P<side>at least |at most )?length (?P<limit>\d+(?: to \d+)?)")
-_MULTIPLE = re.compile(r" that's a multiple of (\S+)")
+_EXPECTED = r"(?s)Expected `(?P<wanted>[^`]*)`(?P<rest>.*)"
+_GOT = r", got `([^`]*)`"
+_LIMIT = r" (?P<length>of length )?(?P<side>[<>]=?) (?P<limit>\S+)"
+_LENGTH = r" of (?P<side>at least |at most )?length (?P<limit>\d+(?: to \d+)?)"
+_MULTIPLE = r" that's a multiple of (\S+)"
 _REGEX = " matching regex "
-_FIELD = re.compile(r"Object (?P<what>contains unknown|missing required) field `(?P<name>.*)`", re.DOTALL)
-_STEP = re.compile(r"([^.\[\]]+)|(\[[^\]]*\])")  # a field, or an item of a list or of an object
+_FIELD = r"(?s)Object (?P<what>contains unknown|missing required) field `(?P<name>.*)`"
+_STEP = r"([^.\[\]]+)|(\[[^\]]*\])"  # a field, or an item of a list or of an object
+_SIGNS = r"\^\[([^\]\\^]+)\](?:[+*]|\{\d+,\d*\})(?:\$|\\[Zz])"
 _SIDES = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
 _UNITS = {"str": "character", "bytes": "byte", "object": "field", "array": "item"}
 
@@ -88,7 +89,7 @@ def explain(error: Exception | str, expected: object = None) -> Explanation:
     why, _, path = str(error).partition(" - at `")
     path, is_key = path.removeprefix("key` in `"), path.startswith("key` in `")
     place = path.removesuffix("`").removeprefix("$").removeprefix(".")
-    if (field := _FIELD.fullmatch(why)) is not None:
+    if (field := re.fullmatch(_FIELD, why)) is not None:
         inner = f"{place}.{field['name']}".removeprefix(".") or '""'  # a field's name may be empty
         if field["what"] == "missing required":
             return Explanation(inner, GIVEN)
@@ -121,7 +122,7 @@ def _allowed(why: str, types: Iterable[inspect.Type]) -> str:
     for opening, allowed in _INVALID:
         if why.startswith(opening):
             return allowed
-    said = _EXPECTED.fullmatch(why)
+    said = re.fullmatch(_EXPECTED, why)
     return OTHERWISE if said is None else _constraint(said["wanted"], said["rest"], types)
 
 
@@ -129,19 +130,26 @@ def _constraint(wanted: str, rest: str, types: list[inspect.Type]) -> str:
     kinds = [_WIRE_TYPES.get(one) for one in wanted.split(" | ")]
     kind = " or ".join(one for one in kinds if one) if all(kinds) else OTHERWISE
     if rest.startswith(_REGEX):
-        return PATTERN_MEANINGS.get(_unquoted(rest.removeprefix(_REGEX)), OTHERWISE)
-    if (got := _GOT.fullmatch(rest)) is not None:
+        pattern = _unquoted(rest.removeprefix(_REGEX))
+        return PATTERN_MEANINGS.get(pattern) or _signs_of(pattern) or OTHERWISE
+    if (got := re.fullmatch(_GOT, rest)) is not None:
         given = "a fraction" if got[1] == "float" and "int" in wanted else _WIRE_TYPES.get(got[1])
         return kind if given is None or given in kind else f"{kind}, not {given}"
-    if (limit := _LIMIT.fullmatch(rest)) is not None:
+    if (limit := re.fullmatch(_LIMIT, rest)) is not None:
         return _limited(wanted, kind, limit, types)
-    if (length := _LENGTH.match(rest)) is not None:
+    if (length := re.match(_LENGTH, rest)) is not None:
         return f"{kind} of {length['side'] or 'exactly '}{length['limit']} items"
-    if (multiple := _MULTIPLE.fullmatch(rest)) is not None:
+    if (multiple := re.fullmatch(_MULTIPLE, rest)) is not None:
         return f"a multiple of {multiple[1]}"
     if "timezone" in rest:
         return f"{kind} {'without' if 'no timezone' in rest else 'with'} a time zone"
     return kind
+
+
+def _signs_of(pattern: str) -> str:
+    """Return the words for a pattern that only says of which signs a text is; any other needs `describe_pattern`."""
+    found = re.fullmatch(_SIGNS, pattern)
+    return "" if found is None else f"text of {' '.join(re.findall(r'[A-Za-z0-9]-[A-Za-z0-9]|.', found[1]))}"
 
 
 def _limited(wanted: str, kind: str, said: re.Match[str], types: list[inspect.Type]) -> str:
@@ -188,7 +196,7 @@ def _types_at(expected: object, place: str) -> list[inspect.Type]:
         found = [inspect.type_info(expected)]
     except TypeError:  # a parameter may have a type that only the web framework reads
         return []
-    for name, inside in _STEP.findall(place):
+    for name, inside in re.findall(_STEP, place):
         found = [inner for one in found for inner in _within(one, name or inside)]
     return list(_unwrapped(found))
 

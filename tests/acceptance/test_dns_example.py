@@ -220,7 +220,7 @@ def test_console_shows_zones_with_their_records_and_drift(site: Site, page: Page
     form = page.locator("#question form")
     for name, value in {"zone": "console.example", "name": "www", "values": "192.0.2.7"}.items():
         form.locator(f"[name={name}]").fill(value)
-    form.get_by_role("button", name="Make it", exact=True).click()
+    form.get_by_role("button", name="Create", exact=True).click()
     expect(card).to_contain_text("192.0.2.7")
     expect(card).to_contain_text("active")
     assert site.served("www.console.example") == ["192.0.2.7"]
@@ -232,11 +232,12 @@ def test_console_shows_zones_with_their_records_and_drift(site: Site, page: Page
     page.evaluate(AXE.read_text("utf-8"))
     assert page.evaluate(AUDIT) == []
     card.get_by_role("link", name="www").click()
-    page.get_by_role("button", name="repair", exact=True).click()
+    page.get_by_role("button", name="Repair", exact=True).click()
+    page.locator("#action").get_by_role("button", name="Repair www", exact=True).click()
     site.until(lambda: site.served("www.console.example") == ["192.0.2.7"])
     site.until(lambda: site.state("www.console.example-A") == "active")
     page.locator("[data-action=change][aria-disabled='true']").wait_for(state="detached")
     page.locator("[data-action=change]").click()
     form.locator("[name=values]").fill("192.0.2.8\n192.0.2.9")
-    form.get_by_role("button", name="change", exact=True).click()
+    form.get_by_role("button", name="Change", exact=True).click()
     site.until(lambda: site.served("www.console.example") == ["192.0.2.8", "192.0.2.9"])

@@ -15,9 +15,12 @@ from stateward.plugin import DomainPlugin, Kind, ProcessContext
 from stateward.plugin.registry import installed
 from tools import site
 from tools.reference import api, commands, python_api, settings
+from tools.screenshots import GALLERY
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), ROOT / site.GUIDE, *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")]
+)
 PROVED = ("promises.md", "threats.md")
 LINK = re.compile(r"\[([^]]*)\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -161,3 +164,10 @@ def test_what_a_site_would_load_from_outside_is_found(tmp_path: Path) -> None:
     (tmp_path / "b.html").write_text('<link rel="stylesheet" href="https://example.org/fonts.css">')
     (tmp_path / "c.css").write_text("body { background: url(https://example.org/x.png) }")
     assert [one.partition(":")[0] for one in site.from_outside(tmp_path)] == ["b.html", "c.css"]
+
+
+def test_the_gallery_shows_every_picture_that_is_taken_for_it_and_no_other() -> None:
+    page = (ROOT / "docs" / "gallery.md").read_text("utf-8")
+    shown = set(re.findall(r"\(pictures/console/([a-z-]+)\.png\)", page))
+    kept = {one.stem for one in (ROOT / "docs" / "pictures" / "console").glob("*.png")}
+    assert shown == GALLERY == kept

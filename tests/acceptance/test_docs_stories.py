@@ -30,6 +30,8 @@ PAGES = (
     "docs/howto/upgrade.md",
     "docs/howto/operate.md",
     "docs/howto/history.md",
+    "docs/howto/gitops.md",
+    "src/stateward/server/pages/guide.md",
 )
 
 

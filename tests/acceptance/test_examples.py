@@ -15,7 +15,7 @@ def told(name: str) -> list[str]:
 
 def test_the_build_machine_refuses_the_second_build_and_names_the_first() -> None:
     lines = told("build_machine.py")
-    assert "is in the way" in lines[0]
+    assert "blocked by operation" in lines[0]
     assert lines[1] == "build succeeded {'artifacts': 3}"
     assert lines[-1] == "building -> idle (succeeded by worker)"
 

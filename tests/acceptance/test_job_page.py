@@ -6,8 +6,9 @@ from stateward.engine import Job
 
 JOB_PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "job.md").read_text()
 OF_THE_WORKER = {
-    *("begin_undo", "call_handler", "end_after_undo", "failed_undos", "finish_undo", "give_up_undo"),
-    *("interrupted_steps", "mask_result", "missing_undos", "pause", "pending_undos", "replay", "task", "undo"),
+    *("begin_undo", "call_handler", "calls", "end_after_undo", "failed_undos", "finish_undo", "give_up_undo"),
+    *("interrupted_steps", "mask_result", "missing_undos", "note_attempt", "pause", "pending_undos", "replay"),
+    *("steps_with_calls", "task", "undo"),
 }
 """What a job offers to its worker, and not to its handler."""
 

@@ -5,6 +5,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.servers import PostgresServer
 from tests.soak.soak_deployment import Sample
 from tests.soak.soak_run import soak
@@ -19,6 +21,7 @@ async def test_nothing_leaks_and_nothing_is_left_behind_embedded(tmp_path: Path)
     assert verdict.figures["kills"] >= 1
 
 
+@pytest.mark.long
 async def test_nothing_leaks_and_nothing_is_left_behind_on_postgresql(
     tmp_path: Path, postgres_server: PostgresServer
 ) -> None:

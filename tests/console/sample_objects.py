@@ -10,6 +10,7 @@ from msgspec import Struct
 from stateward.store.records import JournalEntry, Object
 
 NS, FLEET_NS = "demo", "fleet"
+LARGE_MCI = "crowd"
 WHO = "sample data"
 HOUR, DAY = 3_600.0, 86_400.0
 
@@ -61,13 +62,13 @@ def _mci() -> Iterator[SampleObject]:
             error = "QuotaExceeded: no room for Standard_D2s" if state == "Failed" else None
             seen = {"public_ip": f"203.0.113.{10 + number}", "native_state": state.lower()}
             name = f"shop.{group}-{provider}-{number}"
-            yield SampleObject("mci.vm", name, state, "shop", spec, seen, {"tier": group, "provider": provider}, error)
+            labels = {"tier": group, "subgroup": group, "provider": provider, "region": region}
+            yield SampleObject("mci.vm", name, state, "shop", spec, seen, labels, error)
     yield SampleObject("mci.mci", "lab", "Running", spec={"name": "lab"})
     for number in (1, 2):
         spec = {"name": f"node-{number}", "group": "node", "provider": "ncp", "region": "kr", "mci": "lab"}
-        yield SampleObject(
-            "mci.vm", f"lab.node-{number}", "Running", "lab", spec, labels={"tier": "node", "provider": "ncp"}
-        )
+        labels = {"tier": "node", "subgroup": "node", "provider": "ncp", "region": "kr"}
+        yield SampleObject("mci.vm", f"lab.node-{number}", "Running", "lab", spec, labels=labels)
 
 
 def _ovc() -> Iterator[SampleObject]:
@@ -96,7 +97,7 @@ def _edge() -> Iterator[SampleObject]:
         yield SampleObject("edge.cloudlet", town, state, None, spec, seen, error=error)
         place = {"provider": "edge", "region": town}
         yield SampleObject("edge.clusterinst", f"{town}-k8s", "Ready", town, {**place, "nodes": 3})
-        yield SampleObject("edge.appinst", f"{town}-vision", "Ready", f"{town}-k8s", place)
+        yield SampleObject("edge.appinst", f"{town}-vision", "Ready", town, place)
     yield SampleObject("edge.cloudlet", "tromso", "Offline", None, {"provider": "edge", "region": "tromso"})
 
 
@@ -137,6 +138,7 @@ def _systems() -> Iterator[SampleObject]:
         yield SampleObject(
             "systems.service", f"billing.{name}", state, parent, spec, {"ready": 2 if state == "degraded" else 3}
         )
+    yield SampleObject("systems.deploy", "deploy-0", "succeeded", "billing", {"path": "/web"})
     yield SampleObject("systems.nodepool", "billing.pool", "stable", "billing", {"nodes": 5})
 
 
@@ -149,6 +151,20 @@ def large_fleet(cells: int, chance: Random) -> Iterator[SampleObject]:
         spec = {"name": f"vm-{number:05}", "group": "crowd", "provider": provider, "region": region}
         error = "InsufficientCapacity: try another zone" if (state := chance.choice(states)) == "Failed" else None
         yield SampleObject("mci.vm", f"vm-{number:05}", state, None, spec, {}, {"provider": provider}, error)
+
+
+def large_mci(size: int, chance: Random) -> Iterator[SampleObject]:
+    """Yield an MCI with many VMs in subgroups over all regions."""
+    places = [(provider, region) for provider, regions in PROVIDERS.items() for region in regions]
+    groups = ("web",) * 6 + ("db",) * 3 + ("batch",)
+    states = ("Running",) * 15 + ("Suspended",) * 3 + ("Failed", "Undefined")
+    yield SampleObject("mci.mci", LARGE_MCI, "Partial", spec={"name": LARGE_MCI})
+    for number in range(size):
+        provider, region = places[number % len(places)]
+        group, state = chance.choice(groups), chance.choice(states)
+        spec = {"name": f"{group}-{number}", "group": group, "provider": provider, "region": region, "mci": LARGE_MCI}
+        labels = {"mci": LARGE_MCI, "subgroup": group, "provider": provider, "region": region}
+        yield SampleObject("mci.vm", f"{LARGE_MCI}.vm-{number:05}", state, LARGE_MCI, spec, {}, labels)
 
 
 def object_of(ns: str, part: SampleObject, at: float) -> Object:

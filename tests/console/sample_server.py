@@ -1,6 +1,6 @@
 """A server with sample objects for the console: the real application on a real store, with objects for every view.
 
-    python -m tests.console.sample_server --data FOLDER [--port 0] [--cells 50000] [--rate 200] [--empty]
+    python -m tests.console.sample_server --data FOLDER [--port 0] [--cells 50000] [--vms 4100] [--rate 200] [--empty]
 
 Simulated clouds do the work. A server that is started again on its folder continues where it was.
 """
@@ -11,20 +11,25 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from random import Random
+from typing import ClassVar
 
 from litestar import Litestar
 
 from stateward.access import Tokens
 from stateward.access.quotas import Quota, QuotaGuard, Quotas, quota_kind
+from stateward.access.sessions import session_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
+from stateward.domains.mci.service import GROUP_ACTIONS
 from stateward.engine import Denied, Engine, Kind, LockRequest
 from stateward.plugin.registry import installed
+from stateward.plugin.runtime import CompositeParts, DomainRuntime
 from stateward.server.app import create_app
 from stateward.server.data_dir import DataDir
 from stateward.server.live import live_routes
 from stateward.server.live.feeds import LiveFeeds
 from stateward.server.routes import console_routes
+from stateward.server.routes.composite_actions import CompositeActions
 from stateward.server.run import Server, listener_of, uvicorn_config
 from stateward.server.telemetry import prometheus_metrics
 from stateward.store import open_store
@@ -43,6 +48,7 @@ from tests.console.sample_objects import (
     SampleObject,
     entry_of,
     large_fleet,
+    large_mci,
     object_of,
     sample_objects,
 )
@@ -56,13 +62,19 @@ QUICK, SLOW, FLEET_FAULTS = (
 NEXT_ACTIONS = {"Running": "suspend", "Suspended": "resume", "Failed": "terminate"}
 
 
+class SampleComposites(DomainRuntime):
+    """Actions on an MCI are actions on its VMs."""
+
+    composite_parts: ClassVar[CompositeParts] = {("mci.mci", action): "mci.vm" for action in GROUP_ACTIONS}
+
+
 class SampleFleet:
     """The sample objects, and a task that keeps their states changing."""
 
     def __init__(self, engine: Engine, chance: Random) -> None:
         self.engine, self._chance = engine, chance
 
-    async def set_up(self, cells: int) -> None:
+    async def set_up(self, cells: int, vms: int) -> None:
         """Store all sample objects."""
         now = time.time()
         groups = [LaneGroup(*one) for one in GROUPS]
@@ -70,6 +82,8 @@ class SampleFleet:
         await self.engine.set_limits(groups, lanes)
         await self._enter(NS, sample_objects(now), now - HOUR)
         await self._enter(FLEET_NS, large_fleet(cells, self._chance), now - HOUR)
+        if vms:
+            await self._enter(FLEET_NS, large_mci(vms, self._chance), now - HOUR)
         for name, days in (("old-web", 6.2), ("old-data", 0.4)):
             timer = Timer(NS, f"purge {name}", now + days * DAY, 0, name, "destroy", "[]", "{}")
             await self.engine.set_timer(timer)
@@ -116,12 +130,12 @@ def kinds() -> list[Kind]:
     """Return all kinds, with simulated work: deploys take long, all others are quick."""
     quick, slow = SimulatedClouds(QUICK, Random(1)), SimulatedClouds(SLOW, Random(1))
     made = [(slow if one.kind == "systems.deploy" else quick).kind(one) for one in installed().lifecycles]
-    return [*made, token_kind(), quota_kind()]
+    return [*made, token_kind(), session_kind(), quota_kind()]
 
 
 @asynccontextmanager
 async def open_sample_app(
-    config: Config, *, cells: int = 0, empty: bool = False, locks: bool = True
+    config: Config, *, cells: int = 0, vms: int = 0, empty: bool = False, locks: bool = True
 ) -> AsyncIterator[tuple[Litestar, SampleFleet]]:
     """Run the application on a folder, which is filled if it is new. With held locks, closing takes long."""
     folder = DataDir(config)
@@ -131,12 +145,13 @@ async def open_sample_app(
         tokens, fleet = Tokens(engine), SampleFleet(engine, Random(7))
         await folder.ensure_admin_token(tokens)
         if fresh and not empty:
-            await fleet.set_up(cells)
+            await fleet.set_up(cells, vms)
             await fleet.hold_locks() if locks else None
         app = create_app(
             engine,
             tokens,
             config,
+            composite_actions=CompositeActions([SampleComposites([])]),
             routes=(*prometheus_metrics.ROUTES, *console_routes.ROUTES),
             api_routes=(*live_routes.ROUTES, *console_routes.API_ROUTES),
         )
@@ -145,11 +160,11 @@ async def open_sample_app(
             yield app, fleet
 
 
-async def serve(config: Config, cells: int, rate: float, *, empty: bool) -> None:
+async def serve(config: Config, cells: int, vms: int, rate: float, *, empty: bool) -> None:
     """Serve until SIGTERM."""
     folder, listener = DataDir(config), listener_of(config)
     url = f"http://{config.host}:{listener.getsockname()[1]}"
-    async with open_sample_app(config, cells=cells, empty=empty) as (app, fleet):
+    async with open_sample_app(config, cells=cells, vms=vms, empty=empty) as (app, fleet):
         live_feeds: LiveFeeds = app.state.live_feeds
         moving = asyncio.create_task(fleet.move(rate))
         server = Server(uvicorn_config(config, app), lambda: folder.write_address(url), live_feeds.close)
@@ -165,11 +180,12 @@ def main() -> None:
     parser.add_argument("--data", required=True)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--cells", type=int, default=400)
+    parser.add_argument("--vms", type=int, default=0, help="of one large MCI")
     parser.add_argument("--rate", type=float, default=0.0)
     parser.add_argument("--empty", action="store_true")
     asked = parser.parse_args()
     config = Config(data=asked.data, port=asked.port, demo=not asked.empty, rate=100_000)
-    asyncio.run(serve(config, asked.cells, asked.rate, empty=asked.empty))
+    asyncio.run(serve(config, asked.cells, asked.vms, asked.rate, empty=asked.empty))
 
 
 if __name__ == "__main__":

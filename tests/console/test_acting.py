@@ -21,52 +21,13 @@ def test_an_action_is_done_in_the_page_and_seen_to_end_without_a_reload(
     browser: Browser, server: ConsoleServer
 ) -> None:
     with signed_in(browser, at(server, "object/demo/ledger"), server.token) as (_, page, page_errors):
-        page.get_by_role("button", name="stop", exact=True).click()
+        page.get_by_role("button", name="Stop", exact=True).click()
         expect(page.locator(HEAD)).to_have_text("HALTED")
         expect(page.locator(".timeline li").first).to_contain_text("succeeded")
         expect(page.locator(".state.here")).to_contain_text("HALTED")
-        page.get_by_role("button", name="start", exact=True).click()
+        page.get_by_role("button", name="Start", exact=True).click()
         expect(page.locator(HEAD)).to_have_text("RUNNING")
         assert page_errors.errors == []
-
-
-def test_a_grave_action_is_asked_about_first(browser: Browser, server: ConsoleServer) -> None:
-    with signed_in(browser, at(server, "object/demo/builder"), server.token) as (_, page, _):
-        page.get_by_role("button", name="delete", exact=True).click()
-        page.locator("#question").get_by_role("button", name="No").click()
-        expect(page.locator(HEAD)).to_have_text("HALTED")
-
-
-def test_what_is_not_allowed_says_why_and_the_refusal_is_shown_with_what_is(
-    browser: Browser, server: ConsoleServer
-) -> None:
-    with signed_in(browser, at(server, "object/demo/broken"), server.token) as (_, page, _):
-        grey = page.get_by_role("button", name="pause", exact=True)
-        expect(grey).to_have_attribute("aria-disabled", "true")
-        assert "ERROR" in str(grey.get_attribute("title"))
-        grey.press("Enter")
-        page.get_by_role("button", name="Ask all the same").click()
-        problem = page.locator("#problem .problem")
-        expect(problem).to_contain_text("409")
-        expect(problem).to_contain_text("allowed now")
-        expect(problem).to_contain_text("ERROR")
-        problem.get_by_role("button", name="deploy", exact=True).click()
-        expect(page.locator(HEAD)).to_have_text("RUNNING")
-
-
-def test_an_action_on_many_shows_how_each_of_them_ended(browser: Browser, server: ConsoleServer) -> None:
-    with signed_in(browser, at(server, "objects?kind=mci.vm&q=shop.web-aws"), server.token) as (_, page, page_errors):
-        boxes = page.get_by_role("checkbox", name="Select demo/shop.web-aws")
-        expect(boxes).to_have_count(4)
-        for number in range(4):
-            boxes.nth(number).click()
-        page.get_by_label("Action", exact=True).select_option("resume")
-        page.get_by_role("button", name="Check first").click()
-        expect(page.get_by_text("1 of 4 would be accepted now; nothing was done")).to_be_visible()
-        page.get_by_role("button", name="Do it", exact=True).click()
-        page.locator("#question").get_by_role("button", name="resume").click()
-        expect(page.locator("[data-ended=true]")).to_have_text("4 asked · 3 refused · 0 under way · 1 done · 0 failed")
-        assert not [one for one in page_errors.errors if "409" not in one]
 
 
 def test_what_was_deleted_is_restored_from_the_recycle_bin(browser: Browser, server: ConsoleServer) -> None:
@@ -83,7 +44,7 @@ def test_the_journal_is_filtered_followed_and_taken_along(browser: Browser, serv
         server.call("POST", "/ns/demo/objects/lab/actions/reboot?wait=60", {})
         expect(page.locator(".vrow", has_text="reboot").first).to_be_visible()
         with page.expect_download() as begun:
-            page.get_by_role("button", name="Export").click()
+            page.get_by_role("button", name="Export", exact=True).click()
         written = [json.loads(line) for line in begun.value.path().read_text().splitlines()]
         assert {line["object"] for line in written} == {"lab"}
         assert "reboot" in {line["event"] for line in written}
@@ -92,17 +53,17 @@ def test_the_journal_is_filtered_followed_and_taken_along(browser: Browser, serv
 
 def test_a_token_is_made_shown_once_and_taken_back_and_a_quota_is_set(browser: Browser, server: ConsoleServer) -> None:
     with signed_in(browser, at(server, "access"), server.token) as (_, page, page_errors):
-        page.get_by_label("whose it is").fill("ann")
+        page.get_by_label("person or program").fill("ann")
         page.locator("form").get_by_label("namespaces").fill("demo")
-        page.get_by_role("button", name="Make a token").click()
+        page.get_by_role("button", name="Create token").click()
         expect(page.locator(".secret")).to_contain_text("sw_")
         row = page.locator("tr", has_text="ann")
         row.get_by_role("button", name="Revoke").click()
-        page.locator("#question").get_by_role("button", name="Revoke it").click()
+        page.locator("#question").get_by_role("button", name="Revoke").click()
         expect(row).to_contain_text("revoked")
         page.locator("form").get_by_label("namespace", exact=True).fill("bank")
-        page.get_by_label("objects of a kind").fill("mci.vm=7")
-        page.get_by_role("button", name="Set", exact=True).click()
+        page.get_by_label("objects by kind").fill("mci.vm=7")
+        page.get_by_role("button", name="Set quota", exact=True).click()
         expect(page.locator("tr", has_text="bank")).to_contain_text("mci.vm: 7")
         assert page_errors.errors == []
 

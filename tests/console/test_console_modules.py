@@ -67,7 +67,7 @@ def make(page: Page, name: str, room: str) -> None:
     page.get_by_role("button", name="New acme.lamp").click()
     for field, value in {"ns": "home", "id": name, "spec.room": room}.items():
         page.locator(f"#question [name='{field}']").fill(value)
-    page.locator("#question").get_by_role("button", name="Make it").click()
+    page.locator("#question").get_by_role("button", name="Create").click()
     expect(page.locator("#question")).to_be_hidden()
 
 
@@ -83,6 +83,7 @@ def test_the_example_of_the_guide_is_a_view_with_forms_buttons_and_a_key(
         make(page, "wall", "study")
         lamp = page.locator(".card-study .lamp", has_text="wall")
         lamp.get_by_role("button", name="light").click()
+        page.locator("#action").get_by_role("button", name="Light wall").click()
         expect(lamp.locator(".badge")).to_have_text("on")
         assert page.evaluate("getComputedStyle(document.querySelector('.lamp.on')).borderLeftWidth") == "3px"
         page.evaluate(axe)

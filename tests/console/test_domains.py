@@ -33,7 +33,7 @@ def go(page: Page, view: str) -> None:
 def made(page: Page, what: str, **values: str) -> None:
     """Create an object with its form."""
     page.get_by_role("button", name=f"New {what}", exact=True).click()
-    filled(page, "Make it", **values)
+    filled(page, "Create", **values)
 
 
 def filled(page: Page, yes: str, **values: str) -> None:
@@ -53,9 +53,10 @@ def test_an_mci_is_made_with_a_form_and_what_its_buttons_do_reaches_its_vms(open
     shop = page.locator("[data-mci=shop]")
     expect(shop.locator(".status-text")).to_have_text("Running:2 (R:2/2)")
     shop.get_by_role("button", name="scale out…").click()
-    filled(page, "scale out", numVMsToAdd="1")
+    filled(page, "Scale out", numVMsToAdd="1")
     expect(shop.locator(".matrix th .sum")).to_have_text("Running:3 (R:3/3)")
-    shop.get_by_role("button", name="suspend", exact=True).click()
+    shop.get_by_role("button", name="Suspend", exact=True).click()
+    page.locator("#action").get_by_role("button", name="Suspend 3 VMs").click()
     expect(shop.locator(".status-text")).to_have_text("Suspended:3 (R:0/3)")
     expect(shop.locator(".vm", has_text="Suspended")).to_have_count(3)
     assert page_errors.errors == []
@@ -65,7 +66,7 @@ def test_an_mci_of_several_subgroups_is_made_with_one_form(opened: tuple[Page, P
     page, page_errors = opened
     go(page, "mci")
     page.get_by_role("button", name="New MCI", exact=True).click()
-    another = page.locator("#question form").get_by_role("button", name="Another subgroup")
+    another = page.locator("#question form").get_by_role("button", name="Add a subgroup")
     another.click()
     another.click()
     sizes = [page.locator(f"#question [name=subGroupSize{turn}]") for turn in ("", "-2", "-3")]
@@ -75,7 +76,7 @@ def test_an_mci_of_several_subgroups_is_made_with_one_form(opened: tuple[Page, P
     values = {"ns": "wide", "name": "wide"}
     for number, (turn, place) in enumerate(places.items()):
         values |= {f"group{turn}": f"g{number}", f"commonSpec{turn}": place}
-    filled(page, "Make it", **{**values, "subGroupSize-3": "3"})
+    filled(page, "Create", **{**values, "subGroupSize-3": "3"})
     expect(page.locator("[data-mci=wide] .status-text")).to_have_text("Running:6 (R:6/6)")
     groups = api.get("/tumblebug/ns/wide/mci/wide/subgroup").json()["output"]
     in_each = [api.get(f"/tumblebug/ns/wide/mci/wide/subgroup/{one}").json()["output"] for one in groups]
@@ -93,10 +94,9 @@ def test_a_group_action_on_mcis_reaches_their_vms_too(opened: tuple[Page, PageEr
     page.evaluate("location.hash = '#/objects?kind=mci.mci'")
     for name in ("one", "two"):
         page.get_by_role("checkbox", name=f"Select many/{name}").click()
-    page.get_by_label("Action", exact=True).select_option("suspend")
-    page.get_by_role("button", name="Do it", exact=True).click()
-    page.locator("#question").get_by_role("button", name="suspend").click()
-    expect(page.locator("[data-ended=true]")).to_have_text("2 asked · 0 refused · 0 under way · 2 done · 0 failed")
+    page.locator(".bulk").get_by_role("button", name="suspend").click()
+    page.locator("#action").get_by_role("button", name="Suspend 2 VMs").click()
+    expect(page.locator(".notice [data-ended=true]")).to_have_text(["done", "done"])
     states = {one["state"] for one in api.get("/api/v1/ns/many/objects?kind=mci.vm").json()["items"]}
     assert states == {"Suspended"}
     assert page_errors.errors == []
@@ -109,13 +109,48 @@ def test_a_form_shows_why_it_is_refused_and_a_deploy_is_seen_in_the_tree(opened:
     system = page.locator("[data-system=billing]")
     system.get_by_role("button", name="deploy…").click()
     page.locator("#question [name=definition]").fill("nonsense: [")
-    page.locator("#question").get_by_role("button", name="deploy", exact=True).click()
+    page.locator("#question").get_by_role("button", name="Deploy", exact=True).click()
     expect(page.locator("#question .problem")).to_contain_text("400")
-    filled(page, "deploy", definition=DEFINITION)
+    filled(page, "Deploy", definition=DEFINITION)
     expect(system.locator(".folder")).to_have_text("store/")
     expect(system.locator(".tree li", has_text="web").last).to_contain_text("2 of 2 instances")
-    expect(system.get_by_text("Nothing is locked")).to_be_visible()
+    expect(system.get_by_text("No locks")).to_be_visible()
     expect(system.locator(".card-changes-of-billing .badge")).to_have_text("succeeded")
+
+
+def test_a_deploy_a_teardown_and_a_delete_of_a_system_tell_what_goes_before_they_remove_it(
+    opened: tuple[Page, PageErrors], api: httpx.Client
+) -> None:
+    page, page_errors = opened
+    go(page, "systems")
+    made(page, "system", ns="mine", name="kiosk", backend="simulated")
+    system, asked = page.locator("[data-system=kiosk]"), page.locator("#action[open]")
+    system.get_by_role("button", name="deploy…").click()
+    filled(page, "Deploy", definition=DEFINITION)  # nothing goes: the form was the question
+    expect(system.locator(".card-changes-of-kiosk .badge")).to_have_text("succeeded")
+    system.get_by_role("button", name="deploy…").click()
+    filled(page, "Deploy", definition="services: {web: {command: run v1, instances: 2}}")
+    expect(asked).to_contain_text("1 instance is stopped")
+    asked.get_by_role("button", name="Cancel").click()
+    system.get_by_role("button", name="teardown…").click()
+    filled(page, "Teardown")
+    expect(asked).to_contain_text("3 instances are stopped")
+    expect(asked).to_contain_text("This cannot be undone.")
+    assert len(api.get("/api/v1/systems/mine/kiosk").json()["services"]) == 2
+    asked.get_by_role("button", name="Teardown 2 services").click()
+    expect(system.get_by_text("No services deployed yet.")).to_be_visible()
+    expect(system.locator(".card-changes-of-kiosk .badge").first).to_have_text("succeeded")
+    go(page, "objects")
+    page.get_by_role("checkbox", name="Select mine/kiosk", exact=True).first.click()
+    page.get_by_role("group", name="Actions").get_by_role("button", name="Delete…").click()
+    expect(asked).to_contain_text("This cannot be undone.")
+    asked.get_by_role("button", name="Cancel").click()
+    page.evaluate("location.hash = '#/object/mine/kiosk'")
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(asked).to_contain_text("1 system")
+    assert page_errors.errors == []
+    asked.get_by_role("button", name="Delete kiosk").click()
+    expect(page.get_by_text("kiosk no longer exists.")).to_be_visible()
 
 
 def test_a_form_can_be_used_by_everybody(opened: tuple[Page, PageErrors], axe: str) -> None:
@@ -145,8 +180,17 @@ def test_a_lease_is_made_with_a_form_and_a_click_on_its_bar_tells_all_of_it(open
     expect(told).to_contain_text("active: rack-1")
     expect(told).to_contain_text("end lease")
     page.get_by_role("button", name="update…").click()
-    filled(page, "update", name="gpu-night")
+    filled(page, "Update", name="gpu-night")
     expect(page.locator("tr", has_text="gpu-night")).to_contain_text("ACTIVE")
+    page.evaluate("location.hash = '#/object/mine/host-rack-1'")
+    asked = page.locator("#action[open]")
+    page.get_by_role("button", name="Fail", exact=True).click()
+    expect(asked).to_contain_text("1 lease gets another host, if one is free")
+    asked.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Remove", exact=True).click()
+    expect(asked.locator(".problem")).to_contain_text("host rack-1 is promised to")
+    expect(asked.get_by_role("button", name="Remove rack-1")).to_be_disabled()
+    asked.get_by_role("button", name="Cancel").click()
     assert page_errors.errors == []
 
 
@@ -164,8 +208,8 @@ def test_a_machine_goes_to_the_recycle_bin_with_its_disk_and_comes_back(
     line = page.locator(".tree li > div", has=page.get_by_role("link", name="ledger", exact=True))
     expect(line).to_contain_text("RUNNING")
     line.get_by_role("link").click()
-    page.get_by_role("button", name="delete", exact=True).click()
-    page.locator("#question").get_by_role("button", name="delete").click()
+    page.get_by_role("button", name="Delete (can be restored)", exact=True).click()
+    page.locator("#action").get_by_role("button", name="Delete ledger").click()
     expect(page.locator(".who-is .badge")).to_have_text("DELETED")
     go(page, "ovc")
     row = page.locator("tr", has=page.get_by_role("link", name="ledger", exact=True))
@@ -205,13 +249,34 @@ def wanted(api: httpx.Client, path: str, **body: str) -> str:
     return found
 
 
-def test_a_cloudlet_waits_for_its_agent_and_says_so(opened: tuple[Page, PageErrors]) -> None:
+def test_a_cloudlet_waits_for_its_agent_and_says_so_and_what_its_records_refuse_is_told_first(
+    opened: tuple[Page, PageErrors], api: httpx.Client
+) -> None:
     page, page_errors = opened
     go(page, "edge")
     made(page, "cloudlet", ns="mine", name="oslo")
     row = page.locator("tr", has_text="oslo")
     expect(row).to_contain_text("not connected")
     expect(row).to_contain_text("no agent has connected")
+    page.evaluate("location.hash = '#/object/mine/oslo'")
+    page.get_by_text("More actions").click()
+    page.get_by_role("button", name="Change…").press("Enter")
+    filled(page, "Change", missing="leave", orphans="remove")
+    asked = page.locator("#action[open]")
+    expect(asked.locator(".problem")).to_contain_text("'change'")
+    asked.get_by_role("button", name="Cancel").click()
+    records = "/api/v1/edge/ns/mine"
+    api.put(f"{records}/autoprov/wide", json={"cloudlets": ["oslo"]}).raise_for_status()
+    api.put(f"{records}/apps/games", json={"command": "sleep 60", "autoprov": "wide"}).raise_for_status()
+    page.evaluate("location.hash = '#/object/mine/autoprov.wide'")
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(asked.locator(".problem")).to_contain_text("games")
+    expect(asked.get_by_role("button", name="Delete autoprov.wide")).to_be_disabled()
+    asked.get_by_role("button", name="Cancel").click()
+    page.evaluate("location.hash = '#/object/mine/app.games'")
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(asked).to_contain_text("This cannot be undone.")
+    asked.get_by_role("button", name="Cancel").click()
     assert page_errors.errors == []
 
 
@@ -224,13 +289,15 @@ def test_any_object_is_made_with_a_form_and_acted_on_with_arguments(opened: tupl
     page.get_by_role("button", name="Add to labels").click()
     page.get_by_label("name in labels").fill("name")
     page.get_by_label("value in labels").fill("Bank")
-    filled(page, "Make it", ns="mine", id="bank", spec='{"name": "Bank"}')
+    filled(page, "Create", ns="mine", id="bank", spec='{"name": "Bank"}')
     page.evaluate("location.hash = '#/object/mine/bank'")
     expect(page.get_by_role("heading", name="Bank")).to_be_visible()
     expect(page.locator(".who-is .badge")).to_have_text("CONFIRMED")
-    page.get_by_role("button", name="With arguments…").click()
+    page.get_by_text("More actions").click()
+    page.get_by_role("button", name="Action with arguments…").click()
+    page.locator("#question").get_by_role("button", name="JSON", exact=True).click()
     page.locator("#question [name=args]").fill("{no JSON")
-    page.locator("#question").get_by_role("button", name="Ask").click()
-    expect(page.locator("#question .complaint")).to_contain_text("must be JSON")
-    filled(page, "Ask", action="disable", args="{}")
+    page.locator("#question").get_by_role("button", name="Continue").click()
+    expect(page.locator("#question .complaint:visible")).to_contain_text("must be JSON")
+    filled(page, "Continue", action="disable", args="{}")
     expect(page.locator(".who-is .badge")).to_have_text("DISABLED")

@@ -30,6 +30,7 @@ def test_the_page_of_an_object_of_an_unknown_kind_is_complete_and_shows_no_value
     browser: Browser, server: Served
 ) -> None:
     with signed_in(browser, server.url, server.token) as (_, page, page_errors):
+        expect(page.locator(".diagram svg")).to_be_visible()  # of a kind that the server knows
         page.evaluate("location.hash = '#/object/office/p1'")
         expect(page.get_by_text("Timeline")).to_be_visible()
         expect(page.locator("main")).to_contain_text("printing.printer")

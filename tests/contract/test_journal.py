@@ -70,3 +70,14 @@ async def test_an_objects_lines_are_read_from_a_number_on(store: Store) -> None:
     lines = await store.reader.journal(0, 2, JournalFilter(ns=NS, object="b"))
     assert [line.event for line in lines] == ["1", "3"]
     assert await events(store, lines[-1].seq, 2, ns=NS, object="b") == ["5", "7"]
+
+
+async def test_changes_of_state_are_counted_by_namespace_and_step_of_time(store: Store) -> None:
+    others = [an_entry(at=125.0, target=None), an_entry(at=125.0, source="Running", target="Running")]
+    await write(store, journal=[an_entry(at=119.9), an_entry(at=120.0, source=None), an_entry(at=179.9), *others])
+    first = (await store.reader.journal(0, 1, JournalFilter()))[0].seq
+    await write(store, journal=[an_entry(at=180.0), an_entry(at=200.0, ns="other")])
+    found = {(NS, 0): 2, (NS, 1): 1, ("other", 1): 1}
+    assert await store.reader.count_transitions(0, 120.0, 60) == found
+    assert await store.reader.count_transitions(first + 1, 120.0, 60) == {**found, (NS, 0): 1}
+    assert await store.reader.count_transitions(0, 500.0, 60) == {}

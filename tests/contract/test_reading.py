@@ -194,3 +194,14 @@ async def test_a_question_that_makes_no_sense_is_an_error_and_harms_nothing(stor
         await store.reader.operations_of(key("a"), "many")  # type: ignore[arg-type]
     await write(store, new_work=[some_work("w")])
     assert len(await store.reader.queue_of(key("a"))) == 1
+
+
+async def test_label_keys_are_those_of_objects_that_are_there(store: Store) -> None:
+    objects = [
+        an_object("a", labels='{"region": "eu", "tier": "web"}'),
+        an_object("b", labels='{"region": "us"}'),
+        an_object("c", labels='{"former": "x"}', removed=True),
+    ]
+    await write(store, objects=objects)
+    assert await store.reader.label_keys([NS]) == ["region", "tier"]
+    assert await store.reader.label_keys(["elsewhere"]) == []

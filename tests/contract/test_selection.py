@@ -5,6 +5,7 @@ import json
 import pytest
 
 from stateward.store import Page, Selector, Store
+from stateward.store.filters import GroupColumn, GroupField
 from tests.contract.samples import NS, an_object
 from tests.contract.store_calls import ask, write
 
@@ -68,6 +69,12 @@ async def test_objects_are_chosen_by_state(fleet: Store) -> None:
     ]
 
 
+async def test_objects_are_chosen_by_their_ids(fleet: Store) -> None:
+    assert await chosen(fleet, Selector(NS, ids=("vm-3", "mci-1", "vm-0", "nobody"))) == ["mci-1", "vm-3"]
+    assert await chosen(fleet, Selector(NS, kind="vm", parent="mci-1", ids=("vm-3", "vm-2"))) == ["vm-3"]
+    assert await chosen(fleet, Selector(NS, kind="vm", ids=())) == []
+
+
 async def test_no_state_at_all_chooses_nothing(fleet: Store) -> None:
     assert await chosen(fleet, Selector(NS, states=())) == []
     assert await chosen(fleet, Selector(NS, kind="vm", states=())) == []
@@ -103,6 +110,21 @@ async def test_states_are_counted_by_kind(fleet: Store) -> None:
     assert await fleet.reader.count_states(Selector("nowhere")) == {}
 
 
+async def test_objects_are_counted_by_columns_and_labels(fleet: Store) -> None:
+    tier, parent = GroupField(GroupColumn.LABELS, "tier"), GroupField(GroupColumn.PARENT)
+    vms = Selector(NS, kind="vm")
+    assert await fleet.reader.count_groups(vms, (parent, tier)) == {
+        ("mci-1", "db"): 1,
+        ("mci-1", "web"): 1,
+        ("mci-2", None): 1,
+    }
+    env = GroupField(GroupColumn.LABELS, "env")
+    assert await fleet.reader.count_groups(Selector(NS), (env,)) == {("prod",): 2, (None,): 3}
+    assert await fleet.reader.count_groups(Selector(NS, labels=(("tier", "web"),)), (env, tier)) == {("prod", "web"): 1}
+    assert len(await fleet.reader.count_groups(Selector(NS), (parent, env), 2)) == 2
+    assert await fleet.reader.count_groups(Selector("nowhere"), (env,)) == {}
+
+
 @pytest.mark.parametrize("odd", ODD)
 async def test_odd_characters_stand_for_themselves(store: Store, odd: str) -> None:
     await write(
@@ -122,6 +144,8 @@ async def test_odd_characters_stand_for_themselves(store: Store, odd: str) -> No
         Selector(NS, name_like=f"x{odd}Y"),
     ):
         assert await chosen(store, selector) == [f"x{odd}y"], selector
+    by_label = (GroupField(GroupColumn.LABELS, odd),)
+    assert await store.reader.count_groups(ALL, by_label) == {(odd,): 1, (None,): 1}
 
 
 async def test_labels_are_found_however_they_are_spelled_in_json(store: Store) -> None:

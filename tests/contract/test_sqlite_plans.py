@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from stateward.store import JournalFilter, Page, Selector
+from stateward.store.filters import BY_STATE, OperationCursor, OperationFilter
+from stateward.store.records import Status
 from stateward.store.sqlite import SqliteStore, claims, queries, readers, tx
 from stateward.store.sqlite.codec import render_sql
 from stateward.store.sqlite.queries import indexed_table, where_journal, where_objects
@@ -27,6 +29,21 @@ SELECTORS = {
     "kind and state": Selector("acme", kind="vm", states=("Running", "Suspended")),
     "parent, kind and state": Selector("acme", kind="vm", parent="mci", states=("Running",)),
 }
+ENDED, OPEN = (Status.FAILED, Status.CANCELLED), (Status.RUNNING, Status.WAITING)
+OPERATIONS = {
+    "all": (OperationFilter("acme"), "operations_by_time (ns=?"),
+    "kind and action": (OperationFilter("acme", kind="vm", action="stop"), "operations_by_time (ns=?"),
+    "who": (OperationFilter("acme", who="ann"), "operations_by_time (ns=?"),
+    "ended": (OperationFilter("acme", statuses=ENDED), "operations_by_time (ns=?"),
+    "ended and open": (OperationFilter("acme", statuses=(*ENDED, *OPEN)), "operations_by_time (ns=?"),
+    "open": (OperationFilter("acme", kind="vm", statuses=OPEN), "sqlite_autoindex_operations_1 (ns=? AND id=?)"),
+    "object": (OperationFilter("acme", object="a", statuses=OPEN), "operations_by_object (ns=? AND object=?"),
+    "group": (OperationFilter("acme", group="a", statuses=ENDED), "sqlite_autoindex_operations_1 (ns=? AND id=?)"),
+}
+PART_OR_WORK = re.compile(
+    r"SEARCH (p USING (COVERING )?INDEX (operations_by_parent|operations_by_bulk|sqlite_autoindex_operations_1)"
+    r" \(ns=\? AND (parent|bulk|id)=\?\)|w USING (COVERING )?INDEX \w+ \(ns=\?)"
+)
 
 
 @pytest.fixture
@@ -61,11 +78,31 @@ def test_objects_are_chosen_by_an_index(connection: sqlite3.Connection, what: st
     for sql in (
         render_sql(queries.WHOLE, parts=part),
         render_sql(queries.SELECTED, **filled),
-        render_sql(readers.STATES, **filled),
+        readers._group_sql(selector, BY_STATE, where_objects(selector)),
     ):
         steps = [step for step in plan(connection, sql) if "objects" in step]
         assert steps
         assert all(SERVED.search(step) for step in steps), steps
+
+
+@pytest.mark.parametrize("before", [None, OperationCursor(5.0, "x")], ids=["first page", "next page"])
+@pytest.mark.parametrize("what", OPERATIONS)
+def test_operations_are_listed_by_an_index(
+    connection: sqlite3.Connection, what: str, before: OperationCursor | None
+) -> None:
+    only, index = OPERATIONS[what]
+    steps = plan(connection, readers.operation_page(only, before)[0])
+    assert any(re.match(rf"SEARCH o USING INDEX {re.escape(index)}", step) for step in steps), steps
+    assert not [step for step in steps if re.match(r"SCAN (?!\(subquery)", step)], steps
+    parts = [step for step in steps if re.match(r"SEARCH [pw] ", step)]
+    assert all(PART_OR_WORK.match(step) for step in parts), parts
+    if "operations_by_time" in index:  # the newest are found without a look at all others
+        assert not any("TEMP B-TREE" in step for step in steps), steps
+
+
+def test_labels_are_searched_in_their_index(connection: sqlite3.Connection) -> None:
+    (step, *_) = plan(connection, render_sql(readers.LABELS_HAVE, where="instr(labels, ?3)"))
+    assert "objects_by_labels (ns=?)" in step
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,13 @@
 
 import pytest
 
+from tests.long_forms import in_long_form
 from tests.simulation.leases import simulate
 
 WORLDS = 12
 
 
-@pytest.mark.parametrize("seed", range(WORLDS))
+@pytest.mark.parametrize("seed", in_long_form(range(WORLDS), short=range(5)))
 def test_a_world_of_leases_breaks_no_rule_and_comes_to_rest(seed: int) -> None:
     outcome = simulate(seed)
     assert outcome.wrong is None, "\n".join(outcome.events[-200:])

@@ -8,7 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
-from stateward.config import NAMES, Config, Source, about, describe, known_settings, load, masked, value_of
+from stateward.config import (
+    NAMES,
+    Config,
+    Source,
+    about,
+    describe,
+    hidden_paths,
+    known_settings,
+    load,
+    masked,
+    value_of,
+)
+from stateward.domains.mci.settings import MciSettings
 from stateward.errors import BadInput, UnknownName
 
 
@@ -293,3 +305,10 @@ def test_the_check_of_a_secret_setting_does_not_tell_its_value() -> None:
     with pytest.raises(BadInput, match=r"must be another key than \*\*\*") as raised:
         load({}, {"STATEWARD_LAMP_KEY": "s3cret"}, None, {"lamp": Keyed})
     assert "s3cret" not in str(raised.value)
+
+
+def test_paths_of_settings_are_hidden_from_programs_of_tenants(tmp_path: Path) -> None:
+    sections = {"mci": MciSettings}
+    flags = {"data": str(tmp_path / "data"), "tls_cert": "c", "tls_key": str(tmp_path / "key")}
+    loaded = load({**flags, "mci_access_secret": str(tmp_path / "secret")}, {}, None, sections)
+    assert set(hidden_paths(loaded.config)) == {tmp_path / "data", tmp_path / "key", tmp_path / "secret"}

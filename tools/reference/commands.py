@@ -5,6 +5,7 @@ from typing import Any
 
 from typer.main import get_command
 
+from stateward.cli.lazy_commands import LazyGroup, imported_command
 from stateward.cli.main import app
 from tools.reference.markdown import code, joined, table
 
@@ -31,7 +32,9 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def _commands(command: Command) -> Mapping[str, Command]:
-    """Return the commands below one, by their names; the program imports them when they are listed."""
+    """Return the commands below one, by their names; those of the program itself are imported."""
+    if isinstance(command, LazyGroup):  # its own list has placeholders
+        return {one.name: imported_command(None, one) for one in command.lazy_commands()}
     names = command.list_commands(None) if hasattr(command, "list_commands") else []
     return {name: command.get_command(None, name) for name in names}
 

@@ -1,6 +1,7 @@
 """The page of the settings, from what `stateward config` asks too."""
 
-from stateward.config import PREFIX, describe
+from stateward.config import describe
+from stateward.data_folder import PREFIX
 from stateward.plugin.registry import installed
 from tools.reference.markdown import code, joined, table
 

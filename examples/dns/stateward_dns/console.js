@@ -33,7 +33,7 @@ async function show(context) {
       list,
       zones.length
         ? zones.map((one) => zone(one, records, placeOf(places, one), context.signal))
-        : empty("There is no zone yet.", "Make one with the button above, or: ", code("stateward dns add example.org")),
+        : empty("No zones yet.", "Create one with the button above, or: ", code("stateward dns add example.org")),
     );
     for (const one of zones) showAllowedActions(placeOf(places, one).actions, one, context.signal, () => again());
   });

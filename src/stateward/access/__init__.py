@@ -1,4 +1,4 @@
-"""Who may do what: roles, and API tokens as objects with a lifecycle of their own."""
+"""Who may do what: roles, and API tokens and sessions as objects with a lifecycle of their own."""
 
 from stateward.access.roles import Right, Role, allows
 from stateward.access.tokens import Grant, TokenInfo, Tokens

@@ -7,7 +7,7 @@ class TokenState(State):
     """The states of an API token."""
 
     ACTIVE = "active", STABLE, "opens what its role allows"
-    REVOKED = "revoked", FINAL, "taken back by an administrator"
+    REVOKED = "revoked", FINAL, "revoked by an administrator"
     EXPIRED = "expired", FINAL, "its time is over"
 
 

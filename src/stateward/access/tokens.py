@@ -1,7 +1,9 @@
 """API tokens: shown once, hashed at rest, expiring, revocable.
 
-A token reads `sw_<id>_<secret>`. The id finds the record; of the secret only a hash is kept. Tokens are objects of the
-engine in a namespace that only administrators see, so that every issue, revocation and expiry stands in the journal.
+A token reads `sw_<id>_<secret>`, in 48 characters: with a user name of seven letters it fits into one line of base64.
+Some clients encode HTTP Basic by the program `base64`, which breaks longer lines. The id finds the record; of the
+secret only a hash is kept. Tokens are objects of the engine in a namespace that only administrators see, so that every
+issue, revocation and expiry stands in the journal.
 """
 
 import hmac
@@ -30,6 +32,7 @@ ANY = "*"
 """Stands for all namespaces in a token."""
 
 PREFIX = "sw"
+SECRET_BYTES = 24
 
 AGENT_NAMES = "NAMESPACE:CLOUDLET, the cloudlet that the agent speaks for, or NAMESPACE:* for all of a namespace"
 """The form of the namespaces in an agent's token, for messages."""
@@ -58,12 +61,14 @@ class TokenInfo(Struct, frozen=True):
 
 
 class Grant(Struct, frozen=True):
-    """The rights of a valid token."""
+    """The rights of a valid token, and the session that its holder has opened, if the request comes from one."""
 
     token: str
     name: str
     role: Role
     namespaces: frozenset[str]
+    session: str | None = None
+    expires: float | None = None
 
     @property
     def namespace_filter(self) -> frozenset[str] | None:
@@ -74,6 +79,12 @@ class Grant(Struct, frozen=True):
     def governs_all(self) -> bool:
         """Whether the token administers all namespaces."""
         return self.role is Role.ADMIN and ANY in self.namespaces
+
+    @property
+    def records(self) -> tuple[str, ...]:
+        """The ids of the objects without which the grant is over: its token, and its session if it has one."""
+        token = _object(self.token)
+        return (token,) if self.session is None else (token, f"session-{self.session}")
 
     def own_key(self, key: str | None) -> str | None:
         """Return the idempotency key of a request, scoped to this token."""
@@ -145,8 +156,8 @@ class Tokens:
         now = await self._engine.store.reader.time()
         if expires is not None and expires <= now:
             raise BadInput("expires", expires, "a time to come")
-        id_, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-        spec = TokenSpec(name, role, namespaces, _digest(secret), expires)
+        id_, secret = secrets.token_hex(6), secrets.token_urlsafe(SECRET_BYTES)
+        spec = TokenSpec(name, role, namespaces, digest_of(secret), expires)
         made = await self._engine.create(
             SYSTEM, _object(id_), TOKEN.kind, "issue", spec=msgspec.to_builtins(spec), actor=CONTROLLER, who=who
         )
@@ -161,15 +172,26 @@ class Tokens:
         parts = text.split("_", 2)
         if len(parts) != 3 or parts[0] != PREFIX or not parts[1].isalnum():
             return None
-        found = await self._engine.store.reader.object(Key(SYSTEM, _object(parts[1])))
+        spec = await self._active(parts[1])
+        return (
+            None
+            if spec is None or not hmac.compare_digest(spec.digest, digest_of(parts[2]))
+            else _grant(parts[1], spec)
+        )
+
+    async def grant_of(self, id_: str) -> Grant | None:
+        """Return the grant of a token whose holder is known by other means, such as a session; None if it is over."""
+        spec = await self._active(id_)
+        return None if spec is None else _grant(id_, spec)
+
+    async def _active(self, id_: str) -> TokenSpec | None:
+        found = await self._engine.store.reader.object(Key(SYSTEM, _object(id_)))
         if found is None or found.removed or found.state != TokenState.ACTIVE:
             return None
         spec = msgspec.json.decode(found.spec, type=TokenSpec)
-        if not hmac.compare_digest(spec.digest, _digest(parts[2])):
-            return None
         if spec.expires is not None and spec.expires <= await self._engine.store.reader.time():
             return None  # a late expiry timer must not keep the token valid
-        return Grant(parts[1], spec.name, spec.role, frozenset(spec.namespaces))
+        return spec
 
     async def revoke(self, id_: str, who: str = "") -> TokenInfo:
         """Revoke a token."""
@@ -192,8 +214,13 @@ def _check_namespace(role: Role, named: str) -> None:
         raise BadInput("namespaces", named, f"a namespace, or {ANY!r} for all")
 
 
-def _digest(secret: str) -> str:
-    return sha256(secret.encode()).hexdigest()  # the secret is 32 random bytes: there is nothing to guess or to stretch
+def _grant(id_: str, spec: TokenSpec) -> Grant:
+    return Grant(id_, spec.name, spec.role, frozenset(spec.namespaces), expires=spec.expires)
+
+
+def digest_of(secret: str) -> str:
+    """Return the hash of a secret, which is stored instead of it."""
+    return sha256(secret.encode()).hexdigest()  # the secret is 24 random bytes: there is nothing to guess or to stretch
 
 
 def _object(id_: str) -> str:

@@ -15,12 +15,13 @@ from threading import Thread
 import httpx
 from litestar import Litestar
 
+from stateward.client.transport import HttpRequest, HttpResponse, Transport
 from stateward.config import Config, choice_of_domains
 from stateward.server.run import open_application
 
 
 @contextmanager
-def in_process(folder: Path) -> Iterator[httpx.BaseTransport]:
+def in_process(folder: Path) -> Iterator[Transport]:
     """Run the application on a folder, on a thread of its own; yields the transport to it."""
     application = InProcessApplication(folder)
     thread = Thread(target=application.run, name="local server")
@@ -32,7 +33,7 @@ def in_process(folder: Path) -> Iterator[httpx.BaseTransport]:
         thread.join()
 
 
-class InProcessApplication(httpx.BaseTransport):
+class InProcessApplication:
     """The application on an event loop of its own; it is also the transport that sends requests to it."""
 
     def __init__(self, folder: Path) -> None:
@@ -57,10 +58,20 @@ class InProcessApplication(httpx.BaseTransport):
         with suppress(RuntimeError):  # it could not start, so it has ended already
             self._loop.call_soon_threadsafe(self._stopped.set)
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+    def send(self, request: HttpRequest) -> HttpResponse:
         """Send a request, wait for the response and return all of it."""
         app = self._app.result()
         return asyncio.run_coroutine_threadsafe(_respond(app, request), self._loop).result()
+
+    @contextmanager
+    def stream(self, request: HttpRequest, patience: float | None) -> Iterator[tuple[HttpResponse, Iterator[str]]]:
+        """Yield a response as a whole: without a worker nothing happens that a stream could tell."""
+        del patience
+        found = self.send(request)
+        yield found, iter(found.body.decode("utf-8", "replace").splitlines())
 
     async def _serve(self) -> None:
         domain, only = choice_of_domains({}, os.environ, None)
@@ -70,7 +81,10 @@ class InProcessApplication(httpx.BaseTransport):
             await self._stopped.wait()
 
 
-async def _respond(app: Litestar, request: httpx.Request) -> httpx.Response:
-    same = httpx.Request(request.method, request.url, headers=request.headers, content=request.read())
-    answer = await httpx.ASGITransport(app).handle_async_request(same)  # type: ignore[arg-type]
-    return httpx.Response(answer.status_code, headers=answer.headers, content=await answer.aread())
+async def _respond(app: Litestar, request: HttpRequest) -> HttpResponse:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://local") as client:  # type: ignore[arg-type]
+        found = await client.request(
+            request.method, request.target, headers=dict(request.headers), content=request.body, timeout=None
+        )
+    headers = {name.lower(): value for name, value in found.headers.items()}
+    return HttpResponse(found.status_code, headers, found.content, found.reason_phrase)

@@ -4,8 +4,9 @@ The commands of a domain need no more than the names here. They are imported whe
 must not wait for an HTTP library.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from stateward.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from stateward.client.action_requests import accepted_outcome, finish_requests, request_each, wait_for_outcomes
@@ -31,19 +32,20 @@ __all__ = [
     "wait_for_outcomes",
 ]
 
-_MODULES = {
-    "stateward.client.action_requests": ("accepted_outcome", "finish_requests", "request_each", "wait_for_outcomes"),
-    "stateward.client.api": ("ApiClient",),
-    "stateward.client.arguments": ("ObjectSelector",),
-    "stateward.client.formatting": ("filled_table",),
-    "stateward.client.session": ("Session", "on_server", "requests_action"),
-    "stateward.client.url_paths": ("url_path",),
-    "stateward.schemas.objects": ("ObjectView",),
-}
-_PLACES = {name: module for module, names in _MODULES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_PLACES[name]), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "stateward.client.action_requests": (
+            "accepted_outcome",
+            "finish_requests",
+            "request_each",
+            "wait_for_outcomes",
+        ),
+        "stateward.client.api": ("ApiClient",),
+        "stateward.client.arguments": ("ObjectSelector",),
+        "stateward.client.formatting": ("filled_table",),
+        "stateward.client.session": ("Session", "on_server", "requests_action"),
+        "stateward.client.url_paths": ("url_path",),
+        "stateward.schemas.objects": ("ObjectView",),
+    },
+)

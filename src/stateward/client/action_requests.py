@@ -18,7 +18,7 @@ from stateward.client.arguments import ObjectRef, ObjectSelector
 from stateward.client.errors import NOT_FOUND, ApiError, ProblemFacts, api_error_of, exit_code_of, none_if
 from stateward.client.formatting import duration_text, error_text, filled_table, state_text, status_text
 from stateward.client.operation_waiter import OperationWaiter
-from stateward.client.output import NO, err, print_json, results
+from stateward.client.output import NO, err, results
 from stateward.client.progress import ProgressBars, follow_progress, group_of
 from stateward.errors import BadInput
 from stateward.schemas.objects import ObjectView
@@ -32,6 +32,7 @@ CARRY_ON = frozenset({404, 409, 412})
 """HTTP statuses of problems of one object only: the next object is tried all the same."""
 
 GONE = "(gone)"
+MOST_TOLD = 10
 
 
 class StatefulRecord(Protocol):
@@ -100,7 +101,11 @@ def request_group(
     """Request an action on all objects that a selector chooses, in one request."""
     if chosen.kind is not None:
         chosen = replace(chosen, kind=session.kind(chosen.kind))
-    answer = session.client.act_on_group(session.ns, action, {"selector": chosen, **body})
+    try:
+        answer = session.client.act_on_group(session.ns, action, {"selector": chosen, **body})
+    except ApiError:
+        session.require_namespace()  # that there is no such namespace says more than that nothing is in it
+        raise
     begun = [accepted_outcome(one) for one in ([answer.whole] if answer.whole else []) + answer.begun]
     return begun + [
         RequestOutcome(id_, problem=msgspec.to_builtins(why), skipped=True) for id_, why in answer.skipped.items()
@@ -128,11 +133,26 @@ def wait_for_outcomes(
     groups = {one.operation.id: _group(one) for one in outcomes if one.operation is not None}
     ended: dict[str, OperationView] = {}
     operations = [one.operation for one in outcomes if one.operation is not None]
-    with ProgressBars(err(), Counter(groups.values()), quiet=session.json) as bars:
-        for one in _following(session, operations, bars, timeout):
-            ended[one.id] = one
-            bars.count_ended(groups[one.id], good=one.status == "succeeded")
+    try:
+        with ProgressBars(err(), Counter(groups.values()), quiet=session.json) as bars:
+            for one in _following(session, operations, bars, timeout):
+                ended[one.id] = one
+                bars.count_ended(groups[one.id], good=one.status == "succeeded")
+    except KeyboardInterrupt:
+        _tell_how_to_follow(session.ns, [one for one in operations if one.id not in ended])
+        raise
     return [_ended(session, one, ended) for one in outcomes]
+
+
+def _tell_how_to_follow(ns: str, operations: Sequence[OperationView]) -> None:
+    """Say which operations go on after their command was interrupted, and how to follow them."""
+    for one in operations[:MOST_TOLD]:
+        follow = f"stateward logs -f {one.id} -n {ns}"
+        line = f"Operation {one.id} ({one.action} {one.object}) goes on; to follow it: {follow}"
+        err().print(line, markup=False, highlight=False, soft_wrap=True)
+    if len(operations) > MOST_TOLD:
+        more = f"{len(operations) - MOST_TOLD} more operations go on; to list them: stateward operations -n {ns}"
+        err().print(more, markup=False, highlight=False, soft_wrap=True)
 
 
 def _following(
@@ -186,7 +206,7 @@ def warn_of_waiting(session: "Session", outcomes: Iterable[RequestOutcome]) -> N
 def print_outcomes(session: "Session", outcomes: Sequence[RequestOutcome]) -> None:
     """Print the outcome for each object, and exit with the highest of their exit codes unless all are good."""
     if session.json:
-        print_json([_plain(one) for one in outcomes])
+        session.print_data([_plain(one) for one in outcomes])
     else:
         results().print(filled_table(TITLES, (_row(session, one) for one in outcomes)))
     code = max((one.exit_code for one in outcomes), default=0)

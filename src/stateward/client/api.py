@@ -20,13 +20,22 @@ from stateward.schemas.deployment import (
     WorkerView,
 )
 from stateward.schemas.journal import LinePage, LineView
-from stateward.schemas.kind_info import KindInfo
-from stateward.schemas.objects import AllowedView, NamespaceView, ObjectPage, ObjectView
+from stateward.schemas.objects import (
+    AllowedView,
+    NamespaceView,
+    ObjectCounts,
+    ObjectPage,
+    ObjectView,
+    ProtectionView,
+)
 from stateward.schemas.operations import AcceptedView, GroupView, OperationPage, OperationView, Prospect
+from stateward.schemas.preview import PreviewView
+from stateward.schemas.timeline import TimelineView
 from stateward.schemas.waiting import WhyView
 
 if TYPE_CHECKING:
     from stateward.schemas.access import IssuedView, TokenView
+    from stateward.schemas.kind_info import KindInfo
 
 PAGE = 500
 """Rows in one page."""
@@ -43,6 +52,14 @@ class JournalPage(Struct, frozen=True):
     pruned: int | None = None  # entries up to this number may have been pruned
 
 
+class CallerView(Struct, frozen=True):
+    """Whose token it is, what it may do, and the namespaces that it opens."""
+
+    name: str
+    role: str
+    namespaces: list[str]
+
+
 class ApiClient:
     """The API of one server; `has_worker` is false if no worker runs the accepted operations."""
 
@@ -52,8 +69,10 @@ class ApiClient:
 
     # --- kinds and objects -------------------------------------------------------------------------------------------
 
-    def kinds(self) -> list[KindInfo]:
+    def kinds(self) -> "list[KindInfo]":
         """Return every kind: its lifecycle, and the schemas of its specs and arguments."""
+        from stateward.schemas.kind_info import KindInfo  # it comes with the compiler of lifecycles
+
         return self.http.call(list[KindInfo], "GET", url_path("kinds"))
 
     def plugins(self) -> list[PluginView]:
@@ -68,34 +87,27 @@ class ApiClient:
         """Return one object."""
         return self.http.call(ObjectView, "GET", _object(ns, id_))
 
-    def objects(self, ns: str, chosen: ObjectSelector, most: int | None = None) -> Iterator[ObjectView]:
-        """Yield the chosen objects, page by page; at most `most` of them."""
+    def objects(
+        self, ns: str | None, chosen: ObjectSelector, most: int | None = None, sort: str | None = None
+    ) -> Iterator[ObjectView]:
+        """Yield the chosen objects of a namespace (None: of all), page by page; at most `most` of them."""
         after: str | None = None
         left = most
+        path = url_path("objects") if ns is None else _in_namespace(ns, "objects")
         while left is None or left > 0:
             limit = PAGE if left is None else min(PAGE, left)
-            page = self._page(ns, chosen, after, limit)
+            params: Params = {**_filters(chosen), "sort": sort, "after": after, "limit": limit}
+            page = self.http.call(ObjectPage, "GET", path, params=params)
             yield from page.items
             left = None if left is None else left - len(page.items)
             after = page.next
             if after is None:
                 return
 
-    def _page(self, ns: str, chosen: ObjectSelector, after: str | None, limit: int) -> ObjectPage:
-        return self.http.call(
-            ObjectPage,
-            "GET",
-            _in_namespace(ns, "objects"),
-            params={
-                "kind": chosen.kind,
-                "state": ",".join(chosen.states) or None,
-                "parent": chosen.parent,
-                "label": [f"{name}={value}" for name, value in chosen.labels.items()],
-                "q": chosen.q,
-                "after": after,
-                "limit": limit,
-            },
-        )
+    def count_objects(self, ns: str, chosen: ObjectSelector, by: Sequence[str]) -> ObjectCounts:
+        """Count the chosen objects by the values of some fields."""
+        params: Params = {"by": ",".join(by), **_filters(chosen)}
+        return self.http.call(ObjectCounts, "GET", _in_namespace(ns, "counts"), params=params)
 
     def allowed(self, ns: str, id_: str) -> AllowedView:
         """Return the actions that an object allows now, and why it refuses the others."""
@@ -113,14 +125,39 @@ class ApiClient:
             AcceptedView, "POST", _in_namespace(ns, "objects"), body=body, headers=idempotency_headers()
         )
 
-    def act(self, ns: str, id_: str, action: str, body: Body) -> AcceptedView:
-        """Request an action on an object."""
+    def act(self, ns: str, id_: str, action: str, body: Body, version: int | None = None) -> AcceptedView:
+        """Request an action on an object; with a version, only if it is still at that version."""
         path = _object(ns, id_, "actions", ("action", action))
-        return self.http.call(AcceptedView, "POST", path, body=body, headers=idempotency_headers())
+        headers = {**idempotency_headers(), **_if_match(version)}
+        return self.http.call(AcceptedView, "POST", path, body=body, headers=headers)
+
+    def set_labels(self, ns: str, id_: str, labels: Mapping[str, str], version: int | None = None) -> ObjectView:
+        """Replace the labels of an object; with a version, only if it is still at that version."""
+        path = _object(ns, id_, "labels")
+        return self.http.call(ObjectView, "PUT", path, body={"labels": labels}, headers=_if_match(version))
 
     def act_on_group(self, ns: str, action: str, body: Body) -> GroupView:
         """Request an action on all objects that a selector chooses."""
         return self.http.call(GroupView, "POST", _in_namespace(ns, "actions", ("action", action)), body=body)
+
+    def preview(self, ns: str, id_: str, action: str, body: Body) -> PreviewView:
+        """Return what an action on an object would do."""
+        return self.http.call(
+            PreviewView, "POST", _object(ns, id_, "actions", ("action", action), "preview"), body=body
+        )
+
+    def preview_group(self, ns: str, action: str, body: Body) -> PreviewView:
+        """Return what an action on many objects would do."""
+        path = _in_namespace(ns, "actions", ("action", action), "preview")
+        return self.http.call(PreviewView, "POST", path, body=body)
+
+    def protect(self, ns: str, id_: str, body: Body) -> ObjectView:
+        """Set or lift the deletion protection of an object."""
+        return self.http.call(ObjectView, "PUT", _object(ns, id_, "protection"), body=body)
+
+    def protect_namespace(self, ns: str, body: Body) -> ProtectionView:
+        """Set or lift the deletion protection of a namespace."""
+        return self.http.call(ProtectionView, "PUT", _in_namespace(ns, "protection"), body=body)
 
     def plan(self, ns: str, requests: Sequence[Body]) -> list[Prospect]:
         """Return what requests would lead to."""
@@ -132,10 +169,22 @@ class ApiClient:
         """Return one operation."""
         return self.http.call(OperationView, "GET", _operation(ns, op))
 
-    def operations(self, ns: str, id_: str, limit: int) -> list[OperationView]:
-        """Return an object's operations, newest first."""
-        params: Params = {"object": id_, "limit": limit}
-        return self.http.call(OperationPage, "GET", _in_namespace(ns, "operations"), params=params).items
+    def operations(self, ns: str | None, limit: int, **only: str | None) -> list[OperationView]:
+        """Return operations of a namespace (None: of all), newest first; `only` are filters such as `object`."""
+        found, after = list[OperationView](), None
+        path = url_path("operations") if ns is None else _in_namespace(ns, "operations")
+        while len(found) < limit:
+            params: Params = {**only, "after": after, "limit": min(PAGE, limit - len(found))}
+            page = self.http.call(OperationPage, "GET", path, params=params)
+            found += page.items
+            after = page.next
+            if after is None:
+                break
+        return found
+
+    def timeline(self, ns: str, op: str) -> TimelineView:
+        """Return an operation, and where its time went."""
+        return self.http.call(TimelineView, "GET", _operation(ns, op, "timeline"))
 
     def children(self, ns: str, op: str) -> list[OperationView]:
         """Return the operations that an operation waits for."""
@@ -211,6 +260,10 @@ class ApiClient:
         """Return the processes that claim work."""
         return self.http.call(list[WorkerView], "GET", url_path("workers"))
 
+    def me(self) -> CallerView:
+        """Return whose token it is, and what it opens."""
+        return self.http.call(CallerView, "GET", url_path("me"))
+
     def tokens(self) -> "list[TokenView]":
         """Return the tokens there are."""
         from stateward.schemas.access import TokenView  # roles come with the engine, which other commands do not need
@@ -230,6 +283,10 @@ class ApiClient:
         return self.http.call(TokenView, "DELETE", url_path("tokens", ("token", id_)))
 
 
+def _if_match(version: int | None) -> dict[str, str]:
+    return {} if version is None else {"If-Match": f'"{version}"'}
+
+
 def _in_namespace(ns: str, *parts: str | NamedPart) -> UrlPath:
     return url_path("ns", ("namespace", ns), *parts)
 
@@ -240,3 +297,13 @@ def _object(ns: str, id_: str, *parts: str | NamedPart) -> UrlPath:
 
 def _operation(ns: str, op: str, *parts: str | NamedPart) -> UrlPath:
     return _in_namespace(ns, "operations", ("operation", op), *parts)
+
+
+def _filters(chosen: ObjectSelector) -> Params:
+    return {
+        "kind": chosen.kind,
+        "state": ",".join(chosen.states) or None,
+        "parent": chosen.parent,
+        "label": [f"{name}={value}" for name, value in chosen.labels.items()],
+        "q": chosen.q,
+    }

@@ -1,5 +1,6 @@
 """Errors of a request to the server, each with its exit code."""
 
+import errno
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
@@ -35,6 +36,13 @@ class Unreachable(RequestFailed, retry=True):
     url: str
     why: str
     text = "no server answers at {url}: {why}"
+
+
+class ServerAbsent(Unreachable):
+    """Nobody listens at the address."""
+
+    why: str = "connection refused"
+    text = "no server answers at {url}: {why}. `stateward serve` starts one; --server names another"
 
 
 class NotOurs(RequestFailed):
@@ -78,19 +86,33 @@ class ApiError(RequestFailed):
         return "; ".join((self.detail, *self._additions()))
 
     def _additions(self) -> list[str]:
-        """Return the facts that the detail does not contain: the blocker, the allowed actions, the field, the delay."""
+        """Return the facts that the detail does not contain: blocker, allowed actions, missing flags, field, delay."""
         found = []
         blocker, allowed = self._more.get("blocker"), self._more.get("allowed")
         if isinstance(blocker, dict) and str(blocker.get("op")) not in self.detail:
-            found.append(_in_the_way(blocker))
+            found.append(_describe_blocker(blocker))
         if isinstance(allowed, list) and not all(str(one) in self.detail for one in allowed):
             found.append(f"allowed now: {', '.join(map(str, allowed))}")
+        missing = self._more.get("missing")
+        if isinstance(missing, list) and missing:
+            found.append(
+                f"repeat it with {' '.join('--force' if one == 'force' else f'--fact {one}' for one in missing)}"
+            )
         field = self._more.get("field")
         if isinstance(field, str) and field not in self.detail:
-            found.append(f"see {field}")
+            found.append(f"field: {field}")
         if "retry_after" in self._more:
             found.append(f"try again in {self._more['retry_after']} s")
         return found
+
+
+def is_refused(error: BaseException | None) -> bool:
+    """Return whether nobody listens at the address, by the cause of an error."""
+    while error is not None:
+        if isinstance(error, ConnectionRefusedError) or getattr(error, "errno", None) == errno.ECONNREFUSED:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def none_if(statuses: Collection[int], ask: Callable[[], T]) -> T | None:
@@ -128,8 +150,8 @@ def api_error_of(status: int, body: object, retry_after: str | None = None) -> A
     return ApiError(status, str(body.get("code", "")), detail, more)
 
 
-def _in_the_way(blocker: Mapping[str, Any]) -> str:
-    who = f" of {blocker['who']}" if blocker.get("who") else ""
+def _describe_blocker(blocker: Mapping[str, Any]) -> str:
+    who = f" ({blocker['who']})" if blocker.get("who") not in (None, "", blocker.get("actor")) else ""
     where = f", {blocker['mode']} on {blocker['path']}" if blocker.get("path") else ""
     asked = f"{blocker.get('action')} by {blocker.get('actor')}{who}, since {blocker.get('since')}"
-    return f"operation {blocker.get('op')} ({asked}{where}) is in the way"
+    return f"blocked by operation {blocker.get('op')}, {asked}{where}"

@@ -1,6 +1,5 @@
 """Objects, operations and journal entries as texts and tables for a terminal."""
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from stateward.client.output import clean, plain_table
 
 if TYPE_CHECKING:
     from stateward.schemas.journal import LineView
-    from stateward.schemas.objects import ObjectView
+    from stateward.schemas.objects import ObjectCounts, ObjectView
     from stateward.schemas.operations import OperationView
 
 CLASS_COLOURS = {"stable": "green", "transitional": "yellow", "final": "blue"}
@@ -30,9 +29,9 @@ def state_text(class_of: StateClassOf, kind: str, state: str, state_class: str |
     return Text(clean(state), style=CLASS_COLOURS.get(state_class or class_of(kind, state), ""))
 
 
-def status_text(status: str) -> Text:
-    """Return an operation's status in its colour."""
-    return Text(status, style=STATUS_COLOURS.get(status, ""))
+def status_text(status: str, shown: str | None = None) -> Text:
+    """Return an operation's status in its colour, or another word for it."""
+    return Text(shown or status, style=STATUS_COLOURS.get(status, ""))
 
 
 def error_text(error: str | None) -> Text:
@@ -68,6 +67,16 @@ def actor_text(actor: str, who: str) -> str:
     return f"{actor} ({who})" if who else actor
 
 
+def count_table(counts: "ObjectCounts") -> Table:
+    """Return a table of counts of objects, with their sum."""
+    table = plain_table(*(one.removeprefix("label.") for one in counts.by), "count")
+    table.columns[-1].justify = "right"
+    for row in counts.rows:
+        table.add_row(*(_cell(value or "-") for value in row.values), f"{row.count:,}")
+    table.add_row("all", *("" for _ in counts.by[1:]), f"{counts.total:,}", style="bold")
+    return table
+
+
 def filled_table(titles: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
     """Return a table without the columns that would be empty."""
     kept = [list(row) for row in rows]
@@ -85,8 +94,11 @@ def _cell(value: str | Text) -> Text:
 OBJECT_TITLES = ("id", "kind", "state", "since", "operation", "parent", "labels", "error")
 
 
+WIDE_COLUMNS = ("version", "created")
+
+
 def object_table(class_of: StateClassOf, objects: Iterable["ObjectView"], columns: Sequence[str] = ()) -> Table:
-    """Return objects as a table, with the columns of their kind: paths such as `spec.address`."""
+    """Return objects as a table, with further columns: paths such as `spec.address`, those of the kind among them."""
     rows = (
         (*_object_row(class_of, one), *(_column_text(one, *_path_steps(path)) for path in columns)) for one in objects
     )
@@ -189,9 +201,3 @@ def entry_text(class_of: StateClassOf, line: "LineView") -> Text:
     if line.reason:
         found.append_text(Text(": ") + error_text(line.reason))
     return found
-
-
-def print_json_line(value: Any) -> None:  # noqa: ANN401 - whatever msgspec can encode
-    """Print a value as one line of JSON, and flush."""
-    sys.stdout.write(json_text(value) + "\n")
-    sys.stdout.flush()

@@ -5,18 +5,27 @@ setting, deleting, and a request with an idempotency key. A request that the rat
 repeated after the time that the server names. Every problem becomes an error with an exit code.
 """
 
-import ssl
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
-from uuid import uuid4
+from urllib.parse import urlencode
 
-import httpx
 import msgspec
 
-from stateward.client.errors import TOO_MANY, AnswerUnreadable, NotOurs, RequestFailed, Unreachable, api_error_of
+from stateward.client.errors import (
+    TOO_MANY,
+    AnswerUnreadable,
+    NotOurs,
+    RequestFailed,
+    ServerAbsent,
+    Unreachable,
+    api_error_of,
+    is_refused,
+)
 from stateward.client.target import Secret
+from stateward.client.transport import BrokenConnection, HttpRequest, HttpResponse, SocketTransport, Transport
 from stateward.client.url_paths import UrlPath, url_path
 from stateward.naming import IDEMPOTENCY_HEADER
 
@@ -31,7 +40,6 @@ PATIENCE = 10
 """Tries of a request that the rate limit refuses."""
 
 LONGEST_PAUSE = 5.0
-BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout)
 
 Params = Mapping[str, str | int | list[str] | None]
 NOTHING: Mapping[str, Any] = {}
@@ -39,7 +47,7 @@ NOTHING: Mapping[str, Any] = {}
 
 def idempotency_headers() -> dict[str, str]:
     """Return the headers of a request with a new idempotency key: it may be sent again if its connection breaks."""
-    return {IDEMPOTENCY_HEADER: uuid4().hex}
+    return {IDEMPOTENCY_HEADER: os.urandom(16).hex()}
 
 
 class HttpConnection:
@@ -49,7 +57,7 @@ class HttpConnection:
         self,
         url: str,
         token: Secret,
-        transport: httpx.BaseTransport | None = None,
+        transport: Transport | None = None,
         *,
         timeout: float = 30.0,
         direct: bool = False,
@@ -57,20 +65,12 @@ class HttpConnection:
     ) -> None:
         self.url, self.token, self.direct = url, token, direct
         self.pause = pause
-        headers = {"Authorization": f"Bearer {token.text}"} if token.text else {}
-        self._http = httpx.Client(
-            base_url=url,
-            headers=headers,
-            transport=transport,
-            timeout=timeout,
-            trust_env=not direct,
-            # Loading certificates takes longer than a call without. Those of the system and of SSL_CERT_FILE count.
-            verify=ssl.create_default_context() if url.startswith("https:") else False,
-        )
+        self._has_answered = False
+        self._transport = transport or SocketTransport(url, timeout=timeout, direct=direct)
 
     def close(self) -> None:
         """Close the connection."""
-        self._http.close()
+        self._transport.close()
 
     def call(
         self,
@@ -87,72 +87,104 @@ class HttpConnection:
         given = {name: value for name, value in params.items() if value is not None}
         content = None if body is None else msgspec.json.encode(body)
         kind = {} if content is None else {"Content-Type": "application/json"}
-        request = self._http.build_request(
-            method, base + path, params=given or None, content=content, headers={**headers, **kind}
+        query = f"?{urlencode(given, doseq=True)}" if given else ""
+        request = self._request(method, f"{base}{path}{query}", {**headers, **kind}, content)
+        return self._decoded(request, self._patiently(request), answer)
+
+    def upload(
+        self,
+        answer: type[T],
+        path: UrlPath,
+        form: Mapping[str, str],
+        file: tuple[str, bytes],
+        params: Params = NOTHING,
+        base: UrlPath = BASE,
+    ) -> T:
+        """Send a form with one file (`file`: its name and content), and return the response as the expected type."""
+        given = {name: value for name, value in params.items() if value is not None}
+        boundary = os.urandom(16).hex()
+        parts = [
+            f'Content-Disposition: form-data; name="{name}"\r\n\r\n{value}'.encode() for name, value in form.items()
+        ]
+        head = f'Content-Disposition: form-data; name="file"; filename="{_quoted(file[0])}"\r\n'
+        parts.append(head.encode() + b"Content-Type: application/octet-stream\r\n\r\n" + file[1])
+        body = (
+            b"".join(f"--{boundary}\r\n".encode() + part + b"\r\n" for part in parts) + f"--{boundary}--\r\n".encode()
         )
-        response = self._patiently(request)
-        return self._decoded(response, answer)
+        query = f"?{urlencode(given, doseq=True)}" if given else ""
+        kind = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+        request = self._request("POST", f"{base}{path}{query}", kind, body)
+        return self._decoded(request, self._patiently(request), answer)
 
     def text(self, path: UrlPath) -> str:
         """Read something that is text and no JSON; raises if the server reports a problem."""
-        response = self._patiently(self._http.build_request("GET", BASE + path))
+        response = self._patiently(self._request("GET", BASE + path))
         if not response.is_success:
             raise self._problem(response)
-        return response.text
+        return response.body.decode("utf-8", "replace")
 
     @contextmanager
     def stream_lines(self, path: UrlPath, last: str | None, patience: float | None) -> Iterator[Iterator[str]]:
         """Open a stream of events and yield its lines; it fails after `patience` seconds of silence."""
-        timeout = httpx.Timeout(30, read=patience)
         headers = {"Accept": "text/event-stream", **({} if last is None else {"Last-Event-ID": last})}
         try:
-            with self._http.stream("GET", BASE + path, headers=headers, timeout=timeout) as found:
+            with self._transport.stream(self._request("GET", BASE + path, headers), patience) as (found, lines):
                 if not found.is_success:
-                    found.read()
                     raise self._problem(found)
-                yield found.iter_lines()
-        except httpx.TransportError as error:
+                yield lines
+        except BrokenConnection as error:
             raise self._lost(error) from error
 
-    def _patiently(self, request: httpx.Request) -> httpx.Response:
+    def _request(
+        self, method: str, target: str, headers: Mapping[str, str] = NOTHING, body: bytes | None = None
+    ) -> HttpRequest:
+        token = {"Authorization": f"Bearer {self.token.text}"} if self.token.text else {}
+        return HttpRequest(method, target, {**headers, **token}, body)
+
+    def _patiently(self, request: HttpRequest) -> HttpResponse:
         for _ in range(PATIENCE):
             response = self._repeatedly(request)
-            if response.status_code != TOO_MANY:
+            if response.status != TOO_MANY:
                 return response
-            self.pause(_seconds(response.headers.get("Retry-After")))
+            self.pause(_seconds(response.headers.get("retry-after")))
         return response
 
-    def _repeatedly(self, request: httpx.Request) -> httpx.Response:
+    def _repeatedly(self, request: HttpRequest) -> HttpResponse:
         pauses = PAUSES if request.method in REPEATABLE or IDEMPOTENCY_HEADER in request.headers else ()
         for pause in (*pauses, None):
             try:
-                return self._http.send(request)
-            except httpx.TransportError as error:
-                if pause is None or not isinstance(error, BROKEN):
+                response = self._transport.send(request)
+                self._has_answered = True
+                return response
+            except BrokenConnection as error:
+                is_absent = is_refused(error) and not self._has_answered  # it does not run, and does not restart either
+                if pause is None or is_absent or isinstance(error, TimeoutError):
                     raise self._lost(error) from error
                 self.pause(pause)
         raise AssertionError("the last try returns or raises")
 
-    def _decoded(self, response: httpx.Response, answer: type[T]) -> T:
+    def _decoded(self, request: HttpRequest, response: HttpResponse, answer: type[T]) -> T:
         if not response.is_success:
             raise self._problem(response)
         try:
-            return msgspec.json.decode(response.content or b"null", type=answer)
+            return msgspec.json.decode(response.body or b"null", type=answer)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            if response.request.method != "GET":
-                raise AnswerUnreadable(self.url, response.status_code, str(error)) from error
-            raise NotOurs(self.url, response.status_code, str(error)) from error
+            if request.method != "GET":
+                raise AnswerUnreadable(self.url, response.status, str(error)) from error
+            raise NotOurs(self.url, response.status, str(error)) from error
 
-    def _problem(self, response: httpx.Response) -> RequestFailed:
+    def _problem(self, response: HttpResponse) -> RequestFailed:
         try:
-            body = msgspec.json.decode(response.content)
+            body = msgspec.json.decode(response.body)
         except msgspec.DecodeError:
             body = None
-        problem = api_error_of(response.status_code, body, response.headers.get("Retry-After"))
-        return problem or NotOurs(self.url, response.status_code, response.reason_phrase or "no reason given")
+        problem = api_error_of(response.status, body, response.headers.get("retry-after"))
+        return problem or NotOurs(self.url, response.status, response.reason or "no reason given")
 
-    def _lost(self, error: httpx.TransportError) -> Unreachable:
-        why = "it takes too long" if isinstance(error, httpx.TimeoutException) else str(error) or type(error).__name__
+    def _lost(self, error: Exception) -> Unreachable:
+        if is_refused(error):
+            return ServerAbsent(self.url)
+        why = "it takes too long" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
         return Unreachable(self.url, why)
 
 
@@ -161,3 +193,8 @@ def _seconds(retry_after: str | None) -> float:
         return min(max(float(retry_after or 1), 0.05), LONGEST_PAUSE)
     except ValueError:
         return 1.0
+
+
+def _quoted(name: str) -> str:
+    """Return the name of a file for the header of a form's part."""
+    return name.replace("\\", "_").replace('"', "_").replace("\r", "_").replace("\n", "_")

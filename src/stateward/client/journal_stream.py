@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from stateward.client.errors import NotOurs, Unreachable, exit_code_of
+from stateward.client.errors import NotOurs, ServerAbsent, Unreachable, exit_code_of, is_refused
 from stateward.client.output import err
 from stateward.errors import StatewardError
 from stateward.schemas.journal import LineView
@@ -165,7 +165,8 @@ def _connection(session: "Session", selection: JournalSelection, after: int | No
             connection.url, error.rcvd.code if error.rcvd else None, error.rcvd.reason if error.rcvd else ""
         ) from error
     except (OSError, WebSocketException) as error:
-        raise Unreachable(connection.url, str(error)) from error
+        lost = ServerAbsent(connection.url) if is_refused(error) else Unreachable(connection.url, str(error))
+        raise lost from error
     raise Unreachable(connection.url, "the stream ended")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from stateward.errors import StatewardError
+from stateward.errors import StatewardError, count_text
 from stateward.schemas.operations import OperationView
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class TookTooLong(StatewardError):
 
     def __str__(self) -> str:
         many = len(self.operations)
-        several = f"{many} operations have" if many > 1 else "the operation has"
+        several = f"{count_text(many, 'operation')} have" if many > 1 else "the operation has"
         goes = "they go on" if many > 1 else "it goes on"
         return f"{several} not ended after {self.seconds:g} s; {goes}: {', '.join(self.operations[:5])}"
 

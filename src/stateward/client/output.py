@@ -1,14 +1,15 @@
 """Output of commands: coloured text for people, or JSON and nothing else with `--json`."""
 
-import os
-import re
 import sys
-from typing import Annotated, Any
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
+
+if TYPE_CHECKING:  # drawing is imported when something is drawn: with `--json` and in `--help`, nothing is
+    from rich.console import Console
+    from rich.table import Table
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
@@ -18,56 +19,50 @@ NO = 1
 BAD_USAGE = 2
 """Exit code: the command is not valid."""
 
-PADDING = re.compile(r" +$", re.MULTILINE)
 
-
-class _Output(Console):
-    """A console that writes no trailing spaces into pipes and files: scripts that compare lines do not expect them."""
-
-    def print(self, *objects: Any, **how: Any) -> None:  # noqa: ANN401 - as in the base class
-        """Print to the terminal, or print lines without the padding of their last column."""
-        if self.is_terminal:
-            super().print(*objects, **how)
-            return
-        with self.capture() as captured:
-            super().print(*objects, **how)
-        try:
-            self.file.write(PADDING.sub("", captured.get()))
-            self.file.flush()
-        except BrokenPipeError:
-            self.on_broken_pipe()
-
-
-def out() -> Console:
+def out() -> "Console":
     """Return the console for results, without emoji: a name such as `a:b:c` is printed as it is."""
-    return _Output(emoji=False)
+    from stateward.client.result_console import ResultConsole
+
+    return ResultConsole(emoji=False)
 
 
-def err() -> Console:
+def err() -> "Console":
     """Return the console for errors and notes."""
+    from rich.console import Console
+
     return Console(stderr=True, emoji=False)
 
 
-def plain_table(*titles: str) -> Table:
+def plain_table(*titles: str) -> "Table":
     """Return an empty table without borders, as all listings have it; long cells are wrapped, not cut."""
+    from rich.table import Table
+
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in titles:
         table.add_column(title, overflow="fold")
     return table
 
 
+def write_data(text: str) -> None:
+    """Write a result for a program, in UTF-8 whatever the locale is: JSON and YAML have no other encoding."""
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
+        sys.stdout.reconfigure(encoding="utf-8")
+    sys.stdout.write(text)
+
+
 def print_json(value: Any) -> None:  # noqa: ANN401 - whatever msgspec can encode
     """Print a value as indented JSON."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")
+    write_data(msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")
 
 
 WIDE = 1000
 
 
-def results() -> Console:
+def results() -> "Console":
     """Return the console for results; without a terminal each row is one line, so that `grep` finds whole rows."""
     console = out()
-    if not console.is_terminal and "COLUMNS" not in os.environ:
+    if not sys.stdout.isatty():
         console.width = WIDE
     return console
 

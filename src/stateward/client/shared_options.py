@@ -10,12 +10,13 @@ import typer
 
 from stateward.client.arguments import ObjectSelector
 from stateward.client.session import connect
-from stateward.client.target import Secret, TargetOptions, choose_target
+from stateward.client.target import Secret, TargetOptions, choose_namespace, choose_target
 
 if TYPE_CHECKING:
     from stateward.client.api import ApiClient
 
 MOST = 50
+COMPLETION_LIMIT_S = 1.0
 
 
 def complete_objects(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -34,16 +35,21 @@ def _objects(ctx: typer.Context, incomplete: str) -> Iterator[str]:
 
 
 def completing_client(ctx: typer.Context) -> AbstractContextManager["ApiClient"]:
-    """Open a client to the server of a command that is being typed."""
-    token, file, data = (ctx.params.get(name) for name in ("token", "token_file", "data"))
-    url = ctx.params.get("server")
-    given = TargetOptions(url, Secret(token) if token else None, file, Path(data) if data else None)
-    return connect(choose_target(given, os.environ), ctx.obj)
+    """Open a client to the server of a command that is being typed; the Tab key does not wait for a slow one."""
+    return connect(choose_target(_target_options(ctx), os.environ), ctx.obj, timeout=COMPLETION_LIMIT_S)
 
 
 def namespace_of(ctx: typer.Context) -> str:
     """Return the namespace of a command that is being typed."""
-    return str(ctx.params.get("namespace") or os.environ.get("STATEWARD_NAMESPACE") or "default")
+    options = _target_options(ctx)
+    return choose_namespace(ctx.params.get("namespace"), options, os.environ, choose_target(options, os.environ))
+
+
+def _target_options(ctx: typer.Context) -> TargetOptions:
+    token, file, data, url, context = (
+        ctx.params.get(name) for name in ("token", "token_file", "data", "server", "context")
+    )
+    return TargetOptions(url, Secret(token) if token else None, file, Path(data) if data else None, context)
 
 
 Object = Annotated[
@@ -54,9 +60,30 @@ Objects = Annotated[
     list[str] | None,
     typer.Argument(metavar="OBJECT", help="Objects: id or kind/id.", autocompletion=complete_objects),
 ]
-Labels = Annotated[list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Repeatable.")]
-Force = Annotated[bool, typer.Option("--force", help="Force the action: the fact `force`, for rows that ask for it.")]
-Facts = Annotated[list[str] | None, typer.Option("--fact", metavar="FACT", help="A fact that a row asks for.")]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", "-l", metavar="KEY=VALUE", help="A label. Repeatable; in a filter, all must match."),
+]
+Everywhere = Annotated[
+    bool, typer.Option("--all-namespaces", "-A", help="Of all namespaces that the token opens, not only of one.")
+]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force", help="Request the forced form of the action, if the kind has one (the same as --fact force)."
+    ),
+]
+Facts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fact",
+        metavar="FACT",
+        help="A condition that you vouch for, and that the action needs; a refusal names it. Repeatable.",
+    ),
+]
 Args = Annotated[
-    list[str] | None, typer.Option("--arg", metavar="KEY=VALUE", help="An argument: JSON, or text where it is not.")
+    list[str] | None,
+    typer.Option(
+        "--arg", metavar="KEY=VALUE", help="An argument of the action; the value is JSON, or else text. Repeatable."
+    ),
 ]

@@ -1,8 +1,8 @@
 """The target of a command: a server at an address, or a local data folder.
 
-The command line takes precedence over the environment, and both over the default folder. If the server of a folder
-runs, commands go through it. Otherwise the same application runs in this process, without a worker: accepted
-operations wait until a server starts.
+The command line takes precedence over the environment, both over the context in use, and all over the default folder.
+If the server of a folder runs, commands go through it. Otherwise the same application runs in this process, without a
+worker: accepted operations wait until a server starts.
 """
 
 import socket
@@ -13,8 +13,16 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from stateward.config import DATABASE_FILE, PREFIX, SERVER_FILE, TOKEN_FILE, Config, ServerFile
+from stateward.client.contexts import (
+    CONTEXT_VARIABLE,
+    ClientContext,
+    client_file_path,
+    read_client_file,
+    read_reference,
+)
+from stateward.data_folder import DATABASE_FILE, DEFAULT_FOLDER, PREFIX, SERVER_FILE, TOKEN_FILE, ServerFile
 from stateward.errors import BadInput, StatewardError
+from stateward.naming import DEFAULT_NAMESPACE
 
 
 class Secret:
@@ -40,6 +48,7 @@ class TargetOptions(Struct, frozen=True):
     token: Secret | None = None
     token_file: Path | None = None
     data: Path | None = None
+    context: str | None = None
 
 
 class RemoteServer(Struct, frozen=True):
@@ -48,6 +57,7 @@ class RemoteServer(Struct, frozen=True):
     url: str
     token: Secret
     direct: bool = False  # on this machine: no proxy is asked
+    namespace: str | None = None  # of commands that name none
 
 
 class LocalFolder(Struct, frozen=True):
@@ -55,6 +65,7 @@ class LocalFolder(Struct, frozen=True):
 
     path: Path
     token: Secret | None
+    namespace: str | None = None  # of commands that name none; known if the server was killed
 
 
 Target = RemoteServer | LocalFolder
@@ -67,12 +78,13 @@ class Nowhere(StatewardError):
 
     def __str__(self) -> str:
         return (
-            f"no server is named (--server, {PREFIX}SERVER) and there is no data folder {self.folder!r} here (--data)"
+            f"no server is named (--server, {PREFIX}SERVER, stateward login) and there is no data folder "
+            f"{self.folder!r} here (--data)"
         )
 
 
 def choose_target(given: TargetOptions, environ: Mapping[str, str]) -> Target:
-    """Choose the target by the options, then the environment, then the default folder."""
+    """Choose the target by the options, then the environment, then the context, then the default folder."""
     if given.server is not None and given.data is not None:
         raise BadInput("--data", str(given.data), "left out where --server is given")
     token = _token(given, environ)
@@ -80,14 +92,44 @@ def choose_target(given: TargetOptions, environ: Mapping[str, str]) -> Target:
         return RemoteServer(check_address(given.server), token or Secret(""))
     if given.data is not None:
         return _folder(given.data, token)
+    if (chosen := find_context(given, environ)) is not None:
+        name, context = chosen
+        if token is None and context.token:
+            token = checked_token(f"token of the context {name}", read_reference(context.token, environ))
+        return RemoteServer(check_address(context.server), token or Secret(""))
     if environ.get(PREFIX + "SERVER"):
         return RemoteServer(check_address(environ[PREFIX + "SERVER"]), token or Secret(""))
     return _default_folder(environ, token)
 
 
+def find_context(given: TargetOptions, environ: Mapping[str, str]) -> tuple[str, ClientContext] | None:
+    """Return the context that a command uses; None if an option or the environment names a target, or there is none."""
+    if given.server is not None or given.data is not None:
+        if given.context is not None:
+            raise BadInput("--context", given.context, "left out where --server or --data is given")
+        return None
+    if given.context is None and (environ.get(PREFIX + "SERVER") or environ.get(PREFIX + "DATA")):
+        return None
+    file = read_client_file(client_file_path(environ))
+    name = given.context or environ.get(CONTEXT_VARIABLE) or file.current
+    return (name, file.find(name)) if name else None
+
+
+def choose_namespace(
+    given: str | None, options: TargetOptions, environ: Mapping[str, str], target: Target | None = None
+) -> str:
+    """Choose the namespace by the option, then the environment, then the context, then the server of the folder."""
+    named = given if given is not None else environ.get(PREFIX + "NAMESPACE")
+    if named is not None:
+        return named
+    chosen = find_context(options, environ)
+    of_server = None if target is None else target.namespace
+    return (None if chosen is None else chosen[1].namespace) or of_server or DEFAULT_NAMESPACE
+
+
 def _default_folder(environ: Mapping[str, str], token: Secret | None) -> Target:
     named = environ.get(PREFIX + "DATA")
-    path = Path(named or Config().data)
+    path = Path(named or DEFAULT_FOLDER)
     if not named and not path.is_dir():
         raise Nowhere(str(path))
     return _folder(path, token)
@@ -96,12 +138,15 @@ def _default_folder(environ: Mapping[str, str], token: Secret | None) -> Target:
 def _folder(path: Path, token: Secret | None) -> Target:
     if not path.is_dir():
         raise BadInput("data", str(path), "a folder")
-    url = running_server_url(path)
-    if url is not None:
-        return RemoteServer(url, token or stored_token(path), direct=True)
+    server = running_server(path)
+    if server is not None:
+        return RemoteServer(
+            server.url.rstrip("/"), token or stored_token(path), direct=True, namespace=server.namespace
+        )
     if not (path / DATABASE_FILE).exists():
         raise BadInput("data", str(path), "a data folder of Stateward: it holds no database, and no server runs there")
-    return LocalFolder(path, token)
+    left_over = _server_file(path)
+    return LocalFolder(path, token, None if left_over is None else left_over.namespace)
 
 
 def check_address(text: str) -> str:
@@ -123,13 +168,22 @@ def _is_address(text: str) -> bool:
         return False
 
 
-def running_server_url(folder: Path) -> str | None:
-    """Return the address of the server of a data folder, if it runs; its file may be left over from a crash."""
+def running_server(folder: Path) -> ServerFile | None:
+    """Return the server of a data folder, if it runs; its file may be left over from a crash."""
+    server = _server_file(folder)
+    if server is None or not server.url:
+        return None
     try:
-        url = msgspec.json.decode((folder / SERVER_FILE).read_bytes(), type=ServerFile).url
-        parts = urlsplit(url)
+        parts = urlsplit(server.url)
         with socket.create_connection((parts.hostname or "", parts.port or 80), timeout=1.0):
-            return url.rstrip("/")
+            return server
+    except (OSError, ValueError):
+        return None
+
+
+def _server_file(folder: Path) -> ServerFile | None:
+    try:
+        return msgspec.json.decode((folder / SERVER_FILE).read_bytes(), type=ServerFile)
     except (OSError, ValueError, msgspec.MsgspecError):
         return None
 
@@ -138,17 +192,17 @@ def _token(given: TargetOptions, environ: Mapping[str, str]) -> Secret | None:
     if given.token is not None and given.token_file is not None:
         raise BadInput("--token-file", str(given.token_file), "left out where --token is given")
     if given.token is not None:
-        return _checked("--token", given.token.text)
+        return checked_token("--token", given.token.text)
     if given.token_file is not None:
         return read_token_file(given.token_file)
     found = environ.get(PREFIX + "TOKEN")
-    return _checked(PREFIX + "TOKEN", found) if found else None
+    return checked_token(PREFIX + "TOKEN", found) if found else None
 
 
 def stored_token(folder: Path) -> Secret:
     """Return the administrator's token of a data folder; empty if it cannot be read."""
     try:
-        return _checked(str(folder / TOKEN_FILE), (folder / TOKEN_FILE).read_text("utf-8"))
+        return checked_token(str(folder / TOKEN_FILE), (folder / TOKEN_FILE).read_text("utf-8"))
     except (OSError, UnicodeDecodeError):
         return Secret("")
 
@@ -156,14 +210,15 @@ def stored_token(folder: Path) -> Secret:
 def read_token_file(file: Path) -> Secret:
     """Read the token that `--token-file` names."""
     try:
-        return _checked("--token-file", file.read_text("utf-8"))
+        return checked_token("--token-file", file.read_text("utf-8"))
     except OSError as error:
         raise BadInput("--token-file", str(file), f"a file that can be read ({error.strerror})") from error
     except (UnicodeDecodeError, BadInput) as error:
         raise BadInput("--token-file", str(file), "a file with a token") from error
 
 
-def _checked(field: str, text: str) -> Secret:
+def checked_token(field: str, text: str) -> Secret:
+    """Return a token without the white space around it; raises if it cannot be one."""
     found = text.strip()
     if not found or not found.isascii() or not found.isprintable() or " " in found:
         raise BadInput(field, "***", "a token")

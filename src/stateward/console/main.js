@@ -1,22 +1,28 @@
 // The entry point: signs in, loads the domains, opens the stream, and shows the view of the address.
 
-import { get, keepToken, session, token } from "./core/api.js";
-import { fill, find, h, oncePerFrame, throttle } from "./core/dom.js";
+import { forgetSession, get, isOutage, isSignedIn, onOtherTab, Problem, session, signIn, signOut } from "./core/api.js";
+import { fill, fillIfChanged, find, h, oncePerFrame, throttle } from "./core/dom.js";
 import { brokenModules, domainNames, domains, loadDomains, watchModules } from "./core/domains.js";
 import { keys } from "./core/keys.js";
 import { code, select, wordOptions } from "./ui/components.js";
-import { go, link, place } from "./core/links.js";
-import { show } from "./core/routes.js";
-import { ALL, chooseNamespace, learnKinds, listen, may, namespaces, store, tick } from "./core/store.js";
+import { keepQuery, link, place } from "./core/links.js";
+import { askAgain, outage } from "./core/outage.js";
+import { closeView, show } from "./core/routes.js";
+import { ALL, chooseNamespace, learnKinds, listen, may, mayAll, namespaces, store, tick } from "./core/store.js";
 import { closeStream, openStream } from "./core/stream.js";
 import { followTheme, turnTheme } from "./core/theme.js";
+import { attempt, closeOutageProblem, outagePanel, outageText } from "./ui/problems.js";
+import { openSearch } from "./ui/search-box.js";
 import { offerTour } from "./ui/tour.js";
 import { showSignIn } from "./views/signin.js";
+import { numberText } from "./core/numbers.js";
+
+const BLIP_MS = 700;
 
 async function begin() {
   followTheme();
-  if (token() === null) {
-    signIn();
+  if (!isSignedIn()) {
+    askForToken();
     return;
   }
   try {
@@ -27,7 +33,11 @@ async function begin() {
     learnKinds(kinds);
     store.counts = Object.fromEntries(counts.map((/** @type {any} */ one) => [one.ns, one.counts]));
   } catch (error) {
-    signIn(error);
+    if (isOutage(error)) fill(find("#main"), outagePanel());
+    else if (error instanceof Problem && error.fields.status === 401) {
+      forgetSession();
+      askForToken("The session has ended. Sign in again.");
+    } else askForToken(error);
     return;
   }
   enter();
@@ -37,8 +47,8 @@ function enter() {
   find("#top").hidden = false;
   showDomains();
   showBrokenModules();
-  for (const one of document.querySelectorAll("nav a[data-right]")) {
-    /** @type {HTMLElement} */ (one).hidden = !may(/** @type {HTMLElement} */ (one).dataset.right ?? "");
+  for (const one of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("nav a[data-right]"))) {
+    one.hidden = !mayAll() || !may(one.dataset.right ?? ""); // they concern the whole deployment
   }
   store.ns = firstNamespace();
   showNamespaces();
@@ -82,7 +92,7 @@ function showBrokenModules() {
   const lines = [
     ...faults.map((one) => h("p", null, `The plug-in ${one.name} is not loaded: `, code(one.error ?? ""))),
     ...[...brokenModules].map(([name, text]) =>
-      h("p", null, `The console module of the plug-in ${name} is broken: `, code(text), " The generic pages stand in for it."),
+      h("p", null, `The console module of the plug-in ${name} is broken: `, code(text), " The console shows the generic pages instead."),
     ),
   ];
   place.hidden = lines.length === 0;
@@ -95,18 +105,39 @@ function firstNamespace() {
 }
 
 /** @param {unknown} [problem] */
-function signIn(problem) {
+function askForToken(problem) {
   find("#top").hidden = true;
-  showSignIn(find("#main"), problem, (text) => {
-    keepToken(text);
-    begin();
+  showSignIn(find("#main"), problem, async (text) => {
+    try {
+      await signIn(text);
+    } catch (error) {
+      askForToken(error);
+      return;
+    }
+    beginAgain();
   });
 }
 
-function signOut() {
-  keepToken(null);
+/** Begin with nothing in the page that another user has seen. */
+function beginAgain() {
+  if (store.seq > 0) location.reload();
+  else begin();
+}
+
+/** Dialogs are about the view that was left: their links lead away, and so does the way back. */
+function closeDialogs() {
+  for (const dialog of document.querySelectorAll("dialog")) dialog.close();
+}
+
+/** @param {string} why */
+function leave(why) {
+  if (store.me === null) return;
+  forgetSession();
   closeStream();
-  location.reload();
+  closeView();
+  closeDialogs();
+  store.me = null;
+  askForToken(why);
 }
 
 let shown = "";
@@ -122,29 +153,43 @@ function showNamespaces() {
 
 function showConnection() {
   const live = store.connection === "live";
-  const text = live ? "live" : "away";
-  fill(find("#live"), h("span", { class: `dot ${text}` }), live ? `#${store.seq.toLocaleString()}` : "reconnecting");
-  find("#live").title = live ? "The stream is open; this is the number of the last journal entry seen" : "";
+  fill(find("#live"), h("span", { class: `dot ${live ? "live" : "away"}` }), live ? `#${numberText(store.seq)}` : "reconnecting");
+  find("#live").title = live ? "Live updates are on; the number is that of the newest journal entry" : "";
+  const isAway = outage.since > 0 && Date.now() - outage.since > BLIP_MS;
   const offline = find("#offline");
-  offline.hidden = live || store.connection === "out";
-  fill(offline, "The server does not answer. The page shows the last known state, and continues by itself, without a gap.");
+  offline.hidden = !isAway && store.connection !== "away";
+  const text = isAway
+    ? `${outageText()}${store.me === null ? "" : " You see the last known state."}`
+    : "Live updates are interrupted. The page reconnects by itself, without a gap.";
+  fillIfChanged(offline, text, () => [text, " ", h("button", { onclick: askAgain }, "Retry now")]);
 }
 
 function listenToThePage() {
-  find("#search").addEventListener("submit", (event) => {
-    event.preventDefault();
-    const input = /** @type {HTMLInputElement} */ (find("#search input"));
-    go(link("objects", [], { q: input.value.trim() }));
-    input.blur();
-  });
+  openSearch();
   new ResizeObserver(oncePerFrame(fitNavigation)).observe(find("#top"));
   find("#more").addEventListener("click", placeMore);
   find("#more-domains").addEventListener("click", () => find("#more-domains").hidePopover());
   find("#theme").addEventListener("click", turnTheme);
-  find("#sign-out").addEventListener("click", signOut);
+  find("#sign-out").addEventListener("click", () =>
+    attempt(async () => {
+      closeStream(); // the server closes it, too, and not because the session is not valid
+      await signOut().catch((error) => (openStream(), Promise.reject(error)));
+      leave("You are signed out.");
+    }),
+  );
   find("#menu").addEventListener("click", () => openMenu(!find("#top").classList.contains("open")));
+  find("#top").addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !find("#top").classList.contains("open")) return;
+    openMenu(false);
+    find("#menu").focus();
+  });
+  find(".skip").addEventListener("click", (event) => {
+    event.preventDefault(); // the address is that of a view
+    find("#main").focus();
+  });
   window.addEventListener("hashchange", () => {
     openMenu(false);
+    if (!document.querySelector("dialog[open] form.entered") || window.confirm("Close the form? What was entered is lost.")) closeDialogs();
     if (store.me !== null) show();
   });
   keys();
@@ -156,24 +201,29 @@ function openMenu(open) {
   find("#menu").setAttribute("aria-expanded", String(open));
 }
 
-session.onUnknown = () => {
-  if (store.me === null) return;
-  keepToken(null);
-  closeStream();
-  store.me = null;
-  signIn("The token is not valid any more.");
-};
+session.onUnknown = () => leave("You are signed out: the session has ended, or its token is no longer valid.");
+onOtherTab(() => {
+  if (!isSignedIn()) leave("You are signed out.");
+  else if (store.me === null) beginAgain();
+});
 listen("counts", throttle(500, showNamespaces));
 listen("connection", showConnection);
+listen("outage", showConnection);
+listen("back", () => {
+  closeOutageProblem();
+  if (store.me === null && isSignedIn()) begin();
+});
 listen("modules", showBrokenModules);
 listen("ns", () => {
+  const { query } = place();
+  if (query.has("ns") && query.get("ns") !== store.ns) keepQuery({ ...Object.fromEntries(query), ns: store.ns, selected: "" });
   showNamespaces();
   if (place().name !== "object") show();
 });
 listen("afresh", show);
 setInterval(() => {
   tick();
-  if (store.connection === "live") showConnection();
+  showConnection();
 }, 1_000);
 listenToThePage();
 watchModules();

@@ -30,6 +30,24 @@ def _aws(setup: DriverSetup) -> Driver:
     return AwsDriver(setup.region, setup.meter)
 
 
+def _azure(setup: DriverSetup) -> Driver:
+    from stateward.drivers.azure import AzureDriver
+
+    return AzureDriver(setup.region, setup.meter)
+
+
+def _gcp(setup: DriverSetup) -> Driver:
+    from stateward.drivers.gcp import GcpDriver
+
+    return GcpDriver(setup.region, setup.meter)
+
+
+def _openstack(setup: DriverSetup) -> Driver:
+    from stateward.drivers.openstack import OpenStackDriver
+
+    return OpenStackDriver(setup.region, setup.meter)
+
+
 def with_folder(setup: DriverSetup) -> ProviderRegion:
     """Add the folder of a driver to the region's options, unless they name one."""
     region = setup.region
@@ -39,6 +57,39 @@ def with_folder(setup: DriverSetup) -> ProviderRegion:
 
 
 simulated = DriverPlugin(_simulated, on_host=False)
-process = DriverPlugin(_process, on_host=True)
-qemu = DriverPlugin(_qemu, on_host=True)
-aws = DriverPlugin(_aws, on_host=False)
+process = DriverPlugin(_process, on_host=True, options=("folder", "keep", "specs", "images", "ssh_ports"))
+qemu = DriverPlugin(
+    _qemu,
+    on_host=True,
+    options=("folder", "keep", "arch", "accel", "program", "bandwidth", "images", "ssh_ports"),
+)
+aws = DriverPlugin(_aws, on_host=False, options=("endpoint_url", "connect_timeout", "read_timeout"))
+azure = DriverPlugin(
+    _azure,
+    on_host=False,
+    options=(
+        "resource_group",
+        "subnet",
+        "public_address",
+        "endpoint_url",
+        "connect_timeout",
+        "read_timeout",
+        "poll_interval",
+    ),
+)
+gcp = DriverPlugin(
+    _gcp,
+    on_host=False,
+    options=(
+        "project",
+        "endpoint_url",
+        "anonymous",
+        "connect_timeout",
+        "read_timeout",
+        "operation_timeout",
+        "public_address",
+    ),
+)
+openstack = DriverPlugin(
+    _openstack, on_host=False, options=("suspend", "config_drive", "connect_timeout", "read_timeout", "settle_time")
+)

@@ -36,3 +36,4 @@ class DriverPlugin(Struct, frozen=True):
 
     make: Callable[[DriverSetup], Driver]
     on_host: bool = True
+    options: tuple[str, ...] | None = None  # the names of its options; without them, it checks them itself

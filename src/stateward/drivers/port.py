@@ -64,6 +64,7 @@ class Capabilities(Struct, frozen=True):
     calls_a_second: float | None = None  # the provider's request budget, if it is known
     has_events: bool = False  # whether `watch` yields anything
     runs_commands: bool = False  # whether `run` works
+    has_ssh: bool = True  # whether an SSH server answers where a listing shows an address and a port
     has_resources: bool = True  # whether the provider has networks, security groups and keys
     lists_reboot_tokens: bool = False  # whether a listing shows the tokens of finished reboots
 
@@ -106,6 +107,7 @@ class MachineSpec(Struct, frozen=True):
     disk_gib: int | None = None
     user: str = ""
     tags: Mapping[str, str] = {}
+    authorized_keys: Sequence[str] = ()  # public keys that may log in, besides the one of `resources`
 
 
 class MachineHandle(Struct, frozen=True):
@@ -130,6 +132,7 @@ class Observation(Struct, frozen=True):
     public_ip: str = ""
     private_ip: str = ""
     ssh_port: int = 22  # 0: no SSH server, as in a machine without a network
+    host_key: str = ""  # the public key of its SSH server, where the provider knows it
     details: Mapping[str, str] = {}
     reboot_tokens: tuple[str, ...] = ()  # of the latest actions, where the listing shows them
     unconfirmed_reboot: str = ""  # the token of a reboot that was started and not confirmed
@@ -218,6 +221,11 @@ class CallRefused(Struct, frozen=True):
     why: RefusalReason
     message: str
 
+    @property
+    def problem(self) -> str:
+        """Why the call had no effect."""
+        return f"{self.why}: {self.message}"
+
 
 class CallThrottled(Struct, frozen=True):
     """The provider throttles; nothing was done."""
@@ -226,6 +234,11 @@ class CallThrottled(Struct, frozen=True):
     retry_after_s: float
     message: str = ""
 
+    @property
+    def problem(self) -> str:
+        """Why the call had no effect."""
+        return f"throttled: {self.message}" if self.message else "throttled"
+
 
 class TransientFailure(Struct, frozen=True):
     """The call failed for now, and certainly nothing was done."""
@@ -233,12 +246,22 @@ class TransientFailure(Struct, frozen=True):
     key: str
     message: str
 
+    @property
+    def problem(self) -> str:
+        """Why the call had no effect."""
+        return self.message or "it failed for now"
+
 
 class CallUnanswered(Struct, frozen=True):
     """The call was sent and its result is unknown: observe by key before sending it again."""
 
     key: str
     message: str
+
+    @property
+    def problem(self) -> str:
+        """Why nobody knows the effect of the call."""
+        return f"no answer: {self.message}"
 
 
 Outcome: TypeAlias = CallAccepted | AlreadyDone | CallRefused | CallThrottled | TransientFailure | CallUnanswered

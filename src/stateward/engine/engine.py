@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -11,8 +11,9 @@ from stateward.aio.supervise import close_each
 from stateward.engine import external_reports
 from stateward.engine.accept import groups
 from stateward.engine.accept.accept import Verdict, accept_function, plan
-from stateward.engine.accept.idempotency import RefusedBefore
+from stateward.engine.accept.idempotency import RefusedBefore, note_replay
 from stateward.engine.accept.sequences import RequestSequence, accept_sequences
+from stateward.engine.dry_run import end_dry_run, is_dry_run
 from stateward.engine.errors import (
     EngineNotEntered,
     KeyReused,
@@ -29,6 +30,7 @@ from stateward.engine.finish import cancel
 from stateward.engine.kinds import Admission, Kind, Kinds
 from stateward.engine.maintenance.forget import forget
 from stateward.engine.maintenance.state_migration import refuse_unknown_states
+from stateward.engine.protection import set_namespace_flag, set_object_flag
 from stateward.engine.queries import Recovered, recovered, state_at, watch
 from stateward.engine.requests import EMPTY, Accepted, Creation, LockRequest, Request
 from stateward.engine.signals import SignalRequest, send_signal
@@ -51,7 +53,7 @@ from stateward.lifecycle import CLOCK, NO_FACTS, TIMED_OUT, USER
 from stateward.naming import check_text, new_id
 from stateward.store.changes import Changes
 from stateward.store.errors import StoreError
-from stateward.store.filters import JournalFilter, Selector
+from stateward.store.filters import OPEN_STATUSES, JournalFilter, OperationCursor, OperationFilter, Selector
 from stateward.store.port import Store, StuckWork, Tx
 from stateward.store.records import JournalEntry, Key, Lane, LaneGroup, Object, Operation, Status, Timer, to_json
 
@@ -249,15 +251,33 @@ class Engine:
     async def submit(self, request: Request) -> Accepted:
         """Submit a request; raises a denial, which has changed nothing."""
         self._require_entered()
-        if request.key is None and request.action in self.kinds.steps:
+        if is_dry_run():
+            await self._end_dry_run([request])
+        key = request.key
+        if key is None and request.action in self.kinds.steps:
             # No operation shows that a step was accepted, so a key must: the answer to a commit may be lost.
             request = msgspec.structs.replace(request, key=f"op:{request.op}")
-        return await self._requests.submit(request)
+        accepted = await self._requests.submit(request)
+        note_replay(key, again=accepted.again)
+        return accepted
 
     async def submit_sequence(self, requests: Sequence[Request]) -> Accepted:
         """Submit requests about one object, of which all or none are accepted; returns the verdict on the last one."""
         self._require_entered()
-        return await self._sequences.submit(requests)
+        if is_dry_run():
+            await self._end_dry_run(requests)
+        accepted = await self._sequences.submit(requests)
+        note_replay(requests[-1].key, again=accepted.again)
+        return accepted
+
+    async def _end_dry_run(self, requests: Sequence[Request]) -> NoReturn:
+        """Raise the plan of requests, or the denial of the first that is denied."""
+        accepted = []
+        for verdict in await self.plan(requests):
+            if isinstance(verdict, StatewardError):
+                raise verdict
+            accepted.append(verdict)
+        await end_dry_run(requests, accepted)
 
     async def plan(self, requests: Sequence[Request]) -> list[Verdict]:
         """Return what requests would lead to, or what is in the way, without writing anything."""
@@ -265,6 +285,11 @@ class Engine:
 
     async def group(self, whole: Request | None, members: Selector, each: Request) -> groups.GroupVerdict:
         """Submit an action on a whole and on all of its members; one transaction accepts them."""
+        verdict = await self._accept_group(whole, members, each)
+        note_replay((whole or each).key, again=verdict.again)
+        return verdict
+
+    async def _accept_group(self, whole: Request | None, members: Selector, each: Request) -> groups.GroupVerdict:
         try:
             return await self._open_store.transact(
                 lambda tx: groups.accept_group(tx, self.kinds, whole, members, each, self._new_id)
@@ -272,10 +297,12 @@ class Engine:
         except (StoreError, KeyReused, RefusedBefore, UnknownKind):
             raise
         except StatewardError as error:
-            if whole is None or whole.key is None:
+            asked, refusal = groups.keyed_request(whole, members, each), error
+            if asked.key is None:
                 raise
-            keyed, refusal = whole, error
-        verdict = await self._open_store.transact(lambda tx: groups.store_group_refusal(tx, self.kinds, keyed, refusal))
+        verdict = await self._open_store.transact(
+            lambda tx: groups.store_group_refusal(tx, self.kinds, whole, asked, refusal)
+        )
         if isinstance(verdict, StatewardError):
             raise verdict
         return verdict
@@ -287,13 +314,22 @@ class Engine:
     async def cancel(self, ns: str, op: str, who: str = "") -> Operation:
         """Cancel an operation and its children."""
         found = await self._open_store.transact(lambda tx: cancel.cancel(tx, self.kinds, Key(ns, op), who))
-        parents = [found.key]
+        await self._cancel_below([found.key], who)
+        return found
+
+    async def cancel_group(self, ns: str, group: str, who: str = "") -> None:
+        """Cancel all operations of an action on many objects that have not ended, and their children."""
+        only, last = OperationFilter(ns, group=group, statuses=OPEN_STATUSES), None
+        while found := await self._open_store.reader.list_operations(only, last, CANCEL_BATCH):
+            last = OperationCursor(found[-1].created, found[-1].id)
+            await self._cancel_below(await self._cancel_batch(found, who), who)
+
+    async def _cancel_below(self, parents: list[Key], who: str) -> None:
         while parents:
             below = await self._open_store.reader.children_of(parents.pop())
             left = [one for one in below if one.status not in ENDED_STATUSES]
             for batch in (left[first : first + CANCEL_BATCH] for first in range(0, len(left), CANCEL_BATCH)):
                 parents += await self._cancel_batch(batch, who)
-        return found
 
     async def _cancel_batch(self, children: Sequence[Operation], who: str) -> list[Key]:
         return await self._open_store.transact(lambda tx: cancel.cancel_children(tx, self.kinds, children, who))
@@ -314,7 +350,9 @@ class Engine:
         Returns False if the same signal was sent with the same idempotency key before.
         """
         sent = SignalRequest(ns, op, name, to_json(payload), actor, who, key)
-        return await self._open_store.transact(lambda tx: send_signal(tx, sent))
+        is_new = await self._open_store.transact(lambda tx: send_signal(tx, sent))
+        note_replay(key, again=not is_new)
+        return is_new
 
     async def report(self, report: ExternalReport) -> bool:
         """Record the report of another party; returns whether it counted."""
@@ -374,6 +412,23 @@ class Engine:
     async def forget(self, ns: str, object: str, kind: str, who: str = "") -> Object:  # noqa: A002
         """Remove the record of an object whose kind nobody knows any more; `kind` confirms which one that is."""
         return await forget(self._open_store, self.kinds, Key(ns, object), kind, who)
+
+    async def protect(
+        self,
+        ns: str,
+        object: str,  # noqa: A002
+        reason: str | None = "",
+        *,
+        actor: str = USER,
+        who: str = "",
+    ) -> Object:
+        """Protect an object, and what is below it, against removals that people ask for; None lifts that."""
+        key = Key(ns, object)
+        return await self._open_store.transact(lambda tx: set_object_flag(tx, key, reason, actor, who))
+
+    async def protect_namespace(self, ns: str, reason: str | None = "", *, actor: str = USER, who: str = "") -> str:
+        """Protect a namespace against removals that people ask for; None lifts that. Returns the stored reason."""
+        return await self._open_store.transact(lambda tx: set_namespace_flag(tx, ns, reason, actor, who))
 
     # --- time and limits ---------------------------------------------------------------------------------------------
 

@@ -68,7 +68,7 @@ class Occupied(Denied, code="occupied", retry=True):
     blocker: Blocker
 
     def __str__(self) -> str:
-        return f"{self.action!r} is not possible now{_describe_blocker(self.blocker)}"
+        return f"{self.action!r} is refused now{_describe_blocker(self.blocker)}"
 
 
 class Locked(Denied, code="locked", retry=True):
@@ -95,6 +95,30 @@ class UnknownKind(Denied, code="unknown_kind"):
 
     kind: str
     text = "this process does not know the kind {kind}: the plug-in that declares it is not loaded here"
+
+
+class Protected(Denied, code="protected"):
+    """The object, an ancestor or its namespace is protected against removal; `holder` is None for the namespace."""
+
+    action: str
+    ns: str
+    object: str
+    holder: str | None
+    reason: str
+
+    @property
+    def command(self) -> str:
+        """The command that lifts the flag."""
+        name = "--namespace-flag" if self.holder is None else self.holder
+        return f"stateward unprotect {name} -n {self.ns}"
+
+    def __str__(self) -> str:
+        place = f"namespace {self.ns!r}" if self.holder is None else f"object {self.holder!r}"
+        why = "" if self.reason == "yes" else f" ({self.reason})"
+        return (
+            f"{self.action!r} would remove {self.object!r}, or parts of it, and {place} is protected{why};"
+            f" `{self.command}` lifts the protection"
+        )
 
 
 class VersionMismatch(Denied, code="version"):
@@ -129,8 +153,8 @@ def blocker_of(operation: Operation, work: WorkItem | None = None) -> Blocker:
 def _describe_blocker(blocker: Blocker | None) -> str:
     if blocker is None:
         return ""
-    who = f" of {blocker.who}" if blocker.who else ""
-    return f"; operation {blocker.op} ({blocker.action} by {blocker.actor}{who}) is in the way"
+    who = f" ({blocker.who})" if blocker.who not in ("", blocker.actor) else ""
+    return f"; blocked by operation {blocker.op}, {blocker.action} by {blocker.actor}{who}"
 
 
 class NoSuchOperation(Denied, code="not_found"):
@@ -161,6 +185,10 @@ class NotCancelled(Denied, code="not_cancelled"):
     text = "operation {op} cannot be cancelled: operations on {kind} run to their end, or to their deadline"
 
 
+def _all_members(count: int) -> str:
+    return "the only member" if count == 1 else f"all {count:,} members"
+
+
 class NoneAllowed(Denied, code="none_allowed"):
     """No member of a group allows the action."""
 
@@ -171,7 +199,7 @@ class NoneAllowed(Denied, code="none_allowed"):
         if not self.skipped:
             return f"{self.action!r} has no members to act on"
         reasons = "; ".join(f"{name}: {why}" for name, why in list(self.skipped.items())[:3])
-        return f"{self.action!r} is allowed by none of the {len(self.skipped)} members: {reasons}"
+        return f"{self.action!r} is refused by {_all_members(len(self.skipped))}: {reasons}"
 
 
 class OperationFailed(StatewardError, code="operation_failed"):

@@ -35,6 +35,7 @@ class ExternalReport(Struct, frozen=True):
     error: str | None = None
     result: str | None = None
     seen: str | None = None
+    version: int | None = None  # the one that the party has read: if it has changed, the report is dropped
 
 
 async def record_external_reports(tx: Tx, kinds: Kinds, reports: list[ExternalReport]) -> list[bool]:
@@ -54,6 +55,8 @@ async def record_external_reports(tx: Tx, kinds: Kinds, reports: list[ExternalRe
 def _record_report(uow: UnitOfWork, kinds: Kinds, report: ExternalReport) -> bool:
     found = uow.objects.get(Key(report.ns, report.object))
     if found is None or found.kind not in kinds:
+        return False
+    if report.version not in (None, found.version):
         return False
     operation = uow.operations.get(Key(report.ns, report.op))
     if operation is None or found.op != report.op:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from math import inf
 from typing import Any, Literal, NoReturn, Protocol, TypeVar
 
@@ -24,15 +24,18 @@ from stateward.engine.job_steps import (
     PHASE,
     RETRY,
     SLEEP,
+    TIME,
     UNDO,
     UNDONE,
     WAIT,
     Steps,
     check_step_name,
     failed_undos,
+    note_attempt,
     pending_undos,
 )
 from stateward.engine.kind_types import KindTypes
+from stateward.engine.provider_calls import CallLog, WatchedCall
 from stateward.engine.requests import Request
 from stateward.engine.work_errors import (
     PastDeadline,
@@ -101,7 +104,7 @@ class Job:
     """
 
     __slots__ = (
-        *("_claimed_at", "_clock", "_context", "_ends_at", "_has_new_deadline", "_stage", "_started_at"),
+        *("_calls", "_claimed_at", "_clock", "_context", "_ends_at", "_has_new_deadline", "_stage", "_started_at"),
         *("_steps", "_types", "_undos", "_used"),
         *("answers", "claim", "interrupted_steps", "is_ending", "pause", "sent", "task"),
     )
@@ -124,6 +127,7 @@ class Job:
         self._claimed_at, self._started_at = claimed_at, self._clock()
         self._ends_at = self._started_at + remaining_s
         self._steps: Steps = msgspec.json.decode(claim.operation.steps)
+        self._calls: CallLog | None = None  # most operations call no provider
         self._undos: dict[str, Undo] = {}
         self.task = asyncio.current_task()  # the one that calls the handler; None: its thread waits for each method
         self.interrupted_steps = set[str]()  # begun in a task of their own, which another one's error has cancelled
@@ -232,6 +236,7 @@ class Job:
     async def _once(self, step: str, work: Callable[[], Awaitable[Any]], undo: Undo | None, retry: Retry | None) -> Any:  # noqa: ANN401 - what the step returned
         if step not in self._steps:
             self._require_running("a step")
+            began = self.now
             try:
                 result = await work() if retry is None else await self._try(step, work, retry)
             except asyncio.CancelledError:
@@ -240,12 +245,13 @@ class Job:
                 raise
             self.interrupted_steps.discard(step)
             self._steps[step] = result
+            self._note_time(step, began)
             if undo is not None:
                 self._steps[f"{UNDO}{step}"] = None
             try:
                 await self._context.checkpoint(self, self._steps)
             except Exception:  # such as a result that is not JSON: the steps must stay storable
-                del self._steps[step]
+                del self._steps[step], self._steps[f"{TIME}{step}"]
                 self._steps.pop(f"{UNDO}{step}", None)
                 raise
         if undo is not None:
@@ -254,6 +260,16 @@ class Job:
             if self._stage == "replay" and not self.missing_undos:
                 raise Suspended
         return self._steps[step]
+
+    def _note_time(self, key: str, began: float, *, is_over: bool = True) -> None:
+        """Record when something of the steps began, and that it is over now."""
+        self._steps[f"{TIME}{key}"] = [began, self.now if is_over else None]
+
+    def note_attempt(self, error: str, after_s: float) -> str:
+        """Record that this attempt has failed; returns all steps as JSON."""
+        masked, now = self.mask_secrets(error), self.now
+        note_attempt(self._steps, str(self.attempt), self._claimed_at, now, masked, now + after_s)
+        return to_json(self._steps)
 
     @contextmanager
     def _use(self, key: str, step: str) -> Iterator[None]:
@@ -282,6 +298,7 @@ class Job:
         failures = self._steps.get(key, 0)
         if isinstance(failures, str):
             raise StepFailed(failures)
+        began = self.now
         try:
             return await work()
         except Exception as error:
@@ -290,6 +307,8 @@ class Job:
             merged = merge_errors(error)
             failures, text = failures + 1, str(merged) or type(merged).__name__
             delay_s = retry.delay_s(failures, merged)
+            masked = self.mask_secrets(text)
+            note_attempt(self._steps, f"{step} {failures}", began, self.now, masked, self.now + delay_s)
             if failures >= retry.attempts or delay_s >= self.time_left_s:
                 failed = StepFailed(
                     f"step {step!r} has failed in {failures} of {retry.attempts} attempts, the last time with: {text}"
@@ -310,6 +329,7 @@ class Job:
             if key not in self._steps:
                 self._require_running("a sleep")
                 self._steps[key] = self._require_time(self.now + seconds)
+                self._steps[f"{TIME}{key}"] = [self.now, self._steps[key]]
             self._sleep_until(self._steps[key])
 
     async def sleep_until(self, time: float) -> None:
@@ -353,12 +373,15 @@ class Job:
 
     async def _await_signal(self, key: str, signal: str, wait: dict[str, Any]) -> None:
         """Take a signal; if there is none, suspend the job, or store that the signal did not come in time."""
+        began = self._steps.get(f"{TIME}{key}", [self.now])[0]
+        self._note_time(key, began)
         self._steps = await self._context.take_signal(self, signal, key, self._steps)
         if "payload" in self._steps.get(key, ()):
             return
         until = wait["until"]
         if until is None or self.now < until:
             self._steps[key] = wait
+            self._note_time(key, began, is_over=False)
             self._suspend(Pause(until, to_json(self._steps), signal))
         self._steps[key] = {"signal": signal}
         await self._context.checkpoint(self, self._steps)
@@ -408,7 +431,7 @@ class Job:
         with self._use(step, step):
             if step not in self._steps:
                 self._require_running("a step")
-                self._steps = await self._context.spawn(self, step, requests)
+                self._steps = {**await self._context.spawn(self, step, requests), **self.calls}
             denied: dict[str, str] = self._steps[step]
             return denied
 
@@ -463,7 +486,9 @@ class Job:
         """Undo a step."""
         if step not in self._undos:
             raise Permanent("its handler did not come to this step again")
+        began = self.now
         await self._undos[step](self._steps[step])
+        self._note_time(f"{UNDO}{step}", began)
 
     async def finish_undo(self, step: str) -> None:
         """Store that a step is undone."""
@@ -495,19 +520,45 @@ class Job:
         is_first = self.attempt <= 1 and not any(step.startswith((RETRY, SLEEP, WAIT)) for step in self._steps)
         return self.sent == 0 and is_first and not self.claim.work.observe
 
-    async def call(self, call: Awaitable[T]) -> T:
-        """Await a provider call to its end, as `finish_call` does, and record its answer."""
+    async def call(self, call: Awaitable[T], *, name: str = "", at: str = "", target: str = "") -> T:
+        """Await a provider call to its end, as `finish_call` does, and record its answer.
+
+        The timeline shows the call by its name (that of the function, if none is given), its provider, and its target.
+        """
+        name = name or getattr(call, "__name__", "call")
         if self._stage == "replay":
             if asyncio.iscoroutine(call):
                 call.close()
             raise Suspended
-        self.note_sent()
+        witness = self.watch_call(name, at=at, target=target)
+        witness.note_sent()
         task = asyncio.ensure_future(call)
-        task.add_done_callback(self._note_end)
+        task.add_done_callback(witness.note_end)
         return await finish_call(task)
 
-    def _note_end(self, call: asyncio.Future[Any]) -> None:
-        self.note_answer(None if call.cancelled() else call.exception() or call.result())
+    def watch_call(self, name: str, *, at: str = "", target: str = "") -> WatchedCall:
+        """Return the witness of a call of a driver that sends calls for several jobs: it counts and records it."""
+        return self._call_log.watch(self, name, at, target)
+
+    def record_call(self, name: str, *, at: str = "", target: str = "") -> AbstractContextManager[None]:
+        """Record, for the timeline alone, a call that changes nothing at the provider, such as an observation."""
+        return self._call_log.record(name, at, target)
+
+    @property
+    def _call_log(self) -> CallLog:
+        if self._calls is None:
+            self._calls = CallLog(lambda: self._steps, lambda: self.now, self.mask_secrets)
+        return self._calls
+
+    @property
+    def calls(self) -> Steps:
+        """The records of the provider calls of this attempt."""
+        return {} if self._calls is None else self._calls.records
+
+    @property
+    def steps_with_calls(self) -> str | None:
+        """All steps as JSON, if this attempt has called a provider; otherwise None."""
+        return to_json(self._steps) if self.calls else None
 
     @property
     def state(self) -> str:

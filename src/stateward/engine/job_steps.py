@@ -19,8 +19,20 @@ SLEEP = "sleep: "  # the time until which the operation sleeps
 WAIT = "wait: "  # the signal, and its payload; while the operation waits, the time until which it does
 UNDO = "undo: "  # null: the step is to be undone if the operation fails; or UNDONE, or the error
 END = "end: "
+TIME = "time: "  # when the step, sleep, wait or undo began and ended, as Unix times
+ATTEMPT = (
+    "attempt: "  # a failed attempt of the operation or of a step: its times, its error, when the next one may begin
+)
+CALL = "call: "  # a call of a provider, see `provider_calls`
+CALLS_DROPPED = f"{CALL}dropped"  # how many calls are kept no more
 END_AFTER_UNDO = f"{END}after undo"  # the end of a failed or cancelled operation, which undoes its steps first
-PREFIXES = (PHASE, CHILDREN, RETRY, SLEEP, WAIT, UNDO, END)
+PREFIXES = (PHASE, CHILDREN, RETRY, SLEEP, WAIT, UNDO, END, TIME, ATTEMPT, CALL)
+
+OF_TIMELINE = (TIME, ATTEMPT, CALL)
+"""What only the timeline of an operation shows."""
+
+MAX_ATTEMPTS_KEPT = 20
+"""How many failed attempts are kept, the latest ones."""
 
 UNDONE = "done"
 
@@ -31,6 +43,32 @@ def check_step_name(step: str) -> None:
     """Refuse a name under which something else is stored."""
     if step.startswith(PREFIXES):
         raise BadInput("step", step, f"a name that begins with none of {', '.join(map(repr, PREFIXES))}")
+
+
+def note_attempt(steps: Steps, name: str, began: float, ended: float, error: str, again: float) -> None:
+    """Record a failed attempt, and forget the oldest if there are too many."""
+    kept = [key for key in steps if key.startswith(ATTEMPT)]
+    for key in kept[: 1 - MAX_ATTEMPTS_KEPT]:
+        del steps[key]
+    steps[f"{ATTEMPT}{name}"] = {"began": began, "ended": ended, "error": error, "again": again}
+
+
+def without_times(steps: Steps) -> Steps:
+    """Return steps without the records of times, attempts and calls, which the timeline of an operation shows."""
+    return {key: value for key, value in steps.items() if not key.startswith(OF_TIMELINE)}
+
+
+def without_attempts(steps: str) -> str:
+    """Return stored steps without failed attempts and calls, whose errors and places not everybody may see."""
+    if f'"{ATTEMPT}' not in steps and f'"{CALL}' not in steps:
+        return steps
+    hidden = (ATTEMPT, CALL)
+    return to_json({key: value for key, value in msgspec.json.decode(steps).items() if not key.startswith(hidden)})
+
+
+def has_times(steps: str) -> bool:
+    """Return whether stored steps have records of times, attempts or calls."""
+    return any(f'"{prefix}' in steps for prefix in OF_TIMELINE)
 
 
 def pending_undos(steps: Steps) -> list[str]:
@@ -71,7 +109,7 @@ def hide_step_results(steps: str) -> str:
 
 
 def _without_result(key: str, value: Any) -> Any:  # noqa: ANN401 - plain JSON
-    if value is None or isinstance(value, bool) or key.startswith((PHASE, CHILDREN, RETRY, SLEEP, UNDO)):
+    if value is None or isinstance(value, bool) or key.startswith((PHASE, CHILDREN, RETRY, SLEEP, UNDO, *OF_TIMELINE)):
         return value
     if key.startswith((WAIT, END)):
         return {name: MASK if name in _RESULTS and one is not None else one for name, one in value.items()}

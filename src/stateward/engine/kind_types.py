@@ -18,7 +18,15 @@ from msgspec.structs import replace
 
 from stateward.engine.requests import EMPTY, Request
 from stateward.engine.tracebacks import format_traceback
-from stateward.engine.typed_values import MASK, ValueType, declared_type, mask_texts, mask_texts_in, texts_in
+from stateward.engine.typed_values import (
+    MASK,
+    ValueType,
+    declared_type,
+    mask_texts,
+    mask_texts_in,
+    refuse_unknown_fields,
+    texts_in,
+)
 from stateward.errors import BadInput, StatewardError
 from stateward.store.records import to_json
 
@@ -34,6 +42,17 @@ class UnfitValue(BadInput):
     def __init__(self, error: BadInput) -> None:
         super().__init__(error.field, None, error.allowed, state=error.state)
         self.known, self.nearest = getattr(error, "known", None), getattr(error, "nearest", None)
+
+
+def require_known_fields(given: Any, spec: Struct, request: Request, state: str) -> None:  # noqa: ANN401 - plain JSON
+    """Refuse a requested spec, in plain JSON, with a field that its record does not have.
+
+    A guard calls this if its kind declares no type of specs, for example because an action may give a part of one.
+    """
+    try:
+        refuse_unknown_fields(given, spec, "spec", None if request.creates is not None else state)
+    except BadInput as error:
+        raise UnfitValue(error) from error
 
 
 _STAMP = re.compile(r'\{"\$version":(\d{1,9})(?:,|(?=\}))')

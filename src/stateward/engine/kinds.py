@@ -16,8 +16,9 @@ from stateward.engine.privacy import PUBLIC, Disclosure, Privacy
 from stateward.engine.requests import Request
 from stateward.engine.typed_values import check_columns
 from stateward.engine.unit_of_work import UnitOfWork
-from stateward.errors import BadInput, UnknownName
-from stateward.lifecycle import Lifecycle
+from stateward.errors import BadInput, UnknownName, UnknownValue
+from stateward.lifecycle import Lifecycle, Move
+from stateward.lifecycle.decide import is_end
 from stateward.lifecycle.rows import BEGINNINGS, Meaning
 from stateward.store.changes import Ended
 from stateward.store.errors import WriteConflict
@@ -96,8 +97,10 @@ class Kind(Struct, eq=False):
     spec_version: int = 1  # counts changes of the type that old specs do not fit
     upgrade: Upgrade | None = None  # returns a spec of an earlier version in the present one
     args: Mapping[str, type[Struct]] = {}  # the types of arguments, by action; those of handlers are added
+    names_namespace: Callable[[str], Key] | None = None  # returns the object by which a namespace exists
     columns: Sequence[str] = ()  # the fields that a list of its objects shows: `spec.address`, `labels.team`
     delegated: Collection[str] = ()  # actions that operations on other objects carry out, and that need no handler
+    removal_actions: Collection[str] = ("delete",)  # that count as removals, wherever their rows lead
     types: KindTypes | None = None  # made of `spec` and `args`
 
     def __post_init__(self) -> None:
@@ -128,6 +131,21 @@ class Kind(Struct, eq=False):
         """Return the spec of a stored object: in the present version if the kind has a type of specs, or any JSON."""
         return msgspec.json.decode(found.spec) if self.types is None else self.types.read_spec(found.spec)
 
+    def removes(self, move: Move) -> bool:
+        """Return whether a move removes its object, or parts of it.
+
+        If the creation of objects is to end in a final state, they are runs, such as deploys: only the end of their
+        record is a removal.
+        """
+        if move.event in self.removal_actions:
+            return True
+        end = move.desired or move.target
+        return is_end(self.lifecycle, end) and (end.is_absent or not self._has_runs())
+
+    def _has_runs(self) -> bool:
+        created = self.lifecycle.allowed[self.lifecycle.initial]
+        return any(is_end(self.lifecycle, one.desired or one.target) for one in created)
+
     def with_handlers(self, handlers: dict[str, Handler]) -> "Kind":
         """Return a copy of the kind with other handlers."""
         return replace(self, handlers=handlers)
@@ -157,7 +175,10 @@ class Kind(Struct, eq=False):
 class Kinds:
     """All kinds, by name."""
 
-    __slots__ = ("_disclosures", "_kinds", "admission", "any_end_hook", "any_lock_set", "filter", "steps")
+    __slots__ = (
+        *("_disclosures", "_kinds", "admission", "any_end_hook", "any_lock_set", "filter"),
+        *("removing_events", "steps"),
+    )
 
     def __init__(self, kinds: Iterable[Kind], admission: Admission | None = None) -> None:
         self.admission = admission
@@ -173,6 +194,10 @@ class Kinds:
         rows = (row for kind in self for row in kind.lifecycle.rows)
         self.steps = frozenset(row.event for row in rows if row.meaning not in BEGINNINGS)
         """The events that change a state at once, without an operation."""
+        self.removing_events = frozenset(
+            move.event for kind in self for move in kind.lifecycle.every_move() if kind.removes(move)
+        )
+        """The events that remove objects of some kind."""
         self._disclosures = tuple(Disclosure(self, internal=internal) for internal in (False, True))
 
     def __getitem__(self, name: str) -> Kind:
@@ -222,7 +247,7 @@ class Kinds:
         known = {state.word for one in kinds for state in one.lifecycle.declaration.states}
         for state in states or ("",):
             if state not in known:
-                raise BadInput(field, state, f"one of {', '.join(sorted(known))}")
+                raise UnknownValue(field, "state" if kind is None else f"state of {kind}", state, sorted(known))
 
     def lock_set(self, request: Request, found: Object | None) -> Iterable[Key]:
         """Return the objects that the guard of a request will read."""

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.engine.job_steps import hide_step_results
+from stateward.engine.job_steps import hide_step_results, without_attempts
 from stateward.engine.tracebacks import split_result
 from stateward.engine.typed_values import MASK
 from stateward.lifecycle import PROVIDER, USER, Lifecycle
@@ -94,6 +94,7 @@ class Disclosure:
         result = None if found.result is None else self._json(privacy, found.result)
         args, steps = self._json(privacy, found.args), self._json(privacy, found.steps)
         error = found.error if self._tells(privacy) else None
+        steps = steps if self._tells(privacy) else without_attempts(steps)
         return replace(found, args=args, steps=steps, result=result, error=error)
 
     def timer(self, timer: Timer, kind: str | None = None) -> Timer:

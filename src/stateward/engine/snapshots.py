@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from stateward.engine.job_steps import without_times
 from stateward.engine.kind_types import KindTypes, UnreadableSpec
 from stateward.engine.tracebacks import split_result
 from stateward.errors import BadInput
-from stateward.store.records import JournalEntry, Key, Object, Operation, Status
+from stateward.store.records import PROTECTED_LABEL, JournalEntry, Key, Object, Operation, Status, shown_labels
 
 
 class ObjectSnapshot(Struct, frozen=True):
@@ -37,6 +38,7 @@ class ObjectSnapshot(Struct, frozen=True):
     error: str | None
     created: float
     removed: bool = False
+    protected: str = ""  # the reason of its own deletion protection, `yes` without one
 
     @property
     def key(self) -> Key:
@@ -107,6 +109,7 @@ class Completed(Struct, frozen=True):
 
 def object_snapshot(found: Object, types: KindTypes | None) -> ObjectSnapshot:
     """Return an object with decoded values."""
+    labels: dict[str, str] = msgspec.json.decode(found.labels)
     return ObjectSnapshot(
         ns=found.ns,
         id=found.id,
@@ -119,10 +122,11 @@ def object_snapshot(found: Object, types: KindTypes | None) -> ObjectSnapshot:
         parent=found.parent,
         spec=_read_spec(found.spec, types),
         seen=msgspec.json.decode(found.seen),
-        labels=msgspec.json.decode(found.labels),
+        labels=shown_labels(labels),
         error=found.error,
         created=found.created,
         removed=found.removed,
+        protected=labels.get(PROTECTED_LABEL, ""),
     )
 
 
@@ -144,7 +148,7 @@ def operation_snapshot(found: Operation, types: KindTypes | None) -> OperationSn
         desired=found.desired,
         parent=found.parent,
         attempts=found.attempts,
-        steps=msgspec.json.decode(found.steps),
+        steps=without_times(msgspec.json.decode(found.steps)),
         result=None if result is None else msgspec.json.decode(result),
         error=found.error,
         traceback=traceback,

@@ -8,8 +8,28 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from stateward.engine.unit_of_work import UnitOfWork, sanitize_text
-from stateward.lifecycle import TRANSITIONAL, Move
+from stateward.lifecycle import TRANSITIONAL, Lifecycle, Move
 from stateward.store.records import JournalEntry, Key, Object, Status, WorkItem
+
+
+def absent_object(key: Key, lifecycle: Lifecycle, now: float) -> Object:
+    """Return an object that does not exist yet, in the initial state of its lifecycle."""
+    return Object(
+        ns=key.ns,
+        id=key.id,
+        kind=lifecycle.kind,
+        state=lifecycle.initial.word,
+        since=now,
+        version=0,
+        generation=0,
+        op=None,
+        queue=key.id,
+        parent=None,
+        spec="{}",
+        labels="{}",
+        error=None,
+        created=now,
+    )
 
 
 def change_state(

@@ -84,7 +84,7 @@ class ValueType:
         """
         decoded = self.read(text, place, state)
         given = msgspec.json.decode(text)
-        _refuse_unknown_fields(given, decoded, place, state)
+        refuse_unknown_fields(given, decoded, place, state)
         for where, secret in self._secrets(given, place):
             if MASK in _parts_of(secret):
                 raise BadInput(where, None, f"the secret itself: {MASK} only stands for it", state=state)
@@ -335,23 +335,23 @@ def _quoted(text: str) -> set[str]:
     return {text, *(way(text)[1:-1] for way in (repr, ascii, to_json, json.dumps))}
 
 
-def _refuse_unknown_fields(given: Any, decoded: Any, place: str, state: str | None, depth: int = 0) -> None:  # noqa: ANN401
+def refuse_unknown_fields(given: Any, decoded: Any, place: str, state: str | None, depth: int = 0) -> None:  # noqa: ANN401
     """Raise if plain JSON has a field that the value decoded from it does not have, or is too deep to be handled."""
     if depth > MAX_DEPTH:
         raise BadInput(place.partition(".")[0], None, f"nested at most {MAX_DEPTH} levels deep", state=state)
     if isinstance(given, list) and isinstance(decoded, list | tuple):
         for number, (one, inner) in enumerate(zip(given, decoded, strict=False)):
-            _refuse_unknown_fields(one, inner, f"{place}[{number}]", state, depth + 1)
+            refuse_unknown_fields(one, inner, f"{place}[{number}]", state, depth + 1)
     elif isinstance(given, dict) and isinstance(decoded, Mapping):
         for (name, one), inner in zip(given.items(), decoded.values(), strict=False):
-            _refuse_unknown_fields(one, inner, f"{place}.{name}", state, depth + 1)
+            refuse_unknown_fields(one, inner, f"{place}.{name}", state, depth + 1)
     elif isinstance(given, dict) and (known := _field_names(decoded)) is not None:
         for name, one in given.items():
             if name not in known:
                 unknown = UnknownField(f"{place}.{name}", known)
                 unknown.state = state
                 raise unknown
-            _refuse_unknown_fields(one, getattr(decoded, known[name], None), f"{place}.{name}", state, depth + 1)
+            refuse_unknown_fields(one, getattr(decoded, known[name], None), f"{place}.{name}", state, depth + 1)
 
 
 def _field_names(decoded: Any) -> dict[str, str] | None:  # noqa: ANN401 - any decoded value

@@ -39,6 +39,11 @@ class UnitOfWork:
         """The counts of the admission check in this transaction."""
         self.tracebacks: dict[Key, str] = {}
         """The tracebacks of operations that fail in this transaction."""
+        self.last_steps: dict[Key, str] = {}
+        """The steps of operations that end in this transaction and have called a provider since the last write."""
+        self.is_bulk = False
+        """Whether it accepts one action on many objects that have no composite."""
+        self._bulk: str | None = None
         self._peeked: dict[Key, Object | None] = {}
         self._loaded: dict[Key, int] = {}
         self._changed: dict[Key, Object] = {}
@@ -125,6 +130,12 @@ class UnitOfWork:
     def work(self, key: Key) -> WorkItem | None:
         """Return the work of an operation, if it has not ended."""
         return self._work.get(key)
+
+    def bulk_of(self, op: str) -> str | None:
+        """Return the first operation of the bulk to which a new one belongs; None if it belongs to none."""
+        if self.is_bulk and self._bulk is None:
+            self._bulk = op
+        return self._bulk
 
     def enqueue(self, queue: Key, operation: Operation, work: WorkItem) -> None:
         """Add an operation and its work, at the end of a queue."""
@@ -235,9 +246,8 @@ class UnitOfWork:
     ) -> None:
         """Record how an operation ended, and count it as ended at its parent."""
         attempts = work.attempts if work else operation.attempts
-        ended = Ended(
-            operation.ns, operation.id, status, attempts, operation.started, self.now, result, sanitize_text(error)
-        )
+        text, steps = sanitize_text(error), self.last_steps.get(operation.key)
+        ended = Ended(operation.ns, operation.id, status, attempts, operation.started, self.now, result, text, steps)
         self.changes.ended.append(ended)
         if operation.parent is not None:
             self.changes.children_ended.append(Key(operation.ns, operation.parent))
@@ -333,6 +343,8 @@ def _is_selected(one: Object, chosen: Selector) -> bool:
     if chosen.parent not in (None, one.parent) or (chosen.states is not None and one.state not in chosen.states):
         return False
     if chosen.name_like is not None and chosen.name_like.lower() not in one.id.lower():
+        return False
+    if chosen.ids is not None and one.id not in chosen.ids:
         return False
     labels = msgspec.json.decode(one.labels) if chosen.labels else {}
     return all(labels.get(name) == value for name, value in chosen.labels)

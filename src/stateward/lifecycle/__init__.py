@@ -49,13 +49,13 @@ from stateward.lifecycle.states import (
     TRANSITIONAL,
     Back,
     State,
-    StateClass,
     States,
     every,
     moving,
     resting,
 )
 from stateward.lifecycle.table import Lifecycle, declare
+from stateward.state_class import StateClass
 
 __all__ = [
     "ABSENT",

@@ -80,3 +80,17 @@ def actions_between(lifecycle: Lifecycle, start: str, end: str) -> tuple[Allowed
     wanted = lifecycle.state(end)
     here = lifecycle.allowed[lifecycle.state(start)]
     return tuple(one for one in here if one.meaning in MOVING_MEANINGS and (one.desired or one.target) == wanted)
+
+
+def is_end(lifecycle: Lifecycle, word: str) -> bool:
+    """Return whether an object in this state has ended: the state is final, or the object does not exist in it."""
+    state = lifecycle.state(word)
+    return state.is_absent or state.state_class is FINAL
+
+
+def undoing_actions(lifecycle: Lifecycle, before: str, after: str, actor: str) -> tuple[str, ...]:
+    """Return the actions that lead an object back from the second state to the first, without further facts."""
+    if before == after or is_end(lifecycle, after):
+        return ()
+    ways = actions_between(lifecycle, after, before)
+    return tuple(dict.fromkeys(one.event for one in ways if actor in one.actors and not one.needs))

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from stateward.lifecycle.actors import Actor, Actors
 from stateward.lifecycle.rows import BEGINNINGS, Meaning
-from stateward.lifecycle.states import State, StateClass, States
+from stateward.lifecycle.states import State, States
+from stateward.state_class import StateClass
 
 NO_FACTS: frozenset[str] = frozenset()  # a request without facts
 
@@ -97,24 +98,31 @@ class Refusal(Struct, frozen=True):
         return found
 
     def __str__(self) -> str:
-        return f"{self.event!r} by {self.actor} is refused: {self.kind} is {self.state}, {_WHY[self.reason](self)}"
+        return _TEXTS[self.reason](self)
 
 
-def _possible(refusal: Refusal) -> str:
+def _allowed(refusal: Refusal) -> str:
     allowed, conditional = refusal.allowed_to(refusal.actor), refusal.allowed_with_facts(refusal.actor)
-    plain = f"may now: {', '.join(allowed)}" if allowed else "may do nothing now"
     facts = dict.fromkeys(conditional.values())
     more = [
         f"; with {'+'.join(one)}: {', '.join(e for e, needs in conditional.items() if needs == one)}" for one in facts
     ]
-    return f"the {refusal.actor} {plain}{''.join(more)}"
+    return f"allowed now: {', '.join(allowed) or 'nothing'}{''.join(more)}"
 
 
-_WHY: dict[RefusalCode, Callable[[Refusal], str]] = {
-    RefusalCode.IN_TRANSITION: lambda r: f"which is transitional; {_possible(r)}",
-    RefusalCode.FINAL_STATE: lambda _: "which is final",
-    RefusalCode.NOT_FROM_HERE: lambda r: f"and it is possible only from {'/'.join(r.sources)}; {_possible(r)}",
-    RefusalCode.NOT_YOURS: lambda r: f"where only the {'/'.join(r.may)} may do that",
-    RefusalCode.NEEDS_FACT: lambda r: f"where that needs {', '.join(r.missing)}",
-    RefusalCode.OTHER_ORIGIN: lambda r: f"and where that leads depends on where the work began: {'/'.join(r.sources)}",
+def _one_of(states: States) -> str:
+    return ", ".join(states) if len(states) == 1 else f"one of {', '.join(states)}"
+
+
+def _refused(refusal: Refusal, why: str) -> str:
+    return f"{refusal.event!r} by {refusal.actor} is refused: {refusal.kind} is {refusal.state}{why}"
+
+
+_TEXTS: dict[RefusalCode, Callable[[Refusal], str]] = {
+    RefusalCode.IN_TRANSITION: lambda r: _refused(r, f", a transitional state; {_allowed(r)}"),
+    RefusalCode.FINAL_STATE: lambda r: _refused(r, ", a final state"),
+    RefusalCode.NOT_FROM_HERE: lambda r: _refused(r, f" and must be {_one_of(r.sources)}; {_allowed(r)}"),
+    RefusalCode.NOT_YOURS: lambda r: _refused(r, f", where the action is for {' and '.join(r.may)} only"),
+    RefusalCode.NEEDS_FACT: lambda r: f"{r.event!r} needs {' and '.join(r.missing)} while {r.kind} is {r.state}",
+    RefusalCode.OTHER_ORIGIN: lambda r: _refused(r, f"; the work must have begun in {_one_of(r.sources)}"),
 }

@@ -9,14 +9,7 @@ from __future__ import annotations
 from enum import Enum, StrEnum
 from typing import Self
 
-
-class StateClass(StrEnum):
-    """Whether an object may stay in a state."""
-
-    STABLE = "stable"  # stays until asked to leave
-    TRANSITIONAL = "transitional"  # work is under way; must end before a deadline
-    FINAL = "final"  # the end; only the record's removal may follow
-
+from stateward.state_class import StateClass
 
 ABSENT = "absent"  # the mark of a state in which an object does not exist
 STABLE = StateClass.STABLE  # an object stays until it is asked to leave

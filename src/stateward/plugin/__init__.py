@@ -6,9 +6,9 @@ Names are imported when they are used, because a process that only reads the tab
 web framework.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from stateward.lazy_names import lazy_names
 from stateward.plugin.domain import DomainPlugin
 
 if TYPE_CHECKING:
@@ -82,27 +82,43 @@ __all__ = [
     "reads",
 ]
 
-_MODULES = {
-    "stateward.access": ("Grant", "Right"),
-    "stateward.config": ("about",),
-    "stateward.engine.kinds": ("Party",),
-    "stateward.engine.privacy": ("Privacy",),
-    "stateward.engine.unit_of_work": ("UnitOfWork",),
-    "stateward.errors": ("BadInput", "StatewardError", "UnknownName"),
-    "stateward.plugin.request_params": ("IdempotencyKey", "Ns"),
-    "stateward.plugin.route_options": (
-        *("actor_of", "disclosure_of", "engine_of", "grant_of", "needs", "open_to_all", "reads"),
-    ),
-    "stateward.plugin.runtime": ("DomainRuntime", "ProcessContext"),
-    "stateward.plugin.templates": ("Template",),
-}
-_PLACES = {name: module for module, names in _MODULES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_PLACES.get(name, "stateward.engine")), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "stateward.access": ("Grant", "Right"),
+        "stateward.config": ("about",),
+        "stateward.engine": (
+            *(
+                "Accepted",
+                "BlockingJob",
+                "Denied",
+                "Ending",
+                "Engine",
+                "Handler",
+                "Job",
+                "Kind",
+                "KindBuilder",
+                "ObservedOutcome",
+                "Permanent",
+                "Request",
+                "Route",
+                "Temporary",
+                "Throttled",
+                "Unknown",
+            ),
+        ),
+        "stateward.engine.kinds": ("Party",),
+        "stateward.engine.privacy": ("Privacy",),
+        "stateward.engine.unit_of_work": ("UnitOfWork",),
+        "stateward.errors": ("BadInput", "StatewardError", "UnknownName"),
+        "stateward.plugin.request_params": ("IdempotencyKey", "Ns"),
+        "stateward.plugin.route_options": (
+            *("actor_of", "disclosure_of", "engine_of", "grant_of", "needs", "open_to_all", "reads"),
+        ),
+        "stateward.plugin.runtime": ("DomainRuntime", "ProcessContext"),
+        "stateward.plugin.templates": ("Template",),
+    },
+)
 
 
 def __dir__() -> list[str]:

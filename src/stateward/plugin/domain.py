@@ -12,20 +12,19 @@ A plug-in is found by its entry point in the group `stateward.domains`, or is na
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from stateward.errors import BadInput, StatewardError, UnknownName
-from stateward.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
     from litestar.types import ControllerRouterHandler
 
     from stateward.engine import Engine, Kind
+    from stateward.lifecycle import Lifecycle
     from stateward.plugin.runtime import DomainRuntime, ProcessContext
 
 KIND = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
@@ -61,7 +60,7 @@ class DomainPlugin(Struct, frozen=True):
 
     name: str  # the prefix of its kinds, its settings and its pages
     kinds: "Sequence[Kind]" = ()
-    lifecycles: Sequence[Lifecycle] = ()  # of the kinds that `create` makes
+    lifecycles: "Sequence[Lifecycle] | str" = ()  # of the kinds that `create` makes
     about: str = ""
     version: str = ""
     requires: str = ""  # the versions of Stateward that it works with, such as >=0.2,<0.3
@@ -84,25 +83,30 @@ class DomainPlugin(Struct, frozen=True):
         if not NAME.fullmatch(self.name) or self.name in RESERVED:
             allowed = "2 to 31 lower-case letters and digits, that begin with a letter"
             raise BadInput("name", self.name, f"{allowed}, and none of {', '.join(sorted(RESERVED))}")
-        try:
-            SpecifierSet(self.requires)
-        except InvalidSpecifier:
-            raise BadInput("requires", self.requires, "a range of versions, such as >=0.2,<0.3") from None
-        if not self.all_lifecycles:
-            raise BadInput("kinds", None, f"given: the domain {self.name} has none")
-        _require_own_names(self.name, [one.kind for one in self.all_lifecycles])
+        self.supports("0")  # its range of versions can be read
+        if not isinstance(self.lifecycles, str):
+            if not self.all_lifecycles:
+                raise BadInput("kinds", None, f"given: the domain {self.name} has none")
+            _require_own_names(self.name, [one.kind for one in self.all_lifecycles])
         for group in self.parts:
             if group not in PART_GROUPS:
                 raise UnknownName("group of parts", group, PART_GROUPS)
 
     @property
-    def all_lifecycles(self) -> tuple[Lifecycle, ...]:
+    def all_lifecycles(self) -> "tuple[Lifecycle, ...]":
         """The lifecycles of its kinds."""
-        return (*(kind.lifecycle for kind in self.kinds), *self.lifecycles)
+        return (*(kind.lifecycle for kind in self.kinds), *load_part("lifecycles", self.lifecycles))
 
     def supports(self, version: str) -> bool:
         """Return whether it works with a version of Stateward."""
-        return SpecifierSet(self.requires).contains(version, prereleases=True)
+        if not self.requires:
+            return True
+        from packaging.specifiers import InvalidSpecifier, SpecifierSet  # most plug-ins name no range
+
+        try:
+            return SpecifierSet(self.requires).contains(version, prereleases=True)
+        except InvalidSpecifier:
+            raise BadInput("requires", self.requires, "a range of versions, such as >=0.2,<0.3") from None
 
     def create_runtime(self, context: "ProcessContext") -> "DomainRuntime":
         """Create what lives in a process."""
@@ -134,8 +138,10 @@ def load_part(part: str, value: Any) -> Any:  # noqa: ANN401 - any part of a plu
     return found
 
 
-def part_file(part: str, place: str) -> Traversable:
+def part_file(part: str, place: str) -> "Traversable":
     """Return the file of a plug-in at `package:file`."""
+    from importlib.resources import files  # only servers read files of plug-ins
+
     package, _, path = place.partition(":")
     if not package or not path:
         raise BadInput(part, place, "package:file")

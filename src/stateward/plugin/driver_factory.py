@@ -52,6 +52,10 @@ class DriverFactory:
             raise self._drivers.faults[name].with_traceback(None)  # it would grow with every use
         if name not in self._drivers.usable:
             raise UnknownName("driver", name, self._drivers.usable)
+        known = self._drivers.usable[name].options
+        for option in provider_region.options:
+            if known is not None and option not in known:
+                raise UnknownName(f"option of the driver {name}", option, known)
         try:
             return self._drivers.usable[name].make(self.setup(name, provider_region, meter))
         except ModuleNotFoundError as error:

@@ -14,13 +14,14 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from stateward import __version__
-from stateward.config import NAMES, PREFIX, hide_secrets
+from stateward.config import NAMES, hide_secrets
+from stateward.data_folder import PREFIX
 from stateward.errors import BadInput, UnknownName
-from stateward.lifecycle import Lifecycle
 from stateward.plugin.domain import PART_GROUPS, DomainPlugin, load_part, part_file
 from stateward.plugin.entry_points import FoundPart, PluginFault, find_parts, named_part
 
 if TYPE_CHECKING:
+    from stateward.lifecycle import Lifecycle
     from stateward.plugin.runtime import DomainRuntime, ProcessContext
 
 GROUP = "stateward.domains"
@@ -72,11 +73,11 @@ class Plugins(Struct, frozen=True, eq=False):
         return tuple(one.name for one in self.domains)
 
     @property
-    def lifecycles(self) -> tuple[Lifecycle, ...]:
+    def lifecycles(self) -> "tuple[Lifecycle, ...]":
         """Every declared lifecycle, domain by domain."""
         return tuple(lifecycle for plugin in self for lifecycle in plugin.all_lifecycles)
 
-    def lifecycle_of(self, kind: str) -> Lifecycle:
+    def lifecycle_of(self, kind: str) -> "Lifecycle":
         """Return the lifecycle of a kind, or raise with the kinds that exist."""
         known = {one.kind: one for one in self.lifecycles}
         if kind not in known:
@@ -89,9 +90,9 @@ class Plugins(Struct, frozen=True, eq=False):
         return {plugin.name: plugin.settings for plugin in self if plugin.settings is not None}
 
     @property
-    def command_lines(self) -> dict[str, str]:
-        """Where the commands of the domains are (`module:application`), by the names of their commands."""
-        return {command_of(plugin): plugin.cli for plugin in self if plugin.cli}
+    def with_commands(self) -> tuple[DomainPlugin, ...]:
+        """The domains that have commands."""
+        return tuple(plugin for plugin in self if plugin.cli)
 
     @property
     def examples(self) -> dict[str, Any]:
@@ -154,8 +155,9 @@ def find_plugins(domain: str = "", only: str = "") -> Plugins:
     `domain` names further ones as `module:attribute`, with commas between them. `only` chooses by names: of those that
     are installed, no others are loaded.
     """
-    parts = {one.name: one for one in reversed(find_parts(GROUP))}
-    clashes = [one for one in find_parts(GROUP) if parts[one.name] != one]
+    declared = find_parts(GROUP)
+    parts = {one.name: one for one in reversed(declared)}
+    clashes = [one for one in declared if parts[one.name] != one]
     named = [_load(named_part(value, "domain"), is_named=True) for value in _split(domain)]
     chosen = set(_split(only))
     known = {*parts, *(one.name for one in named)}

@@ -8,8 +8,11 @@ from stateward.engine import Engine
 from stateward.engine.privacy import Disclosure
 from stateward.lifecycle import ADMIN
 
-RIGHT, EVERYWHERE, OPEN, MESSAGES = "right", "everywhere", "open", "messages"
+RIGHT, EVERYWHERE, SHARED, OPEN, MESSAGES = "right", "everywhere", "shared", "open", "messages"
 """The options by which a route declares the right that it needs, and whether its errors have a field `message`."""
+
+DRY_RUN = "dry run"
+"""The option of a route that can be asked what it would do: it writes nothing before it submits its requests."""
 
 BODY, PLAIN_PROBLEMS = "body", "plain problems"
 """The options for the OpenAPI document: an example of a body that the route decodes itself; its own form of errors.
@@ -26,9 +29,19 @@ def needs(right: Right, *, everywhere: bool = False, messages: bool = False) -> 
     return {RIGHT: right, EVERYWHERE: everywhere, MESSAGES: messages}
 
 
+def shares(ns: str) -> dict[str, Any]:
+    """Return the option of a route that answers about this namespace to everybody who has the right in any."""
+    return {SHARED: ns}
+
+
 def reads(example: dict[str, Any]) -> dict[str, Any]:
     """Return the option of a route that decodes its body itself, with an example of such a body."""
     return {BODY: example}
+
+
+def can_dry_run() -> dict[str, Any]:
+    """Return the option of a route that can be asked what it would do, by the header `X-Stateward-Dry-Run: 1`."""
+    return {DRY_RUN: True}
 
 
 def open_to_all(why: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@
     bind_engine   gets the engine, before the worker can call a handler
     running       its background tasks while the process runs (reconcilers, connections of agents)
     demo          its activity in the demo
+    find_part_actions, describe_effects   what a preview of an action says about its parts, its costs, its capacity
 
 The server creates the runtimes before the engine, because the engine needs their kinds.
 """
@@ -21,9 +22,12 @@ from msgspec import Struct
 
 from stateward.aio.supervise import background, supervise
 from stateward.drivers.confinement import Confinement
-from stateward.engine import Engine, Kind
+from stateward.engine import Engine, Kind, Request
+from stateward.lifecycle import NO_FACTS
 from stateward.plugin.entry_points import FoundPart
 from stateward.plugin.templates import Template
+from stateward.store.filters import Selector
+from stateward.store.records import Object
 
 if TYPE_CHECKING:  # a client of the tables alone must not wait for the web framework
     from litestar.types import ControllerRouterHandler
@@ -34,6 +38,22 @@ log = logging.getLogger("stateward.plugin")
 
 CompositeParts = Mapping[tuple[str, str], str]
 """The kind of the parts, by the composite's kind and the action: the action on a composite is done to all its parts."""
+
+
+class PartAction(Struct, frozen=True):
+    """An action on parts of a composite, to which an action on the composite leads."""
+
+    parts: Selector
+    action: str
+    facts: frozenset[str] = NO_FACTS
+    actor: str | None = None  # that of the composite's action, if none is given
+
+
+class ExpectedChange(Struct, frozen=True):
+    """An object that an action would touch, and the state in which the action is to end."""
+
+    object: Object
+    desired: str
 
 
 class ProcessContext(Struct, frozen=True):
@@ -50,6 +70,7 @@ class ProcessContext(Struct, frozen=True):
     confinement: Confinement = Confinement()  # of tenants' programs on this host
     settings: Mapping[str, Any] = {}  # the settings of domains, by their prefix
     parts: Mapping[str, Sequence[FoundPart]] = {}  # that domains bring beside entry points, by their groups
+    is_embedded: bool = True  # the database is in the data folder, and no process elsewhere works on it
     templates: dict[str, Template] = {}  # by which domains create objects of other domains; each domain adds its own
 
 
@@ -80,6 +101,19 @@ class DomainRuntime:
         tasks = self._tasks if works else ()
         async with background(*(supervise(task.__qualname__, partial(task, engine), log) for task in tasks)):
             yield
+
+    def acts_without_parts(self, request: Request, found: Object) -> bool:  # noqa: ARG002
+        """Return whether an action of `composite_parts` is one on the composite alone while it has no parts."""
+        return False
+
+    async def find_part_actions(self, request: Request, found: Object) -> Sequence[PartAction]:
+        """Return the actions on parts that an action on a composite leads to; none if it touches the object alone."""
+        kind = self.composite_parts.get((found.kind, request.action))
+        return () if kind is None else (PartAction(Selector(found.ns, kind, found.id), request.action, request.facts),)
+
+    async def describe_effects(self, request: Request, changes: Sequence[ExpectedChange]) -> Sequence[str]:  # noqa: ARG002
+        """Return sentences on the effects of a planned action, such as its cost; a preview shows them."""
+        return ()
 
     async def demo(self, engine: Engine) -> None:
         """Keep a few objects changing, for the demo, until cancelled."""

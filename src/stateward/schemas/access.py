@@ -1,4 +1,4 @@
-"""Tokens and quotas in responses."""
+"""Tokens, sessions and quotas in responses."""
 
 from msgspec import Struct
 
@@ -23,6 +23,14 @@ class IssuedView(Struct, frozen=True):
 
     token: str
     info: TokenView
+
+
+class SessionView(Struct, frozen=True):
+    """The session of a browser: who has signed in, and until when."""
+
+    name: str
+    role: Role
+    expires: Moment
 
 
 class QuotaView(Struct, frozen=True):

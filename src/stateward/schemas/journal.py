@@ -23,6 +23,27 @@ class LineView(Struct, frozen=True):
     spec: Json
 
 
+class FieldChange(Struct, frozen=True):
+    """A field of a spec that was `added`, `removed` or `changed`, such as `disks[0].size`; secrets are masked."""
+
+    field: str
+    how: str
+    before: Json
+    after: Json
+
+
+class SpecChange(Struct, frozen=True):
+    """A change of an object's spec: who made it, when, by which event, and every field that differs."""
+
+    seq: int
+    at: Moment
+    actor: str
+    who: str
+    event: str
+    op: str | None
+    fields: list[FieldChange]
+
+
 class LinePage(Struct, frozen=True):
     """A page of journal entries in their order; `next` continues it, null at the end.
 
@@ -32,3 +53,11 @@ class LinePage(Struct, frozen=True):
     items: list[LineView]
     next: str | None
     pruned: int | None = None
+
+
+class TransitionCounts(Struct, frozen=True):
+    """The number of transitions in each step of so many seconds from `since`; the last one is not over yet."""
+
+    since: Moment
+    step_s: int
+    counts: list[int]

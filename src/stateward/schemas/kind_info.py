@@ -18,4 +18,7 @@ class KindInfo(LifecycleInfo, frozen=True, kw_only=True):
     spec: JsonSchema | None = None
     args: dict[str, JsonSchema] = field(default_factory=dict)
     columns: list[str] = field(default_factory=list)
+    composite_actions: Annotated[list[str], Meta(description="those on all parts of an object")] = field(
+        default_factory=list
+    )
     creatable: Annotated[bool, Meta(description="whether the general API may create its objects")] = False

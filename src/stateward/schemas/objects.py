@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from stateward.lifecycle import StateClass
 from stateward.schemas.params import Json, Moment
+from stateward.state_class import StateClass
 
 
 class ObjectView(Struct, frozen=True):
@@ -25,6 +25,14 @@ class ObjectView(Struct, frozen=True):
     labels: dict[str, str]
     error: str | None
     created: Moment
+    protected: str = ""  # the reason of its own deletion protection, `yes` without one; empty: it has none
+
+
+class ProtectionView(Struct, frozen=True):
+    """The deletion protection of a namespace: its reason, `yes` without one; empty if there is none."""
+
+    ns: str
+    protected: str
 
 
 class ObjectPage(Struct, frozen=True):
@@ -32,6 +40,21 @@ class ObjectPage(Struct, frozen=True):
 
     items: list[ObjectView]
     next: str | None
+
+
+class GroupCount(Struct, frozen=True):
+    """The number of objects that have the same values in the fields of `by`; null stands for a missing value."""
+
+    values: list[str | None]
+    count: int
+
+
+class ObjectCounts(Struct, frozen=True):
+    """The number of objects by the values of some fields, and of all of them together."""
+
+    by: list[str]
+    rows: list[GroupCount]
+    total: int
 
 
 class NamespaceView(Struct, frozen=True):

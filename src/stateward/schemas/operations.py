@@ -38,6 +38,8 @@ class OperationView(Struct, frozen=True):
     started: Moment | None
     ended: Moment | None
     traceback: str | None = None  # of the handler, for administrators
+    group: str | None = None  # the operation behind which lists have it: that of the composite, or the first of a bulk
+    parts: dict[Status, int] | None = None  # in lists: how many operations are behind it, by status
 
     @property
     def has_ended(self) -> bool:
@@ -46,7 +48,7 @@ class OperationView(Struct, frozen=True):
 
 
 class OperationPage(Struct, frozen=True):
-    """Operations, in one page."""
+    """Operations, newest first; `next` continues the page, null at the end."""
 
     items: list[OperationView]
     next: str | None = None
@@ -75,6 +77,7 @@ class GroupView(Struct, frozen=True):
     whole: AcceptedView | None
     begun: list[AcceptedView]
     skipped: dict[str, Problem]
+    group: str | None = None  # the operation that stands for all of them in lists of operations
 
 
 class Prospect(Struct, frozen=True):

@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from stateward.lifecycle import StateClass
 from stateward.schemas.params import Moment
+from stateward.state_class import StateClass
 
 
 class BlockerView(Struct, frozen=True):
@@ -17,6 +17,22 @@ class BlockerView(Struct, frozen=True):
     path: str | None = None
     mode: str | None = None
     waiting: bool = False
+
+
+class FlagView(Struct, frozen=True):
+    """The deletion protection that is in the way: its object, null for the namespace's own, its reason, and the command
+    that lifts it."""
+
+    ns: str
+    object: str | None
+    reason: str
+    command: str
+
+
+class EffectiveProtection(Struct, frozen=True):
+    """What refuses the removal of an object; null if nothing does."""
+
+    protection: FlagView | None
 
 
 class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -43,3 +59,4 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     limit: int | None = None
     skipped: "dict[str, Problem] | None" = None
     retry_after: int | None = None
+    protection: FlagView | None = None

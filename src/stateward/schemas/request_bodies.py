@@ -49,6 +49,13 @@ class NewLabels(Body, frozen=True):
     labels: Labels
 
 
+class NewProtection(Body, frozen=True):
+    """The deletion protection of an object or a namespace, with the reason for it."""
+
+    protected: bool
+    reason: Annotated[str, Meta(max_length=250)] = ""
+
+
 class Forget(Body, frozen=True):
     """A request to remove the record of an object whose plug-in is gone."""
 
@@ -82,10 +89,13 @@ class Ask(Body, frozen=True, kw_only=True):
 
 
 class Planned(Ask, frozen=True, kw_only=True):
-    """A request for an action, to be planned only."""
+    """A request for an action, to be planned only; with a `kind`, the action would create the object."""
 
     object: Part
     action: Text
+    kind: Text | None = None
+    labels: Labels | None = None
+    parent: Part | None = None
 
 
 class Plan(Body, frozen=True):
@@ -112,9 +122,10 @@ class Whole(Body, frozen=True):
 
 
 class GroupAsk(Body, frozen=True, kw_only=True):
-    """A request for an action on all chosen objects, and on their composite."""
+    """A request for an action on all chosen objects, and on their composite: by a selector, or by their ids."""
 
-    selector: Chosen
+    selector: Chosen | None = None
+    objects: Annotated[list[Part], Meta(min_length=1, max_length=10_000)] | None = None
     facts: Facts = []
     args: Args | None = None
     priority: Priority = 0
@@ -149,6 +160,12 @@ class NewToken(Body, frozen=True, kw_only=True):
     role: Role
     namespaces: Annotated[list[Namespace], Meta(min_length=1, max_length=1000)]
     expires: Time | None = None
+
+
+class NewSession(Body, frozen=True):
+    """The token of somebody who signs in."""
+
+    token: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class NewQuota(Body, frozen=True, kw_only=True):

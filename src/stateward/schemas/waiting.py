@@ -4,10 +4,10 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from stateward.lifecycle import StateClass
 from stateward.schemas.deployment import LaneView, LockView
 from stateward.schemas.operations import OperationView
 from stateward.schemas.params import Moment
+from stateward.state_class import StateClass
 
 
 class WaitReason(StrEnum):

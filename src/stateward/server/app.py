@@ -7,8 +7,9 @@ Each route has to declare the right that it needs; otherwise the application is 
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from litestar import Litestar, Router
+from litestar import Litestar
 from litestar.datastructures import State
 from litestar.exceptions import ImproperlyConfiguredException
 from litestar.middleware import DefineMiddleware
@@ -17,18 +18,24 @@ from litestar.types import ControllerRouterHandler
 from stateward.access import Tokens
 from stateward.access.lifecycle import TOKEN
 from stateward.access.quotas import QUOTA, Quotas
+from stateward.access.sessions import Sessions
 from stateward.config import Config
 from stateward.engine import Engine
+from stateward.engine.dry_run import DryRunEnded
+from stateward.plugin.owned_router import OwnedRouter
 from stateward.plugin.registry import Plugins, installed
 from stateward.server.auth.audit import AuditLog
 from stateward.server.auth.authenticator import Authenticator
 from stateward.server.auth.client_address import ClientAddresses, read_networks
 from stateward.server.auth.middleware import AuthorizationMiddleware, bind_guards
 from stateward.server.http.body_decoding import StrictJson
+from stateward.server.http.cross_origin import CrossOrigin, read_origins
+from stateward.server.http.dry_run_replies import respond_with_plan
 from stateward.server.http.fast_path import bind_fast_routes
 from stateward.server.http.problem_details import respond_with_problem
+from stateward.server.http.request_names import RequestNames, bind_query_names
 from stateward.server.http.security_headers import default_headers
-from stateward.server.openapi.openapi_config import openapi_config
+from stateward.server.openapi import openapi_config
 from stateward.server.routes import (
     access_routes,
     action_routes,
@@ -40,13 +47,17 @@ from stateward.server.routes import (
     object_routes,
     operation_routes,
     plugin_routes,
+    preview_routes,
     retention_routes,
+    search_routes,
+    session_routes,
     stuck_routes,
     why_routes,
 )
 from stateward.server.routes.composite_actions import CompositeActions
 from stateward.server.routes.kind_routes import Drawings
 from stateward.server.service import ApiRequest, Service
+from stateward.server.transition_history import TransitionHistory
 from stateward.server.views import state_classes
 
 BASE = "/api/v1"
@@ -54,15 +65,18 @@ NO_COMPOSITES = CompositeActions()
 MODULES = (
     kind_routes,
     object_routes,
+    search_routes,
     object_details,
     why_routes,
     action_routes,
+    preview_routes,
     operation_routes,
     journal_routes,
     admin_routes,
     stuck_routes,
     retention_routes,
     access_routes,
+    session_routes,
     plugin_routes,
 )
 
@@ -87,25 +101,37 @@ def create_app(
     _check_kinds(engine)
     plugins = installed() if plugins is None else plugins
     service = _service(engine, tokens, config, clock, composite_actions, plugins)
-    api = Router(BASE, route_handlers=[*(one for module in MODULES for one in module.ROUTES), *api_routes])
-    middleware = DefineMiddleware(AuthorizationMiddleware, authenticator=service.authenticator, headers=service.headers)
+    api = OwnedRouter(BASE, route_handlers=[*(one for module in MODULES for one in module.ROUTES), *api_routes])
+    middleware = DefineMiddleware(
+        AuthorizationMiddleware,
+        authenticator=service.authenticator,
+        names=RequestNames(engine, tokens),
+        headers=service.headers,
+        make_preview=partial(preview_routes.preview_planned, service),
+    )
     app = Litestar(
-        route_handlers=[*health_routes.ROUTES, api, *routes],
+        route_handlers=[*health_routes.ROUTES, *openapi_config.ROUTES, api, *routes],
         request_class=ApiRequest,
         dto=StrictJson,
         return_dto=None,
-        exception_handlers={Exception: respond_with_problem},
+        exception_handlers={Exception: respond_with_problem, DryRunEnded: respond_with_plan},
         middleware=[middleware],
         on_shutdown=[service.audit.flush],
         request_max_body_size=config.body_limit,
-        openapi_config=openapi_config(plugins),
+        openapi_config=openapi_config.openapi_config(plugins),
         state=State({"service": service, "engine": engine}),
         logging_config=None,
         debug=False,
     )
     bind_guards(app.routes)
+    bind_query_names(app.routes, f"{BASE}/")
     if fast_path:
         bind_fast_routes(app.routes)
+    for one in routes:
+        if isinstance(one, OwnedRouter) and one.before_routing is not None:
+            app.asgi_handler = one.before_routing(app.asgi_handler)
+    if config.cors_origins:
+        app.asgi_handler = CrossOrigin(app.asgi_handler, read_origins(config.cors_origins))
     return app
 
 
@@ -118,18 +144,21 @@ def _service(
     plugins: Plugins,
 ) -> Service:
     client_addresses = ClientAddresses(read_networks(config.trusted_proxies))
+    sessions = Sessions(engine, tokens)
     return Service(
         engine=engine,
         tokens=tokens,
+        sessions=sessions,
         quotas=Quotas(engine),
         config=config,
-        authenticator=Authenticator(tokens, config.rate, clock, config.wrong_tokens, client_addresses),
+        authenticator=Authenticator(tokens, sessions, config.rate, clock, config.wrong_tokens, client_addresses),
         audit=AuditLog(client_addresses),
         state_classes=state_classes(engine.kinds),
         drawings=Drawings(),
         headers=default_headers(tls=bool(config.tls_cert)),
         composite_actions=composite_actions,
         plugins=plugins,
+        history=TransitionHistory(lambda: engine.store.reader),
     )
 
 

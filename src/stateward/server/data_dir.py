@@ -11,10 +11,14 @@ import msgspec
 from stateward.access import Role, Tokens
 from stateward.access.lifecycle import TokenState
 from stateward.access.tokens import ANY, TokenInfo
-from stateward.config import SERVER_FILE, TOKEN_FILE, Config, ServerFile
+from stateward.config import Config
+from stateward.data_folder import SERVER_FILE, TOKEN_FILE, ServerFile
 from stateward.errors import BadInput, StatewardError
 
 WORKER_LOCK = "worker.lock"
+DEMO_NAMESPACE = "demo"
+"""The namespace of commands on the folder of a demo: the one with the demo's objects."""
+
 PAGE_TOKENS = 500
 
 
@@ -35,6 +39,7 @@ class DataDir:
     def __init__(self, config: Config) -> None:
         self.path = Path(config.data)
         self._embedded = not config.database
+        self._namespace = DEMO_NAMESPACE if config.demo else None
 
     @property
     def token_file(self) -> Path:
@@ -92,7 +97,7 @@ class DataDir:
         """Write the address of the server, unless the file has that of the server with the folder's worker."""
         if self._has_address_of_worker():
             return
-        found = msgspec.json.encode(ServerFile(url, os.getpid())).decode()
+        found = msgspec.json.encode(ServerFile(url, os.getpid(), self._namespace)).decode()
         write_private(self.path / SERVER_FILE, found)
 
     def _has_address_of_worker(self) -> bool:
@@ -107,11 +112,15 @@ class DataDir:
         return False
 
     def remove_address(self) -> None:
-        """Remove the address, unless another server has written its own."""
+        """Remove the address, unless another server has written its own; the namespace of commands stays."""
         file = self.path / SERVER_FILE
         with suppress(OSError, msgspec.MsgspecError):
-            if msgspec.json.decode(file.read_bytes(), type=ServerFile).pid == os.getpid():
+            if msgspec.json.decode(file.read_bytes(), type=ServerFile).pid != os.getpid():
+                return
+            if self._namespace is None:
                 file.unlink()
+            else:
+                write_private(file, msgspec.json.encode(ServerFile("", namespace=self._namespace)).decode())
 
 
 def write_private(path: Path, text: str) -> None:

@@ -10,7 +10,7 @@ class NotAuthenticated(StatewardError):
     given: bool
 
     def __str__(self) -> str:
-        return "the token is not valid, or no longer" if self.given else "a token is needed"
+        return "the token is not valid: it is unknown, revoked or expired" if self.given else "a token is needed"
 
 
 class Forbidden(StatewardError):

@@ -25,13 +25,15 @@ from msgspec.structs import replace
 
 from stateward.access import Tokens
 from stateward.access.quotas import QuotaGuard, quota_kind
+from stateward.access.sessions import session_kind
 from stateward.access.tokens import token_kind
 from stateward.aio.open_files import raise_open_file_limit
 from stateward.aio.supervise import cancel_tasks
-from stateward.config import Config, masked
+from stateward.config import Config, hidden_paths, masked
 from stateward.drivers.confinement import Confinement
 from stateward.engine import Kind
 from stateward.engine.maintenance.retention import history_kind
+from stateward.engine.protection import protection_kind
 from stateward.errors import BadInput, StatewardError
 from stateward.plugin.runtime import DomainRuntime, ProcessContext
 from stateward.server.app import create_app
@@ -108,12 +110,13 @@ def domains_of(config: Config, calls: ProviderCalls) -> LoadedDomains:
     context = ProcessContext(
         folder, config.demo, config.local, random, calls.count_call, calls.count_saved, settings=config.domains
     )
-    return load_domains(config, replace(context, confinement=confinement_of(config)))
+    own = replace(context, confinement=confinement_of(config), is_embedded=not config.database)
+    return load_domains(config, own)
 
 
 def confinement_of(config: Config) -> Confinement:
     """Return the confinement of tenants' programs on this host: the files of the server are hidden from them."""
-    hidden = [Path(name).resolve() for name in (config.data, config.tls_key) if name]
+    hidden = hidden_paths(config)
     readable = [Path(name).resolve() for name in config.machine_paths.split(":") if name]
     return Confinement(hidden, readable, config.machine_uids, required=config.confinement == "required")
 
@@ -221,6 +224,7 @@ async def _listen(
     def on_started() -> None:
         tune_garbage_collector()
         folder.write_address(_url(config, listener, local=True))
+        log.info("server answers on %s; its database is %s", _url(config, listener), masked(config.store_url))
         token = str(folder.token_file) if folder.token_file.exists() else None
         started(ServerInfo(_url(config, listener), token))
 
@@ -384,7 +388,8 @@ def run_on_best_loop(program: Awaitable[None]) -> None:
 
 def kinds_of(runtimes: Sequence[DomainRuntime]) -> list[Kind]:
     """Return the kinds of all domains, and the deployment's own kinds."""
-    return [*(kind for runtime in runtimes for kind in runtime.kinds), token_kind(), quota_kind(), history_kind()]
+    own = (token_kind(), session_kind(), quota_kind(), history_kind(), protection_kind())
+    return [*(kind for runtime in runtimes for kind in runtime.kinds), *own]
 
 
 GC_THRESHOLD = 10_000
@@ -400,3 +405,4 @@ def tune_garbage_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
+    gc.enable()  # the commands that start a process turn it off: what is loaded at the start is no garbage

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from stateward.access import Grant, Tokens
 from stateward.access.quotas import Quotas
+from stateward.access.sessions import Sessions
 from stateward.config import Config
 from stateward.engine import Engine
 from stateward.plugin.registry import Plugins
@@ -17,6 +18,7 @@ from stateward.server.auth.authenticator import Authenticator
 from stateward.server.http.security_headers import Headers
 from stateward.server.presenter import Presenter, sees_internal
 from stateward.server.routes.composite_actions import CompositeActions
+from stateward.server.transition_history import TransitionHistory
 from stateward.server.views import StateClasses
 from stateward.store.port import Reader
 
@@ -31,6 +33,7 @@ class Service(Struct, frozen=True):
 
     engine: Engine
     tokens: Tokens
+    sessions: Sessions
     quotas: Quotas
     config: Config
     authenticator: Authenticator
@@ -40,6 +43,7 @@ class Service(Struct, frozen=True):
     headers: Headers
     composite_actions: CompositeActions
     plugins: Plugins
+    history: TransitionHistory
 
     @property
     def reader(self) -> Reader:

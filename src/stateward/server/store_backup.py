@@ -52,7 +52,7 @@ def back_up(database: Path, file: Path) -> BackupInfo:
     if not database.exists():
         raise BackupError(str(database), "there is no database")
     if file.exists():
-        raise BackupError(str(file), "it exists already, and is left alone")
+        raise BackupError(str(file), "the file exists already; choose a new one")
     new = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         with closing(_connected(database, "ro")) as source, closing(_created(new)) as target:
@@ -75,9 +75,9 @@ def back_up(database: Path, file: Path) -> BackupInfo:
 def restore(file: Path, database: Path, *, replace: bool) -> BackupInfo:
     """Replace a database, which no server may use, by a backup."""
     if not file.is_file():
-        raise BackupError(str(file), "there is no such file")
+        raise BackupError(str(file), "the file does not exist")
     if database.exists() and not replace:
-        raise BackupError(str(database), "there is a database already; say --replace to give it up")
+        raise BackupError(str(database), "a database exists already; --replace overwrites it")
     if database.exists() and file.samefile(database):
         raise BackupError(str(file), "it is the database itself; a copy is another file")
     try:

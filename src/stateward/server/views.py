@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from stateward.engine import Kind
 from stateward.engine.errors import Blocker
+from stateward.engine.job_steps import has_times, without_times
 from stateward.engine.tracebacks import split_result
 from stateward.lifecycle import StateClass
 from stateward.schemas.deployment import LaneGroupView, LanesView, LaneView, LockView, TimerView, WorkerView
@@ -19,8 +20,21 @@ from stateward.schemas.journal import LineView
 from stateward.schemas.objects import ObjectView
 from stateward.schemas.operations import OperationView
 from stateward.schemas.problems import BlockerView
+from stateward.schemas.timeline import SpanView
+from stateward.server.operation_timeline import Span
 from stateward.store.port import LaneLoad
-from stateward.store.records import JournalEntry, LaneGroup, Lock, Object, Operation, Timer, WorkerRecord
+from stateward.store.records import (
+    PROTECTED_LABEL,
+    JournalEntry,
+    LaneGroup,
+    Lock,
+    Object,
+    Operation,
+    Timer,
+    WorkerRecord,
+    shown_labels,
+    to_json,
+)
 
 StateClasses: TypeAlias = Mapping[tuple[str, str], StateClass]
 """The class of a state, by kind and state; states of unknown kinds are missing."""
@@ -63,6 +77,7 @@ def _labels(text: str) -> dict[str, str]:
 
 def object_view(found: Object, classes: StateClasses) -> ObjectView:
     """Return the view of an object."""
+    labels = _labels(found.labels)
     return ObjectView(
         ns=found.ns,
         id=found.id,
@@ -77,10 +92,15 @@ def object_view(found: Object, classes: StateClasses) -> ObjectView:
         parent=found.parent,
         spec=Raw(found.spec),
         seen=Raw(found.seen),
-        labels=_labels(found.labels),
+        labels=shown_labels(labels) if PROTECTED_LABEL in labels else labels,
         error=found.error,
         created=to_datetime(found.created),
+        protected=labels.get(PROTECTED_LABEL, ""),
     )
+
+
+def _shown_steps(steps: str) -> str:
+    return to_json(without_times(msgspec.json.decode(steps))) if has_times(steps) else steps
 
 
 def operation_view(found: Operation) -> OperationView:
@@ -107,14 +127,22 @@ def operation_view(found: Operation) -> OperationView:
         parent=found.parent,
         tree=found.tree,
         attempts=found.attempts,
-        steps=Raw(found.steps),
+        steps=Raw(_shown_steps(found.steps)),
         result=raw_json(result),
         error=found.error,
         created=to_datetime(found.created),
         started=to_datetime_or_none(found.started),
         ended=to_datetime_or_none(found.ended),
         traceback=traceback,
+        group=found.bulk or found.parent,
     )
+
+
+def span_view(span: Span) -> SpanView:
+    """Return the view of a span of an operation's timeline."""
+    began, ended = to_datetime_or_none(span.began), to_datetime_or_none(span.ended)
+    call = (span.provider, span.target, span.count, span.slowest_s)
+    return SpanView(span.kind, span.name, span.status, began, ended, span.text, span.object, span.op, *call)
 
 
 def journal_entry_view(entry: JournalEntry, *, bare: bool = False) -> LineView:

@@ -33,6 +33,7 @@ class Ended(Struct, frozen=True, gc=False):
     ended: float
     result: str | None
     error: str | None
+    steps: str | None = None  # None: as they are stored
 
 
 class Changes(Struct):

@@ -14,7 +14,16 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 
 from stateward.store.changes import Changes
-from stateward.store.filters import JournalFilter, Page, Selector
+from stateward.store.filters import (
+    GroupField,
+    JournalFilter,
+    OperationCursor,
+    OperationFilter,
+    Page,
+    SearchText,
+    Selector,
+    SortedPage,
+)
 from stateward.store.records import (
     Claim,
     IdempotencyRecord,
@@ -27,6 +36,7 @@ from stateward.store.records import (
     Operation,
     Progress,
     Signal,
+    Status,
     Timer,
     WorkerRecord,
     WorkItem,
@@ -89,6 +99,15 @@ class LaneWork(Struct, frozen=True, gc=False):
     running: int
     waiting: int
     oldest: float
+
+
+class SearchHits(Struct, frozen=True):
+    """Candidates of a search, the first of each sort; the caller checks that they have the text."""
+
+    objects: list[Object]  # with the text in the id, first those whose id begins with it
+    failed: list[Object]  # with the text in the error
+    labels: list[str]  # different sets of labels with the text, as JSON
+    operations: list[Operation]  # whose id begins with the text
 
 
 class Tx(Protocol):
@@ -193,6 +212,20 @@ class Reader(Protocol):
     async def list_objects(self, selector: Selector, page: Page) -> list[Object]:
         """Return a page of the selected objects, ordered by id."""
 
+    async def count_groups(
+        self, selector: Selector, by: tuple[GroupField, ...], limit: int | None = None
+    ) -> dict[tuple[str | None, ...], int]:
+        """Count the selected objects by the values of some fields, None for a missing one; `limit` groups at most."""
+
+    async def list_sorted(self, selector: Selector, page: SortedPage) -> list[tuple[str | float, Object]]:
+        """Return a page of the selected objects in some order, with their sort values; it reads all selected rows."""
+
+    async def search(self, namespaces: Sequence[str], text: SearchText, limit: int) -> SearchHits:
+        """Return the first candidates of each sort for a searched text; it reads narrow indexes, or one table, once.
+
+        A text that very many objects have is looked for in the first of them only, apart from the beginnings of ids.
+        """
+
     async def count_states(self, selector: Selector) -> dict[tuple[str, str], int]:
         """Count the selected objects by (kind, state)."""
 
@@ -200,13 +233,21 @@ class Reader(Protocol):
         """Count the objects of some namespaces, of one kind or of all, as of one journal entry."""
 
     async def operation(self, key: Key) -> Operation | None:
-        """Return an operation; its status is `running` while a worker owns it."""
+        """Return an operation; while a worker owns it, its status is `running`, with the time when that began."""
 
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
         """Return the operations that exist, with their stored status."""
 
     async def operations_of(self, key: Key, limit: int) -> list[Operation]:
         """Return an object's operations, newest first."""
+
+    async def list_operations(
+        self, only: OperationFilter, before: OperationCursor | None, limit: int
+    ) -> list[Operation]:
+        """Return a page of the operations that a filter matches, newest first."""
+
+    async def count_parts(self, ns: str, entries: Collection[str]) -> dict[str, dict[Status, int]]:
+        """Count the parts of each of these operations by their status: children, or the operations of a bulk."""
 
     async def children_of(self, key: Key) -> list[Operation]:
         """Return the child operations."""
@@ -216,6 +257,12 @@ class Reader(Protocol):
 
     async def journal(self, after: int, limit: int, only: JournalFilter) -> list[JournalEntry]:
         """Return the journal entries after a sequence number, in order."""
+
+    async def count_transitions(self, after: int, since: float, step_s: float) -> dict[tuple[str, int], int]:
+        """Count the journaled changes of state after an entry, by namespace and by the number of the step from `since`.
+
+        Entries before `since` are not counted.
+        """
 
     async def last_journal_seq(self) -> int:
         """Return the sequence number of the newest entry; no smaller one can appear later."""
@@ -234,6 +281,9 @@ class Reader(Protocol):
 
     async def namespaces(self) -> list[str]:
         """Return the namespaces that have or had an object, in order."""
+
+    async def label_keys(self, namespaces: Collection[str]) -> list[str]:
+        """Return the keys of all labels in some namespaces, in their order. Reads every object: for errors only."""
 
     async def workers(self) -> list[WorkerRecord]:
         """Return the registered workers."""

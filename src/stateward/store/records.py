@@ -19,6 +19,15 @@ def to_json(value: Any) -> str:  # noqa: ANN401 - a record, or a part of one
     return msgspec.json.encode(value).decode()
 
 
+PROTECTED_LABEL = "(protected)"
+"""The label of an object that is protected against deletion; its value is the reason."""
+
+
+def shown_labels(labels: dict[str, str]) -> dict[str, str]:
+    """Return labels as their users see them: without the flag of the protection."""
+    return {name: value for name, value in labels.items() if name != PROTECTED_LABEL}
+
+
 class Key(NamedTuple):
     """The key of an object or an operation: its namespace and its id."""
 
@@ -96,6 +105,7 @@ class Operation(Struct, frozen=True, gc=False):
     created: float
     started: float | None = None
     ended: float | None = None
+    bulk: str | None = None  # the first operation of an action on many objects, if it is one of them
 
     @property
     def key(self) -> Key:

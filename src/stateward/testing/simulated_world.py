@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.json import decode
 
 from stateward.engine.engine import Engine
+from stateward.engine.job_steps import without_times
 from stateward.engine.kinds import Kind
 from stateward.lifecycle import Lifecycle
 from stateward.store.sqlite import SqliteStore
@@ -314,7 +315,9 @@ def describe_commit(record: CommitRecord) -> str:
     parts = [f"claims {claim.work.op}/{claim.work.epoch}" for claim in record.claims]
     for changes in record.changes:
         parts += [f"begins {one.id} ({one.action} {one.object})" for one in changes.operations]
-        parts += [f"finishes steps of {key.id}: {', '.join(decode(steps))}" for key, steps in changes.steps]
+        parts += [
+            f"finishes steps of {key.id}: {', '.join(without_times(decode(steps)))}" for key, steps in changes.steps
+        ]
         parts += [f"{one.op} says {one.text!r}" for one in changes.progress]
         parts += [f"takes {one.op} at once" for one in changes.new_work if one.owner]
         parts += [f"ends {one.op} ({one.status})" for one in changes.ended]

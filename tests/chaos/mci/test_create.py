@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from stateward.domains.mci.handlers.post_commands import NO_SHELL_OUTPUT
 from stateward.domains.mci.model import (
     CloudConnection,
     CommandRun,
@@ -18,6 +17,7 @@ from stateward.domains.mci.model import (
     mci_seen,
     vm_of,
 )
+from stateward.domains.mci.remote.vm_shells import NO_SHELL_OUTPUT
 from stateward.drivers import Observation
 from stateward.store import open_store
 from stateward.store.records import Status
@@ -29,7 +29,7 @@ from tests.integration.drivers.aws.ec2_machines import describe_machines
 from tests.integration.drivers.aws.moto_cloud import REGION
 from tests.integration.drivers.aws.moto_images import IMAGE
 from tests.integration.drivers.aws.test_lifecycle import tags_of
-from tests.integration.drivers.local.host_machines import live_processes_in, needs_qemu
+from tests.integration.drivers.local.host_machines import live_processes_in, needs_qemu, ssh_servers_in
 from tests.servers import PostgresServer
 
 SIZE = 3
@@ -115,7 +115,8 @@ async def check_this_host(lives: Lives, kind: str) -> None:
     """Nothing runs on this host but what is shown, each was started once, and each was told what to do."""
     _, seen = await look(lives, "lab")
     folder: Path = lives.folder / "machines" / kind / "here"
-    assert live_processes_in(folder) == sorted(int(one.details["pid"]) for one in seen.values())
+    machines = {*live_processes_in(folder)} - {*ssh_servers_in(folder)}
+    assert sorted(machines) == sorted(int(one.details["pid"]) for one in seen.values())
     assert {one.details["boots"] for one in seen.values()} == {"1"}
     written = await results(lives)
     assert written.keys() == {"g1-1", "g1-2", "g1-3"}

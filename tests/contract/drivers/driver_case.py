@@ -17,7 +17,7 @@ tests for providers that can be broken on purpose; inherit it too if yours can.
 import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import count
 
 from stateward.drivers import (
@@ -75,6 +75,10 @@ class DriverCase(ABC):
         """Return a spec that can be created, with a new key unless one is given."""
         number = next(self._numbers)
         return MachineSpec(key or f"key-{number}", f"machine-{number}", self.spec, self.image)
+
+    def login_spec(self, keys: Sequence[str]) -> MachineSpec | None:
+        """Return a spec whose machine these public keys can log in to from here; None if that cannot be tried."""
+        return None
 
     async def pause(self) -> None:
         """Wait between two listings; a case with its own clock advances it here."""

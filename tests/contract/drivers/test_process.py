@@ -3,12 +3,13 @@
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from stateward.drivers import Driver, Observation, ProviderRegion
+from stateward.drivers import Driver, MachineSpec, Observation, ProviderRegion
 from stateward.drivers.process import ProcessDriver
 from tests.contract.drivers.conformance import Conformance
 from tests.contract.drivers.driver_case import find
@@ -30,6 +31,9 @@ class ProcessCase(BreakableDriverCase):
     def make(self) -> Driver:
         region = ProviderRegion("local", "here", options={"folder": str(self.folder)})
         return ProcessDriver(region, self.count)
+
+    def login_spec(self, keys: Sequence[str]) -> MachineSpec:
+        return replace(self.machine_spec(), authorized_keys=tuple(keys))
 
     def reboots(self, seen: Observation) -> int:
         return int(seen.details["boots"]) - 1

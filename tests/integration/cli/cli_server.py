@@ -12,7 +12,7 @@ import uvicorn
 from typer.testing import CliRunner, Result
 
 from stateward.access import Role, Tokens
-from stateward.access.quotas import quota_kind
+from stateward.access.quotas import Quota, Quotas, quota_kind
 from stateward.access.tokens import token_kind
 from stateward.cli.main import app as command_line
 from stateward.config import Config
@@ -20,6 +20,7 @@ from stateward.engine import Engine, Route
 from stateward.server.app import create_app
 from stateward.server.live import live_routes
 from stateward.server.live.feeds import LiveFeeds
+from stateward.server.routes import console_routes
 from stateward.store import open_store
 from tests.integration.engine.pump_kinds import PUMP, Plant
 from tests.integration.engine.record_kinds import RecordWork
@@ -64,7 +65,7 @@ class CliServer:
         async with Engine(open_store(config.store_url), kinds, lease_s=3.0) as self.engine:
             self.tokens = Tokens(self.engine)
             self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
-            app = create_app(self.engine, self.tokens, config, api_routes=live_routes.ROUTES)
+            app = create_app(self.engine, self.tokens, config, api_routes=(*live_routes.ROUTES, console_routes.get_me))
             async with LiveFeeds(self.engine) as live_feeds:
                 app.state["live_feeds"] = live_feeds
                 await self._listen(app)
@@ -94,6 +95,11 @@ class CliServer:
     def ask(self, what: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the server's loop."""
         return asyncio.run_coroutine_threadsafe(what, self._loop).result(30)
+
+    def use_namespace(self, ns: str) -> None:
+        """Go on in a namespace that exists by its quota, which limits nothing."""
+        self.ns = ns
+        self.ask(Quotas(self.engine).set(Quota(ns, {}, None)))
 
     # --- the command line --------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ def one_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliServer]:
 @pytest.fixture
 def cli(one_cli: CliServer) -> Iterator[CliServer]:
     """Return the server with an empty namespace, and leave nothing held behind."""
-    one_cli.ns = f"t{next(NUMBERS)}"
+    one_cli.use_namespace(f"t{next(NUMBERS)}")
     one_cli.plant.lanes.clear()
     yield one_cli
     one_cli.do(one_cli.plant.release)

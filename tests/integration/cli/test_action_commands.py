@@ -83,7 +83,7 @@ def test_what_a_selector_skips_is_shown_and_is_no_failure(pumps: CliServer) -> N
 def test_a_selector_that_nothing_allows_is_refused_with_1(pumps: CliServer) -> None:
     done = pumps.run("do", "mend", "--selector", "kind=pump")
     assert done.exit_code == 1
-    assert "allowed by none of the 3 members" in done.stderr
+    assert "is refused by all 3 members" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,13 @@ def test_plan_tells_what_would_happen_and_changes_nothing(pumps: CliServer) -> N
     done = pumps.run("plan", "mend", "pump/p1", "p2")
     assert done.exit_code == 1
     assert "deny" in done.stdout
-    assert "possible only from broken/lost" in done.stdout
+    assert "must be one of broken, lost" in done.stdout
+    chosen = pumps.run("plan", "tune", "--selector", "kind=pump")
+    assert (chosen.exit_code, "3 test.pump: idle to idle" in chosen.stdout) == (0, True), chosen.output
+    assert pumps.json("plan", "tune", "--selector", "kind=pump")["total"] == 3
+    refused = pumps.run("plan", "mend", "--selector", "kind=pump")
+    assert (refused.exit_code, "3 refuse" in refused.stdout) == (1, True), refused.output
+    assert pumps.json("get", "p1")["object"]["state"] == "idle"
 
 
 def test_waiting_longer_than_allowed_exits_with_1_and_the_work_goes_on(pumps: CliServer) -> None:

@@ -1,6 +1,7 @@
 """Completion in the shell: by calls of the completion functions, and by the process that a shell starts."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -75,3 +76,23 @@ def test_where_nobody_can_be_asked_nothing_is_offered(monkeypatch: pytest.Monkey
     for name in ("SERVER", "DATA", "TOKEN"):
         monkeypatch.delenv(f"STATEWARD_{name}", raising=False)
     assert complete_objects(typed(), "we") == []
+
+
+def test_a_server_that_is_dead_or_silent_is_no_reason_to_wait_or_to_print(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stateward.client.shared_options.COMPLETION_LIMIT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert complete_objects(typed(server=url, data=None), "we") == []
+    assert complete_objects(typed(server=url, data=None), "we") == []
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_offer_the_same(cli: CliServer, shell: str) -> None:
+    cli.built("web-1")
+    typed = {"_TYPER_COMPLETE_ARGS": "stateward get we", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    to = {"STATEWARD_SERVER": cli.url, "STATEWARD_TOKEN": cli.token, "STATEWARD_NAMESPACE": cli.ns}
+    environ = {**os.environ, **to, **typed, "_STATEWARD_COMPLETE": f"complete_{shell}"}
+    program = Path(sys.executable).with_name("stateward")
+    done = subprocess.run([program], env=environ, capture_output=True, text=True, check=False)
+    assert "web-1" in done.stdout
+    assert done.stderr == ""

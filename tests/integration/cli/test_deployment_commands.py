@@ -17,7 +17,7 @@ def test_a_tokens_text_is_shown_once_and_alone_on_standard_output(cli: CliServer
     assert done.exit_code == 0, done.output
     text = done.stdout.strip()
     assert text.startswith("sw_")
-    assert "not shown again" in done.stderr
+    assert "shown only once" in done.stderr
     listed = cli.run("token", "list").stdout
     assert "ann" in listed
     assert text not in listed
@@ -25,6 +25,7 @@ def test_a_tokens_text_is_shown_once_and_alone_on_standard_output(cli: CliServer
 
 
 def test_a_revoked_token_opens_nothing_and_exits_with_4(cli: CliServer) -> None:
+    cli.built("p1")
     made = cli.json("token", "create", "bob", "--ns", "*", "--days", "1")
     assert made["info"]["expires"] is not None
     assert cli.run("list", token=made["token"]).exit_code == 0
@@ -61,7 +62,7 @@ def test_lanes_are_limited_and_shown(cli: CliServer) -> None:
     lane = f"{cli.ns}/eu"
     done = cli.run("lanes", "set", lane, "--capacity", "3")
     assert done.exit_code == 0, done.output
-    assert "up to 3 at once" in done.stdout
+    assert "limit is 3 at once" in done.stdout
     assert cli.run("lanes", "group", cli.ns, "--lanes", "2").exit_code == 0
     found = cli.json("lanes", "show")
     assert [(one["grp"], one["capacity"]) for one in found["lanes"] if one["lane"] == lane] == [(cli.ns, 3)]
@@ -106,7 +107,7 @@ def test_a_limit_that_is_not_understood_exits_with_2(cli: CliServer, words: list
 def test_heal_reports_what_it_did(cli: CliServer) -> None:
     assert cli.json("heal") == {"freed": 0, "settled": 0}
     assert "0 requeued" in cli.run("heal").stdout
-    assert cli.run("heal", "--dry-run").stdout.strip() == "Nothing is stuck."
+    assert cli.run("heal", "--dry-run").stderr.strip() == "Nothing is stuck."
     assert cli.json("heal", "--dry-run") == []
 
 
@@ -116,7 +117,7 @@ def test_top_shows_states_lanes_workers_and_the_newest_lines(cli: CliServer) -> 
     cli.routed("p2", capacity=0)
     cli.run("do", "tune", "p2")
     shown = cli.run("top", "--once").stdout
-    assert "2 objects, 1 in transition, 0 operations running, 1 workers" in shown
+    assert "2 objects, 1 in transition, 0 operations running, 1 worker" in shown
     assert "idle 1  tuning 1" in shown
     assert f"{cli.ns}/p2" in shown
     assert "p2 tune idle -> tuning by admin (the test)" in shown
@@ -135,9 +136,21 @@ def test_top_without_a_terminal_shows_one_frame(cli: CliServer) -> None:
     assert "objects" in done.stdout
 
 
-def test_top_shows_a_viewer_what_the_token_opens(cli: CliServer) -> None:
+def test_the_last_administrators_token_is_not_revoked_and_the_error_says_what_to_do(cli: CliServer) -> None:
+    id_ = cli.token.split("_")[1]
+    done = cli.run("token", "revoke", id_)
+    assert done.exit_code == 1
+    assert f"token {id_} is the last one that administers all namespaces" in " ".join(done.stderr.split())
+    assert "stateward token create NAME --role admin --ns '*'" in " ".join(done.stderr.split())
+    assert cli.run("token", "list").exit_code == 0
+
+
+def test_top_shows_a_viewer_what_the_token_opens_and_asks_for_nothing_else(
+    cli: CliServer, caplog: pytest.LogCaptureFixture
+) -> None:
     cli.built("p1")
     viewer = issued(cli, "--ns", cli.ns)
     frame = json.loads(cli.run("top", "--once", "--json", token=viewer).stdout)
+    assert [one.message for one in caplog.records if one.name == "stateward.audit"] == []
     assert (frame["lanes"], frame["workers"]) == (None, None)
     assert [one["ns"] for one in frame["namespaces"]] == [cli.ns]

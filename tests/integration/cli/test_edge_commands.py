@@ -93,7 +93,7 @@ def edge_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EdgeCliSer
 @pytest.fixture
 def lab(edge_server: EdgeCliServer) -> EdgeCliServer:
     """A namespace of the test's own, with a cloudlet that is ready."""
-    edge_server.ns = f"t{next(NUMBERS)}"
+    edge_server.use_namespace(f"t{next(NUMBERS)}")
     edge_server.done("cloudlet", "create", "munich")
     edge_server.work("munich")
     edge_server.run("wait", "munich")
@@ -172,8 +172,8 @@ def test_a_cloudlet_is_handed_over_to_an_agent_that_is_held(lab: EdgeCliServer) 
 
 def test_what_is_not_a_name_or_says_nothing_is_refused_before_anything_is_asked(lab: EdgeCliServer) -> None:
     assert "CLOUDLET/CLUSTER" in lab.refused("clusterinst", "create", "munich")
-    assert "options: must be given: say what is to be changed" in lab.refused("clusterinst", "update", "munich/c1")
-    assert "say what is to be changed" in lab.refused("appinst", "update", "munich/c1/web")
+    assert "at least one option with a new value" in lab.refused("clusterinst", "update", "munich/c1")
+    assert "at least one option with a new value" in lab.refused("appinst", "update", "munich/c1/web")
 
 
 def test_an_administrator_may_leave_the_agent_out_by_an_option(lab: EdgeCliServer) -> None:

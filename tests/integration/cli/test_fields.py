@@ -77,7 +77,7 @@ def test_arguments_have_the_types_of_the_action(cli: CliServer) -> None:
         ((*CREATE, "--set", "ttl=0"), "spec.ttl: must be at least 1"),
         (("create", "dns.record", "www"), "spec.address: must be given"),
         (("create", "dns.record", "www", "-f", "x.yaml"), "--file: 'x.yaml' must be given alone"),
-        (("create", "-f", "/nowhere"), "--file: '/nowhere' must be a file that can be read"),
+        (("create", "-f", "/nowhere/at/all"), "--file: '/nowhere/at/all' must be a file that can be read"),
         (("create",), "KIND"),
     ],
 )
@@ -133,10 +133,10 @@ def test_one_object_of_a_file_that_is_refused_does_not_keep_the_others_from_it(c
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (FILE.replace("id: txt", "ids: txt"), "unknown field in -, object 2: 'ids'; did you mean 'id'?"),
+        (FILE.replace("id: txt", "ids: txt"), "unknown field in -, line 8: 'ids'; did you mean 'id'?"),
         (FILE.replace("kind: record", "kind: recrod"), "did you mean"),
-        (FILE.replace("id: txt", "id: 5"), "-, object 2: id: 5 must be a text"),
-        ("- a", "-, object 1"),
+        (FILE.replace("id: txt", "id: 5"), "-, line 8: id: 5 must be a text"),
+        ("- a", "-, line 1"),
         ("a: b\nc: [", "line 3"),
         ("", "at least one object"),
         ("a: 1\na: 2", "a field must have a plain name of its own"),

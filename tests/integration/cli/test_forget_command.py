@@ -18,7 +18,7 @@ def given(cli: CliServer, *names: str) -> None:
 def test_named_records_are_forgotten(cli: CliServer) -> None:
     given(cli, "www", "mail", "ns1")
     said = cli.run("forget", "www", f"{KIND}/mail", "--kind", KIND)
-    assert (said.exit_code, said.output) == (0, "2 objects of the kind acme.lamp are forgotten.\n")
+    assert (said.exit_code, said.output) == (0, "Removed the records of 2 acme.lamp objects.\n")
     assert [one["id"] for one in cli.json("list", "--kind", KIND)] == ["ns1"]
     assert cli.run("forget", "www", "--kind", KIND).exit_code != 0
 
@@ -40,6 +40,7 @@ def test_neither_without_a_name_nor_by_another_kind_is_anything_forgotten(cli: C
         (("www", "--all", "--kind", KIND), "either named, or all of the kind"),
         (("www", "--kind", "acme.lamps"), "the kind of 'www', acme.lamp"),
         (("p1", "--kind", "test.pump"), "knows the kind test.pump"),
+        (("--all", "--kind", "acme.lamps"), "did you mean 'acme.lamp'?"),
     ):
         said = cli.run("forget", *words)
         assert said.exit_code != 0

@@ -136,6 +136,6 @@ def test_why_goes_on_up_the_tree(cli: CliServer) -> None:
     shown = cli.run("why", "p1").stdout
     assert f"lane {lane} runs 0 of 0" in shown
     assert "part of s1 (test.station), which is working" in shown
-    assert "1 of its children have not ended" in shown
+    assert "it waits for 1 child" in shown
     assert "pump on p1" in cli.run("why", "s1").stdout
     assert [one["id"] for one in cli.json("why", "p1")] == ["p1", "s1"]

@@ -58,6 +58,24 @@ def test_waiting_for_a_server_that_does_not_come_can_be_limited(run: Run) -> Non
     assert "it goes on" in done.stderr
 
 
+def test_a_command_that_would_wait_for_ever_ends_and_changes_nothing(run: Run) -> None:
+    done = run("create", "mci.vm", "m.m1", "--wait")
+    assert done.exit_code == 3
+    assert "no server runs on this data folder, so nobody does the work" in done.stderr
+    assert json.loads(run("list", "--json").stdout) == []
+    op = json.loads(run("create", "mci.vm", "m.m1", "--json").stdout)[0]["operation"]["id"]
+    for waiting in (["wait", op], ["operations", "follow", op], ["logs", "-f", op]):
+        assert run(*waiting).exit_code == 3
+    assert run("cancel", op).exit_code == 0
+    assert run("logs", "-f", op).exit_code == 0  # it has ended, so there is nothing to wait for
+
+
+def test_the_first_line_says_that_no_server_runs(run: Run, folder: Path) -> None:
+    done = run("list", "--json")
+    assert json.loads(done.stdout) == []
+    assert done.stderr.startswith(f"No server runs on {folder}")
+
+
 def test_what_was_accepted_is_done_when_a_worker_comes(run: Run, folder: Path) -> None:
     op = json.loads(run("create", "mci.vm", "m.m1", "--json").stdout)[0]["operation"]["id"]
 
@@ -77,7 +95,7 @@ def test_what_was_accepted_is_done_when_a_worker_comes(run: Run, folder: Path) -
 def test_the_journal_and_the_screen_work_without_a_server(run: Run) -> None:
     run("create", "mci.vm", "m.m1")
     assert "m.m1 create (new) -> Creating" in run("watch", "--after", "0", "--count", "1").stdout
-    assert "1 objects, 1 in transition, 0 operations running, 0 workers" in run("top", "--once").stdout
+    assert "1 object, 1 in transition, 0 operations running, 0 workers" in run("top", "--once").stdout
     assert "create" in run("history", "m.m1").stdout
 
 

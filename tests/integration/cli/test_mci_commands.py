@@ -54,6 +54,15 @@ def test_a_fleet_is_made_and_seen(cli: MciServer) -> None:
     assert [one["id"] for one in cli.json("mci", "list")] == ["m1"]
 
 
+def test_an_mci_in_a_file_of_objects_is_refused_with_the_command_that_creates_one(
+    cli: MciServer, tmp_path: Path
+) -> None:
+    (tmp_path / "web.yaml").write_text("kind: mci.mci\nname: web\nspec: {name: web}\n")
+    done = cli.run("apply", "-f", str(tmp_path))
+    assert done.exit_code == 2
+    assert "web.yaml, line 3: web: spec.uid: must be given; `stateward mci create -f FILE` creates" in done.stderr
+
+
 def test_what_is_done_to_an_mci_by_the_generic_command_is_done_to_its_vms(cli: MciServer) -> None:
     cli.made(FLEET)
     done = cli.json("do", "suspend", "mci/m1", "--wait")
@@ -282,7 +291,7 @@ def test_a_namespace_is_created_listed_and_deleted_and_a_missing_one_names_the_c
 def test_a_driver_that_does_not_exist_is_refused(cli: MciServer) -> None:
     done = cli.run("mci", "connection", "add", "x", "--provider", "p", "--region", "r", "--driver", "magic")
     assert done.exit_code == 2
-    assert "aws, process, qemu, simulated" in done.stderr
+    assert "aws, azure, gcp, openstack, process, qemu, simulated" in done.stderr
 
 
 def test_the_example_of_this_host_runs_real_processes(cli: MciServer) -> None:

@@ -166,7 +166,7 @@ def test_what_belongs_to_nobody_is_told_with_the_healing_and_with_its_node(cli: 
     cli.ask(cli.engine.store.transact(lambda tx: record_orphans(tx, Key("default", id_), [stray], complete=True)))
     for told in (cli.done("healing"), cli.done("show", "node/n1")):
         assert "vm-of-nobody-12345678" in told
-    assert "1 orphans" in cli.done("list", "nodes")
+    assert "1 orphan" in cli.done("list", "nodes")
     cli.ask(cli.engine.store.transact(lambda tx: record_orphans(tx, Key("default", id_), [], complete=True)))
     assert cli.json("ovc", "healing", "--hours", "1")["strangers"] == []
 
@@ -193,8 +193,9 @@ def test_names_that_lead_nowhere_are_told(cli: OvcCliServer, words: tuple[str, .
 
 
 def test_an_empty_namespace_says_so(cli: OvcCliServer) -> None:
-    cli.ns, before = "empty", cli.ns
+    before = cli.ns
+    cli.use_namespace("empty")
     try:
-        assert "No machines in namespace empty" in cli.done("list", "machines")
+        assert "No machines in namespace empty" in cli.run("ovc", "list", "machines").stderr
     finally:
         cli.ns = before

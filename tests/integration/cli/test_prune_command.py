@@ -58,11 +58,12 @@ def run(folder: Path, *words: str) -> Result:
 def test_a_folder_is_pruned_without_a_server(folder: Path) -> None:
     said = run(folder, "prune", "--older", "90d", "--dry-run")
     assert said.exit_code == 0, said.output
-    assert said.stdout.startswith("1 operations, 1 removed objects, 2 lines and 1 answers from before ")
-    assert said.stdout.rstrip().endswith(" would go.")
+    assert said.stdout.startswith(
+        "Would delete 1 operation, 1 removed object, 2 journal entries and 1 idempotency record from before "
+    )
     done = run(folder, "prune", "--older", "90d")
-    assert done.stdout.rstrip().endswith(" are gone.")
-    assert done.stdout[:40] == said.stdout[:40]
+    assert done.stdout.startswith("Deleted 1 operation, ")
+    assert done.stdout.removeprefix("Deleted ")[:40] == said.stdout.removeprefix("Would delete ")[:40]
     again = json.loads(run(folder, "prune", "--older", "12w", "--json").stdout)
     assert (again["operations"], again["objects"], again["lines"], again["answers"]) == (0, 0, 0, 0)
     (left,) = json.loads(run(folder, "list", "-n", "acme", "--json").stdout)

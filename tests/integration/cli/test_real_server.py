@@ -27,7 +27,7 @@ def test_a_folder_leads_to_its_server_and_after_its_death_to_its_database(tmp_pa
         assert done.exit_code == (0 if made["operation"]["status"] == "succeeded" else 1)
         watched = run(folder, "watch", "m.web-1", "--after", "0", "--count", "1").stdout
         assert "m.web-1 create (new) -> Creating" in watched
-        assert "1 workers" in run(folder, "top", "--once").stdout
+        assert "1 worker" in run(folder, "top", "--once").stdout
         server.stop(signal.SIGKILL)
     kill_machines_below(folder)
     assert (folder / "server.json").exists()

@@ -10,7 +10,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import typer
 from typer.testing import CliRunner, Result
@@ -18,7 +17,9 @@ from typer.testing import CliRunner, Result
 from stateward.access import Role, Tokens
 from stateward.access.tokens import token_kind
 from stateward.cli.in_process import in_process
+from stateward.cli.lazy_commands import LazyGroup, imported_command
 from stateward.cli.main import app as command_line
+from stateward.client.transport import HttpRequest, HttpResponse, Transport
 from stateward.engine import Engine
 from stateward.store import open_store
 from tests.integration.cli.cli_server import WIDE
@@ -35,7 +36,7 @@ GOOD_NAMES = {
 }
 """Arguments by their metavars; the others are `x`."""
 
-NO_NAMES = {"VERSION", "PATH", "NS...", "CLOUDLET=REQUESTS...", "[FIELD=VALUE]..."}
+NO_NAMES = {"VERSION", "PATH", "COMMAND...", "NS...", "CLOUDLET=REQUESTS...", "[FIELD=VALUE]..."}
 OPTIONS = {
     "lanes set": ["--capacity", "1"],
     "lanes group": ["--lanes", "1"],
@@ -67,16 +68,17 @@ NOT_IN_PATHS = {"plan", "token create", "lease create"} | {
 FLEET = "name: one\ngroups: [{name: web, size: 1, spec: aws+ap-northeast-2+t3.nano, image: ubuntu22.04}]\n"
 
 
-class RecordingTransport(httpx.BaseTransport):
+class RecordingTransport:
     """The server's application, and the requests that were sent to it with the statuses of its responses."""
 
-    def __init__(self, server: httpx.BaseTransport) -> None:
+    def __init__(self, server: Transport) -> None:
+        self.stream, self.close = server.stream, server.close
         self._server = server
         self.sent: list[tuple[str, str, int]] = []
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        response = self._server.handle_request(request)
-        self.sent.append((request.method, request.url.path, response.status_code))
+    def send(self, request: HttpRequest) -> HttpResponse:
+        response = self._server.send(request)
+        self.sent.append((request.method, request.target.partition("?")[0], response.status))
         return response
 
     def run(self, *words: str, **how: Any) -> Result:
@@ -111,10 +113,12 @@ def transport(folder: Path) -> Iterator[RecordingTransport]:
 
 def leaves(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     """Yield the commands that speak with a server."""
-    if isinstance(command, typer.core.TyperGroup):
-        context = typer.Context(command)
-        for name in command.list_commands(context):
-            yield from leaves(command.get_command(context, name), (*words, name))
+    if isinstance(command, LazyGroup):
+        for one in command.lazy_commands():
+            yield from leaves(imported_command(None, one), (one.name,))
+    elif isinstance(command, typer.core.TyperGroup):
+        for name, part in command.commands.items():
+            yield from leaves(part, (*words, name))
     elif {"server", "namespace"} <= {one.name for one in command.params}:
         yield " ".join(words), command
 

@@ -51,7 +51,7 @@ def test_no_field_of_any_answer_is_lost(cli: CliServer, http: httpx.Client) -> N
         (OperationView, http.get(f"{at}/operations/{op}")),
         (OperationPage, http.get(f"{at}/operations", params={"object": "p1"})),
         (OperationView, http.post(f"{at}/operations/{op}/cancel")),
-        (GroupView, http.post(f"{at}/actions/tune", json={"selector": {}})),
+        (GroupView, http.post(f"{at}/actions/tune", json={"selector": {"q": "p"}})),
         (LanesView, http.get("/lanes")),
         (list[WorkerView], http.get("/workers")),
         (list[StuckView], http.get("/stuck")),

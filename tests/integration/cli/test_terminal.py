@@ -2,6 +2,7 @@
 
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from tests.integration.cli.cli_server import WIDE, CliServer
 
 PROGRAM = "import sys; from stateward.cli.main import app; app(sys.argv[1:])"
 ROOT = Path(__file__).parents[3]
+PATIENCE_S = 60.0
 CURSOR_BACK = "\x1b[?25h"
 
 
@@ -31,14 +33,29 @@ class Terminal:
         while words not in self.shown:
             self.shown += self._read() or pytest.fail(f"{words!r} was not shown:\n{self.shown}")
 
+    def type(self, line: str) -> None:
+        """Type a line."""
+        os.write(self._side, f"{line}\n".encode())
+
     def interrupt(self) -> int:
         """Press Ctrl-C; returns the exit code."""
         self.process.send_signal(signal.SIGINT)
+        return self.end()
+
+    def answer(self, words: str) -> int:
+        """Type an answer and Enter; returns the exit code."""
+        os.write(self._side, f"{words}\n".encode())
+        return self.end()
+
+    def end(self) -> int:
+        """Read to the end; returns the exit code."""
         while more := self._read():
             self.shown += more
         return self.process.wait(120)
 
     def _read(self) -> str:
+        if not select.select([self._side], [], [], PATIENCE_S)[0]:
+            pytest.fail(f"nothing more was shown after:\n{self.shown}")
         try:
             return os.read(self._side, 65536).decode(errors="replace")
         except OSError:  # the other side is closed
@@ -64,13 +81,14 @@ def test_ctrl_c_leaves_a_waiting_command_with_130_and_the_cursor_back(cli: CliSe
     cli.built("p1", provider="aws", region="eu-1")
     cli.built("p2", provider="gcp")
     cli.do(cli.plant.hold)
-    with terminal(cli, "do", "tune", "--selector", "kind=pump", "--wait") as screen:
+    with terminal(cli, "do", "tune", "--selector", "kind=pump", "--wait", "--yes") as screen:
         screen.until("0/1")
         assert screen.interrupt() == 130
     assert "aws/eu-1" in screen.shown
     assert "gcp" in screen.shown
     assert CURSOR_BACK in screen.shown[screen.shown.rindex("0/1") :]
     assert "Traceback" not in screen.shown
+    assert screen.shown.count("to follow it: stateward logs -f ") == 2
     assert cli.json("get", "p1")["object"]["state"] == "tuning"
 
 
@@ -162,4 +180,19 @@ def test_no_server_at_the_address_exits_with_3() -> None:
     for words in (["list"], ["watch"], ["top"]):
         done = CliRunner().invoke(command_line, [*words, "--server", "http://127.0.0.1:1"], env=WIDE)
         assert done.exit_code == 3, done.output
-        assert "no server answers at http://127.0.0.1:1" in done.stderr
+        assert "no server answers at http://127.0.0.1:1: connection refused" in done.stderr
+        assert "`stateward serve` starts one" in done.stderr
+
+
+def test_login_asks_for_the_server_and_for_a_token_that_is_not_shown(
+    cli: CliServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STATEWARD_CLIENT_FILE", str(tmp_path / "client.json"))
+    with terminal(cli, "login", "--context", "plant") as shown:
+        shown.until("Server: ")
+        shown.type(cli.url)
+        shown.until("Token: ")
+        shown.type(cli.token)
+        shown.until("Signed in to")
+        assert cli.token not in shown.shown
+    assert (tmp_path / "tokens" / "plant").read_text() == f"{cli.token}\n"

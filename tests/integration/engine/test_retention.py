@@ -104,7 +104,7 @@ async def test_every_pruning_that_finds_something_is_journaled(site: Site) -> No
     (line,) = await store.reader.journal(0, 10, JournalFilter(ns=SYSTEM))
     assert (line.kind, line.event, line.who, line.target) == (HISTORY.kind, "prune", "ann", "kept")
     assert line.reason is not None
-    assert line.reason.startswith("2 operations, 0 removed objects, 2 lines and 0 answers from before ")
+    assert line.reason.startswith("2 operations, 0 removed objects, 2 journal entries and 0 idempotency records from ")
     assert datetime.fromisoformat(" ".join(line.reason.split()[-2:])).tzinfo == UTC
 
 

@@ -2,7 +2,9 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+import msgspec
 import pytest
+from msgspec.json import decode
 from msgspec.structs import replace
 
 from stateward.engine import (
@@ -19,8 +21,10 @@ from stateward.engine import (
     Unknown,
 )
 from stateward.engine import job as job_module
-from stateward.engine.errors import AlreadyEnded, Locked, NoneAllowed, NoSuchOperation
+from stateward.engine.accept.groups import GroupVerdict
+from stateward.engine.errors import AlreadyEnded, KeyReused, Locked, NoneAllowed, NoSuchOperation
 from stateward.engine.job import Job
+from stateward.engine.provider_calls import CallRecord
 from stateward.engine.work_errors import Parked
 from stateward.store.changes import Changes
 from stateward.store.filters import JournalFilter, Selector
@@ -47,11 +51,15 @@ async def test_a_permanent_error_ends_in_the_error_state_with_its_text(site: Sit
     assert (ended.status, found.state, found.error) == (Status.FAILED, "broken", "the shaft is broken")
 
 
-async def test_a_bug_in_a_handler_fails_the_operation_and_not_the_worker(site: Site) -> None:
+async def test_a_bug_in_a_handler_fails_the_operation_and_not_the_worker(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
     await site.built("p1")
     site.plant.fail("pump", ZeroDivisionError("oops"))
     ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
     assert ended.error == "ZeroDivisionError: oops"
+    line = f"operation {ended.id} (pump of test.pump p1 in ns) failed: ZeroDivisionError: oops"
+    assert [one.getMessage() for one in caplog.records if one.getMessage() == line] == [line]
     await site.engine.act("ns", "p1", "mend")
     assert (await site.ended(await site.engine.act("ns", "p1", "pump"))).status is Status.SUCCEEDED
 
@@ -247,6 +255,36 @@ async def test_a_call_that_never_ends_is_not_waited_for_without_end(
     assert (jobs[0].is_calling, jobs[0].is_ending) == (True, True)
 
 
+async def test_provider_calls_are_stored_with_what_is_written_anyway(site: Site) -> None:
+    await site.built("p1")
+    asked = 0
+
+    async def ask() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise Temporary("busy", after=0.01)
+
+    async def works(job: Job) -> None:
+        await job.call(ask(), at="waterworks", target="valve")
+        with job.record_call("look"):
+            await job.progress("open")
+
+    site.plant.works = works
+    accepted = await site.engine.act("ns", "p1", "pump")
+    ended = await site.ended(accepted)
+    stored = await site.engine.store.reader.operation(accepted.op.key)
+    assert stored is not None
+    calls = [msgspec.convert(one, CallRecord) for key, one in decode(stored.steps).items() if key.startswith("call: ")]
+    assert [(one.at, one.name, one.target, one.error, one.count) for one in calls] == [
+        ("waterworks", "ask", "valve", "busy", 1),
+        ("waterworks", "ask", "valve", None, 1),
+        ("", "look", "", None, 1),
+    ]
+    assert all(one.ended is not None and stored.created <= one.began <= one.ended for one in calls)
+    assert ended.steps == {}
+
+
 async def test_trouble_of_work_that_goes_on_is_told_at_growing_distance_and_forgotten_when_it_is_done(
     site: Site,
 ) -> None:
@@ -378,6 +416,26 @@ async def test_a_group_action_that_is_repeated_under_its_key_is_not_done_again(s
     assert again is not None
     assert (again.again, again.op.id) == (True, first.op.id)
     assert site.plant.begun["pump"] == 1
+
+
+async def test_a_group_action_without_a_composite_is_not_done_again_under_its_key(site: Site) -> None:
+    for name in ("p1", "p2", "p3"):
+        await site.built(name)
+
+    async def ask(*names: str) -> GroupVerdict:
+        return await site.engine.group(
+            None, Selector("ns", ids=names), site.engine.request("ns", "", "pump", who="ann", key="k1")
+        )
+
+    first = await ask("p1", "p2")
+    assert first.group == first.begun[0].op.id
+    for one in first.begun:
+        await site.ended(one)
+    again = await ask("p1", "p2")
+    assert (again.again, again.group, again.begun) == (True, first.group, [])
+    with pytest.raises(KeyReused):
+        await ask("p1", "p3")
+    assert site.plant.begun["pump"] == 2
 
 
 async def test_limits_of_lanes_and_groups_hold(site: Site) -> None:

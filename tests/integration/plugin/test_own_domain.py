@@ -129,18 +129,21 @@ def test_the_command_line_knows_it(folder: Path) -> None:
         assert "acme.lamp" in stateward("get", "hall", "-n", "home", "--json")  # from the folder, without a server
 
 
+long = pytest.mark.long
+
+
 @pytest.mark.parametrize(
     ("place", "why"),
     [
         ("acme_routes:no_right", "does not declare the right that it needs"),
         ("acme_routes:taken", "routes: '/api/v1/kinds' must be below a path of its own"),
-        ("acme_routes:of_another", "routes: 'tumblebug' must be below a path of its own"),
+        pytest.param("acme_routes:of_another", "routes: 'tumblebug' must be below a path of its own", marks=long),
         ("acme_routes:failing", "RuntimeError: no bulb"),
-        ("acme_routes:anything", "routes: '{a:str}' must be below a path of its own"),
+        pytest.param("acme_routes:anything", "routes: '{a:str}' must be below a path of its own", marks=long),
         ("acme_exit:domain", "SystemExit: bye"),
-        ("acme_routes:no_runtime", "create: 'NoneType' must be a function that returns a DomainRuntime"),
-        ("acme_routes:no_handler", "acme.lamp has no handler for make, light"),
-        ("acme_routes:nothing", "has no attribute 'nothing'"),
+        pytest.param("acme_routes:no_runtime", "create: 'NoneType' must be a function that returns", marks=long),
+        pytest.param("acme_routes:no_handler", "acme.lamp has no handler for make, light", marks=long),
+        pytest.param("acme_routes:nothing", "has no attribute 'nothing'", marks=long),
     ],
 )
 def test_a_broken_plugin_stops_nobody_else_unless_it_was_asked_for(folder: Path, place: str, why: str) -> None:

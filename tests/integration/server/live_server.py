@@ -63,7 +63,10 @@ class LiveServer:
 
     def stream(self, token: str | None = None, **how: Any) -> connect:
         """Return a connection to the stream, which has yet to say what it wants."""
-        headers = {} if token == "" else {"Authorization": f"Bearer {token or self.admin}"}
+        return self.page_stream({} if token == "" else {"Authorization": f"Bearer {token or self.admin}"}, **how)
+
+    def page_stream(self, headers: dict[str, str], **how: Any) -> connect:
+        """Return a connection to the stream with these headers."""
         url = self.url.replace("http", "ws") + "/api/v1/stream"
         return connect(url, additional_headers=headers, proxy=None, max_size=None, **how)
 

@@ -10,6 +10,7 @@ from litestar import Litestar
 
 from stateward.access import Role, Tokens
 from stateward.access.quotas import QuotaGuard, quota_kind
+from stateward.access.sessions import session_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
 from stateward.domains.ovc.lifecycle import ACCOUNT, VM
@@ -130,7 +131,8 @@ async def open_server(
     The server does not know the kinds that it is opened `without`.
     """
     plant, clock = Plant(), Clock()
-    every = [*also, plant.pump(), plant.station(), simple(VM), simple(ACCOUNT), token_kind(), quota_kind()]
+    every = [*also, plant.pump(), plant.station(), simple(VM), simple(ACCOUNT)]
+    every += [token_kind(), session_kind(), quota_kind()]
     kinds = [kind for kind in every if kind.name not in without]
     async with AsyncExitStack() as stack:
         engine = await stack.enter_async_context(

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import msgspec
 
+from stateward.config import Config
 from tests.integration.drivers.local.host_machines import kill_all_in
 
 STATEWARD = Path(sys.executable).parent / "stateward"
@@ -66,7 +67,8 @@ class Served(Process):
     def __init__(
         self, folder: Path, *flags: str, environ: dict[str, str] | None = None, program: Path = STATEWARD
     ) -> None:
-        words = ("serve", "--data", folder.name, "--port", "0", *flags)
+        data = () if folder.name == Config().data else ("--data", folder.name)  # the default folder is not named
+        words = ("serve", *data, "--port", "0", *flags)
         super().__init__(folder, *words, environ=environ, program=program)
         self.until("  try")
 

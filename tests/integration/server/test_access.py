@@ -1,11 +1,14 @@
 """Tokens and quotas over HTTP, with their journal entries."""
 
+import csv
+from io import StringIO
 from typing import Any
 
 import msgspec
 
 from stateward.access.tokens import SYSTEM
 from stateward.config import Config
+from stateward.engine import Permanent
 from tests.integration.server.server_harness import NS, ServerHarness, open_server
 
 WISH = {"name": "ann", "role": "operator", "namespaces": [NS]}
@@ -110,3 +113,18 @@ async def test_the_journal_is_exported_as_one_object_in_each_line(harness: Serve
     answer = await harness.get("/journal?ns=shop&limit=1", headers={"Accept": "application/x-ndjson"})
     assert answer.headers["content-type"].startswith("application/x-ndjson")
     assert [msgspec.json.decode(line) for line in answer.text.splitlines()] == paged
+
+
+async def test_the_journal_is_exported_as_a_table_without_formulas(harness: ServerHarness) -> None:
+    await harness.built("p0")
+    harness.plant.fail("pump", Permanent('=cmd|"/c calc"!A1, and\nmore'))
+    await harness.post("/ns/shop/objects/p0/actions/pump?wait=30", {"spec": {"litres": 5}})
+    paged = (await harness.get("/journal?ns=shop&object=p0&limit=1000")).json()["items"]
+    answer = await harness.get("/journal?ns=shop&object=p0", headers={"Accept": "text/csv"})
+    assert answer.headers["content-type"].startswith("text/csv")
+    rows = list(csv.DictReader(StringIO(answer.text)))
+    assert [(one["seq"], one["at"], one["event"]) for one in rows] == [
+        (str(one["seq"]), one["at"], one["event"]) for one in paged
+    ]
+    assert rows[-1]["reason"] == "'" + paged[-1]["reason"]
+    assert any(one["spec"] == '{"litres":5}' for one in rows)

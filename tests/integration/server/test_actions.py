@@ -137,6 +137,7 @@ async def test_an_object_is_made_once_under_one_key(harness: ServerHarness) -> N
     again = await harness.post(f"/ns/{NS}/objects", body, headers=key)
     assert (first.status_code, again.status_code) == (202, 202)
     assert first.json()["operation"]["id"] == again.json()["operation"]["id"]
+    assert ("idempotency-replayed" in first.headers, again.headers.get("idempotency-replayed")) == (False, "true")
 
 
 async def test_an_action_depends_on_the_version_that_the_caller_has_seen(harness: ServerHarness) -> None:
@@ -145,6 +146,10 @@ async def test_an_action_depends_on_the_version_that_the_caller_has_seen(harness
     for tags, status in ((f"W/{seen}", 412), ('"999"', 412), ('"x"', 412), (f'"999", {seen}', 202)):
         answer = await harness.post(f"{PUMP}?wait=30", headers={"If-Match": tags})
         assert answer.status_code in (status, 200 if status == 202 else status), tags
+        assert "not 0" not in answer.text
+    for tags in ("abc", "2", "W/2", '"2', '"2" "3"'):
+        answer = await harness.post(PUMP, headers={"If-Match": tags})
+        assert (answer.status_code, answer.json()["field"]) == (400, "If-Match"), tags
     assert (await harness.post(f"{PUMP}?wait=30", headers={"If-Match": "*"})).status_code == 200
     late = await harness.post(PUMP, headers={"If-Match": seen})
     assert (late.status_code, late.json()["code"]) == (412, "version")
@@ -174,6 +179,35 @@ async def test_a_group_action_begins_where_it_may_and_tells_who_was_skipped(harn
     told = answer.json()
     assert [one["object"]["id"] for one in told["begun"]] == ["p1", "p3"]
     assert (told["whole"], told["skipped"]["p2"]["code"]) == (None, "in_transition")
+
+
+async def test_a_group_action_on_named_objects_is_done_once_under_its_key(harness: ServerHarness) -> None:
+    for name in ("p1", "p2", "p3"):
+        await harness.built(name)
+    path, body, key = f"/ns/{NS}/actions/pump", {"objects": ["p1", "p3"]}, {"Idempotency-Key": "monday"}
+    first = await harness.post(path, body, headers=key)
+    again = await harness.post(path, body, headers=key)
+    assert [one["object"]["id"] for one in first.json()["begun"]] == ["p1", "p3"]
+    assert again.headers["idempotency-replayed"] == "true"
+    assert again.json()["group"] == first.json()["group"] == first.json()["begun"][0]["operation"]["id"]
+    both = await harness.post(path, {**body, "selector": {"kind": "test.pump"}})
+    assert (both.status_code, both.json()["field"]) == (400, "selector")
+    assert (await harness.post(path, {})).status_code == 400
+
+
+async def test_all_of_an_action_on_many_objects_is_cancelled_or_one_of_them(harness: ServerHarness) -> None:
+    names = ["p1", "p2", "p3"]
+    for name in names:
+        await harness.built(name)
+    harness.plant.hold()
+    begun = (await harness.post(f"/ns/{NS}/actions/pump", {"objects": names})).json()
+    group, _, last = [one["operation"]["id"] for one in begun["begun"]]
+    assert (await harness.post(f"/ns/{NS}/operations/{group}/cancel")).status_code == 202
+    await harness.engine.wait(NS, group, 30)
+    assert (await harness.get(f"/ns/{NS}/operations/{last}")).json()["status"] in ("waiting", "running")
+    assert (await harness.post(f"/ns/{NS}/operations/{group}/cancel?parts=true")).status_code == 202
+    await harness.engine.wait(NS, last, 30)
+    assert (await harness.get(f"/ns/{NS}/operations/{group}")).json()["parts"] == {"cancelled": 3}
 
 
 async def test_a_group_action_has_a_whole_that_waits_for_its_members(harness: ServerHarness) -> None:

@@ -136,7 +136,7 @@ async def test_files_that_are_not_ours_are_refused_and_change_nothing(database: 
     for name in ("text", "foreign", "damaged"):
         with pytest.raises((NotADatabase, BackupError)):
             restore(tmp_path / name, database, replace=True)
-    with pytest.raises(BackupError, match="no such file"):
+    with pytest.raises(BackupError, match="the file does not exist"):
         restore(tmp_path / "nowhere", database, replace=True)
     assert content(database) == before
 

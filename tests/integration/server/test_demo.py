@@ -80,10 +80,20 @@ def test_it_says_where_it_is_and_three_commands_that_can_be_tried(demo: Served) 
             tried = run(*words)
             assert tried.returncode == 0, tried.stderr
             assert "Traceback" not in tried.stderr
+    listed = run("list", "--data", str(demo.folder))
+    assert "shop.web-1" in listed.stdout  # the demo's namespace is the one of commands that name none
+    assert run("list", "-n", "default", "--data", str(demo.folder)).stdout == ""
+
+
+def test_it_is_quiet(demo: Served) -> None:
+    lines = demo.output.splitlines()
+    assert len(lines) <= 10, demo.output
+    assert "Ctrl-C ends it, and removes its data" in demo.output
 
 
 def test_it_stops_cleanly_and_has_said_no_word_of_an_error(demo: Served) -> None:
     assert demo.stop() == 0
+    assert not demo.folder.exists()
     assert "Traceback" not in demo.output
     assert not re.search(r"^\S+ (error|critical) ", demo.output, re.MULTILINE), demo.output
 

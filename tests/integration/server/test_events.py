@@ -154,6 +154,7 @@ async def test_a_token_that_is_taken_back_follows_no_further(live_server: LiveSe
 
 
 async def test_an_operation_that_is_not_there_is_a_problem_and_not_a_stream(live_server: LiveServer) -> None:
+    await begun(live_server)
     async with live_server.client() as client:
         answer = await client.get(path("nowhere"))
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")

@@ -15,7 +15,7 @@ from tests.integration.server.test_rights import routes
 
 AT = "http://test"
 GROUP = {"name": "web", "subGroupSize": 2, "specId": "aws+ap-northeast-2+t3.micro", "imageId": "ubuntu22.04"}
-PLAIN = ("/tumblebug", "/blazar", "/ns/")
+PLAIN = ("/tumblebug", "/spider", "/blazar", "/ns/")
 """Where clients expect errors in a form of their own."""
 
 
@@ -48,12 +48,13 @@ async def made(harness: ServerHarness) -> None:
 
 async def test_every_route_is_described_with_its_problems_its_texts_and_its_body(full_server: ServerHarness) -> None:
     described: dict[str, Any] = (await full_server.get(f"{AT}/docs/openapi.json", "nobody")).json()
-    hidden = ("/docs", "/console")
+    hidden = ("/docs", "/console", "/openapi.json", "/tumblebug/not-offered")
     for method, path in routes(full_server.app):
         if path == "/" or path.startswith(hidden):
             continue
         operation = described["paths"][path][method.lower()]
-        assert operation["summary"], path
+        assert " " in operation["summary"], path
+        assert [one["name"] for one in operation.get("parameters", ()) if not one.get("description")] == [], path
         assert operation["description"], path
         assert operation["tags"], path
         if operation.get("security") != []:
@@ -108,3 +109,26 @@ async def test_every_body_has_an_example_that_fits_its_description(full_server: 
                 schema = {**content["schema"], "components": described["components"]}
                 for example in examples:
                     Draft202012Validator(schema).validate(example)
+
+
+async def test_a_dry_run_tells_what_would_be_stored_and_writes_nothing(full_server: ServerHarness) -> None:
+    assert (await full_server.post(f"{AT}/tumblebug/ns", {"name": NS})).status_code == 200
+    dry = {"X-Stateward-Dry-Run": "1", "X-Request-Id": "asked-1"}
+    calls = {
+        "systems.system": (f"/api/v1/systems/{NS}", {"name": "billing", "backend": "simulated"}),
+        "edge.cloudlet": (f"/api/v1/edge/ns/{NS}/cloudlets", {"name": "oslo"}),
+        "ovc.account": (f"/api/v1/ovc/{NS}/accounts", {"name": "acme"}),
+        "leases.host": (f"/ns/{NS}/blazar/v1/os-hosts", {"name": "rack-1", "vcpus": 8}),
+        "mci.mci": (f"/tumblebug/ns/{NS}/mciDynamic", {"name": "m1", "subGroups": [GROUP]}),
+    }
+    reader = full_server.engine.store.reader
+    before = await reader.last_journal_seq()
+    for kind, (path, body) in calls.items():
+        answer = await full_server.post(f"{AT}{path}", body, headers=dry)
+        assert (answer.status_code, answer.json()["dry_run"][0]["object"]["kind"]) == (200, kind), answer.text
+    assert await reader.last_journal_seq() == before
+    refused = await full_server.post(f"{AT}/tumblebug/ns", {"name": "other"}, headers=dry)
+    assert refused.json()["detail"] == "X-Stateward-Dry-Run: must be left out: this route has no dry run"
+    other = {"X-Stateward-Dry-Run": "yes"}
+    assert (await full_server.post(f"{AT}{calls['mci.mci'][0]}", {}, headers=other)).status_code == 400
+    assert await reader.last_journal_seq() == before

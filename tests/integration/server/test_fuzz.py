@@ -130,7 +130,7 @@ REFUSED: dict[str, tuple[int, Make]] = {
     "an unknown operation": (404, lambda h: h.post(f"/ns/{NS}/operations/none/cancel")),
     "an unknown token": (404, lambda h: h.caller("admin").delete("/tokens/none")),
     "a refused action": (409, lambda h: h.post(f"/ns/{NS}/objects/p1/actions/mend")),
-    "a refused group": (409, lambda h: h.post(f"/ns/{NS}/actions/mend", {"selector": {}})),
+    "a refused group": (409, lambda h: h.post(f"/ns/{NS}/actions/mend", {"selector": {"q": "p"}})),
     "an empty group": (409, lambda h: h.post(f"/ns/{NS}/actions/pump", {"selector": {"kind": "none"}})),
     "an existing object": (409, lambda h: h.post(f"/ns/{NS}/objects", {"id": "p1", "kind": "test.pump"})),
     "an older version": (

@@ -139,7 +139,7 @@ def test_an_operator_of_one_namespace_gets_neither_a_token_nor_the_environment_o
         assert server.token not in made.text
         assert SECRET not in made.text
         assert admin.get("/readyz").status_code == 200  # it lives
-        assert admin.get("/api/v1/objects?ns=t1").status_code in (200, 404)
+        assert admin.get("/api/v1/ns/t1/objects").status_code in (200, 404)
         shown = mallory.get("/tumblebug/ns/t1/mci/m1").text
         assert server.token not in shown
         assert SECRET not in shown

@@ -66,14 +66,21 @@ def operations(description: Doc) -> dict[str, Doc]:
 
 
 async def test_every_route_is_described_but_the_pages_themselves(harness: ServerHarness, description: Doc) -> None:
-    wanted = {f"{method} {path}" for method, path in routes(harness.app) if not path.startswith("/docs")}
+    pages = ("/docs", "/openapi.json")
+    wanted = {f"{method} {path}" for method, path in routes(harness.app) if not path.startswith(pages)}
     assert operations(description).keys() == wanted
+
+
+async def test_the_redirect_to_the_description_says_where_it_is(harness: ServerHarness) -> None:
+    answer = await harness.get("http://test/openapi.json", "nobody")
+    assert (answer.status_code, answer.headers["location"]) == (308, "docs/openapi.json")
+    assert answer.text == "The document is at docs/openapi.json; follow the redirect, as curl -L does.\n"
 
 
 async def test_every_route_tells_its_right_problems(description: Doc) -> None:
     for name, operation in operations(description).items():
         statuses = set(operation["responses"])
-        if RULES[name] == "everybody":
+        if RULES[name] in ("everybody", "our page"):
             assert operation["security"] == []
             continue
         assert {"400", "401", "403", "429", "503"} <= statuses, name
@@ -92,14 +99,15 @@ async def test_every_route_says_what_it_is_for(description: Doc) -> None:
         assert operation["tags"], name
 
 
-async def test_tokens_are_described_in_all_three_ways(description: Doc) -> None:
+async def test_tokens_and_sessions_are_described_in_all_ways(description: Doc) -> None:
     schemes = description["components"]["securitySchemes"]
     assert {name: scheme["type"] for name, scheme in schemes.items()} == {
         "bearer": "http",
         "basic": "http",
         "header": "apiKey",
+        "session": "apiKey",
     }
-    assert description["security"] == [{"bearer": []}, {"basic": []}, {"header": []}]
+    assert description["security"] == [{name: []} for name in schemes]
 
 
 async def test_every_record_that_is_named_is_described(description: Doc) -> None:
@@ -137,6 +145,7 @@ async def test_answers_in_other_media_types_are_described(description: Doc) -> N
     assert set(found["GET /api/v1/journal"]["responses"]["200"]["content"]) == {
         "application/json",
         "application/x-ndjson",
+        "text/csv",
     }
     diagram = found["GET /api/v1/kinds/{kind}/diagram"]["responses"]["200"]["content"]
     assert set(diagram) == {"image/svg+xml", "text/vnd.mermaid", "text/markdown"}

@@ -8,6 +8,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.integration.server.server_processes import PATIENT, run, served
 from tests.integration.server.test_serve import created, settled
+from tests.long_forms import in_long_form
 from tests.poolers import PgBouncer
 from tests.servers import PostgresServer
 
@@ -25,7 +26,7 @@ def read_until_running(stream: ClientConnection, names: list[str]) -> None:
         missing -= {line["object"] for line in said.get("lines", ()) if line["target"] == "Running"}
 
 
-@pytest.mark.parametrize("direct", [True, False], ids=["direct", "polling"])
+@pytest.mark.parametrize("direct", in_long_form((True, False), short=(False,)), ids=["direct", "polling"])
 def test_two_servers_stream_and_work_through_a_pooler_that_is_killed_and_comes_back(
     tmp_path: Path, database: str, pgbouncer: PgBouncer, direct: bool
 ) -> None:

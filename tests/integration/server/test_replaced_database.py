@@ -21,6 +21,7 @@ def until_not_ready(client: httpx.Client) -> httpx.Response:
     end = time.monotonic() + PATIENT
     while (answer := client.get("/readyz")).status_code == 200:
         assert time.monotonic() < end
+        time.sleep(0.05)
     return answer
 
 

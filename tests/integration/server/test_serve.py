@@ -82,6 +82,7 @@ class TestStarting:
     def test_it_says_where_it_answers_where_the_token_is_and_what_to_try(self, tmp_path: Path) -> None:
         with served(tmp_path / "data") as server:
             assert server.url in server.output
+            assert f"info    server answers on {server.url}; its database is " in server.output
             assert f"{server.folder.name}/admin-token" in server.output
             server.until("top --once")
             commands = re.findall(r"^    stateward (.+)$", server.output, re.MULTILINE)
@@ -295,6 +296,7 @@ class TestWorkers:
             assert address["pid"] == first.process.pid  # commands still find the one that goes on
             first.stop(signal.SIGKILL)
         with served(tmp_path / "data") as third:
+            assert re.search(r"takes over \d+ operations of worker .*, which is gone", third.output), third.output
             assert third.stop() == 0
 
     def test_on_postgresql_the_work_of_a_killed_worker_is_taken_over(

@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from stateward.access import Role
+from stateward.aio.supervise import cancel_tasks
 from stateward.server import connection_limits
 from tests.integration.server.live_server import PATIENT, LiveServer, lines_until, open_live_server, said, until
 
@@ -183,6 +185,20 @@ async def test_in_quiet_times_there_are_signs_of_life(live_server: LiveServer) -
         assert await said(stream) == {"lines": [], "seq": seq}
 
 
+async def test_a_quiet_namespace_gives_signs_of_life_while_others_are_busy(live_server: LiveServer) -> None:
+    live_server.live_feeds.stream.keepalive_s = 1.0
+    async with live_server.stream(await live_server.token("a")) as stream:
+        await begun(stream)
+
+        async def keep_busy() -> None:
+            for number in itertools.count():
+                await live_server.define("b", f"n{number}")
+
+        busy = asyncio.create_task(keep_busy())
+        assert (await said(stream))["lines"] == []
+        await cancel_tasks([busy])
+
+
 async def test_whatever_else_a_client_says_is_passed_over(live_server: LiveServer) -> None:
     async with live_server.stream() as stream:
         await begun(stream)
@@ -249,7 +265,7 @@ async def test_a_slow_reader_is_told_why_behind_what_it_had_not_read(
     await until(lambda: live_server.live_feeds.feed.readers == 0)
     loop, received = asyncio.get_running_loop(), b""
     async with asyncio.timeout(PATIENT):
-        while (4408).to_bytes(2) + b"what was sent is not read" not in received:
+        while (4408).to_bytes(2) + b"the client does not read the stream" not in received:
             chunk = await loop.sock_recv(slow, 1 << 20)
             assert chunk, "it was cut before it was told"
             received = received[-100:] + chunk

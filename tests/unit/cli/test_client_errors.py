@@ -22,10 +22,10 @@ def test_a_status_has_its_exit_code(status: int, code: int) -> None:
 
 
 def test_the_blocker_is_told_where_the_detail_does_not_name_it() -> None:
-    assert "op7 (suspend by user of ann, since 2026-11-15T02:57:12Z) is in the way" in str(
+    assert "blocked by operation op7, suspend by user (ann), since 2026-11-15T02:57:12Z" in str(
         problem(detail="it is busy", blocker=BLOCKER)
     )
-    assert str(problem(detail="op7 is in the way", blocker=BLOCKER)) == "op7 is in the way"
+    assert str(problem(detail="blocked by op7", blocker=BLOCKER)) == "blocked by op7"
 
 
 def test_a_lock_is_told_with_its_path_and_mode() -> None:
@@ -33,9 +33,20 @@ def test_a_lock_is_told_with_its_path_and_mode() -> None:
     assert "X on /a" in str(problem(detail="locked", blocker=held))
 
 
+def test_the_flags_that_would_help_are_told() -> None:
+    assert str(problem(detail="no", missing=["force"])) == "no; repeat it with --force"
+    both = problem(detail="no", missing=["force", "option=terminate"])
+    assert str(both) == "no; repeat it with --force --fact option=terminate"
+
+
+def test_the_one_who_asked_is_told_once() -> None:
+    of_admin = {**BLOCKER, "actor": "admin", "who": "admin"}
+    assert "suspend by admin, since" in str(problem(detail="it is busy", blocker=of_admin))
+
+
 def test_what_is_allowed_is_told_where_the_detail_does_not() -> None:
     assert str(problem(detail="no", allowed=["resume", "terminate"])) == "no; allowed now: resume, terminate"
-    assert str(problem(detail="may now: resume", allowed=["resume"])) == "may now: resume"
+    assert str(problem(detail="allowed now: resume", allowed=["resume"])) == "allowed now: resume"
 
 
 def test_the_facts_are_kept_for_machines() -> None:

@@ -1,8 +1,6 @@
 import json
-from collections.abc import Callable
+from urllib.parse import parse_qsl, urlsplit
 
-import httpx
-import msgspec
 import pytest
 import typer
 from rich.console import Console
@@ -14,6 +12,7 @@ from stateward.client.arguments import ObjectRef, ObjectSelector
 from stateward.client.http import HttpConnection
 from stateward.client.session import Session
 from stateward.client.target import Secret
+from stateward.client.transport import HttpRequest, HttpResponse
 from stateward.domains.mci.cli.commands import _terminate_orphans
 from stateward.domains.mci.cli.tumblebug_calls import OrphanListing
 from stateward.domains.mci.shared_schemas import OrphanMachine
@@ -23,12 +22,11 @@ from stateward.schemas.objects import ObjectPage
 from stateward.schemas.operations import OperationView
 from stateward.schemas.waiting import QueuedView, WaitReason, WhyView
 from tests.unit.cli.sample_records import sample_object, sample_operation
+from tests.unit.cli.scripted_transport import Answer, ScriptedTransport, json_response
 
-Answers = Callable[[httpx.Request], httpx.Response]
 
-
-def session(answers: Answers, *, as_json: bool = False) -> Session:
-    return Session(ApiClient(HttpConnection("http://s", Secret(""), httpx.MockTransport(answers))), "ns", json=as_json)
+def session(answers: Answer, *, as_json: bool = False) -> Session:
+    return Session(ApiClient(HttpConnection("http://s", Secret(""), ScriptedTransport(answers))), "ns", json=as_json)
 
 
 STUCK = {
@@ -50,7 +48,7 @@ def test_what_is_stuck_is_listed_and_exits_with_1(
     monkeypatch.delenv("COLUMNS", raising=False)
     for as_json in (False, True):
         with pytest.raises(typer.Exit) as caught:
-            _list_stuck(session(lambda _: httpx.Response(200, json=[STUCK]), as_json=as_json))
+            _list_stuck(session(lambda _: json_response(200, [STUCK]), as_json=as_json))
         assert caught.value.exit_code == 1
         assert "its worker is dead" in capsys.readouterr().out
 
@@ -78,7 +76,7 @@ QUEUED = QueuedView(
 
 
 def told(found: WhyView) -> str:
-    kinds = httpx.Response(200, json=[])
+    kinds = json_response(200, [])
     console = Console(width=200, no_color=True)
     with console.capture() as captured:
         console.print(_tree(session(lambda _: kinds), found))
@@ -105,15 +103,15 @@ def test_why_tells_of_locks_queue_lane_and_children() -> None:
     assert "grow on d1 (op5): a worker is at it" in shown
     assert "lane aws/eu: 2 of 3 running" in shown
     assert "operation op7 holds X on /a of t" in shown
-    assert f"{MOST + 2} children have not ended" in shown
+    assert f"waits for {MOST + 2} children" in shown
     assert "and 2 more" in shown
 
 
 def test_an_orphan_that_cannot_be_terminated_is_named_and_the_others_are_terminated() -> None:
-    def answer(request: httpx.Request) -> httpx.Response:
-        if json.loads(request.content)["key"] == "stuck":
-            return httpx.Response(409, json={"detail": "terminate of stuck failed"})
-        return httpx.Response(200, json={})
+    def answer(request: HttpRequest) -> HttpResponse:
+        if json.loads(request.body or b"")["key"] == "stuck":
+            return json_response(409, {"detail": "terminate of stuck failed"})
+        return json_response(200, {})
 
     found = OrphanListing([OrphanMachine("aws", key, "", "", "") for key in ("stuck", "stray")])
     after = _terminate_orphans(session(answer), found)
@@ -121,11 +119,11 @@ def test_an_orphan_that_cannot_be_terminated_is_named_and_the_others_are_termina
 
 
 def test_names_are_quoted_in_paths_and_actions_carry_a_key() -> None:
-    sent: list[httpx.Request] = []
+    sent: list[HttpRequest] = []
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: HttpRequest) -> HttpResponse:
         sent.append(request)
-        return httpx.Response(404, json={"detail": "no"})
+        return json_response(404, {"detail": "no"})
 
     client = session(answer).client
     for call in (
@@ -135,7 +133,7 @@ def test_names_are_quoted_in_paths_and_actions_carry_a_key() -> None:
     ):
         with pytest.raises(Exception, match="no"):
             call()
-    assert [one.url.raw_path.decode() for one in sent] == [
+    assert [one.target for one in sent] == [
         "/api/v1/ns/a%20b/objects/%C3%BC%3F/actions/scale%20out",
         "/api/v1/lanes/aws/eu%20west",
         "/api/v1/ns/ns/objects/x%23y",
@@ -146,13 +144,14 @@ def test_names_are_quoted_in_paths_and_actions_carry_a_key() -> None:
 def test_pages_are_followed_to_the_end_or_to_the_limit() -> None:
     asked: list[dict[str, str]] = []
 
-    def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(dict(request.url.params))
-        first = int(request.url.params.get("after", "0"))
-        last = min(first + min(int(request.url.params["limit"]), 100), 250)
+    def answer(request: HttpRequest) -> HttpResponse:
+        params = dict(parse_qsl(urlsplit(request.target).query))
+        asked.append(params)
+        first = int(params.get("after", "0"))
+        last = min(first + min(int(params["limit"]), 100), 250)
         items = [sample_object(id=str(n)) for n in range(first, last)]
         page = ObjectPage(items, str(last) if last < 250 else None)
-        return httpx.Response(200, content=msgspec.json.encode(page))
+        return json_response(200, page)
 
     client = session(answer).client
     assert len(list(client.objects("ns", ObjectSelector(labels={"a": "b"})))) == 250

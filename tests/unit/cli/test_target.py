@@ -2,9 +2,11 @@ import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from stateward.client.shared_options import namespace_of
 from stateward.client.target import (
     LocalFolder,
     Nowhere,
@@ -12,10 +14,13 @@ from stateward.client.target import (
     Secret,
     TargetOptions,
     check_address,
+    choose_namespace,
     choose_target,
-    running_server_url,
+    running_server,
 )
+from stateward.config import Config
 from stateward.errors import BadInput
+from stateward.server.data_dir import DataDir
 
 TEXT = "sw_0123_very-secret"
 
@@ -60,25 +65,39 @@ def test_the_default_folder_is_used_where_it_is(folder: Path, monkeypatch: pytes
 
 
 def test_a_running_server_is_spoken_to_with_the_folders_own_token(folder: Path, listening: str) -> None:
-    (folder / "server.json").write_text(json.dumps({"url": listening, "pid": 1}))
+    (folder / "server.json").write_text(json.dumps({"url": listening, "pid": 1, "namespace": "demo"}))
     (folder / "admin-token").write_text(TEXT + "\n")
     found = place(TargetOptions(data=folder))
     assert isinstance(found, RemoteServer)
-    assert (found.url, found.token.text, found.direct) == (listening, TEXT, True)
+    assert (found.url, found.token.text, found.direct, found.namespace) == (listening, TEXT, True, "demo")
 
 
-def test_what_a_crashed_server_left_behind_is_not_believed(folder: Path) -> None:
+def test_of_a_crashed_server_only_the_namespace_counts(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    (folder / "server.json").write_text(json.dumps({"url": f"http://127.0.0.1:{port}"}))
-    assert running_server_url(folder) is None
-    assert isinstance(place(TargetOptions(data=folder)), LocalFolder)
+    (folder / "server.json").write_text(json.dumps({"url": f"http://127.0.0.1:{port}", "namespace": "demo"}))
+    assert running_server(folder) is None
+    found = place(TargetOptions(data=folder))
+    assert found == LocalFolder(folder, None, "demo")
+    assert choose_namespace(None, TargetOptions(data=folder), {}, found) == "demo"
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"url": 7}', '{"url": "http://[::1"}'])
+def test_of_a_stopped_server_the_namespace_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_demo, namespace in ((True, "demo"), (False, "default")):
+        server = DataDir(Config(data=str(folder), demo=is_demo))
+        server.write_address("http://127.0.0.1:1")
+        server.remove_address()
+        found = place(TargetOptions(data=folder))
+        assert choose_namespace(None, TargetOptions(data=folder), {}, found) == namespace
+        monkeypatch.delenv("STATEWARD_NAMESPACE", raising=False)
+        assert namespace_of(SimpleNamespace(params={"data": str(folder)})) == namespace  # type: ignore[arg-type]
+    assert not (folder / "server.json").exists()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"url": ""}', '{"url": 7}', '{"url": "http://[::1"}'])
 def test_a_damaged_server_file_is_no_server(folder: Path, content: str) -> None:
     (folder / "server.json").write_text(content)
-    assert running_server_url(folder) is None
+    assert running_server(folder) is None
 
 
 def test_a_folder_without_a_database_is_refused(tmp_path: Path) -> None:

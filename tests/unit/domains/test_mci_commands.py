@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.domains.mci.handlers.post_commands import tail_of
+from stateward.domains.mci.handlers.command_handlers import tail_of
 
 
 @given(st.text(max_size=50), st.integers(1, 50))
@@ -12,4 +12,4 @@ def test_the_end_of_a_long_text_is_kept_and_the_rest_is_counted(text: str, most:
     if len(text) <= most:
         assert kept == text
     else:
-        assert kept == f"({len(text) - most} signs left out)\n{text[-most:]}"
+        assert kept == f"({len(text) - most} characters left out)\n{text[-most:]}"

@@ -38,6 +38,7 @@ from stateward.plugin.registry import installed
 KINDS = [
     "mci.mci",
     "mci.vm",
+    "mci.command",
     "mci.vnet",
     "mci.securitygroup",
     "mci.sshkey",

@@ -24,6 +24,7 @@ from stateward.lifecycle import (
     declare,
     step,
 )
+from stateward.lifecycle.decide import undoing_actions
 from tests.unit.lifecycle.door import DOOR, ROWS, Door
 
 INSISTING = frozenset({FORCE})
@@ -115,7 +116,7 @@ def test_a_transitional_state_refuses_and_says_what_is_possible() -> None:
 def test_a_stable_state_refuses_with_the_states_in_which_it_would_be_possible() -> None:
     refusal = refused(Door.OPEN, "open", USER)
     assert (refusal.reason, refusal.sources) == (RefusalCode.NOT_FROM_HERE, (Door.CLOSED,))
-    assert "only from closed" in str(refusal)
+    assert "must be closed" in str(refusal)
 
 
 def test_another_actors_event_is_refused_with_who_may() -> None:
@@ -144,3 +145,9 @@ def test_an_unknown_name_is_an_error_that_says_what_was_probably_meant(
     assert caught.value.what.startswith(what)
     assert caught.value.nearest == nearest
     assert nearest in caught.value.known
+
+
+def test_an_action_is_undone_by_the_action_that_leads_back_without_further_facts() -> None:
+    assert undoing_actions(DOOR, "open", "closed", USER) == ("open",)
+    assert undoing_actions(DOOR, "open", "open", USER) == ()
+    assert undoing_actions(DOOR, "closed", GONE.word, USER) == ()

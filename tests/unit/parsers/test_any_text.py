@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from stateward.agents.connection import DECODE_ERRORS
 from stateward.agents.messages import clip_text, read_agent, read_controller
 from stateward.cli.commands.create import read_spec
-from stateward.cli.commands.object_files import read_objects
+from stateward.cli.commands.object_files import read_documents
 from stateward.client import arguments, journal_stream
 from stateward.client.field_options import parse_fields
 from stateward.client.progress import parse_events
@@ -33,7 +33,7 @@ from stateward.domains.mci.cli.fleet_file import read_fleet
 from stateward.domains.ovc.settings import SETTINGS_FILE, read_settings
 from stateward.domains.systems.definition.parser import read as read_definition
 from stateward.drivers.aws.credential_refs import read_credential
-from stateward.drivers.aws.security_groups import wanted_rules
+from stateward.drivers.security_rules import wanted_rules
 from stateward.engine.typed_values import value_type
 from stateward.errors import StatewardError
 from stateward.locks import parse_path
@@ -72,6 +72,8 @@ def from_file(read: Callable[[Path], Any], name: str = "file") -> Read:
     return reader
 
 
+SESSION: Any = Namespace(kind=str, ns="default", kinds={})
+
 READERS: Mapping[str, tuple[Read, tuple[type[Exception], ...]]] = {
     "an agent's word": (lambda text, _: read_agent(text), DECODE_ERRORS),
     "a controller's word": (lambda text, _: read_controller(text), DECODE_ERRORS),
@@ -84,7 +86,7 @@ READERS: Mapping[str, tuple[Read, tuple[type[Exception], ...]]] = {
     "the configuration": (from_file(lambda file: load({}, {}, file)), OURS),
     "the settings of a domain": (from_file(lambda file: read_settings(file.parent), SETTINGS_FILE), OURS),
     "a spec": (from_file(lambda file: read_spec(str(file))), OURS),
-    "objects to create": (from_file(lambda file: read_objects(Namespace(kind=str), str(file))), OURS),  # type: ignore[arg-type]
+    "objects to create": (from_file(lambda file: read_documents(SESSION, [str(file)])), OURS),
     "fields of a type": (lambda text, _: parse_fields([text, f"login.{text}", f"tags={text}"], SCHEMA), OURS),
     "fields of no type": (lambda text, _: parse_fields([text], None), OURS),
     "a credential": (from_file(lambda file: read_credential(f"file:{file}")), OURS),

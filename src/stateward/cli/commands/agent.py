@@ -36,15 +36,18 @@ Controllers = Annotated[
 CloudletName = Annotated[str, typer.Option("--cloudlet", metavar="NAME", help="The cloudlet to work for.")]
 TokenFile = Annotated[Path, typer.Option("--token-file", metavar="FILE", help="A file with an agent's token.")]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="The cloudlet's namespace.")]
-Driver = Annotated[Drivers, typer.Option("--driver", help="What clusters and apps are made of.")]
+Driver = Annotated[Drivers, typer.Option("--driver", help="The driver that runs clusters and apps.")]
 Data = Annotated[
     Path | None, typer.Option("--data", metavar="DIR", help="The folder in which the agent stores its state.")
 ]
 Releases = Annotated[
-    Path | None, typer.Option("--releases", metavar="DIR", help="Where other versions are: DIR/VERSION/stateward.")
+    Path | None,
+    typer.Option(
+        "--releases", metavar="DIR", help="A folder with other versions, for upgrades: DIR/VERSION/stateward."
+    ),
 ]
 Look = Annotated[
-    float, typer.Option("--look-every", metavar="SECONDS", min=0.05, help="Time between two observations.")
+    float, typer.Option("--look-every", metavar="SECONDS", min=0.05, help="Seconds between two observations.")
 ]
 Heir = Annotated[int, typer.Option("--heir", hidden=True)]
 
@@ -60,7 +63,10 @@ def agent(
     look_every: Look = 5.0,
     heir: Heir = 0,
 ) -> None:
-    """Work for a cloudlet: make clusters and apps on this machine, and tell how they are."""
+    """Run the agent of a cloudlet on this machine.
+
+    It creates clusters and apps here, and reports their state to a controller.
+    """
     import asyncio
     import logging
     from random import Random

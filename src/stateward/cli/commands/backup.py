@@ -8,17 +8,21 @@ import typer
 from stateward.cli.commands.serve import Data, Database, File, in_force
 from stateward.client.output import Json, out, print_json
 from stateward.config import masked
+from stateward.errors import count_text
 
 if TYPE_CHECKING:
     from stateward.server.store_backup import BackupInfo
 
-Target = Annotated[Path, typer.Argument(metavar="FILE", help="The file that the copy goes into; it must not exist.")]
+Target = Annotated[Path, typer.Argument(metavar="FILE", help="The new file for the copy.")]
 Source = Annotated[Path, typer.Argument(metavar="FILE", help="A copy that `stateward backup` has made.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Give up the database that is there.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace the existing database.")]
 
 
 def backup(file: Target, config: File = None, data: Data = None, database: Database = None, json: Json = False) -> None:
-    """Copy the embedded database into a file; servers may go on using it meanwhile."""
+    """Copy the embedded database into a file, while it is in use.
+
+    stateward backup copy.db --data my-data
+    """
     from stateward.server.store_backup import back_up, embedded_file
 
     where = in_force(config, {"data": data, "database": database}).config.store_url
@@ -33,7 +37,12 @@ def restore(
     replace: Replace = False,
     json: Json = False,
 ) -> None:
-    """Put a copy in the place of the embedded database; no server may be using it."""
+    """Put a copy of the embedded database back.
+
+    No server may be using the database.
+
+      stateward restore copy.db --data my-data --replace
+    """
     from stateward.server.data_dir import DataDir
     from stateward.server.store_backup import embedded_file
     from stateward.server.store_backup import restore as put_back
@@ -49,4 +58,8 @@ def _print_copied(copied: "BackupInfo", text: str, json: bool) -> None:
     if json:
         print_json(copied)
     else:
-        out().print(f"{text}: {copied.objects:,} objects, {copied.bytes:,} bytes.", markup=False, highlight=False)
+        out().print(
+            f"{text}: {count_text(copied.objects, 'object')}, {count_text(copied.bytes, 'byte')}.",
+            markup=False,
+            highlight=False,
+        )

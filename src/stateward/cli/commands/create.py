@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from stateward.cli.commands.kind_options import SpecFields, complete_kinds
-from stateward.cli.commands.object_files import read_objects, read_source
+from stateward.cli.commands.object_files import ObjectDocument, read_documents, read_source
 from stateward.client.action_requests import (
     CARRY_ON,
     RequestOutcome,
@@ -16,12 +16,13 @@ from stateward.client.action_requests import (
     request_body,
 )
 from stateward.client.arguments import ObjectRef, parse_pairs, parse_ref, parse_values
+from stateward.client.confirmation import confirm_action
 from stateward.client.errors import ApiError
 from stateward.client.field_options import parse_fields
 from stateward.client.session import Session, requests_action
 from stateward.client.shared_options import Args, Facts, Force, Labels, Object
 from stateward.errors import BadInput, StatewardError
-from stateward.schemas.objects import Possible
+from stateward.schemas.objects import ObjectView, Possible
 
 Kind = Annotated[
     str | None,
@@ -33,8 +34,8 @@ File = Annotated[
     str | None,
     typer.Option("--file", "-f", metavar="FILE", help="Objects in YAML or JSON: kind, id, spec, ...; - is stdin."),
 ]
-Parent = Annotated[str | None, typer.Option("--parent", metavar="OBJECT", help="What it is a part of.")]
-By = Annotated[str | None, typer.Option("--action", help="The action it begins with, if there are several.")]
+Parent = Annotated[str | None, typer.Option("--parent", metavar="OBJECT", help="The object that it is a part of.")]
+By = Annotated[str | None, typer.Option("--action", help="The action that creates it, if the kind has several.")]
 
 GONE = "(gone)"
 
@@ -49,7 +50,7 @@ class NotClear(StatewardError):
     def __str__(self) -> str:
         if not self.choices:
             return f"no action removes {self.object} while it is {self.state}"
-        return f"several actions could remove {self.object}: {'; '.join(self.choices)}. Say which, with: stateward do"
+        return f"several actions could remove {self.object}: {'; '.join(self.choices)}. Choose one with: stateward do"
 
 
 @requests_action
@@ -66,14 +67,17 @@ def create(
     fact: Facts = None,
     arg: Args = None,
 ) -> None:
-    """Make an object; or with -f, all objects that a file describes.
+    """Create an object, or all objects of a file.
 
-    `--set size=4 --set tags=a,b --set login.user=ann` gives fields of the spec; `stateward kinds KIND` lists them.
+    `stateward kinds KIND` lists the fields that --set takes.
+
+      stateward create ovc.account acme --set name=acme --label name=acme --wait
+      stateward create -f objects.yaml
     """
     if file is not None:
         if any((kind, id_, spec, set_, label, parent, action, fact, arg)):
             raise BadInput("--file", file, "given alone: the file says everything about its objects")
-        finish_requests(session, [create_one(session, one) for one in read_objects(session, file)])
+        finish_requests(session, [create_one(session, one) for one in read_documents(session, [file])])
         return
     if kind is None:
         raise BadInput("kind", None, "given: KIND ID, KIND/ID, or --file FILE")
@@ -99,14 +103,16 @@ def create(
     finish_requests(session, [accepted_outcome(session.client.create(session.ns, body))])
 
 
-def create_one(session: Session, body: dict[str, Any]) -> RequestOutcome:
+def create_one(session: Session, document: ObjectDocument) -> RequestOutcome:
     """Create one of several objects; a refusal does not keep the others from it."""
+    if document.namespace != session.ns:
+        raise BadInput(f"{document.place('namespace')}: namespace", document.namespace, f"{session.ns}, or left out")
     try:
-        return accepted_outcome(session.client.create(session.ns, body))
+        return accepted_outcome(session.client.create(session.ns, document.body))
     except ApiError as problem:
         if problem.status not in (*CARRY_ON, 400, 422):
             raise
-        return RequestOutcome(body["id"], problem=problem.facts())
+        return RequestOutcome(document.id, problem=problem.facts())
 
 
 @requests_action
@@ -117,15 +123,26 @@ def delete(
     fact: Facts = None,
     arg: Args = None,
 ) -> None:
-    """Remove an object, by the action of its kind that does so; if several could, they are listed."""
+    """Remove an object, by the action of its kind that does so.
+
+    If several actions could, they are listed, and nothing is done.
+
+      stateward delete vm/web-1 --wait
+    """
     found = session.find(parse_ref(object))
     body = request_body(force, fact or [], parse_values("arg", arg or []))
-    allowed = session.client.allowed(session.ns, found.id)
-    states = session.kinds[found.kind].states if found.kind in session.kinds else []
-    ends = {one.state for one in states if one.state_class == "final"} | {GONE}
-    action = find_removing_action(found.id, allowed.state, allowed.actions, ends, body.get("facts", []))
+    action = find_removal(session, found, session.ns, body.get("facts", []))
+    confirm_action(session, action, [found.id], body)
     accepted = accepted_outcome(session.client.act(session.ns, found.id, action, body))
     finish_requests(session, [accepted])
+
+
+def find_removal(session: Session, found: ObjectView, ns: str, facts: Sequence[str] = ()) -> str:
+    """Return the action that removes an object in its present state."""
+    allowed = session.client.allowed(ns, found.id)
+    states = session.kinds[found.kind].states if found.kind in session.kinds else []
+    ends = {one.state for one in states if one.state_class == "final"} | {GONE}
+    return find_removing_action(found.id, allowed.state, allowed.actions, ends, facts)
 
 
 def find_removing_action(

@@ -1,18 +1,21 @@
 """`stateward do` and `stateward plan`: request actions, or see what they would lead to."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 import typer
+from msgspec.structs import replace
 from rich.text import Text
 
 from stateward.cli.commands.kind_options import Action, ArgFields
 from stateward.client.action_requests import finish_requests, request_body, request_each, request_group
 from stateward.client.arguments import ObjectRef, parse_ref, parse_selector, parse_values
+from stateward.client.confirmation import MAX_PREVIEWS, confirm_action, confirm_group, preview_lines
 from stateward.client.errors import NOT_FOUND, api_error_of, none_if
 from stateward.client.field_options import parse_fields
 from stateward.client.formatting import error_text, filled_table
-from stateward.client.output import NO
+from stateward.client.output import NO, clean, results
 from stateward.client.session import Session, on_server, requests_action
 from stateward.client.shared_options import Args, Facts, Force, Objects
 from stateward.errors import BadInput
@@ -20,7 +23,9 @@ from stateward.schemas.problems import Problem
 
 Chosen = Annotated[
     list[str] | None,
-    typer.Option("--selector", metavar="NAME=VALUE,...", help="All that fit: kind=, state=, label=k=v, parent=, q=."),
+    typer.Option(
+        "--selector", metavar="NAME=VALUE,...", help="All objects that match: kind=, state=, label=k=v, parent=, q=."
+    ),
 ]
 
 
@@ -35,9 +40,12 @@ def do(
     arg: Args = None,
     set_: ArgFields = None,
 ) -> None:
-    """Ask for an action on objects that are named, or on all that a selector chooses.
+    """Request an action on objects, or on all that match a selector.
 
-    `--set size=4` gives an argument, converted as the kind wants it; `stateward kinds KIND` lists them.
+    `stateward kinds KIND` lists the actions, and the arguments that --set takes.
+
+      stateward do suspend vm/web-1 --wait
+      stateward do suspend --selector kind=mci.vm,state=Running,label=region=eu
     """
     if bool(objects) == bool(chosen):
         raise BadInput("object", None, "either named, or chosen with --selector")
@@ -46,10 +54,13 @@ def do(
     if chosen:
         selector = parse_selector(chosen)
         kind = None if selector.kind is None else session.kind(selector.kind)
-        outcomes = request_group(session, action, selector, {**body, **_args(session, kind, action, set_, args)})
+        body |= _args(session, kind, action, set_, args)
+        confirm_group(session, action, selector, body)
+        outcomes = request_group(session, action, selector, body)
     else:
         named = [parse_ref(one) for one in objects or []]
         bodies = [{**body, **_args_of(session, one, action, set_, args)} for one in named]
+        confirm_action(session, action, [one.id for one in named], body)
         both = zip(named, bodies, strict=True)
         outcomes = [outcome for one, own in both for outcome in request_each(session, action, [one], own)]
     finish_requests(session, outcomes)
@@ -81,15 +92,23 @@ def plan(
     session: Session,
     action: Action,
     objects: Objects = None,
+    chosen: Chosen = None,
     force: Force = False,
     fact: Facts = None,
     arg: Args = None,
     set_: ArgFields = None,
 ) -> None:
-    """Say whether an action would be accepted, and where it would lead, without doing anything."""
+    """Tell whether an action would be accepted; nothing is changed.
+
+    stateward plan terminate vm/web-1
+    stateward plan suspend --selector kind=mci.vm,state=Running
+    """
+    if bool(objects) == bool(chosen):
+        raise BadInput("object", None, "either named, or chosen with --selector")
+    if chosen:
+        _plan_group(session, action, chosen, request_body(force, fact or [], parse_values("arg", arg or [])), set_)
+        return
     named = [parse_ref(one) for one in objects or []]
-    if not named:
-        raise BadInput("object", None, "given: name at least one")
     for one in named:
         if one.kind is not None:
             session.find(one)
@@ -100,8 +119,33 @@ def plan(
     both = zip(named, answers, strict=True)
     rows = ((one.id, answer.would, answer.state or "", _why(answer.problem)) for one, answer in both)
     session.show(answers, lambda _: filled_table(("object", "would", "state", "why"), rows))
+    if not session.json:
+        _show_previews(session, action, [one for one in requests if len(requests) <= MAX_PREVIEWS])
     if any(answer.would != "accept" for answer in answers):
         raise typer.Exit(NO)
+
+
+def _plan_group(session: Session, action: str, chosen: list[str], body: dict[str, Any], set_: list[str] | None) -> None:
+    """Tell what an action on all objects that a selector chooses would do."""
+    selector = parse_selector(chosen)
+    if selector.kind is not None:
+        selector = replace(selector, kind=session.kind(selector.kind))
+    body |= _args(session, selector.kind, action, set_, body.get("args", {}))
+    view = session.client.preview_group(session.ns, action, {"selector": selector, **body})
+    why = [] if view.problem is None else [str(_why(view.problem))]
+    session.show(view, lambda _: Text(clean("\n".join([*preview_lines(view), *why]))))
+    if not view.accepted:
+        raise typer.Exit(NO)
+
+
+def _show_previews(session: Session, action: str, requests: list[dict[str, Any]]) -> None:
+    """Show what requests would do that touch many objects, or remove some."""
+    for one in requests:
+        body = {name: value for name, value in one.items() if name not in ("object", "action")}
+        view = none_if(NOT_FOUND, partial(session.client.preview, session.ns, one["object"], action, body))
+        if view is not None and view.accepted and (view.total > 1 or view.removes):
+            lines = "\n".join(f"  {line}" for line in preview_lines(view))
+            results().print(clean(f"{one['object']}:\n{lines}"), markup=False, highlight=False, soft_wrap=True)
 
 
 def _why(problem: Problem | None) -> Text:

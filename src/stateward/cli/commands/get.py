@@ -1,26 +1,41 @@
 """`stateward get` and `stateward list`: show objects."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated
 
 import typer
 
 from stateward.cli.commands.kind_options import OnlyKind
 from stateward.client.arguments import ObjectSelector, parse_pairs, parse_ref
-from stateward.client.formatting import object_details, object_table, print_json_line
+from stateward.client.formatting import WIDE_COLUMNS, count_table, object_details, object_table
 from stateward.client.output import err, out
-from stateward.client.progress import live_display
 from stateward.client.session import Session, on_server
-from stateward.client.shared_options import Labels, Object
-from stateward.errors import BadInput, UnknownName
-from stateward.schemas.objects import ObjectView
+from stateward.client.shared_options import Everywhere, Labels, Object
+from stateward.errors import BadInput, UnknownName, count_text
+from stateward.schemas.objects import GroupCount, NamespaceView, ObjectCounts, ObjectView
 
 States = Annotated[list[str] | None, typer.Option("--state", "-s", metavar="STATE", help="Only in this state.")]
 Parent = Annotated[str | None, typer.Option("--parent", metavar="OBJECT", help="Only parts of this object.")]
 Like = Annotated[str | None, typer.Option("--q", metavar="TEXT", help="Only objects whose id contains this text.")]
-Most = Annotated[int, typer.Option("--limit", min=1, help="Show no more than this many.")]
+Sort = Annotated[
+    str | None,
+    typer.Option(
+        "--sort",
+        metavar="FIELD",
+        show_default="id",
+        help="In this order: id, kind, state, since, created, parent, label.NAME or spec.FIELD; -FIELD reverses it.",
+    ),
+]
+Most = Annotated[int, typer.Option("--limit", min=1, help="Show at most this many.")]
 All = Annotated[bool, typer.Option("--all", help="Show all, however many there are.")]
-Watching = Annotated[bool, typer.Option("--watch", help="Go on showing them as they change, until Ctrl-C.")]
+Counting = Annotated[bool, typer.Option("--count", help="Count them, by kind and state or by --by.")]
+CountBy = Annotated[
+    str,
+    typer.Option(
+        "--by", metavar="FIELDS", help="The fields of --count: kind, state, parent or label.NAME, with commas."
+    ),
+]
+Watching = Annotated[bool, typer.Option("--watch", help="Keep showing them as they change, until Ctrl-C.")]
 
 LOOK_EVERY = 1.0
 
@@ -52,11 +67,21 @@ def list_(
     label: Labels = None,
     parent: Parent = None,
     q: Like = None,
+    sort: Sort = None,
+    everywhere: Everywhere = False,
     limit: Most = 1000,
     all_: All = False,
     watch: Watching = False,
+    count: Counting = False,
+    by: CountBy = "kind,state",
 ) -> None:
-    """List the objects of a namespace."""
+    """List the objects of a namespace, or count them.
+
+    stateward list --kind mci.vm --state Running,Failed --label region=eu
+    stateward list -A --sort -since -o wide
+    stateward list --count --by kind,label.region
+    stateward list -o jsonpath='[*].spec.size'
+    """
     chosen = ObjectSelector(
         kind=None if kind is None else _stored_kind(session, kind),
         parent=None if parent is None else parse_ref(parent).id,
@@ -64,17 +89,54 @@ def list_(
         labels=parse_pairs("label", label or []),
         q=q,
     )
-    known = None if session.json or chosen.kind is None else session.kinds.get(chosen.kind)
-    columns = [] if known is None else known.columns
-    if watch:
-        _watch(session, chosen, None if all_ else limit, columns)
+    ns = None if everywhere else session.ns
+    if count:
+        session.show(_counts(session, ns, chosen, by.split(",")), count_table)
         return
-    found = list(session.client.objects(session.ns, chosen, None if all_ else limit + 1))
+    known = None if session.json or chosen.kind is None else session.kinds.get(chosen.kind)
+    columns = [*(["ns"] if everywhere else []), *(known.columns if known else ())]
+    columns += WIDE_COLUMNS if session.is_wide else ()
+    if watch:
+        _watch(session, lambda: session.client.objects(ns, chosen, None if all_ else limit, sort), columns)
+        return
+    found = list(session.client.objects(ns, chosen, None if all_ else limit + 1, sort))
     shown = found if all_ else found[:limit]
-    none = f"No such objects in namespace {session.ns}."
-    session.show(shown, lambda shown: object_table(session.state_class, shown, columns) if shown else none)
+    if not found and chosen.parent is not None and not everywhere:
+        session.client.object(session.ns, chosen.parent)  # tells that there is no such object
+    session.show(
+        shown,
+        lambda shown: object_table(session.state_class, shown, columns),
+        if_empty=lambda: _explain_empty(session, ns),
+    )
     if len(shown) < len(found):
         err().print(f"There are more than {limit}: see --limit and --all.", style="yellow")
+
+
+def _explain_empty(session: Session, ns: str | None) -> str:
+    """Return the sentence for an empty list: whether the filters or the namespace are empty, and where objects are."""
+    if ns is None:
+        return "No objects match."
+    counts = {one.ns: sum(n for states in one.counts.values() for n in states.values()) for one in _public(session)}
+    if counts.get(session.ns):
+        return f"No objects match: namespace {session.ns} has {count_text(counts[session.ns], 'other')}."
+    elsewhere = ", ".join(f"{ns} ({count})" for ns, count in counts.items())
+    where = f" Objects are in {elsewhere}: choose a namespace with -n." if elsewhere else ""
+    return f"Namespace {session.ns} has no objects.{where}"
+
+
+def _public(session: Session) -> list[NamespaceView]:
+    return [one for one in session.client.namespaces() if not one.ns.startswith("(")]
+
+
+def _counts(session: Session, ns: str | None, chosen: ObjectSelector, by: Sequence[str]) -> ObjectCounts:
+    """Count objects in a namespace, or in each of all namespaces."""
+    if ns is not None:
+        return session.client.count_objects(ns, chosen, by)
+    rows = list[GroupCount]()
+    for one in session.client.namespaces():
+        found = session.client.count_objects(one.ns, chosen, by)
+        rows += [GroupCount([one.ns, *row.values], row.count) for row in found.rows]
+    return ObjectCounts(["namespace", *by], rows, sum(row.count for row in rows))
 
 
 def _states(texts: Sequence[str]) -> list[str]:
@@ -84,23 +146,24 @@ def _states(texts: Sequence[str]) -> list[str]:
     return found
 
 
-def _watch(session: Session, chosen: ObjectSelector, limit: int | None, columns: Sequence[str]) -> None:
+def _watch(session: Session, read: Callable[[], Iterable[ObjectView]], columns: Sequence[str]) -> None:
     """Show a listing until Ctrl-C; as JSON, an object is printed again whenever it has changed."""
     if session.json:
-        _watch_lines(session, chosen, limit)
+        _watch_lines(session, read)
+    from stateward.client.progress import live_display
+
     with live_display(out()) as live:
         while True:
-            found = session.client.objects(session.ns, chosen, limit)
-            live.update(object_table(session.state_class, found, columns), refresh=True)
+            live.update(object_table(session.state_class, read(), columns), refresh=True)
             session.pause(LOOK_EVERY)
 
 
-def _watch_lines(session: Session, chosen: ObjectSelector, limit: int | None) -> None:
-    seen: dict[str, ObjectView] = {}
+def _watch_lines(session: Session, read: Callable[[], Iterable[ObjectView]]) -> None:
+    seen: dict[tuple[str, str], ObjectView] = {}
     while True:
-        found = {one.id: one for one in session.client.objects(session.ns, chosen, limit)}
-        for id_, one in found.items():
-            if seen.get(id_) != one:
-                print_json_line(one)
+        found = {(one.ns, one.id): one for one in read()}
+        for key, one in found.items():
+            if seen.get(key) != one:
+                session.print_data_line(one)
         seen = found
         session.pause(LOOK_EVERY)

@@ -21,7 +21,11 @@ TITLES = ("field", "type", "default", "about")
 
 @on_server
 def kinds(session: Session, kind: Kind = None) -> None:
-    """List the kinds of the server; of one kind, the fields of its spec and the arguments of its actions."""
+    """List the kinds of the server, or the fields and actions of one kind.
+
+    stateward kinds
+    stateward kinds ovc.vm
+    """
     if kind is None:
         session.show(list(session.kinds.values()), _list)
     else:
@@ -36,7 +40,11 @@ def _list(found: list[KindInfo]) -> Table:
 def _details(one: KindInfo) -> RenderableType:
     untyped = sorted(set(one.actions) - one.args.keys())
     parts: list[RenderableType] = [Text(f"{one.kind}: {one.about}" if one.about else one.kind)]
-    parts += _fields("spec (stateward create --set)", one.spec) if one.spec else [Text("spec: any JSON")]
+    parts += (
+        _fields("spec (stateward create --set)", one.spec)
+        if one.spec
+        else [Text("spec: any JSON that its domain accepts")]
+    )
     for action, schema in one.args.items():
         parts += _fields(f"{action} (stateward do {action} --set)", schema)
     takes = "take no arguments" if one.args else "take any arguments"

@@ -78,7 +78,14 @@ def _kinds(ctx: typer.Context) -> "Iterator[KindInfo]":
         yield KindInfo(*(getattr(told, name) for name in told.__struct_fields__))
 
 
-Action = Annotated[str, typer.Argument(metavar="ACTION", help="What is to be done.", autocompletion=complete_actions)]
+Action = Annotated[
+    str,
+    typer.Argument(
+        metavar="ACTION",
+        help="The action, such as suspend; `stateward kinds KIND` lists them.",
+        autocompletion=complete_actions,
+    ),
+]
 OnlyKind = Annotated[
     str | None,
     typer.Option("--kind", "-k", metavar="KIND", help="Only of this kind.", autocompletion=complete_kinds),

@@ -1,13 +1,14 @@
 """`stateward lanes ...`: show and set the limits of lanes and their groups."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from stateward.cli.default_command import set_default_command
 from stateward.client.formatting import filled_table, utc_text
 from stateward.client.output import err
-from stateward.client.session import Session, on_server, with_options
+from stateward.client.session import Session, on_server
 from stateward.errors import BadInput
 from stateward.schemas.deployment import LanesView
 
@@ -39,7 +40,7 @@ def set_(session: Session, lane: Lane, capacity: Capacity, group: Of = None) -> 
         raise BadInput("lane", lane, "a lane's name")
     known = {one.lane: one.grp for one in session.client.lanes().lanes}
     set_to = session.client.set_lane(lane, group or known.get(lane) or lane.partition("/")[0], capacity)
-    session.show(set_to, lambda one: f"Lane {one.lane} of {one.grp} runs up to {limit_text(one.capacity)} at once.")
+    session.show(set_to, lambda one: f"Lane {one.lane} of {one.grp}: limit is {limit_text(one.capacity)} at once.")
     if lane not in known:
         _notice_unused(session, "lane", lane)
 
@@ -49,7 +50,7 @@ def set_group(session: Session, group: Group, lanes: Count) -> None:
     """Set how many lanes of a group may be active at once."""
     known = {one.grp for one in session.client.lanes().groups}
     set_to = session.client.set_lane_group(group, lanes)
-    session.show(set_to, lambda one: f"Group {one.grp} has up to {limit_text(one.lanes)} lanes active at once.")
+    session.show(set_to, lambda one: f"Group {one.grp}: limit of active lanes is {limit_text(one.lanes)}.")
     if group not in known:
         _notice_unused(session, "group", group)
 
@@ -83,20 +84,7 @@ def limit_text(number: int | None) -> str:
     return "" if number is None else "none" if number >= UNLIMITED else str(number)
 
 
-def _without_command(ctx: typer.Context, **given: Any) -> None:  # noqa: ANN401 - the options that all commands share
-    """Show the lanes, or set their limits."""
-    if ctx.invoked_subcommand is None:
-        show(ctx=ctx, **given)
-    elif any(_was_typed(ctx, name) for name in given):
-        raise typer.BadParameter(f"options go after the word {ctx.invoked_subcommand!r}")
-
-
-def _was_typed(ctx: typer.Context, name: str) -> bool:
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-app.callback(invoke_without_command=True)(with_options(_without_command, []))
+set_default_command(app, show)
 app.command("show")(show)
 app.command("set")(set_)
 app.command("group")(set_group)

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from stateward.client.formatting import filled_table
 from stateward.client.output import NO, Json, print_json, results
+from stateward.errors import count_text
 from stateward.lifecycle import AllowedEvent, Lifecycle, check
 from stateward.lifecycle.decide import actions_between
 from stateward.lifecycle.describe import describe, describe_allowed, describe_fault
@@ -72,7 +73,7 @@ def show(
 def check_(
     kind: Annotated[str | None, typer.Argument(help="One kind; all if not given.")] = None, json: Json = False
 ) -> None:
-    """Prove that nothing can get stuck; exits with 1 if a fault was found."""
+    """Prove that nothing can get stuck; the exit code is 1 if there is a fault."""
     several = installed().lifecycles if kind is None else (installed().lifecycle_of(kind),)
     faults = [fault for lifecycle in several for fault in check(lifecycle)]
     if json:
@@ -80,7 +81,7 @@ def check_(
     else:
         for fault in faults:
             results().print(str(fault), style="red", markup=False)
-        results().print(f"{len(several)} lifecycles checked, {len(faults)} faults found")
+        results().print(f"{count_text(len(several), 'lifecycle')} checked, {count_text(len(faults), 'fault')} found")
     if faults:
         raise typer.Exit(NO)
 
@@ -89,7 +90,7 @@ def check_(
 def explain(
     kind: Kind, state: Annotated[str, typer.Argument(help="A state of that kind.")], json: Json = False
 ) -> None:
-    """Say what may happen in a state: by whom, into what, within what time."""
+    """Show what may happen in a state: by whom, to which state, within what time."""
     lifecycle = installed().lifecycle_of(kind)
     here = lifecycle.state(state)
     allowed = lifecycle.allowed[here]
@@ -110,11 +111,16 @@ def explain(
 
 def validate(
     kind: Kind,
-    start: Annotated[str, typer.Argument(metavar="FROM", help="The state it is in.")],
-    end: Annotated[str, typer.Argument(metavar="TO", help="The state it is to reach.")],
+    start: Annotated[str, typer.Argument(metavar="FROM", help="The present state.")],
+    end: Annotated[str, typer.Argument(metavar="TO", help="The state to reach.")],
     json: Json = False,
 ) -> None:
-    """Tell whether an object may be brought from one state to another, and how; exits with 1 if not."""
+    """Tell whether an object can get from one state to another, and how.
+
+    The exit code is 1 if it cannot.
+
+      stateward validate mci.vm Running Suspended
+    """
     lifecycle = installed().lifecycle_of(kind)
     found = actions_between(lifecycle, start, end)
     if json:

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from stateward.client.arguments import ObjectSelector, parse_ref
 from stateward.client.formatting import filled_table, utc_text
-from stateward.client.output import NO, print_json, results
+from stateward.client.output import NO, results
 from stateward.client.session import Session, on_server
 from stateward.client.shared_options import Objects
-from stateward.errors import BadInput
+from stateward.errors import BadInput, UnknownName, count_text
 from stateward.schemas.deployment import PrunedView
 
 SPAN = re.compile(r"([0-9]{1,6})([hdw])")
@@ -22,7 +22,10 @@ ListOnly = Annotated[bool, typer.Option("--dry-run", help="Only list what is stu
 
 @on_server
 def heal(session: Session, dry_run: ListOnly = False) -> None:
-    """Put back what dead workers held and settle what is overdue, now."""
+    """Requeue the work of dead workers, and resolve overdue work, now.
+
+    stateward heal --dry-run
+    """
     if dry_run:
         _list_stuck(session)
         return
@@ -41,18 +44,23 @@ def _list_stuck(session: Session) -> None:
 
 
 Older = Annotated[str, typer.Option("--older", metavar="SPAN", help="Older than this: 90d, 12w or 36h.")]
-CountOnly = Annotated[bool, typer.Option("--dry-run", help="Only say how much would go.")]
+CountOnly = Annotated[bool, typer.Option("--dry-run", help="Only count what would be deleted.")]
 
 
 @on_server
 def prune(session: Session, older: Older, dry_run: CountOnly = False) -> None:
-    """Drop ended operations, removed objects, journal lines and idempotency answers that are older than a span."""
+    """Delete the history of what ended long ago.
+
+    This is ended operations, removed objects, journal entries and answers kept for idempotency keys.
+
+      stateward prune --older 90d --dry-run
+    """
     seconds = _seconds(older)
     done = session.client.prune(seconds, dry_run=dry_run)
     while done.next is not None:
         done = _added(done, session.client.prune(seconds, dry_run=dry_run, after=done.next))
     if session.json:
-        print_json(done)
+        session.print_data(done)
     else:
         results().print(_pruned_text(done, dry_run), markup=False, highlight=False, soft_wrap=True)
 
@@ -63,12 +71,30 @@ EachOne = Annotated[bool, typer.Option("--all", help="All objects of the kind in
 
 @on_server
 def forget(session: Session, kind: Confirmed, objects: Objects = None, every: EachOne = False) -> None:
-    """Remove the records of objects whose plug-in is gone; what they stand for is not touched."""
+    """Remove the records of objects whose plug-in is gone.
+
+    The machines or services behind the records are not touched.
+
+      stateward forget lamp-1 --kind acme.lamp
+    """
     if bool(objects) == every:
         raise BadInput("object", None, "either named, or all of the kind with --all")
-    found = session.client.objects(session.ns, ObjectSelector(kind=kind)) if every else map(parse_ref, objects or ())
-    gone = [session.client.forget(session.ns, id_, kind) for id_ in [one.id for one in found]]
-    session.show(gone, lambda gone: f"{len(gone)} objects of the kind {kind} are forgotten.")
+    ids = _ids_of_kind(session, kind) if every else [parse_ref(one).id for one in objects or ()]
+    gone = [session.client.forget(session.ns, id_, kind) for id_ in ids]
+    session.show(
+        gone,
+        lambda gone: (
+            f"Removed the {'record' if len(gone) == 1 else 'records'} of {count_text(len(gone), f'{kind} object')}."
+        ),
+    )
+
+
+def _ids_of_kind(session: Session, kind: str) -> list[str]:
+    found = [one.id for one in session.client.objects(session.ns, ObjectSelector(kind=kind))]
+    if not found:
+        counts = session.client.count_objects(session.ns, ObjectSelector(), ["kind"])
+        raise UnknownName("kind", kind, (one.values[0] or "" for one in counts.rows))
+    return found
 
 
 def _seconds(text: str) -> int:
@@ -90,6 +116,11 @@ def _added(so_far: PrunedView, more: PrunedView) -> PrunedView:
 
 
 def _pruned_text(done: PrunedView, dry_run: bool) -> str:
-    counts = f"{done.operations:,} operations, {done.objects:,} removed objects, {done.lines:,} lines"
-    gone = "would go" if dry_run else "are gone"
-    return f"{counts} and {done.answers:,} answers from before {done.before:%Y-%m-%d %H:%M} {gone}."
+    parts = (
+        count_text(done.operations, "operation"),
+        count_text(done.objects, "removed object"),
+        count_text(done.lines, "journal entry", "journal entries"),
+    )
+    verb = "Would delete" if dry_run else "Deleted"
+    records = count_text(done.answers, "idempotency record")
+    return f"{verb} {', '.join(parts)} and {records} from before {done.before:%Y-%m-%d %H:%MZ}."

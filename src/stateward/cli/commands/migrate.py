@@ -19,15 +19,23 @@ from stateward.store.port import Store
 
 Database = Annotated[
     str,
-    typer.Option("--database", envvar="STATEWARD_DATABASE", help="A path, sqlite:///path or postgresql://..."),
+    typer.Option(
+        "--database", envvar="STATEWARD_DATABASE", help="The database: a path, sqlite:///path or postgresql://..."
+    ),
 ]
 DirectUrl = Annotated[
     str,
-    typer.Option(envvar="STATEWARD_DIRECT_URL", metavar="URL", help="Used instead where the database is a pooler."),
+    typer.Option(
+        envvar="STATEWARD_DIRECT_URL",
+        metavar="URL",
+        help="Address of the database itself, if --database is a connection pooler.",
+    ),
 ]
 Map = Annotated[
     list[str] | None,
-    typer.Option("--map", metavar="KIND:OLD=NEW", help="What a state of the former version is in this one."),
+    typer.Option(
+        "--map", metavar="KIND:OLD=NEW", help="The state that replaces one which the lifecycle has lost. Repeatable."
+    ),
 ]
 
 
@@ -37,10 +45,16 @@ def migrate(
     map: Map = None,  # noqa: A002 - the option's name
     json: Json = False,
 ) -> None:
-    """Bring a database to this program's version; several at once do no harm, and a newer one is refused.
+    """Migrate a database to this version.
 
-    Where a lifecycle has changed, objects may be in states that it does not have any more. They are refused, until
-    `--map` says what each of those states is now; stop all workers before that.
+    Servers migrate the embedded database when they start; a PostgreSQL database is migrated by this command. It may run
+    several times, and at once in several places. A database of a newer version is refused.
+
+    If a lifecycle has lost a state that objects are in, the command stops and names it. Stop all workers then, and
+    say with --map which state replaces it.
+
+      stateward migrate --database postgresql://db/stateward
+      stateward migrate --database stateward-data/stateward.db --map mci.vm:Paused=Suspended
     """
     mapped = _mapped(map or ())
     done = asyncio.run(_run(open_store(direct_url or database, migrate=True), mapped))

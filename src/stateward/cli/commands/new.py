@@ -16,7 +16,7 @@ from stateward.errors import BadInput
 from stateward.plugin.domain import NAME, RESERVED
 from stateward.plugin.registry import installed
 
-app = typer.Typer(no_args_is_help=True, help="Write a package to begin with.")
+app = typer.Typer(no_args_is_help=True, help="Write the package of a domain of your own.")
 
 TEMPLATE_ENDING = ".in"
 """The files of the template are neither code nor settings of this package, so they have this ending."""

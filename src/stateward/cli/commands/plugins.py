@@ -9,7 +9,10 @@ from stateward.schemas.deployment import PluginView
 
 @on_server
 def plugins(session: Session) -> None:
-    """List the domains of the server; administrators also see which could not be loaded, and why."""
+    """List the domains of the server, and those that could not be loaded.
+
+    Only administrators see which could not be loaded, and why.
+    """
     session.show(session.client.plugins(), _table)
 
 

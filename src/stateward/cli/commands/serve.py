@@ -3,9 +3,11 @@
 A setting comes from a flag, from an environment variable (`STATEWARD_PORT`) or from a TOML file, in that order.
 """
 
+import gc
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -14,7 +16,18 @@ import typer
 from stateward import __version__
 from stateward.client.arguments import parse_pairs
 from stateward.client.output import Json, plain_table, print_json, results
-from stateward.config import PREFIX, Config, Loaded, choice_of_domains, describe, known_settings, load, masked, value_of
+from stateward.config import (
+    Config,
+    Loaded,
+    Source,
+    choice_of_domains,
+    describe,
+    known_settings,
+    load,
+    masked,
+    value_of,
+)
+from stateward.data_folder import DEFAULT_FOLDER, PREFIX
 from stateward.drivers.confinement import seal_process
 from stateward.errors import BadInput
 from stateward.plugin.registry import Plugins, find_plugins
@@ -24,24 +37,36 @@ if TYPE_CHECKING:
 
 CONFIG_FILE = f"{PREFIX}CONFIG"
 
+
+def _option(setting: str, *flags: str, **how: Any) -> Any:  # noqa: ANN401 - as the parser declares it
+    """Return the option of a setting; its help shows the default, which the setting has and not the option."""
+    value = getattr(Config(), setting)
+    default = ("on" if value else "off") if isinstance(value, bool) else str(value)
+    return typer.Option(*flags, show_default=default, **how)
+
+
 File = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help=f"A TOML file with settings (or {CONFIG_FILE}).")
 ]
-Data = Annotated[str | None, typer.Option(metavar="DIR", help="Folder of the embedded database and the admin token.")]
+Data = Annotated[
+    str | None, _option("data", metavar="DIR", help="Folder of the embedded database and the admin token.")
+]
 Database = Annotated[str | None, typer.Option(metavar="URL", help="postgresql://... for scale-out.")]
 Pooler = Annotated[
-    bool | None, typer.Option("--pooler/--no-pooler", help="The database is a pooler in transaction mode (PgBouncer).")
+    bool | None,
+    _option("pooler", "--pooler/--no-pooler", help="The database is a pooler in transaction mode (PgBouncer)."),
 ]
 DirectUrl = Annotated[
     str | None, typer.Option(metavar="URL", help="postgresql://... past the pooler, for notifications.")
 ]
-Host = Annotated[str | None, typer.Option(help="Address to listen on.")]
-Port = Annotated[int | None, typer.Option(help="Port to listen on; 0 picks a free one.")]
-Worker = Annotated[bool | None, typer.Option("--worker/--no-worker", help="Run a worker in the server's process.")]
-Slots = Annotated[int | None, typer.Option(help="Operations that one worker runs at once.")]
-Lease = Annotated[float | None, typer.Option(help="Seconds of silence after which a worker is taken for dead.")]
+Host = Annotated[str | None, _option("host", help="Address to listen on.")]
+Port = Annotated[int | None, _option("port", help="Port to listen on; 0 picks a free one.")]
+Worker = Annotated[bool | None, _option("worker", "--worker/--no-worker", help="Run a worker in the server's process.")]
+Slots = Annotated[int | None, _option("slots", help="Operations that one worker runs at once.")]
+Lease = Annotated[float | None, _option("lease", help="Seconds of silence after which a worker is taken for dead.")]
 History = Annotated[
-    int | None, typer.Option(metavar="DAYS", help="Days after which workers prune what has ended; 0 keeps it for ever.")
+    int | None,
+    _option("history", metavar="DAYS", help="Days after which workers prune what has ended; 0 keeps it for ever."),
 ]
 Domain = Annotated[
     list[str] | None,
@@ -50,22 +75,26 @@ Domain = Annotated[
 Only = Annotated[
     str | None, typer.Option(metavar="NAMES", help="Load these domains only, such as mci,leases; all if not given.")
 ]
-Demo = Annotated[bool | None, typer.Option("--demo/--no-demo", help="Keep a living demo fleet on simulated clouds.")]
+Demo = Annotated[bool | None, _option("demo", "--demo/--no-demo", help="Keep a living demo fleet on simulated clouds.")]
 Local = Annotated[
     bool | None,
-    typer.Option("--local/--no-local", help="Offer the connection local: machines that are processes of this host."),
+    _option(
+        "local", "--local/--no-local", help="Offer the connection local: machines that are processes of this host."
+    ),
 ]
 TlsCert = Annotated[str | None, typer.Option(metavar="FILE", help="Certificate; with --tls-key, HTTPS is served.")]
 TlsKey = Annotated[str | None, typer.Option(metavar="FILE", help="Private key.")]
-BodyLimit = Annotated[int | None, typer.Option(help="Largest request body, in bytes.")]
-PageLimit = Annotated[int | None, typer.Option(help="Most rows in one answer.")]
-Rate = Annotated[int | None, typer.Option(help="Requests per second that one token may make.")]
+BodyLimit = Annotated[int | None, _option("body_limit", help="Largest request body, in bytes.")]
+PageLimit = Annotated[int | None, _option("page_limit", help="Most rows in one answer.")]
+Rate = Annotated[int | None, _option("rate", help="Requests per second that one token may make.")]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Any setting by its name (see `stateward config`). Repeatable."),
 ]
-LogFormat = Annotated[str | None, typer.Option(metavar="text|json", help="Form of the log.")]
-LogLevel = Annotated[str | None, typer.Option(metavar="LEVEL", help="What is logged: debug, info, warning or error.")]
+LogFormat = Annotated[str | None, _option("log_format", metavar="text|json", help="Form of the log.")]
+LogLevel = Annotated[
+    str | None, _option("log_level", metavar="LEVEL", help="What is logged: debug, info, warning or error.")
+]
 
 
 def serve(
@@ -93,14 +122,42 @@ def serve(
     log_level: LogLevel = None,
     set_: Set = None,
 ) -> None:
-    """Serve the API, with a worker in the same process; the data is in a folder unless a database is named."""
+    """Serve the API and the console, with a worker in the same process.
+
+    The data is in a folder, unless --database names a PostgreSQL database.
+
+      stateward serve --data my-data
+      stateward serve --demo --port 0
+    """
     found = in_force(config, _flags(locals()))
+    gc.disable()  # until all is loaded: a tenth of the time
     from stateward.server import run  # imported here, because other commands do not need the server
     from stateward.server.telemetry.logs import start_logging
 
     seal_process()
-    start_logging(found.config.log_format, found.config.log_level)
+    is_quiet = found.config.demo and found.sources["log_level"] is Source.DEFAULT
+    start_logging(found.config.log_format, "error" if is_quiet else found.config.log_level)
+    own_folder = _mark_demo_folder(found)
     run.run_on_best_loop(run.serve(found.config, lambda started: _announce(started, found.config)))
+    if own_folder is not None:
+        rmtree(own_folder, ignore_errors=True)
+
+
+DEMO_MARK = "made-by-the-demo"
+
+
+def _mark_demo_folder(found: Loaded) -> Path | None:
+    """Return the data folder if it belongs to the demo alone, which removes it when it stops.
+
+    That is the default folder if a demo has made it. The mark tells so to a demo that is started after a crash.
+    """
+    folder = Path(found.config.data)
+    if not found.config.demo or found.config.database or found.sources["data"] is not Source.DEFAULT:
+        return None
+    if not folder.exists():
+        folder.mkdir(mode=0o700)
+        (folder / DEMO_MARK).touch()
+    return folder if (folder / DEMO_MARK).exists() else None
 
 
 def worker(
@@ -120,8 +177,14 @@ def worker(
     log_level: LogLevel = None,
     set_: Set = None,
 ) -> None:
-    """Work, and nothing else: any number of these share the work of a deployment on PostgreSQL."""
+    """Run a worker without a server.
+
+    Any number of workers share the work of a deployment on PostgreSQL.
+
+      stateward worker --database postgresql://db/stateward
+    """
     settings = in_force(config, {**_flags(locals()), "worker": True}).config
+    gc.disable()
     from stateward.server import run
     from stateward.server.data_dir import DataDir
     from stateward.server.telemetry.logs import start_logging
@@ -135,7 +198,7 @@ def worker(
 
 
 def config(file: File = None, domain: Domain = None, only: Only = None, json: Json = False) -> None:
-    """Show every setting: what is in force, where it came from, and what it means."""
+    """Show every setting: its value, its source and its meaning."""
     found = in_force(file, {"domain": _joined(domain), "only": only})
     of_domains = plugins_of(found.config).sections
     secret = {name for name, one in known_settings(of_domains).items() if one.is_secret}
@@ -197,10 +260,13 @@ def _shown(value: Any) -> Any:  # noqa: ANN401 - a setting
 
 
 def _announce(started: "ServerInfo", settings: Config) -> None:
-    folder = "" if settings.data == Config().data else f" --data {settings.data}"
+    folder = "" if settings.data == DEFAULT_FOLDER else f" --data {settings.data}"
     _say(f"Stateward {__version__} answers on {started.url}")
     _say(f"  database  {masked(settings.store_url)}")
     _say(f"  token     {started.token_file or 'not known here: it was made at the first start of another server'}")
+    if settings.demo:
+        kept = (Path(settings.data) / DEMO_MARK).exists()
+        _say(f"  demo      Ctrl-C ends it{', and removes its data' if kept else ''}; --log-level info shows its log")
     _say("  try")
     for command in _commands(settings):
         _say(f"    stateward {command}{folder}")
@@ -210,7 +276,7 @@ def _commands(settings: Config) -> tuple[str, ...]:
     """Return commands to begin with, of domains that are loaded."""
     names = plugins_of(settings).names
     if settings.demo:
-        return ("list -n demo", *(["history mci/shop -n demo"] if "mci" in names else []), "top -n demo")
+        return ("list", *(["history mci/shop"] if "mci" in names else []), "top")
     return ("ovc create account acme --wait" if "ovc" in names else "plugins", "list", "top --once")
 
 

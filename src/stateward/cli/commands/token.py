@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from stateward.client.formatting import filled_table, utc_text
-from stateward.client.output import err, print_json
+from stateward.client.output import err
 from stateward.client.session import Session, on_server
 
 
@@ -20,35 +20,44 @@ class RoleName(StrEnum):
     AGENT = "agent"
 
 
-app = typer.Typer(no_args_is_help=True, help="Make, list and revoke API tokens.")
+app = typer.Typer(no_args_is_help=True, help="Create, list and revoke API tokens.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Whom or what it is for.")]
-As = Annotated[RoleName, typer.Option("--role", help="What it may do.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The person or program that it is for.")]
+As = Annotated[RoleName, typer.Option("--role", help="Its role: what it may do.")]
 Spaces = Annotated[
     list[str],
-    typer.Option("--ns", metavar="NAMESPACE", help="What it opens; * is all. Agents: NAMESPACE:CLOUDLET. Repeatable."),
+    typer.Option(
+        "--ns",
+        metavar="NAMESPACE",
+        help="A namespace that the token gives access to; * is all. For agents NAMESPACE:CLOUDLET. Repeatable.",
+    ),
 ]
-Days = Annotated[float | None, typer.Option("--days", min=0.0001, max=36_500, help="Expires after so many days.")]
-Id = Annotated[str, typer.Argument(metavar="ID", help="The token's id, as it is listed.")]
+Days = Annotated[
+    float | None, typer.Option("--days", min=0.0001, max=36_500, help="Days after which it expires; without it, never.")
+]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `token list` shows it.")]
 
 
 @on_server
 def create(session: Session, name: Name, ns: Spaces, role: As = RoleName.VIEWER, days: Days = None) -> None:
-    """Make a token. Its text is shown now and never again."""
+    """Create a token; its text is shown once.
+
+    stateward token create ci --role operator --ns shop --days 90
+    """
     expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
     body = {"name": name, "role": role, "namespaces": ns, **({} if expires is None else {"expires": expires})}
     made = session.client.issue_token(body)
     if session.json:
-        print_json(made)
+        session.print_data(made)
         return
     info = made.info
-    err().print(f"Token {info.id} for {info.name} ({info.role}); keep its text, it is not shown again:", markup=False)
+    err().print(f"Token {info.id} for {info.name} ({info.role}); copy it now, it is shown only once:", markup=False)
     typer.echo(made.token)
 
 
 @on_server
 def list_(session: Session) -> None:
-    """List the tokens there are, without their texts."""
+    """List the tokens, without their texts."""
     found = session.client.tokens()
     rows = (
         (one.id, one.name, one.role, " ".join(one.namespaces), one.state, utc_text(one.created), utc_text(one.expires))
@@ -60,9 +69,9 @@ def list_(session: Session) -> None:
 
 @on_server
 def revoke(session: Session, id_: Id) -> None:
-    """Take a token back; it opens nothing from now on."""
+    """Revoke a token: from now on it is refused."""
     found = session.client.revoke_token(id_)
-    session.show(found, lambda _: f"Token {id_} opens nothing any more.")
+    session.show(found, lambda _: f"Token {id_} is revoked.")
 
 
 app.command("create")(create)

@@ -13,12 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from stateward.cli.commands.lanes import lane_table
-from stateward.client.errors import FORBIDDEN, none_if
-from stateward.client.formatting import entry_text, print_json_line, state_text, utc_text
+from stateward.client.errors import FORBIDDEN, NOT_FOUND, none_if
+from stateward.client.formatting import entry_text, state_text, utc_text
 from stateward.client.journal_stream import newest_seq
-from stateward.client.output import clean, out, plain_table, print_json
+from stateward.client.output import clean, out, plain_table
 from stateward.client.progress import live_display
 from stateward.client.session import Session, on_server
+from stateward.client.shared_options import Everywhere
+from stateward.errors import count_text
 from stateward.schemas.deployment import LanesView, StuckView, WorkerView
 from stateward.schemas.journal import LineView
 from stateward.schemas.objects import NamespaceView
@@ -29,9 +31,10 @@ NEWEST = 10
 LOOK_BACK = 300
 """Number of newest journal entries, of all namespaces, that are read at first."""
 
-Once = Annotated[bool, typer.Option("--once", help="Show one frame and leave.")]
-Every = Annotated[float, typer.Option("--every", min=0.2, max=3600, metavar="SECONDS", help="How often to look again.")]
-Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces that the token opens.")]
+Once = Annotated[bool, typer.Option("--once", help="Print one screen and end.")]
+Every = Annotated[
+    float, typer.Option("--every", min=0.2, max=3600, metavar="SECONDS", help="Seconds between two readings.")
+]
 
 
 class Frame(Struct, frozen=True):
@@ -47,16 +50,20 @@ class Frame(Struct, frozen=True):
 
 @on_server
 def top(session: Session, once: Once = False, every: Every = 1.0, everywhere: Everywhere = False) -> None:
-    """Show states, lanes, workers and the newest lines of the journal, live, until Ctrl-C."""
+    """Show states, lanes, workers and the newest journal entries, live.
+
+    stateward top -A
+    stateward top --once
+    """
     frames = read_frames(session, None if everywhere else session.ns)
     console = out()
     if once or (not console.is_terminal and not session.json):
         frame = next(frames)
-        print_json(frame) if session.json else console.print(render_frame(session, frame))
+        session.print_data(frame) if session.json else console.print(render_frame(session, frame))
         return
     if session.json:
         for frame in frames:
-            print_json_line(frame)
+            session.print_data_line(frame)
             session.pause(every)
     with live_display(console, screen=True) as live:
         for frame in frames:
@@ -67,6 +74,10 @@ def top(session: Session, once: Once = False, every: Every = 1.0, everywhere: Ev
 def read_frames(session: Session, ns: str | None) -> Iterator[Frame]:
     """Yield the frames of a namespace (None: of all), without end; the journal is read on from frame to frame."""
     client, lines = session.client, deque[LineView](maxlen=NEWEST)
+    # Each refusal is audited, so that what the token does not open is not asked for. An older server does not tell.
+    me = none_if(NOT_FOUND, client.me)
+    sees_lanes = me is None or "*" in me.namespaces
+    sees_workers = sees_lanes and (me is None or me.role == "admin")
     after, more = max(newest_seq(session) - LOOK_BACK, 0), True
     while True:
         while more:
@@ -76,8 +87,8 @@ def read_frames(session: Session, ns: str | None) -> Iterator[Frame]:
         yield Frame(
             datetime.now(UTC),
             [one for one in client.namespaces() if ns in (None, one.ns)],
-            none_if(FORBIDDEN, client.lanes),
-            none_if(FORBIDDEN, client.workers),
+            none_if(FORBIDDEN, client.lanes) if sees_lanes else None,
+            none_if(FORBIDDEN, client.workers) if sees_workers else None,
             [one for one in client.stuck() if ns in (None, one.ns)],
             list(lines),
         )
@@ -97,11 +108,11 @@ def render_frame(session: Session, frame: Frame) -> RenderableType:
 def _headline(session: Session, frame: Frame) -> Text:
     counts = count_states(frame.namespaces)
     moving = sum(n for (kind, state), n in counts.items() if session.state_class(kind, state) == "transitional")
-    words = f"{utc_text(frame.at)}  {counts.total()} objects, {moving} in transition"
+    words = f"{utc_text(frame.at)}  {count_text(counts.total(), 'object')}, {moving:,} in transition"
     if frame.lanes is not None:
-        words += f", {sum(one.running for one in frame.lanes.lanes)} operations running"
+        words += f", {count_text(sum(one.running for one in frame.lanes.lanes), 'operation')} running"
     if frame.workers is not None:
-        words += f", {sum(one.alive for one in frame.workers)} workers"
+        words += f", {count_text(sum(one.alive for one in frame.workers), 'worker')}"
     found = Text(words, style="bold")
     return found.append(f", {len(frame.stuck)} stuck", style="red") if frame.stuck else found
 

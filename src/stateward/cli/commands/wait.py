@@ -24,15 +24,21 @@ NEWEST = 100
 
 @on_server
 def wait(session: Session, what: What, timeout: Timeout = None) -> None:
-    """Wait until an operation has ended, or all that is under way on an object."""
+    """Wait until an operation, or all work on an object, has ended.
+
+    stateward wait vm/web-1 --timeout 60
+    """
     named = None if "/" in what else none_if(NOT_FOUND, lambda: session.client.operation(session.ns, what))
     outcomes = _under_way(session, what) if named is None else [RequestOutcome(named.object, None, named)]
+    session.timeout = timeout
+    if any(one.operation is not None and not one.operation.has_ended for one in outcomes):
+        session.require_worker()
     print_outcomes(session, wait_for_outcomes(session, outcomes, timeout))
 
 
 def _under_way(session: Session, what: str) -> list[RequestOutcome]:
     found = session.find(parse_ref(what))
-    newest = session.client.operations(session.ns, found.id, NEWEST)
+    newest = session.client.operations(session.ns, NEWEST, object=found.id)
     return [RequestOutcome(found.id, found, one) for one in newest if not one.has_ended] or [
         RequestOutcome(found.id, found)
     ]
@@ -40,20 +46,31 @@ def _under_way(session: Session, what: str) -> list[RequestOutcome]:
 
 @on_server
 def operation(session: Session, operation: Operation) -> None:
-    """Show an operation: its steps, its result or error, and for administrators the traceback."""
+    """Show an operation: its steps, and its result or error.
+
+    Administrators also see the traceback of the handler.
+    """
     session.show(session.client.operation(session.ns, operation), operation_details)
 
 
 @on_server
 def cancel(session: Session, operation: Operation) -> None:
-    """Cancel an operation: what waits ends at once, what runs is told to stop."""
+    """Cancel an operation.
+
+    One that waits ends at once. One that runs is asked to stop, and ends with its real outcome.
+    """
     found = session.client.cancel(session.ns, operation)
     session.show(found, operation_details)
 
 
 @on_server
 def signal(session: Session, operation: Operation, name: Name, payload: Payload = None) -> None:
-    """Send a signal to an operation; it is kept until the operation waits for it."""
+    """Send a signal to an operation that waits for one.
+
+    The signal is kept until the operation waits for it.
+
+      stateward signal OPERATION approved --payload true
+    """
     value = None if payload is None else parse_json("--payload", payload)
     found = session.client.signal(session.ns, operation, name, value)
     session.show(found, operation_details)

@@ -11,21 +11,26 @@ from stateward.client.formatting import (
     entry_text,
     error_text,
     filled_table,
-    print_json_line,
     state_text,
     utc_text,
 )
 from stateward.client.journal_stream import JournalSelection, follow_journal
 from stateward.client.output import results
 from stateward.client.session import Session, on_server
-from stateward.client.shared_options import Object, complete_objects
+from stateward.client.shared_options import Everywhere, Object, complete_objects
 
 Watched = Annotated[
     str | None, typer.Argument(metavar="OBJECT", help="Only this object.", autocompletion=complete_objects)
 ]
-After = Annotated[int | None, typer.Option("--after", min=0, help="Go on behind this number; else from now on.")]
-Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Watch all namespaces.")]
-Count = Annotated[int | None, typer.Option("--count", min=1, help="Stop after so many lines.")]
+After = Annotated[
+    int | None,
+    typer.Option(
+        "--after",
+        min=0,
+        help="Begin after the entry of this number (seq in --json); without it, only new entries are shown.",
+    ),
+]
+Count = Annotated[int | None, typer.Option("--count", min=1, help="Stop after this many entries.")]
 
 
 @on_server
@@ -37,17 +42,23 @@ def watch(
     everywhere: Everywhere = False,
     count: Count = None,
 ) -> None:
-    """Show what happens, line by line, until Ctrl-C; as JSON, one line each."""
+    """Show the journal as it grows, line by line, until Ctrl-C.
+
+    stateward watch
+    stateward watch vm/web-1 --json
+    """
     selection = JournalSelection(
         after=after,
         ns=None if everywhere else session.ns,
         kind=None if kind is None else session.kind(kind),
         object=None if object is None else session.find(parse_ref(object)).id,
     )
+    if not everywhere:
+        session.require_namespace()
     console = results()
     for number, line in enumerate(follow_journal(session, selection), 1):
         if session.json:
-            print_json_line(line)
+            session.print_data_line(line)
         else:
             console.print(entry_text(session.state_class, line), soft_wrap=True)
         if number == count:
@@ -58,9 +69,12 @@ def watch(
 def history(
     session: Session,
     object: Object,  # noqa: A002
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the newest so many lines.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only this many of the newest entries.")] = None,
 ) -> None:
-    """Show what has happened to an object: who, what, from, to, why, when; removed objects have one too."""
+    """Show what has happened to an object, also to a removed one.
+
+    stateward history vm/web-1 --limit 20
+    """
     named = parse_ref(object)
     lines = list(session.client.object_history(session.ns, named.id))
     shown = lines if limit is None else lines[-limit:]

@@ -5,9 +5,10 @@ from rich.tree import Tree
 
 from stateward.client.arguments import parse_ref
 from stateward.client.formatting import actor_text, error_text, state_text, status_text, utc_text
-from stateward.client.output import clean, print_json, results
+from stateward.client.output import clean, results
 from stateward.client.session import Session, on_server
 from stateward.client.shared_options import Object
+from stateward.errors import count_text
 from stateward.schemas.operations import OperationView
 from stateward.schemas.waiting import ParentView, WhyView
 
@@ -17,11 +18,16 @@ MOST = 10
 
 @on_server
 def why(session: Session, object: Object) -> None:  # noqa: A002 - the glossary's word
-    """Explain what an object waits for: its operation, queue, lane, locks and children, and on up the tree."""
+    """Explain what an object waits for.
+
+    This is its operation, queue, lane, locks and children, and then the same for its parents.
+
+      stateward why vm/web-1
+    """
     found = session.client.why(session.ns, session.find(parse_ref(object)).id)
     above = [(one, _reason(session, one)) for one in found.parents]
     if session.json:
-        print_json([found, *(reason for _, reason in above if reason is not None)])
+        session.print_data([found, *(reason for _, reason in above if reason is not None)])
         return
     tree = _tree(session, found)
     results().print(tree)
@@ -84,14 +90,16 @@ def _add_lane(tree: Tree, found: WhyView) -> None:
         return
     words = f"lane {lane.lane}: {lane.running} of {lane.capacity} running"
     if lane.back_off is not None:
-        words += f", backed off until {utc_text(lane.back_off)} (throttled {lane.throttled} times in a row)"
+        words += (
+            f", backed off until {utc_text(lane.back_off)} (throttled {count_text(lane.throttled, 'time')} in a row)"
+        )
     tree.add(Text(clean(words)))
 
 
 def _add_children(tree: Tree, found: WhyView) -> None:
     if not found.children:
         return
-    branch = tree.add(Text(f"{len(found.children)} children have not ended"))
+    branch = tree.add(Text(f"waits for {count_text(len(found.children), 'child', 'children')}"))
     for one in found.children[:MOST]:
         words = Text(clean(f"{one.action} on {one.object} ({one.id}), ")).append_text(status_text(one.status))
         branch.add(words.append_text(error_text(f" {one.error}" if one.error else "")))

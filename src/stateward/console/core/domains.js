@@ -5,7 +5,8 @@
 // A module is somebody's program: whatever is wrong with it, the rest of the console goes on. It is told which plug-in,
 // which file and which error, and its kinds have the generic pages.
 
-import { notify, store } from "./store.js";
+import { isOutage, reach } from "./api.js";
+import { may, notify, store } from "./store.js";
 
 /** @import {ActionForm, Domain, ObjectView} from "./types.js" */
 /** @import {Schema} from "../ui/schema-words.js" */
@@ -32,6 +33,7 @@ async function loadDomain(address) {
   try {
     return checked(await loadModule(address), name);
   } catch (error) {
+    if (isOutage(error)) throw error;
     const text = error instanceof SyntaxError ? await locate(address, error) : `${placeOf(error, name)}${error}`;
     breakModule(name, text);
     return null;
@@ -59,6 +61,9 @@ export async function loadModule(address, load = () => import(address)) {
     return (await load()).default;
   } catch (error) {
     if (error instanceof SyntaxError) throw error;
+    await reach(String(new URL(address, import.meta.url))).catch((problem) => {
+      if (isOutage(problem)) throw problem;
+    });
     failures += 1;
     return (await import(`${address}?again=${failures}`)).default;
   }
@@ -133,6 +138,17 @@ export function hasOwnApi(kind) {
 /** @param {ObjectView} thing @param {string} action @returns {ActionForm | null} the call of the domain's own API, if any */
 export function actionForm(thing, action) {
   return hasOwnApi(thing.kind) ? (domains.get(domainName(thing.kind))?.actions[thing.kind]?.[action] ?? null) : null;
+}
+
+/**
+ * Whether the token gives the right to ask for an action at all, in whatever state the object is.
+ * @param {ObjectView} thing @param {string} action @returns {boolean}
+ */
+export function mayAsk(thing, action) {
+  const rows = store.kinds.get(thing.kind)?.rows.filter((row) => row.event === action) ?? [];
+  const actors = store.me?.role === "admin" ? ["user", "admin"] : ["user"];
+  const isActor = !rows.length || rows.some((row) => row.actors.some((one) => actors.includes(one)));
+  return isActor && may(actionForm(thing, action)?.right ?? "act");
 }
 
 /** The schema of an action's arguments, if it has some. @param {string} kind @param {string} action @returns {Schema | null} */

@@ -15,6 +15,7 @@ function viewsByLetter() {
     o: "overview",
     b: "objects",
     ...letters,
+    x: "operations",
     q: "queues",
     n: "lanes",
     w: "workers",
@@ -26,13 +27,14 @@ function viewsByLetter() {
 
 /** @returns {[string, string][]} */
 function keyTable() {
-  const letters = Object.entries(viewsByLetter()).map(([key, view]) => `${key} ${view}`);
+  const isOffered = (/** @type {string} */ view) => document.querySelector(`nav a[data-view="${view}"]:not([hidden])`);
+  const letters = Object.entries(viewsByLetter()).filter(([, view]) => isOffered(view)).map(([key, view]) => `${key} ${view}`);
   return [
-    ["/", "search for objects"],
+    ["/", "search for objects, operations, kinds, states, labels and errors"],
     ["?", "this help"],
-    ["↑ ↓ ← →", "walk in a table, in the fleet map and along buttons"],
-    ["Enter", "open what is marked"],
-    ["Space", "select a row of the objects"],
+    ["↑ ↓ ← →", "move in a table, in the fleet map and along buttons"],
+    ["Enter", "open the marked row or cell"],
+    ["Space", "select a row of the object list"],
     ["Esc", "close, or leave a field"],
     ["g, then a letter", letters.join(", ")],
   ];
@@ -79,8 +81,11 @@ export function showHelp() {
     h(
       "p",
       null,
-      "Everything here is also in the ",
+      "Everything in the console is also in the ",
       h("a", { href: "/docs" }, "API"),
+      " (",
+      h("a", { href: "/docs/guide" }, "guide"),
+      ")",
       " and on the command line: ",
       code("stateward --help"),
     ),

@@ -29,3 +29,10 @@ export function keepQuery(query) {
   const { name, path } = place();
   history.replaceState(null, "", link(name, path, query));
 }
+
+/** Change the query of the address without showing the view anew; the way back leads to the one before. @param {Record<string, string>} query */
+export function pushQuery(query) {
+  const { name, path } = place();
+  const where = link(name, path, query);
+  if (where !== location.hash) history.pushState(null, "", where);
+}

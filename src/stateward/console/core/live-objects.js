@@ -99,7 +99,7 @@ export function groupBy(things, by) {
   return groups;
 }
 
-/** @param {ObjectView} one @returns {string} its display name, often not its id */
+/** @param {Pick<ObjectView, "id" | "spec">} one @returns {string} its display name, often not its id */
 export function nameOf(one) {
   return String(pick(one.spec, ["name"]) ?? one.id);
 }

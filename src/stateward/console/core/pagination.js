@@ -1,7 +1,7 @@
 // Pages of objects, over one namespace or all chosen ones.
 
 import { get, part } from "./api.js";
-import { chosenNamespaces, classOf, tally } from "./store.js";
+import { ALL, chosenNamespaces, classOf, store, tally } from "./store.js";
 
 /** @import {ObjectView, Timer} from "./types.js" */
 
@@ -41,6 +41,28 @@ export class Pager {
   }
 }
 
+/** Pages of the matching objects of the chosen namespaces, in an order that the server makes over all of them. */
+export class SortedPager {
+  /** @param {Filter} filter @param {string} sort such as `-since`; ids without one @param {number} [size] */
+  constructor(filter, sort, size = 200) {
+    this.path = store.ns === ALL ? "/objects" : `/ns/${part(store.ns)}/objects`;
+    this.query = { ...filter, sort, limit: size };
+    /** @type {string | null | undefined} */
+    this.after = undefined;
+  }
+
+  get done() {
+    return this.after === null;
+  }
+
+  /** @param {AbortSignal} [signal] @returns {Promise<ObjectView[]>} */
+  async next(signal) {
+    const page = await get(this.path, { ...this.query, after: this.after }, signal);
+    this.after = page.next;
+    return page.items;
+  }
+}
+
 /** All objects of a kind, up to a limit. @param {Filter} filter @param {AbortSignal} [signal] @param {number} [most] */
 export async function allObjects(filter, signal, most = 2_000) {
   const pager = new Pager(readableNamespaces(), filter, 1_000);
@@ -61,12 +83,31 @@ export async function allTimers(limit, signal) {
   return (await Promise.all(pages)).flat();
 }
 
-/** All objects in a transitional state. @param {AbortSignal} [signal] @returns {Promise<ObjectView[]>} */
-export async function transitionalObjects(signal) {
+/**
+ * The objects in a transitional state that entered it first, by their queues.
+ *
+ * Thousands may be under way: pages are read until there are enough queues, and a queue may have more objects.
+ * @param {number} most how many queues @param {AbortSignal} [signal] @returns {Promise<ObjectView[][]>}
+ */
+export async function oldestQueues(most, signal) {
+  /** @type {ObjectView[]} */
   const found = [];
   for (const [kind, counts] of tally()) {
     const states = [...counts.keys()].filter((state) => classOf(kind, state) === "transitional");
-    if (states.length) found.push(...(await allObjects({ kind, state: states.join(",") }, signal, 500)));
+    const pager = new SortedPager({ kind, state: states.join(",") }, "since", 4 * most);
+    const names = new Set();
+    while (states.length && !pager.done && names.size <= most) {
+      const page = await pager.next(signal);
+      found.push(...page);
+      for (const one of page) names.add(`${one.ns}/${one.queue}`);
+    }
   }
-  return found;
+  found.sort((a, b) => a.since.localeCompare(b.since));
+  /** @type {Map<string, ObjectView[]>} */
+  const queues = new Map();
+  for (const one of found) {
+    const name = `${one.ns}/${one.queue}`;
+    queues.set(name, [...(queues.get(name) ?? []), one]);
+  }
+  return [...queues.values()].slice(0, most + 1);
 }

@@ -1,13 +1,11 @@
 // A resource of a domain's own API: read at once, soon after each change in the domain, and periodically.
 
-import { throttle } from "./dom.js";
+import { isOutage } from "./api.js";
+import { keepRead } from "./live-reading.js";
 import { readableNamespaces } from "./pagination.js";
 import { store } from "./store.js";
 
-/** @import {Context, JournalEntry} from "./types.js" */
-
-const DEBOUNCE_MS = 300;
-const INTERVAL_S = 10;
+/** @import {Context} from "./types.js" */
 
 /**
  * @template T
@@ -25,14 +23,16 @@ export function pollResource(context, domain, read, draw) {
     const found = await Promise.all(
       readableNamespaces()
         .filter(has)
-        .map(async (ns) => /** @type {[string, T | null]} */ ([ns, await read(ns).catch(() => null)])),
+        .map(async (ns) => /** @type {[string, T | null]} */ ([ns, await read(ns).catch(nullUnlessOutage)])),
     );
     if (context.signal.aborted) return;
     draw(new Map(found.flatMap(([ns, resource]) => (resource === null ? [] : [[ns, resource]]))));
   };
-  const soon = throttle(DEBOUNCE_MS, () => void ask());
-  context.on("entries", (/** @type {JournalEntry[]} */ entries) => {
-    if (entries.some((entry) => entry.kind.startsWith(begins))) soon();
-  });
-  context.every(INTERVAL_S, ask);
+  keepRead(context, (entry) => entry.kind.startsWith(begins), ask);
+}
+
+/** What is refused is left out; while the server is away, what is shown stays. @param {unknown} error */
+function nullUnlessOutage(error) {
+  if (isOutage(error)) throw error;
+  return null;
 }

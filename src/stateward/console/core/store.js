@@ -10,7 +10,7 @@
 
 export const ALL = "*";
 const MAX_LATEST = 400;
-const RATE_SECONDS = 120;
+const RATE_SECONDS = 10;
 
 /** @typedef {"live" | "away" | "out"} Connection */
 
@@ -77,15 +77,18 @@ export function may(right) {
   return store.me?.rights.includes(right) ?? false;
 }
 
+/** @returns {boolean} whether the token administers the whole deployment */
+export const governs = () => may("govern") && mayAll();
+
 /** @returns {boolean} whether the token is valid for all namespaces */
 export function mayAll() {
   return store.me?.namespaces.includes(ALL) ?? false;
 }
 
-/** @returns {string[]} all namespaces that have objects, or that the token names */
+/** @returns {string[]} all namespaces that have objects, or that the token names; those in parentheses are the deployment's own */
 export function namespaces() {
   const named = (store.me?.namespaces ?? []).filter((ns) => ns !== ALL);
-  return [...new Set([...Object.keys(store.counts), ...named])].sort();
+  return [...new Set([...Object.keys(store.counts), ...named])].filter((ns) => !ns.startsWith("(")).sort();
 }
 
 /** @returns {string[]} the chosen namespaces */
@@ -120,6 +123,16 @@ export function tally() {
   return sums;
 }
 
+/** @param {string} kind @returns {Map<string, number>} how many objects of a kind are in which state */
+export function statesOf(kind) {
+  return tally().get(kind) ?? new Map();
+}
+
+/** @param {string} kind @returns {number} how many objects of a kind there are */
+export function countOf(kind) {
+  return [...statesOf(kind).values()].reduce((sum, count) => sum + count, 0);
+}
+
 // --- new entries -----------------------------------------------------------------------------------------------------
 
 /** @param {{seq: number, objects: Counts}} snapshot */
@@ -145,7 +158,7 @@ export function takeEntries(entries, seq) {
 
 /** @param {JournalEntry} entry */
 function count(entry) {
-  if (entry.target === null || entry.source === entry.target || entry.ns.startsWith("(system")) return;
+  if (entry.target === null || entry.source === entry.target || entry.ns.startsWith("(")) return;
   store.rates[store.rates.length - 1] = (store.rates.at(-1) ?? 0) + 1;
   const states = ((store.counts[entry.ns] ??= {})[entry.kind] ??= {});
   if (entry.source !== null && states[entry.source]) states[entry.source] = (states[entry.source] ?? 1) - 1;

@@ -3,6 +3,9 @@
 import { notify } from "./store.js";
 
 const STORAGE_KEY = "stateward-theme";
+/** Whether the user has asked for less motion. */
+export const calm = matchMedia("(prefers-reduced-motion: reduce)");
+
 const system = matchMedia("(prefers-color-scheme: dark)");
 
 /** @returns {"dark" | "light"} */

@@ -21,13 +21,14 @@
 
 /**
  * @typedef {{kind: string, about: string, initial: string, actors: string[], actions: string[], states: StateInfo[],
- *   rows: Row[], spec: Schema | null, args: Record<string, Schema>, columns: string[], creatable: boolean}} Kind
+ *   rows: Row[], spec: Schema | null, args: Record<string, Schema>, columns: string[], creatable: boolean, composite_actions?: string[]}} Kind
  */
 
 /**
  * @typedef {{ns: string, id: string, kind: string, state: string, state_class: StateClass | null, since: string,
  *   version: number, generation: number, op: string | null, queue: string, parent: string | null, spec: any, seen: any,
- *   labels: Record<string, string>, error: string | null, created: string}} ObjectView
+ *   labels: Record<string, string>, error: string | null, created: string,
+ *   protected?: string}} ObjectView
  */
 
 /**
@@ -35,10 +36,34 @@
  *   who: string, facts: string[], args: any, origin: string, via: string, desired: string, failing: string,
  *   hidden: boolean, within: number, generation: number, parent: string | null, tree: string | null,
  *   attempts: number, steps: any, result: any, error: string | null, traceback: string | null, created: string, started: string | null,
- *   ended: string | null}} Operation
+ *   ended: string | null, group: string | null, parts: Record<string, number> | null}} Operation
  */
 
+/**
+ * @typedef {{kind: string, name: string, status: string, began: string | null, ended: string | null, text: string,
+ *   object: string | null, op: string | null, provider: string | null, target: string | null, count: number,
+ *   slowest_s: number | null}} Span
+ */
+
+/** @typedef {{field: string, how: string, before: any, after: any}} FieldChange */
+
+/**
+ * @typedef {{seq: number, at: string, actor: string, who: string, event: string, op: string | null,
+ *   fields: FieldChange[]}} SpecChange
+ */
+
+/** @typedef {{operation: Operation, spans: Span[], now: string}} Timeline */
+
 /** @typedef {{object: ObjectView, operation: Operation | null}} Accepted */
+
+/**
+ * @typedef {{action: string, accepted: boolean, problem: ProblemFields | null, total: number,
+ *   targets: {kind: string, state: string, via: string | null, desired: string, count: number}[],
+ *   places: {place: string, count: number}[],
+ *   refused: {code: string, detail: string, state: string, count: number, examples: string[]}[],
+ *   protected: number, protected_examples: string[], removes: boolean, undo: string | null, within: number | null,
+ *   effects: string[]}} Preview what an action would do; nothing was changed
+ */
 
 /**
  * @typedef {{seq: number, ns: string, object: string, kind: string, op: string | null, at: string, actor: string,
@@ -60,7 +85,8 @@
  *   field?: string, state?: string, state_class?: StateClass, allowed?: string[], allowed_with?: Record<string, string[]>,
  *   missing?: string[],
  *   blocker?: Blocker, blockers?: Blocker[], known?: string[], nearest?: string, right?: string, version?: number,
- *   limit?: number, skipped?: Record<string, ProblemFields>, retry_after?: number}} ProblemFields
+ *   limit?: number, skipped?: Record<string, ProblemFields>, retry_after?: number,
+ *   protection?: {ns: string, object: string | null, reason: string, command: string}}} ProblemFields
  */
 
 /**
@@ -122,6 +148,7 @@
 
 /** @typedef {{title: string, show: (context: Context) => void | Promise<void>}} View */
 
+/** @import {Child} from "./dom.js" */
 /** @import {Field, Repeat, Values} from "../ui/form.js" */
 /** @import {Schema} from "../ui/schema-words.js" */
 
@@ -130,7 +157,21 @@
 /**
  * @typedef {object} ActionForm An action through the own API of a domain.
  * @property {(thing: ObjectView) => Field[] | Promise<Field[]>} [fields] its arguments
+ * @property {string} [right] the right that it needs, if not `act`
  * @property {(thing: ObjectView, facts: string[], values: Values) => Call} call
+ * @property {(thing: ObjectView, values: Values) => {action: string, facts?: string[], args?: any}} [preview] the request
+ *   of the general API whose preview tells what the call does
+ * @property {boolean} [asksAlways] whether it is asked for even if it can be undone: what follows from it cannot
+ * @property {boolean} [dryRun] whether the dry run of the call tells what it does: its route has `can_dry_run()`
+ */
+
+/**
+ * @typedef {object} DomainCommand A command of a domain: `stateward COMMAND -n NAMESPACE OPTIONS NAMES`.
+ * @property {string} command such as `ovc create disk`
+ * @property {[string, string | number | undefined][]} [options] those without a value are left out
+ * @property {string[]} [names] its arguments
+ * @property {any} [document] what it reads from its standard input, as YAML
+ * @property {string[]} [after] a command that has to succeed first
  */
 
 /**
@@ -139,7 +180,12 @@
  * @property {string} [right] the right that it needs, if not `act`
  * @property {(ns: string) => Field[] | Promise<Field[]>} fields
  * @property {(ns: string, values: Values) => Call} call
+ * @property {(ns: string, values: Values) => DomainCommand} [command] the command that sends the same as the call; curl,
+ *   if there is none
  * @property {(ns: string) => Promise<void>} [prepare] runs before the call
+ * @property {(ns: string, values: Values) => Promise<string>} [whyNoPlan] why the call cannot be planned now; empty if it can
+ * @property {(ns: string, values: Values, object: ObjectView) => Child[] | Promise<Child[]>} [planned] more about the plan;
+ *   the object is what would be stored
  * @property {Repeat} [repeat] the fields that can be filled in several times
  */
 
@@ -152,6 +198,7 @@
  * @property {View} [view] its view; the generic one, if there is none
  * @property {Record<string, Record<string, ActionForm>>} actions by kind and action; none, if there are none
  * @property {Record<string, string[]>} [extraActions] by kind: actions beside those of the lifecycle table
+ * @property {Record<string, [string, string]>} [nouns] by kind: its noun, for one and for many, such as VM and VMs
  * @property {CreateForm[]} createForms none, if there are none: its kinds have generic forms
  */
 

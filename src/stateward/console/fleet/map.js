@@ -3,16 +3,29 @@
 
 import { h, oncePerFrame } from "../core/dom.js";
 import { layOut } from "./layout.js";
-import { SHAPES, TONES, toneOf } from "../ui/states.js";
+import { fleetTone, SHAPES, TONES } from "../ui/states.js";
 import { classOf } from "../core/store.js";
-import { colour } from "../core/theme.js";
+import { calm, colour } from "../core/theme.js";
+import { numberText } from "../core/numbers.js";
 
 /** @import {Cell, Cells} from "./cells.js" */
 /** @import {Block, Layout} from "./layout.js" */
 /** @import {Tone} from "../ui/states.js" */
 
 const FLASH_MS = 700;
-const MIN_SHAPE_PX = 8;
+const MIN_PATH_DOTS = 8;
+
+/** The shapes of cells that are too small for a path, in nine squares; a failed one, half filled, stands out. @type {Record<Tone, [string, string, string]>} */
+const SMALL_SHAPES = {
+  good: ["###", "###", "###"],
+  arriving: [" # ", "###", "###"],
+  moving: [" # ", "###", " # "],
+  leaving: ["###", "###", " # "],
+  idle: ["## ", "## ", "   "],
+  unknown: ["###", "# #", "###"],
+  failed: ["#+#", "+#+", "#+#"],
+  over: ["   ", "###", "   "],
+};
 
 /** @typedef {{side: number, rows: Uint32Array[]}} Stamp */
 
@@ -29,7 +42,7 @@ export class FleetMap {
       h("canvas", {
         tabindex: "0",
         role: "application",
-        "aria-label": "Fleet map: one cell for each object; walk with the arrows, open with Enter",
+        "aria-label": "Fleet map: one cell for each object; move with the arrow keys, open with Enter",
       })
     );
     this.tip = h("div", { class: "tip", hidden: true });
@@ -112,7 +125,7 @@ export class FleetMap {
     const tones = this.tones.get(cell.kind) ?? new Map();
     let tone = tones.get(cell.state);
     if (tone === undefined) {
-      tone = toneOf(cell.state, classOf(cell.kind, cell.state));
+      tone = fleetTone(cell.state, classOf(cell.kind, cell.state));
       this.tones.set(cell.kind, tones.set(cell.state, tone));
     }
     return tone;
@@ -129,18 +142,7 @@ export class FleetMap {
       const pen = tile.getContext("2d", { willReadFrequently: true });
       if (pen === null) continue;
       pen.fillStyle = colour(`tone-${tone}`);
-      if (side >= MIN_SHAPE_PX) {
-        pen.scale(tile.width / 10, tile.width / 10);
-        pen.fill(new Path2D(SHAPES[tone]));
-      } else {
-        const inset = tone === "over" ? 0.3 : tone === "idle" ? 0.12 : 0;
-        pen.fillRect(
-          inset * tile.width,
-          inset * tile.width,
-          (1 - 2 * inset) * tile.width,
-          (1 - 2 * inset) * tile.width,
-        );
-      }
+      paintShape(pen, tone, tile.width);
       this.tiles.set(tone, tile);
       this.stamps.set(tone, stampOf(pen, tile.width));
     }
@@ -155,7 +157,7 @@ export class FleetMap {
     pen.font = "600 11px system-ui, sans-serif";
     pen.fillStyle = colour("quiet");
     pen.fillText(
-      `${block.name || "elsewhere"} · ${block.cells.length.toLocaleString()}`,
+      `${block.name || "other"} · ${numberText(block.cells.length)}`,
       block.x,
       block.y - 6,
       block.width,
@@ -187,6 +189,10 @@ export class FleetMap {
 
   /** Show that cells have changed. @param {number[]} changed */
   flash(changed) {
+    if (calm.matches) {
+      for (const index of changed) this.drawCell(index);
+      return;
+    }
     const now = performance.now();
     for (const index of changed) this.flashing.set(index, now);
     if (!this.moving && this.flashing.size) {
@@ -273,6 +279,22 @@ export class FleetMap {
 
 /** Colours that are read once for all frames of an animation. */
 const frameColours = { ink: "#fff", accent: "#2dd4bf" };
+
+/** Paint the shape of a tone. @param {CanvasRenderingContext2D} pen @param {Tone} tone @param {number} side in dots */
+export function paintShape(pen, tone, side) {
+  if (side >= MIN_PATH_DOTS) {
+    pen.scale(side / 10, side / 10);
+    pen.fill(new Path2D(SHAPES[tone]));
+    return;
+  }
+  const edge = (/** @type {number} */ third) => Math.round((third * side) / 3);
+  for (const [row, squares] of SMALL_SHAPES[tone].entries()) {
+    for (const [column, square] of [...squares].entries()) {
+      pen.globalAlpha = square === "+" ? 0.5 : 1;
+      if (square !== " ") pen.fillRect(edge(column), edge(row), edge(column + 1) - edge(column), edge(row + 1) - edge(row));
+    }
+  }
+}
 
 /** @param {CanvasRenderingContext2D} pen @param {number} side @returns {Stamp} */
 function stampOf(pen, side) {

@@ -4,10 +4,13 @@ import { fill, find, h } from "../core/dom.js";
 import { link, objectLink } from "../core/links.js";
 import { badge, shape, stateBadge, toneOf } from "./states.js";
 import { classOf } from "../core/store.js";
-import { clock } from "../core/time.js";
+import { ago, clock, moment } from "../core/time.js";
+import { numberText } from "../core/numbers.js";
 
 /** @import {Child} from "../core/dom.js" */
 /** @import {JournalEntry, ObjectView} from "../core/types.js" */
+
+let cards = 0;
 
 /**
  * @param {string} title
@@ -16,10 +19,11 @@ import { clock } from "../core/time.js";
  */
 export function card(title, about, ...children) {
   const name = `card-${title.toLowerCase().replace(/[^a-z]+/g, "-")}`;
+  const id = `card-${(cards += 1)}`; // two cards may have the same title
   return h(
     "section",
-    { class: `card ${name}`, "aria-labelledby": name },
-    h("header", null, h("h2", { id: name }, title), h("span", { class: "about" }, about)),
+    { class: `card ${name}`, "aria-labelledby": id },
+    h("header", null, h("h2", { id }, title), h("span", { class: "about" }, about)),
     h("div", { class: "body" }, ...children),
   );
 }
@@ -40,6 +44,13 @@ export const note = (...children) => h("p", { class: "quiet" }, ...children);
 
 /** @param {string | null | undefined} text */
 export const errorText = (text) => (text ? h("span", { class: "error-text" }, text) : null);
+
+/** What a list leaves out. @param {number} shown @param {number} total @param {Record<string, string>} query of the list of all */
+export function restNote(shown, total, query) {
+  if (total <= shown) return null;
+  const words = `The first ${numberText(shown)} of ${numberText(total)} are listed; all are among the `;
+  return note(words, h("a", { href: link("objects", [], query) }, "objects"), ".");
+}
 
 /** A list without marks. @param {Child[]} items */
 export const plainList = (items) => h("ul", { class: "plain" }, items);
@@ -80,7 +91,7 @@ export function table(name, columns, rows) {
     h("tr", null, row.map((cell, number) => h("td", { "data-column": columns[number] }, cell))),
   );
   const made = h("table", { "aria-label": name }, h("thead", null, head), h("tbody", null, body));
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, made);
+  return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": name }, made);
 }
 
 /** @param {number} part @param {number} whole @param {string} name @param {string} [tone] */
@@ -124,7 +135,7 @@ function legend(kind, counts) {
     "ul",
     { class: "legend" },
     [...counts].map(([state, count]) =>
-      h("li", null, shape(toneOf(state, classOf(kind, state))), `${state} `, h("b", null, count.toLocaleString())),
+      h("li", null, shape(toneOf(state, classOf(kind, state))), `${state} `, h("b", null, numberText(count))),
     ),
   );
 }
@@ -133,6 +144,9 @@ function legend(kind, counts) {
 export function objectAnchor(ns, id, name = id) {
   return h("a", { href: objectLink(ns, id), class: "object", title: id }, shortenIds(name));
 }
+
+/** A time as people read it, such as `3 min ago`; day and time are its title. @param {string} when */
+export const relativeTime = (when) => h("time", { datetime: when, title: moment(when) }, ago(when));
 
 /** @param {JournalEntry} entry */
 export function entryRow(entry) {
@@ -197,7 +211,7 @@ export function select(options, chosen, onchange, name) {
 
 /** Formatted JSON. @param {any} value @param {string} name */
 export function json(value, name) {
-  return h("pre", { class: "json", tabindex: "0", role: "region", "aria-label": name }, JSON.stringify(value, null, 2));
+  return h("pre", { class: "json", tabindex: "0", role: "group", "aria-label": name }, JSON.stringify(value, null, 2));
 }
 
 /** @param {string} kind */
@@ -208,6 +222,15 @@ export function kindLink(kind) {
 /** The end of a generated id; the beginning is the same for ids of the same time. @param {string} id */
 export function shortId(id) {
   return id.slice(-6);
+}
+
+/** A sentence of the server with shortened ids, and times of today as times of the day. @param {string} text */
+export function readable(text) {
+  const today = moment(Date.now() / 1000).slice(0, 10);
+  return shortenIds(text).replace(/(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)Z/g, (_, day, time) => {
+    const local = moment(`${day}T${time}Z`);
+    return local.startsWith(today) ? local.slice(11) : local;
+  });
 }
 
 /** A text of the server with shortened ids. @param {string} text */

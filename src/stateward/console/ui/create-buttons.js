@@ -1,15 +1,20 @@
 // Buttons and forms that create objects: those of a domain through its own API, and those of any kind from its schema.
 
-import { part, Problem, send } from "../core/api.js";
+import { dryRun, part, Problem, send } from "../core/api.js";
 import { fill, find, h } from "../core/dom.js";
+import { nameOf } from "../core/live-objects.js";
+import { objectLink } from "../core/links.js";
 import { domainName, domains, hasOwnApi } from "../core/domains.js";
-import { ALL, may, namespaces, store } from "../core/store.js";
+import { ALL, classOf, isNowhere, may, mayAll, namespaces, store } from "../core/store.js";
 import { showDialog, showForm, showSchemaForm } from "./form.js";
-import { attempt, toast } from "./problems.js";
+import { attempt, fieldsOf, toast } from "./problems.js";
 import { quiet, wordOptions } from "./components.js";
+import { domainCommand } from "./sending.js";
+import { badge } from "./states.js";
 
-/** @import {CreateForm, Kind} from "../core/types.js" */
+/** @import {Call, CreateForm, Kind, ObjectView} from "../core/types.js" */
 /** @import {Field, Values} from "./form.js" */
+/** @import {Sending} from "./sending.js" */
 /** @import {Schema} from "./schema-words.js" */
 
 /**
@@ -77,7 +82,7 @@ function chooseCreation(everything, sought, then) {
       const button = { type: "button", "data-creates": one.name, onclick: open };
       return h("li", null, h("button", button, h("b", null, one.name), quiet(one.about)));
     };
-    fill(list, found.length ? found.map(choice) : h("li", { class: "quiet" }, "No kind has these words."));
+    fill(list, found.length ? found.map(choice) : h("li", { class: "quiet" }, "No kinds match."));
   };
   const how = { type: "search", value: sought, placeholder: "Search kinds", "aria-label": "Search kinds", autocomplete: "off" };
   const input = /** @type {HTMLInputElement} */ (h("input", { ...how, oninput: () => draw(input.value) }));
@@ -97,6 +102,12 @@ function chooseCreation(everything, sought, then) {
   input.focus();
 }
 
+/** @param {string} what @param {string} ns @param {unknown} id of the object, if the answer told it @param {string} [name] */
+function toastCreation(what, ns, id, name) {
+  const named = typeof id === "string" ? h("a", { href: objectLink(ns, id) }, name ?? id) : (name ?? "");
+  toast(h("span", null, `${what} `, named, " is being created."), "good");
+}
+
 // --- through a domain's own form -------------------------------------------------------------------------------------
 
 /** @param {CreateForm} form @param {() => void} then */
@@ -105,14 +116,54 @@ async function openForm(form, then) {
   const fields = await form.fields(ns);
   /** @type {Field} */
   const where = { name: "ns", label: "namespace", value: ns, options: wordOptions(...knownNamespaces()) };
+  if (!mayAll()) where.type = "choice"; // another one would be refused
   const submit = async (/** @type {Values} */ { ns: chosen = ns, ...values }) => {
     await form.prepare?.(chosen);
-    await send(...form.call(chosen, values));
-    toast(`The ${form.name} is on its way.`, "good");
+    const answer = await answerOf(send(...form.call(chosen, values)), values.name);
+    toastCreation(form.name, chosen, answer?.object?.id ?? answer?.id, values.name);
     then();
   };
   const others = async (/** @type {string} */ chosen) => form.fields(chosen);
-  showForm(`New ${form.name}`, "", [where, ...fields], "Make it", submit, others, form.repeat);
+  /** @type {Sending<Values>} */
+  const sending = {
+    call: ({ ns: chosen = ns, ...values }) => form.call(chosen, values),
+    plan: ({ ns: chosen = ns, ...values }) => planForm(form, chosen, values),
+  };
+  const command = form.command;
+  if (command) sending.command = ({ ns: chosen = ns, ...values }) => domainCommand(chosen, command(chosen, values));
+  showForm(`New ${form.name}`, "", [where, ...fields], "Create", submit, others, form.repeat, sending);
+}
+
+/**
+ * The answer to the request of a form. A domain may create an object again that has failed: where the state of an object
+ * refuses that, its name is taken.
+ * @param {Promise<any>} request @param {string} [name]
+ */
+async function answerOf(request, name) {
+  try {
+    return await request;
+  } catch (error) {
+    const { status, state, allowed } = fieldsOf(error);
+    const isThere = state && [...store.kinds.keys()].every((kind) => !isNowhere(kind, state));
+    if (status !== 409 || !allowed || !isThere || !name) throw error;
+    throw new Problem({ title: "Exists already", status, code: "exists", detail: `${name} exists already, and is ${state}` });
+  }
+}
+
+/** What the call of a domain's own form would create; rejects with the refusal. @param {CreateForm} form @param {string} ns @param {Values} values */
+async function planForm(form, ns, values) {
+  const why = await form.whyNoPlan?.(ns, values);
+  if (why) return [h("p", null, why)];
+  const { dry_run: requests } = await answerOf(dryRun(form.call(ns, values)), values.name);
+  const { object } = requests.at(-1); // all requests of a form are about one object
+  const more = (await form.planned?.(ns, values, object)) ?? [];
+  return [creationText(object), ...more.map((one) => (typeof one === "string" ? h("p", null, one) : one)), quiet("Nothing has been created yet.")];
+}
+
+/** What would be created. @param {Pick<ObjectView, "ns" | "id" | "kind" | "state" | "spec">} object */
+function creationText(object) {
+  const what = `This creates the ${object.kind} ${nameOf(object)} in the namespace ${object.ns}; its state is then `;
+  return h("p", null, h("b", null, "The request would be accepted."), ` ${what}`, badge(object.state, classOf(object.kind, object.state)), ".");
 }
 
 // --- of any kind -----------------------------------------------------------------------------------------------------
@@ -140,12 +191,23 @@ function creationsOf(kind) {
 
 /** @param {Kind} kind @param {string} action @param {() => void} then */
 function openKindForm(kind, action, then) {
-  const submit = async (/** @type {any} */ { ns, ...body }) => {
-    await send("POST", `/ns/${part(ns)}/objects`, { kind: kind.kind, action, ...body });
-    toast(`${kind.kind} ${body.id} is on its way.`, "good");
+  const call = (/** @type {any} */ { ns, ...body }) =>
+    /** @type {Call} */ (["POST", `/ns/${part(ns)}/objects`, { kind: kind.kind, action, ...body }]);
+  const submit = async (/** @type {any} */ values) => {
+    await send(...call(values));
+    toastCreation(kind.kind, values.ns, values.id);
     then();
   };
-  showSchemaForm(`New ${kind.kind}`, kind.about, bodySchema(kind, action), "Make it", submit, { ns: proposed() });
+  const sending = { call, plan: (/** @type {any} */ values) => planCreation(kind.kind, action, values) };
+  showSchemaForm(`New ${kind.kind}`, kind.about, bodySchema(kind, action), "Create", submit, { ns: proposed() }, sending);
+}
+
+/** What would be created; rejects with the refusal. @param {string} kind @param {string} action @param {any} values */
+async function planCreation(kind, action, { ns, id, ...body }) {
+  const request = { object: id, action, kind, ...body };
+  const [verdict] = await send("POST", `/ns/${part(ns)}/plan`, { requests: [request] });
+  if (verdict.would !== "accept") throw new Problem(verdict.problem);
+  return [creationText({ ns, id, kind, state: verdict.state, spec: {} }), quiet("Nothing has been created yet.")];
 }
 
 /** The schema of a request that creates an object of a kind. @param {Kind} kind @param {string} action @returns {Schema} */
@@ -156,21 +218,11 @@ function bodySchema(kind, action) {
     required: ["ns", "id", ...(kind.spec ? ["spec"] : []), "args"],
     properties: {
       ns: { type: "string", title: "namespace", examples: knownNamespaces() },
-      id: { type: "string", description: "its name in the namespace, which stays" },
-      parent: { type: "string", title: "part of", description: "the id of its parent" },
+      id: { type: "string", description: "unique in the namespace; cannot be changed later" },
+      parent: { type: "string", title: "parent", description: "the id of the parent object" },
       labels: { type: "object", additionalProperties: { type: "string" } },
       spec: kind.spec ?? {},
       ...(args ? { args: { ...args, title: `arguments of ${action}` } } : {}),
     },
   };
-}
-
-/** @param {string} text @param {string} field @returns {any} */
-export function parseJson(text, field) {
-  try {
-    return text ? JSON.parse(text) : null;
-  } catch (error) {
-    const detail = `must be JSON: ${/** @type {Error} */ (error).message}`;
-    throw new Problem({ title: "This is not JSON", status: 0, code: "page", detail, field });
-  }
 }

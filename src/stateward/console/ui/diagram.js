@@ -2,6 +2,8 @@
 
 import { text, part } from "../core/api.js";
 import { svg } from "../core/dom.js";
+import { numberText } from "../core/numbers.js";
+import { calm } from "../core/theme.js";
 
 /** @import {JournalEntry} from "../core/types.js" */
 
@@ -13,8 +15,6 @@ const MAX_SCALE = 1.15;
 
 /** @type {Map<string, Promise<string>>} */
 const drawn = new Map();
-
-const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
 /** A picture in the page. */
 export class Diagram {
@@ -50,7 +50,7 @@ export class Diagram {
     for (const [state, element] of this.states) {
       const count = counts.get(state) ?? 0;
       const shown = element.querySelector(".count");
-      const text = count ? count.toLocaleString() : "";
+      const text = count ? numberText(count) : "";
       if (shown && shown.textContent !== text) shown.textContent = text;
       element.classList.toggle("none", count === 0);
     }

@@ -9,11 +9,14 @@ import { labeled, note } from "./components.js";
 import { fieldsOf, problemPanel } from "./problems.js";
 import { clearComplaints, complainBeside, focusComplaint } from "./complaints.js";
 import { partOf } from "./schema-groups.js";
+import { withoutSecrets } from "./schema-words.js";
+import { sendingPanel } from "./sending.js";
 
 /** @import {Child} from "../core/dom.js" */
 /** @import {ObjectView} from "../core/types.js" */
 /** @import {Complaint} from "./complaints.js" */
 /** @import {Schema} from "./schema-words.js" */
+/** @import {Sending} from "./sending.js" */
 
 /** @typedef {[string, string][]} Options values and their texts */
 
@@ -27,6 +30,7 @@ import { partOf } from "./schema-groups.js";
  * @property {string} [hint]
  * @property {boolean} [optional]
  * @property {number} [least]
+ * @property {string[]} [sent] its names in errors of the server, if not its own
  */
 
 /** @typedef {Record<string, string>} Values the entered values; a flag is "yes" or empty */
@@ -84,6 +88,7 @@ export function showDialog(title, ...content) {
  * @property {(complaints: Complaint[]) => T} read the entered values; adds what is wrong with them
  * @property {(path: string[], text: string) => boolean} complain shows what is wrong beside a field; false if there is
  *   no such field
+ * @property {(path: string[]) => string} [labelOf] what the form calls a field, if not by the end of its path
  */
 
 /**
@@ -94,28 +99,29 @@ export function showDialog(title, ...content) {
  * @param {Content<T>} content
  * @param {string} yes
  * @param {(values: T) => Promise<void>} submit
+ * @param {Sending<T>} [sending] shows what will be sent, and plans it
  */
-function showContent(title, about, content, yes, submit) {
+export function showContent(title, about, content, yes, submit, sending) {
   const dialog = dialogOf();
   const feedback = h("div", { "aria-live": "polite" });
   const go = h("button", { class: "primary", type: "submit" }, yes);
-  const sent = async (/** @type {Event} */ event) => {
-    event.preventDefault();
+  /** Do something with what was entered, if nothing is wrong with it. @param {(values: T) => Promise<unknown>} act */
+  const withValues = async (act) => {
     if (go.hasAttribute("aria-busy")) return;
     /** @type {Complaint[]} */
     const complaints = [];
     clearComplaints(form);
     fill(feedback);
     const values = content.read(complaints);
-    for (const [path, text] of complaints) content.complain(path, text);
+    for (const [path, text] of complaints) content.complain(path, sentence(content, path, text));
     if (complaints.length) return focusComplaint(form);
     go.setAttribute("aria-busy", "true");
     try {
-      await submit(values);
-      dialog.close("yes");
+      await act(values);
     } catch (error) {
-      const { field = "", detail } = fieldsOf(error);
-      const [path, reason] = [pathOf(field), reasonOf(field, detail)];
+      const { detail, code, field = code === "exists" ? "name" : "" } = fieldsOf(error);
+      const path = pathOf(field);
+      const reason = sentence(content, path, reasonOf(field, detail));
       // The form may be a part of the body that the server names the field in.
       const isShown = field !== "" && (content.complain(path, reason) || content.complain(path.slice(1), reason));
       fill(feedback, isShown ? null : problemPanel(error));
@@ -123,8 +129,31 @@ function showContent(title, about, content, yes, submit) {
     }
     go.removeAttribute("aria-busy");
   };
+  const sent = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    void withValues(async (values) => {
+      await submit(values);
+      dialog.close("yes");
+    });
+  };
+  const plan = () => withValues(async (values) => fill(feedback, h("div", { class: "plan" }, ...((await sending?.plan?.(values)) ?? []))));
+  const panel = sending && sendingPanel(() => {
+    /** @type {Complaint[]} */
+    const complaints = [];
+    const values = content.read(complaints);
+    return complaints.length ? null : { call: sending.call(values), command: sending.command?.(values) };
+  });
   const cancel = h("button", { type: "button", onclick: () => dialog.close("no") }, "Cancel");
-  const form = h("form", { class: "column", onsubmit: sent }, ...content.elements, feedback, h("footer", null, cancel, go));
+  const planned = sending?.plan ? h("button", { type: "button", onclick: plan }, "Plan") : null;
+  const form = h(
+    "form",
+    { class: "column", novalidate: true, onsubmit: sent, oninput: panel?.draw, onchange: panel?.draw },
+    ...content.elements,
+    panel?.element,
+    feedback,
+    h("footer", null, cancel, planned, go),
+  );
+  form.addEventListener("input", () => form.classList.add("entered"));
   showDialog(title, about ? note(about) : null, form);
   return form;
 }
@@ -143,11 +172,12 @@ const reasonOf = (field, detail) => (detail.startsWith(`${field}: `) ? detail.sl
  * @param {string} yes
  * @param {(value: any) => Promise<void>} submit
  * @param {any} [value] the initial values
+ * @param {Sending<any>} [sending]
  */
-export function showSchemaForm(title, about, schema, yes, submit, value) {
+export function showSchemaForm(title, about, schema, yes, submit, value, sending) {
   const part = partOf({ ...schema, description: undefined }, { path: [], label: "", required: true, value });
-  const form = showContent(title, about, { ...part, elements: [part.element] }, yes, submit);
-  form.setAttribute("novalidate", ""); // the parts say what is wrong, in the same way as the server does
+  const shown = sending && { ...sending, call: (/** @type {any} */ values) => sending.call(withoutSecrets(values, schema)) };
+  showContent(title, about, { ...part, elements: [part.element] }, yes, submit, shown);
 }
 
 /**
@@ -159,8 +189,9 @@ export function showSchemaForm(title, about, schema, yes, submit, value) {
  * @param {(values: Values) => Promise<void>} submit
  * @param {(first: string) => Promise<Field[]>} [others] the fields for another value of the first, which choices hang on
  * @param {Repeat} [repeat]
+ * @param {Sending<Values>} [sending]
  */
-export function showForm(title, about, asked, yes, submit, others, repeat) {
+export function showForm(title, about, asked, yes, submit, others, repeat, sending) {
   /** @type {Field[]} */
   const fields = [];
   /** @type {HTMLInputElement[]} */
@@ -173,25 +204,61 @@ export function showForm(title, about, asked, yes, submit, others, repeat) {
     for (const [number, field] of more.entries()) rows.append(...shown(field, entered[number] ?? h("input")));
     return entered[0];
   };
+  const first = repeat ? asked.findIndex((field) => field.name === repeat.from) : asked.length;
   const again = () => {
-    const first = asked.findIndex((field) => field.name === repeat?.from);
     const turn = (fields.length - first) / (asked.length - first) + 1;
-    add(asked.slice(first).map((field) => ({ ...field, name: repeatedName(field.name, turn), value: anew(field) })))?.focus();
+    const more = asked.slice(first).map((field) => ({
+      ...field,
+      name: repeatedName(field.name, turn),
+      value: anew(field),
+      sent: [field.name, ...(field.sent ?? [])],
+    }));
+    add(more)?.focus();
   };
   add(asked);
   inputs[0]?.addEventListener("change", async (event) => {
     const found = await others?.(/** @type {HTMLInputElement} */ (event.target).value.trim()).catch(() => null);
     for (const field of found ?? []) offer(inputs[fields.findIndex((one) => one.name === field.name)], field);
   });
+  /** The place of a field that the server names by its path in the body: in the turn that the path has the number of. @param {string[]} path */
+  const placeOf = (path) => {
+    const [name = "", number] = [path.at(-1), path.findLast((one) => /^\d+$/.test(one))];
+    const places = fields.flatMap((field, at) => ([field.name, ...(field.sent ?? [])].includes(name) ? [at] : []));
+    const turn = repeatedName("", Number(number) + 1);
+    const isThere = (/** @type {number} */ at) => at >= first && fields[at]?.name.endsWith(turn) && (turn || at < asked.length);
+    return places.find((at) => (number === undefined ? at < first : isThere(at))) ?? places[0] ?? -1;
+  };
   const content = {
     elements: [rows, repeat ? h("button", { type: "button", onclick: again }, repeat.label) : null],
-    read: () => valuesOf(fields, inputs),
-    // The server names the path in its body, which ends with our name.
-    complain: (/** @type {string[]} */ path, /** @type {string} */ text) =>
-      complainAt(inputs[fields.findIndex((field) => field.name === path.at(-1))], text),
+    read: (/** @type {Complaint[]} */ complaints) => {
+      const values = valuesOf(fields, inputs);
+      for (const field of fields) {
+        const text = complaintOf(field, values[field.name] ?? "");
+        if (text) complaints.push([[field.name], text]);
+      }
+      return values;
+    },
+    complain: (/** @type {string[]} */ path, /** @type {string} */ text) => complainAt(inputs[placeOf(path)], text),
+    labelOf: (/** @type {string[]} */ path) => fields[placeOf(path)]?.label ?? "",
   };
-  showContent(title, about, content, yes, submit);
+  showContent(title, about, content, yes, submit, sending);
 }
+
+/** What is wrong with a value, or nothing. @param {Field} field @param {string} value */
+function complaintOf({ label, type, optional, least }, value) {
+  if (!value) return optional || type === "flag" ? "" : `${sentenceName(label)} must be given`;
+  if (type === "number" && !Number.isFinite(Number(value))) return `${sentenceName(label)} must be a number`;
+  return least !== undefined && Number(value) < least ? `${sentenceName(label)} must be at least ${least}` : "";
+}
+
+/** What is wrong, as a sentence about the field. @param {{labelOf?: (path: string[]) => string}} content @param {string[]} path @param {string} text */
+function sentence(content, path, text) {
+  const name = content.labelOf?.(path) || path.findLast((one) => !/^\d+$/.test(one));
+  return name && text.startsWith("must ") ? `${sentenceName(name)} ${text}` : text;
+}
+
+/** The name of a field at the beginning of a sentence. @param {string} name */
+const sentenceName = (name) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
 
 /** @param {HTMLInputElement | undefined} input @param {string} text */
 function complainAt(input, text) {
@@ -241,7 +308,7 @@ function inputOf(field) {
 
 /** @param {Field} field */
 function optionsOf({ options = [], value: chosen }) {
-  if (!options.length) return [h("option", { value: "" }, "there is none here yet")];
+  if (!options.length) return [h("option", { value: "" }, "none available")];
   return options.map(([value, text]) => h("option", { value, selected: value === chosen }, text));
 }
 

@@ -16,7 +16,7 @@ const REDRAW_MS = 200;
  * @param {{kind: string}} chosen is kept by the view
  */
 export function lifecycleCard(context, kinds, chosen) {
-  const place = h("div", { class: "diagram", tabindex: "0", role: "region", "aria-label": "Lifecycle" });
+  const place = h("div", { class: "diagram", tabindex: "0", role: "group", "aria-label": "Lifecycle" });
   /** @type {Diagram | null} */
   let shown = null;
   const count = () => shown?.count(tally().get(chosen.kind) ?? new Map());

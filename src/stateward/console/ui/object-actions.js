@@ -1,23 +1,28 @@
-// Buttons for the actions of an object. A button that is not allowed is grey and says why; it can be sent all the same.
+// Buttons for the actions of an object. All of them lead through the action dialog. A button that is not allowed is grey
+// and says why; the dialog then shows the refusal, and what would help.
 
-import { get, objectPath, part, send } from "../core/api.js";
-import { actionForm, argsSchema, extraActions } from "../core/domains.js";
+import { get, objectPath } from "../core/api.js";
+import { actionForm, argsSchema, extraActions, mayAsk } from "../core/domains.js";
 import { fillIfChanged, h } from "../core/dom.js";
-import { showForm, showSchemaForm, splitList } from "./form.js";
-import { nameOf } from "../core/live-objects.js";
-import { confirm, quiet, wordOptions } from "./components.js";
-import { attempt, showProblem, toast } from "./problems.js";
-import { may, store } from "../core/store.js";
+import { showForm, showSchemaForm } from "./form.js";
+import { presentArguments, showActionForm } from "./action-form.js";
+import { askAction, isAnswered, newKey } from "./action-dialog.js";
+import { objectTarget } from "./action-target.js";
+import { quiet } from "./components.js";
+import { attempt, toast } from "./problems.js";
+import { classOf, may, store } from "../core/store.js";
 import { span } from "../core/time.js";
-import { parseJson } from "./create-buttons.js";
+import { phraseOf, titleOf } from "./kind-words.js";
 
-/** @import {Field} from "./form.js" */
-/** @import {AllowedAction, Call, ObjectView} from "../core/types.js" */
+/** @import {AskedAction} from "./action-form.js" */
+/** @import {ActionTarget} from "./action-target.js" */
+/** @import {AllowedAction, ObjectView} from "../core/types.js" */
 
 /** @type {AllowedAction} */
 const UNKNOWN = { event: "", allowed: true, why_not: null, needs: [], target: null, desired: null, within: null };
 
-const DESTRUCTIVE = /delete|terminate|destroy|remove|teardown|purge|decommission|reset/;
+/** A button takes no second click for so long: a double click is one click. */
+const REST_MS = 1_000;
 
 /**
  * @param {ObjectView} thing
@@ -25,14 +30,44 @@ const DESTRUCTIVE = /delete|terminate|destroy|remove|teardown|purge|decommission
  * @param {() => void} then
  */
 export function actionButtons(thing, actions, then) {
+  if (!may("act")) return [quiet(`Your role, ${store.me?.role}, is read-only.`)];
   const order = (/** @type {AllowedAction} */ one) => (one.allowed ? 0 : one.needs.length ? 1 : 2);
   const settled = thing.state_class !== "transitional";
-  const more = (settled ? extraActions(thing) : []).map((event) => ({ ...UNKNOWN, event }));
-  if (!actions.length && !more.length)
-    return [quiet("Nothing can be asked for until this has ended.")];
-  return [...[...actions].sort((one, other) => order(one) - order(other)), ...more].map((one) =>
-    button(thing, one, actions, then),
-  );
+  const more = (settled ? extraActions(thing) : []).filter((event) => mayAsk(thing, event)).map((event) => ({ ...UNKNOWN, event }));
+  /** @type {Map<string, AllowedAction>} one way for each action: facts are asked for in the dialog */
+  const ways = new Map();
+  for (const one of [...actions].sort((one, other) => order(one) - order(other)))
+    if (!isCreation(thing.kind, one.event) && !ways.has(one.event)) ways.set(one.event, one);
+  const shown = [...ways.values(), ...more];
+  return shown.length
+    ? shown.map((one) => button(thing, one, then))
+    : [quiet("No action is possible until the current operation has ended.")];
+}
+
+/** Whether an action makes new objects only. @param {string} kind @param {string} action */
+function isCreation(kind, action) {
+  const known = store.kinds.get(kind);
+  const rows = known?.rows.filter((row) => row.event === action) ?? [];
+  return rows.length > 0 && rows.every((row) => row.sources.every((source) => source === known?.initial));
+}
+
+/** Whether an action ends an object for good. @param {string} kind @param {string} action */
+export function isRemoval(kind, action) {
+  const rows = store.kinds.get(kind)?.rows.filter((row) => row.event === action) ?? [];
+  return rows.some((row) => row.to === "(gone)" || classOf(kind, row.to) === "final");
+}
+
+/** Whether a deletion is done at once, because `restore` brings the object back. @param {ObjectView} thing @param {string} action */
+function isRestorable({ kind, state }, action) {
+  const rows = store.kinds.get(kind)?.rows ?? [];
+  const target = rows.find((row) => row.event === action && row.sources.includes(state))?.to ?? "";
+  return action === "delete" && rows.some((row) => row.event === "restore" && row.sources.includes(target));
+}
+
+/** The actions of an object that the token may ask for. @param {ObjectView} thing @param {AbortSignal} signal @returns {Promise<AllowedAction[]>} */
+export async function readAllowed(thing, signal) {
+  const found = await get(`${objectPath(thing)}/allowed`, {}, signal);
+  return found.actions.filter((/** @type {AllowedAction} */ one) => mayAsk(thing, one.event));
 }
 
 /**
@@ -43,10 +78,9 @@ export function actionButtons(thing, actions, then) {
  * @returns {Promise<AllowedAction[]>}
  */
 export async function allowedActions(thing, signal, usual = []) {
-  const found = await get(`${objectPath(thing)}/allowed`, {}, signal);
   /** @param {AllowedAction} one */
   const isShown = (one) => !one.needs.length && (one.allowed || usual.includes(one.event));
-  return found.actions.filter(isShown);
+  return (await readAllowed(thing, signal)).filter(isShown);
 }
 
 /**
@@ -58,7 +92,7 @@ export async function allowedActions(thing, signal, usual = []) {
  * @param {string[]} [usual]
  */
 export async function showAllowedActions(place, thing, signal, then, usual) {
-  if (place.dataset.state === thing.state) return;
+  if (!may("act") || place.dataset.state === thing.state) return;
   place.dataset.state = thing.state;
   try {
     const found = await allowedActions(thing, signal, usual);
@@ -76,131 +110,97 @@ export async function showAllowedActions(place, thing, signal, then, usual) {
  * @param {() => void} then
  */
 export function actionButton(thing, event, allowed, then) {
-  return may("act") && allowed ? button(thing, { ...UNKNOWN, event }, [], then) : "";
+  return mayAsk(thing, event) && allowed ? button(thing, { ...UNKNOWN, event }, then) : "";
 }
 
-/** @param {ObjectView} thing @param {AllowedAction} one @param {AllowedAction[]} all @param {() => void} then */
-function button(thing, one, all, then) {
-  const able = may("act") && (one.allowed || one.needs.length > 0);
-  const why = may("act") ? one.why_not : `your role, ${store.me?.role}, may only look`;
+/** @param {ObjectView} thing @param {AllowedAction} one @param {() => void} then */
+function button(thing, one, then) {
+  const able = may("act") && one.allowed;
+  const why = may("act") ? one.why_not : `your role, ${store.me?.role}, is read-only`;
   const leads = [one.target, one.desired].filter(Boolean).join(" → ");
-  const about = able
-    ? `${leads}${one.within ? `, within ${span(one.within)}` : ""}${one.needs.length ? ` · ${why}` : ""}`
-    : (why ?? "");
-  return h(
+  const about = able ? `${leads}${one.within ? `, within ${span(one.within)}` : ""}` : (why ?? "");
+  const made = h(
     "button",
     {
       "aria-disabled": able ? null : "true",
-      class: DESTRUCTIVE.test(one.event) && able ? "danger" : "",
+      class: isRemoval(thing.kind, one.event) && able ? "danger" : "",
       title: about,
       "aria-description": about,
       "data-action": one.event,
-      onclick: () => (able ? ask(thing, one, all, then) : explain(thing, one, why ?? "", all, then)),
+      onclick: () => (may("act") ? once(made, () => ask(thing, one.event, then)) : toast(why ?? "", "failed")),
     },
-    takesArguments(thing, one.event) ? `${one.event}…` : one.event,
-    one.needs.length ? quiet(` with ${one.needs.join(", ")}`) : null,
+    takesArguments(thing, one.event) ? `${titleOf(one.event)}…` : titleOf(one.event),
+    isRestorable(thing, one.event) ? quiet(" (can be restored)") : null,
   );
+  return made;
+}
+
+/** Run what a button does, once however often it is pressed. @param {HTMLElement} pressed @param {() => Promise<void>} act */
+export async function once(pressed, act) {
+  if (pressed.hasAttribute("aria-busy")) return;
+  pressed.setAttribute("aria-busy", "true");
+  await attempt(act);
+  setTimeout(() => pressed.removeAttribute("aria-busy"), REST_MS);
 }
 
 /** Whether an action asks for arguments first. @param {ObjectView} thing @param {string} action */
-function takesArguments(thing, action) {
+export function takesArguments(thing, action) {
   const form = actionForm(thing, action);
   return form ? form.fields !== undefined : argsSchema(thing.kind, action) !== null;
 }
 
-/** @param {ObjectView} thing @param {AllowedAction} one @param {AllowedAction[]} all @param {() => void} then */
-async function ask(thing, one, all, then) {
-  if (takesArguments(thing, one.event)) return attempt(() => fillIn(thing, one, then));
-  const destructive = DESTRUCTIVE.test(one.event) || one.needs.length > 0;
-  const how = one.needs.length ? ` with ${one.needs.join(", ")}` : "";
-  if (destructive && !(await confirm(`${one.event} ${nameOf(thing)}${how}?`, one.event))) return;
-  await act(thing, one.event, one.needs, all, then);
+/** @param {ObjectView} thing @param {string} action @param {() => void} then */
+async function ask(thing, action, then) {
+  const target = objectTarget(thing);
+  const form = actionForm(thing, action);
+  if (!form) return askWithArguments(target, action, then);
+  if (!form.fields) return askAction(target, action, { then });
+  const fields = await form.fields(thing);
+  let key = newKey();
+  const submit = async (/** @type {import("./form.js").Values} */ values) => {
+    try {
+      await askAction(target, action, { values, key, then });
+    } catch (error) {
+      if (isAnswered(error)) key = newKey();
+      throw error;
+    }
+  };
+  showForm(phraseOf(action, target.name), "", fields, titleOf(action), submit);
 }
 
-/** Ask for an action's arguments first. @param {ObjectView} thing @param {AllowedAction} one @param {() => void} then */
-async function fillIn(thing, one, then) {
-  const form = actionForm(thing, one.event);
-  const title = `${one.event}: ${nameOf(thing)}`;
-  const submit = async (/** @type {Call} */ call) => {
-    await send(...call);
-    toast(`${one.event} ${nameOf(thing)}: accepted`, "good");
-    then();
-  };
-  if (form) {
-    const fields = (await form.fields?.(thing)) ?? [];
-    showForm(title, "", fields, one.event, (values) => submit(form.call(thing, one.needs, values)));
-  } else {
-    const schema = argsSchema(thing.kind, one.event) ?? {};
-    const path = actionPath(thing, one.event);
-    showSchemaForm(title, schema.description ?? "", schema, one.event, (args) => submit(["POST", path, { facts: one.needs, args }]));
-  }
+/**
+ * Ask for an action; if its kind declares arguments, a form asks for them first.
+ * @param {ActionTarget} target
+ * @param {string} action
+ * @param {() => void} [then]
+ */
+export async function askWithArguments(target, action, then) {
+  const [kind = "", ...others] = target.kinds;
+  const schema = others.length ? null : argsSchema(kind, action);
+  if (!schema) return askAction(target, action, { then });
+  const submit = (/** @type {any} */ args) => askAction(target, action, { args, then });
+  const present = target.thing ? presentArguments(target.thing, action) : undefined;
+  showSchemaForm(phraseOf(action, target.name), schema.description ?? "", schema, titleOf(action), submit, present);
 }
 
 /** A button for any action with any arguments. @param {ObjectView} thing @param {AllowedAction[]} actions @param {() => void} then */
 export function anyAction(thing, actions, then) {
-  const names = [...new Set(actions.map((one) => one.event))];
-  const ask = () =>
-    showForm(
-      `Act on ${nameOf(thing)}`,
-      "Arguments and spec are JSON, as the kind has them.",
-      fieldsOf(names),
-      "Ask",
-      async (values) => {
-        const [args, spec] = [parseJson(values.args ?? "", "args"), parseJson(values.spec ?? "", "spec")];
-        await send("POST", actionPath(thing, values.action ?? ""), { facts: splitList(values.facts), args, spec });
-        toast(`${values.action} ${nameOf(thing)}: accepted`, "good");
-        then();
-      },
-    );
-  return may("act") && names.length ? h("button", { onclick: ask }, "With arguments…") : null;
+  const ordered = [...actions].sort((one, other) => Number(other.allowed) - Number(one.allowed));
+  const names = [...new Set(ordered.map((one) => one.event))].filter((name) => !isCreation(thing.kind, name));
+  const target = objectTarget(thing);
+  const submit = (/** @type {AskedAction} */ { action, ...options }) => askAction(target, action, { ...options, then });
+  const ask = () => showActionForm(`Action with arguments: ${target.name}`, thing, names, submit);
+  return may("act") && names.length ? h("button", { onclick: ask }, "Action with arguments…") : null;
 }
-
-/** @param {string[]} names @returns {Field[]} */
-function fieldsOf(names) {
-  return [
-    { name: "action", label: "action", type: "choice", options: wordOptions(...names) },
-    { name: "args", label: "arguments", type: "long", optional: true, hint: "{}" },
-    { name: "spec", label: "another spec", type: "long", optional: true, hint: "{}" },
-    { name: "facts", label: "facts", optional: true, hint: "force" },
-  ];
-}
-
-/** @param {ObjectView} thing @param {AllowedAction} one @param {string} why @param {AllowedAction[]} all @param {() => void} then */
-async function explain(thing, one, why, all, then) {
-  if (!may("act")) {
-    toast(why, "failed");
-    return;
-  }
-  if (!(await confirm(`${one.event} is not allowed now`, "Ask all the same", [h("p", null, why)]))) return;
-  if (argsSchema(thing.kind, one.event) && takesArguments(thing, one.event)) await fillIn(thing, one, then);
-  else await act(thing, one.event, [], all, then);
-}
-
-/** @param {ObjectView} thing @param {string} action */
-const actionPath = (thing, action) => `${objectPath(thing)}/actions/${part(action)}`;
 
 /**
- * Ask the server for an action; a refusal is shown with what would be allowed.
+ * Ask for an action without arguments.
  * @param {ObjectView} thing
  * @param {string} action
  * @param {string[]} facts
- * @param {AllowedAction[]} all
+ * @param {AllowedAction[]} _all kept for modules of 0.1.0
  * @param {() => void} then
  */
-export async function act(thing, action, facts, all, then) {
-  try {
-    const form = actionForm(thing, action);
-    const [method, path, body] = form ? form.call(thing, facts, {}) : ["POST", actionPath(thing, action), { facts }];
-    const accepted = await send(method, path, body);
-    const at = form || accepted.operation ? "accepted" : `now ${accepted.object.state}`;
-    toast(`${action} ${nameOf(thing)}: ${at}`, "good");
-  } catch (error) {
-    showProblem(error, {
-      onAllowed: (event) => {
-        const way = all.find((one) => one.event === event) ?? { ...UNKNOWN, event };
-        ask(thing, { ...way, needs: [] }, all, then);
-      },
-    });
-  }
-  then();
+export async function act(thing, action, facts, _all, then) {
+  await attempt(() => askAction(objectTarget(thing), action, { facts, then }));
 }

@@ -8,7 +8,7 @@ import { labelOf, valueText, withoutNull } from "./schema-words.js";
 /** @import {ObjectView} from "../core/types.js" */
 /** @import {Schema} from "./schema-words.js" */
 
-/** @typedef {{name: string, text: (thing: ObjectView) => string}} KindColumn */
+/** @typedef {{path: string, name: string, text: (thing: ObjectView) => string}} KindColumn */
 
 /** @type {Record<string, Schema>} the fields of every object that are times */
 const TIMES = { since: { format: "date-time" }, created: { format: "date-time" } };
@@ -23,7 +23,7 @@ export function columnsOf(kind) {
     return { path, name: labelOf(keys.at(-1) ?? path, schema), text };
   });
   const isUnique = (/** @type {string} */ name) => columns.filter((one) => one.name === name).length === 1;
-  return columns.map(({ path, name, text }) => ({ name: isUnique(name) ? name : path, text }));
+  return columns.map(({ path, name, text }) => ({ path, name: isUnique(name) ? name : path, text }));
 }
 
 /** The keys of a path; the name of a label may have dots. @param {string} path */

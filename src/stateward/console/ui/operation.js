@@ -1,20 +1,15 @@
 // The current operation of an object: its steps, its progress, and its end.
 
-import { follow, get, part, send } from "../core/api.js";
+import { follow, part, send } from "../core/api.js";
 import { fill, h } from "../core/dom.js";
-import { card, confirm, json, meter, note, table } from "./components.js";
+import { card, confirm, json, meter, note, relativeTime, table } from "./components.js";
+import { duration, operationLink, statusTone } from "./operation-status.js";
 import { attempt } from "./problems.js";
 import { shape } from "./states.js";
 import { may } from "../core/store.js";
-import { ago, clock, seconds, span } from "../core/time.js";
+import { ago, clock, span } from "../core/time.js";
 
 /** @import {Context, Operation, ObjectView} from "../core/types.js" */
-/** @import {Tone} from "./states.js" */
-
-const MAX_PROGRESS_SHOWN = 6;
-
-/** @type {Record<string, Tone>} */
-const TONES = { waiting: "arriving", running: "moving", succeeded: "good", failed: "failed", cancelled: "over" };
 
 /** The card of an object's operations. */
 export class OperationCard {
@@ -29,26 +24,23 @@ export class OperationCard {
     this.lines = h("ol", { class: "steps", "aria-label": "Progress" });
     this.progress = h("div", null);
     this.past = h("div", null);
-    this.element = card("Operation", "", this.now, this.progress, this.lines, this.past);
+    this.element = card("Operation", "", this.now, this.lines, this.past);
     context.signal.addEventListener("abort", () => this.following?.abort());
   }
 
-  /** @param {ObjectView} thing */
-  async show(thing) {
-    const page = await get(`/ns/${part(this.ns)}/operations`, { object: thing.id, limit: MAX_PROGRESS_SHOWN }, this.context.signal);
-    /** @type {Operation[]} */
-    const found = page.items;
+  /** @param {ObjectView} thing @param {Operation[]} found its operations, newest first */
+  show(thing, found) {
     const mine = found.find((one) => one.id === thing.op) ?? null;
     fill(
       this.now,
       mine
         ? this.summary(mine)
-        : note(found.length ? "Nothing is under way." : "It had no operation yet."),
+        : note(found.length ? "No operation is under way." : "No operations yet."),
     );
     const before = found.filter((one) => one !== mine);
     fill(
       this.past,
-      before.length ? table("Former operations", ["action", "ended", "who", "took", "error"], before.map(row)) : null,
+      before.length ? table("Previous operations", ["action", "ended", "who", "took", "error"], before.map(row)) : null,
     );
     if (mine && mine.id !== this.current) this.follow(mine.id);
     if (!mine && !this.current) fill(this.lines);
@@ -61,10 +53,10 @@ export class OperationCard {
       h(
         "p",
         null,
-        shape(TONES[one.status] ?? "over"),
+        shape(statusTone(one.status)),
         " ",
-        h("b", null, one.action),
-        ` by ${one.who || one.actor}, ${one.status}, asked ${ago(one.created)}`,
+        h("a", { href: operationLink(one.ns, one.id) }, one.action),
+        ` by ${one.who || one.actor}, ${one.status}, requested ${ago(one.created)}`,
         one.attempts > 1 ? `, attempt ${one.attempts}` : "",
       ),
       note(`${one.origin} → ${one.via} → ${one.desired}, else ${one.failing}; within ${span(one.within)}`,
@@ -77,7 +69,7 @@ export class OperationCard {
 
   /** @param {Operation} one */
   async cancel(one) {
-    if (!(await confirm(`Cancel ${one.action} of ${one.object}?`, "Cancel it"))) return;
+    if (!(await confirm(`Cancel ${one.action} of ${one.object}?`, "Cancel the operation"))) return;
     await attempt(() => send("POST", `/ns/${part(this.ns)}/operations/${part(one.id)}/cancel`));
   }
 
@@ -95,8 +87,8 @@ export class OperationCard {
           this.step({
             at: data.ended ?? data.created,
             text: data.error ? `${data.status}: ${data.error}` : data.status,
-            done: 1,
-            total: 1,
+            done: null, // its parts may go on
+            total: null,
           });
       }
       this.current = "";
@@ -117,18 +109,17 @@ export class OperationCard {
 
 /** Folded, because only the author of the handler reads it. The server gives it to administrators only. @param {string} text */
 function tracebackOf(text) {
-  const lines = h("pre", { class: "json", tabindex: "0", role: "region", "aria-label": "Traceback" }, text);
+  const lines = h("pre", { class: "json", tabindex: "0", role: "group", "aria-label": "Traceback" }, text);
   return h("details", null, h("summary", null, "traceback"), lines);
 }
 
 /** @param {Operation} one */
 function row(one) {
-  const took = one.ended && one.started ? span(seconds(one.ended) - seconds(one.started)) : "";
   return [
-    h("span", { class: "fine" }, shape(TONES[one.status] ?? "over"), one.action),
-    one.ended ? ago(one.ended) : one.status,
+    h("span", { class: "fine" }, shape(statusTone(one.status)), h("a", { href: operationLink(one.ns, one.id) }, one.action)),
+    one.ended ? relativeTime(one.ended) : one.status,
     one.who || one.actor,
-    took,
+    one.ended ? duration(one) : "",
     h("div", null, one.error ?? "", one.traceback ? tracebackOf(one.traceback) : null),
   ];
 }

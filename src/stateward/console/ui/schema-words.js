@@ -35,6 +35,43 @@ export function withSecretsBelow(schema) {
   return Object.fromEntries(below);
 }
 
+/** A value with its secrets masked: what is entered hidden is not shown elsewhere either. @param {any} value @param {Schema} given @returns {any} */
+export function withoutSecrets(value, given) {
+  const { schema } = withoutNull(withSecretsBelow(given));
+  if (typeof value !== "object" || value === null) return schema.writeOnly && value !== undefined && value !== null ? MASK : value;
+  const forms = [schema, ...(variantsOf(schema) ?? [])].map(withSecretsBelow);
+  const inside = (/** @type {string} */ name) =>
+    forms.map((one) => one.properties?.[name] ?? one.items ?? one.additionalProperties).filter((one) => typeof one === "object");
+  const shown = (/** @type {string} */ name, /** @type {any} */ one) =>
+    inside(name).reduce((/** @type {any} */ found, /** @type {Schema} */ its) => withoutSecrets(found, its), one);
+  if (Array.isArray(value)) return value.map((one, number) => shown(String(number), one));
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, shown(name, one)]));
+}
+
+/** @param {Schema} schema @returns {boolean} whether it has secrets */
+export const hasSecrets = (schema) => JSON.stringify(schema).includes('"writeOnly":true');
+
+/** The values of a record that a form may begin with: fields of the schema, of its types, without secrets. @param {any} value @param {Schema} schema @returns {any} */
+export function presentValues(value, schema) {
+  const withoutMasks = (/** @type {string} */ _, /** @type {any} */ one) =>
+    Array.isArray(one) ? one.filter((each) => each !== MASK) : one === MASK ? undefined : one;
+  const shown = JSON.parse(JSON.stringify(withoutSecrets(value ?? {}, schema), withoutMasks));
+  const known = Object.entries(/** @type {Record<string, Schema>} */ (schema.properties ?? {}));
+  const fitting = known.filter(([name, one]) => shown[name] !== undefined && isOfType(one, shown[name]));
+  return Object.fromEntries(fitting.map(([name]) => [name, shown[name]]));
+}
+
+/** Whether a value has the type of a schema; an argument may have the name of another thing. @param {Schema} given @param {any} value @returns {boolean} */
+function isOfType(given, value) {
+  const { schema, nullable } = withoutNull(given);
+  if (value === null) return nullable;
+  if (schema.enum) return schema.enum.includes(value);
+  const variants = variantsOf(schema);
+  if (variants) return variants.some((one) => isOfType(one, value));
+  const type = Array.isArray(value) ? "array" : typeof value;
+  return schema.type === undefined || (schema.type === "integer" ? Number.isInteger(value) : schema.type === type);
+}
+
 /** The words of a name such as `max_size`. @param {string} name */
 const words = (name) => name.replaceAll("_", " ");
 
@@ -90,8 +127,15 @@ export function mustBe(schema) {
   if (schema.type === "array") return counted(schema.minItems, schema.maxItems, "entries");
   if (schema.type !== "string") return "";
   const length = counted(schema.minLength, schema.maxLength, "characters");
-  const pattern = schema.pattern ? `text that matches ${schema.pattern}` : "";
+  const pattern = schema.pattern ? patternWords(schema.pattern) : "";
   return [FORMATS[schema.format] ?? pattern, length].filter(Boolean).join(", ");
+}
+
+/** What a text of a pattern is, as the server says it: people do not read regular expressions. @param {string} pattern */
+function patternWords(pattern) {
+  const found = /^\^\[([^\]\\^]+)\](?:[+*]|\{\d+,\d*\})(?:\$|\\[Zz])$/.exec(pattern)?.[1];
+  const signs = found?.match(/[A-Za-z0-9]-[A-Za-z0-9]|./g) ?? [];
+  return signs.length ? `text of ${signs.join(" ")}` : "of the documented form";
 }
 
 /** @param {Schema} schema @returns {[number | undefined, string]} */

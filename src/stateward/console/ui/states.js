@@ -11,14 +11,21 @@ export const TONES = ["good", "arriving", "moving", "leaving", "idle", "unknown"
 
 /** @type {Record<Tone, string>} */
 export const MEANINGS = {
-  good: "well",
-  arriving: "coming up",
+  good: "healthy",
+  arriving: "starting",
   moving: "changing",
-  leaving: "going away",
-  idle: "at rest",
-  unknown: "not known",
+  leaving: "removing",
+  idle: "idle",
+  unknown: "unknown",
   failed: "failed",
   over: "ended",
+};
+
+/** What people look for, in the words of the overview, and the tones that are meant. @type {Record<string, Tone[]>} */
+export const HEALTHS = {
+  "not ended": TONES.filter((tone) => tone !== "over"),
+  "under way": ["arriving", "moving", "leaving"],
+  ...Object.fromEntries(TONES.map((tone) => [MEANINGS[tone], [tone]])),
 };
 
 /** Shapes in a square of 10 by 10. @type {Record<Tone, string>} */
@@ -34,11 +41,12 @@ export const SHAPES = {
 };
 
 const FAILED = /fail|error|degraded|broken/;
-const UNKNOWN = /undefined|unknown|offline|partial/;
+const UNKNOWN = /undefined|unknown|offline/;
+const OVER = /^done$/;
 const GOOD =
-  /^(up|done|succeeded)$|running|ready|active|stable|^deployed|available|assigned|confirmed|enabled|registered|created/;
+  /^(up|succeeded)$|running|ready|active|stable|^deployed|available|assigned|confirmed|enabled|registered|created/;
 const ARRIVING =
-  /creat|deploy|start|prepar|init|assign|attach|adding|restor|enabl|resum|pending|accepted|configur|register/;
+  /creat|deploy|start|prepar|init|assign|attach|adding|restor|enabl|resum|\bpending|accepted|configur|register/;
 const LEAVING = /delet|terminat|destroy|remov|detach|decommission/;
 
 /** @type {Map<string, Tone>} */
@@ -59,6 +67,14 @@ export function toneOf(state, stateClass) {
   return tone;
 }
 
+/**
+ * The tone of an object among others: one that has ended, such as the record of a deploy, is neither healthy nor failed.
+ * @param {string} state @param {StateClass | null | undefined} stateClass @returns {Tone}
+ */
+export function fleetTone(state, stateClass) {
+  return stateClass === "final" ? "over" : toneOf(state, stateClass);
+}
+
 /** @param {string} word @param {StateClass | null | undefined} stateClass @returns {Tone} */
 function computeTone(word, stateClass) {
   if (stateClass === "transitional") {
@@ -67,6 +83,7 @@ function computeTone(word, stateClass) {
   }
   if (FAILED.test(word)) return "failed";
   if (UNKNOWN.test(word)) return "unknown";
+  if (OVER.test(word)) return "over";
   if (stateClass === "final") return word === "succeeded" ? "good" : "over";
   return GOOD.test(word) && !word.startsWith("disabled") && !/^not/.test(word) ? "good" : "idle";
 }

@@ -16,19 +16,19 @@ function steps() {
     [
       "overview",
       "The fleet, live",
-      "Each cell of the map is an object, its shape and colour are its state. Move over a cell, click it, or walk with the arrows. Below, the lifecycle shows how many objects are where, and every step as it happens.",
+      "Each cell of the map is an object, its shape and colour are its state. Point at a cell, click it, or move with the arrow keys. Below, the lifecycle shows the number of objects in each state, and every step as it happens.",
     ],
     [
       "objects",
-      "Find and choose",
-      "Press / anywhere to search. Choose some rows, then do something to all of them: each answers for itself, and refusals say why.",
+      "Find and select",
+      "Press / anywhere to search. Select rows, then run one action on all of them; each refusal says why.",
     ],
     ...[...domains.values()].flatMap(domainSteps),
-    ["journal", "Nothing is forgotten", "Who did what, when and why, rejected reports too. Filter, follow, export."],
+    ["journal", "The full history", "Who did what, when and why; rejected reports, too. Filter, follow, export."],
     [
       "overview",
       "That is all",
-      "Press ? for the keys. Open an object and try a button: what is not allowed is grey, and says why.",
+      "Press ? for the keys. Open an object and try a button: actions that are not allowed are grey, and say why.",
     ],
   ];
 }
@@ -48,7 +48,7 @@ function step(number) {
   const [view, title, text] = steps()[number] ?? [
     "",
     "Welcome to Stateward",
-    "This server keeps a small demo fleet alive on simulated clouds. Shall we walk around for a minute?",
+    "This server runs a small demo fleet on simulated clouds. Take a tour of one minute?",
   ];
   if (view) go(link(view));
   const last = number === steps().length - 1;
@@ -63,7 +63,7 @@ function step(number) {
       null,
       number >= 0 ? quiet(`${number + 1} of ${steps().length}`) : null,
       h("button", { onclick: end }, last ? "Close" : "Not now"),
-      last ? null : h("button", { class: "primary", onclick: () => step(number + 1) }, number < 0 ? "Show me" : "Next"),
+      last ? null : h("button", { class: "primary", onclick: () => step(number + 1) }, number < 0 ? "Start the tour" : "Next"),
     ),
   );
 }

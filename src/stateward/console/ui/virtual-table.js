@@ -7,10 +7,11 @@ import { showProblem } from "./problems.js";
 
 const ROW_PX = 34;
 const ROWS_AHEAD = 12;
+const GAP_PX = 14;
 
 /**
  * @template T
- * @typedef {{name: string, width: string, wide?: boolean, cell: (row: T) => Child | Child[]}} Column a wide one is left out on a phone
+ * @typedef {{name: string, width: string, sort?: string, cell: (row: T) => Child | Child[]}} Column `sort` is how the server calls its order
  */
 
 /** @template T */
@@ -25,6 +26,7 @@ export class VirtualTable {
    * @param {() => Promise<T[] | null>} [how.more] the next page, or null if there is none
    * @param {() => void} [how.loaded] is called when a page has arrived
    * @param {() => string} how.foot
+   * @param {{current: () => string, change: (sort: string) => void}} [how.sorting] the order, descending with a `-`
    */
   constructor(how) {
     this.how = how;
@@ -71,13 +73,25 @@ export class VirtualTable {
     this.how.columns = columns;
     const widths = [this.how.onSelect ? "22px" : null, ...columns.map((one) => one.width)].filter(Boolean);
     this.element.style.setProperty("--columns", widths.join(" "));
-    const names = this.how.columns.map((one) =>
-      h("span", { role: "columnheader", class: one.wide ? "wide" : "" }, one.name),
-    );
+    const least = widths.reduce((sum, one) => sum + Number(/\d+/.exec(one ?? "")?.[0] ?? 0) + GAP_PX, 2 * GAP_PX);
+    this.element.style.setProperty("--least", `${least}px`);
+    const names = this.how.columns.map((one) => this.columnHead(one));
     const first = this.how.onSelect
       ? h("span", { role: "columnheader" }, h("span", { class: "unseen" }, "Selected"))
       : null;
     fill(this.head, h("div", { class: "vhead", role: "row" }, first, names));
+  }
+
+  /** The name of a column, or the button that sorts by it. @param {Column<T>} column */
+  columnHead({ name, sort }) {
+    const sorting = this.how.sorting;
+    if (!sorting || !sort) return h("span", { role: "columnheader" }, name);
+    const current = sorting.current();
+    const order = { [sort]: "ascending", [`-${sort}`]: "descending" }[current] ?? "none";
+    const arrow = { ascending: " ↑", descending: " ↓", none: "" }[order];
+    const change = () => sorting.change(order === "ascending" ? `-${sort}` : sort);
+    const button = h("button", { type: "button", class: "sort", onclick: change, title: `Sort by ${name}` }, name, h("span", { "aria-hidden": "true" }, arrow));
+    return h("span", { role: "columnheader", "aria-sort": order }, button);
   }
 
   /** @param {T[]} rows */
@@ -141,7 +155,7 @@ export class VirtualTable {
         onclick: (/** @type {MouseEvent} */ event) => this.click(event, number),
       },
       this.how.onSelect ? h("span", { role: "gridcell" }, mark()) : null,
-      this.how.columns.map((one) => h("span", { role: "gridcell", class: one.wide ? "wide" : "" }, one.cell(row))),
+      this.how.columns.map((one) => h("span", { role: "gridcell" }, one.cell(row))),
     );
   }
 

@@ -3,24 +3,24 @@
 import { get, part, send } from "../core/api.js";
 import { fill, h } from "../core/dom.js";
 import { splitList } from "../ui/form.js";
-import { card, confirm, empty, heading, labeled, select, table } from "../ui/components.js";
+import { card, confirm, empty, heading, labeled, relativeTime, select, table } from "../ui/components.js";
 import { attempt, problemPanel, toast } from "../ui/problems.js";
+import { showNamespaceProtection } from "../ui/protection.js";
 import { shape } from "../ui/states.js";
-import { may, namespaces } from "../core/store.js";
-import { ago } from "../core/time.js";
+import { governs, namespaces } from "../core/store.js";
 
 /** @import {Context, Quota, Token} from "../core/types.js" */
 
 const ROLES = /** @type {[string, string][]} */ ([
-  ["viewer", "viewer: may look"],
-  ["operator", "operator: may look and act"],
-  ["admin", "admin: may do everything"],
-  ["agent", "agent: may report"],
+  ["viewer", "viewer: read"],
+  ["operator", "operator: read and act"],
+  ["admin", "admin: full access"],
+  ["agent", "agent: report only"],
 ]);
 
 /** @param {Context} context */
 async function show(context) {
-  if (!may("govern")) {
+  if (!governs()) {
     fill(
       context.main,
       heading("Access", ""),
@@ -30,11 +30,12 @@ async function show(context) {
   }
   const tokens = h("div", null);
   const quotas = h("div", null);
+  const protection = h("div", null);
   const readTokens = async () => fill(tokens, tokenTable(await get("/tokens", {}, context.signal), readTokens));
   const readQuotas = async () => fill(quotas, quotaTable(await get("/quotas", {}, context.signal)));
   fill(
     context.main,
-    heading("Access", "tokens open namespaces; quotas limit them"),
+    heading("Access", "tokens give access to namespaces; quotas limit what a namespace has"),
     h(
       "div",
       { class: "columns" },
@@ -42,18 +43,20 @@ async function show(context) {
         "div",
         { class: "column" },
         card("Tokens", "the secret is shown once, when a token is created", tokens),
-        card("Quotas", "what is not given is not limited", quotas),
+        card("Quotas", "of objects and operations, by namespace", quotas),
+        card("Protection", "of all objects of a namespace against deletion", protection),
       ),
       h("div", { class: "column" }, newToken(readTokens), newQuota(readQuotas)),
     ),
   );
-  await Promise.all([readTokens(), readQuotas()]);
+  const names = namespaces().filter((ns) => !ns.startsWith("("));
+  await Promise.all([readTokens(), readQuotas(), showNamespaceProtection(protection, names, context.signal)]);
 }
 
 /** @param {Token[]} found @param {() => Promise<void>} read */
 function tokenTable(found, read) {
   const revoke = async (/** @type {Token} */ one) => {
-    if (!(await confirm(`Revoke the token of ${one.name}?`, "Revoke it"))) return;
+    if (!(await confirm(`Revoke the token of ${one.name}?`, "Revoke"))) return;
     await attempt(async () => {
       await send("DELETE", `/tokens/${part(one.id)}`);
       toast(`The token of ${one.name} is revoked.`, "good");
@@ -62,14 +65,14 @@ function tokenTable(found, read) {
   };
   return table(
     "Tokens",
-    ["whose", "role", "namespaces", "state", "made", "expires", ""],
+    ["name", "role", "namespaces", "state", "created", "expires", ""],
     found.map((one) => [
       h("b", null, one.name),
       one.role,
       one.namespaces.join(", "),
       h("span", { class: "fine" }, shape(one.state === "active" ? "good" : "over"), one.state),
-      ago(one.created),
-      one.expires ? ago(one.expires) : "never",
+      relativeTime(one.created),
+      one.expires ? relativeTime(one.expires) : "never",
       one.state === "active" ? h("button", { onclick: () => revoke(one) }, "Revoke") : "",
     ]),
   );
@@ -77,7 +80,7 @@ function tokenTable(found, read) {
 
 /** @param {Quota[]} found */
 function quotaTable(found) {
-  if (!found.length) return empty("No namespace has a quota.", "Set one beside.");
+  if (!found.length) return empty("No quotas yet.", "Namespaces without a quota have no limits.");
   return table(
     "Quotas",
     ["namespace", "objects", "operations under way"],
@@ -85,8 +88,8 @@ function quotaTable(found) {
       h("b", null, one.ns),
       Object.entries(one.objects)
         .map(([kind, most]) => `${kind}: ${most}`)
-        .join(", ") || "any number",
-      one.operations === null ? "any number" : String(one.operations),
+        .join(", ") || "unlimited",
+      one.operations === null ? "unlimited" : String(one.operations),
     ]),
   );
 }
@@ -107,7 +110,7 @@ function newToken(read) {
         namespaces: splitList(where.value),
         expires: expires.value ? new Date(expires.value).toISOString() : null,
       });
-      fill(feedback, h("p", null, "Keep it now: it is not shown again."), h("code", { class: "secret" }, made.token));
+      fill(feedback, h("p", null, "Copy the token now: it is shown only once."), h("code", { class: "secret" }, made.token));
       await read();
     } catch (error) {
       fill(feedback, problemPanel(error));
@@ -119,11 +122,11 @@ function newToken(read) {
     h(
       "form",
       { class: "column", onsubmit: make },
-      labeled("whose it is", name),
+      labeled("person or program", name),
       labeled("role", select(ROLES, asked.role, (value) => (asked.role = value), "Role")),
       labeled("namespaces", where),
-      labeled("expires (or never)", expires),
-      h("button", { class: "primary", type: "submit" }, "Make a token"),
+      labeled("expires (empty: never)", expires),
+      h("button", { class: "primary", type: "submit" }, "Create token"),
       feedback,
     ),
   );
@@ -151,15 +154,15 @@ function newQuota(read) {
     }
   };
   return card(
-    "Set a quota",
+    "Set quota",
     "",
     h(
       "form",
       { class: "column", onsubmit: set },
       labeled("namespace", ns),
-      labeled("objects of a kind", objects),
+      labeled("objects by kind", objects),
       labeled("operations under way", operations),
-      h("button", { type: "submit" }, "Set"),
+      h("button", { type: "submit" }, "Set quota"),
       feedback,
     ),
   );

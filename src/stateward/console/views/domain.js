@@ -3,10 +3,9 @@
 import { fill, h } from "../core/dom.js";
 import { domainName, domains } from "../core/domains.js";
 import { link, place } from "../core/links.js";
-import { countStates, groupBy, liveObjects } from "../core/live-objects.js";
-import { store } from "../core/store.js";
-import { ago } from "../core/time.js";
-import { card, empty, errorText, heading, note, objectAnchor, stateSummary, table } from "../ui/components.js";
+import { groupBy, liveObjects } from "../core/live-objects.js";
+import { countOf, statesOf, store } from "../core/store.js";
+import { card, empty, errorText, heading, objectAnchor, relativeTime, restNote, stateSummary, table } from "../ui/components.js";
 import { createButtons } from "../ui/create-buttons.js";
 import { lifecycleCard } from "../ui/lifecycle-card.js";
 import { columnsOf } from "../ui/object-columns.js";
@@ -38,22 +37,22 @@ async function show(context) {
 
 /** @param {Kind} kind @param {ObjectView[]} things */
 function kindCard(kind, things) {
-  const about = [kind.about, h("span", { class: "tools" }, h("a", { href: link("objects", [], { kind: kind.kind }) }, "all of them"))];
-  if (!things.length) return card(kind.kind, about, empty(`There is no ${kind.kind} yet.`));
+  const about = [kind.about, h("span", { class: "tools" }, h("a", { href: link("objects", [], { kind: kind.kind }) }, "show all"))];
+  if (!things.length) return card(kind.kind, about, empty(`No ${kind.kind} yet.`));
   const columns = columnsOf(kind.kind);
   const rows = things.slice(0, MAX_SHOWN).map((one) => [
     objectAnchor(one.ns, one.id),
     stateBadge(one),
     ...columns.map(({ text }) => text(one)),
-    ago(one.since),
+    relativeTime(one.since),
     errorText(one.error),
   ]);
   return card(
     kind.kind,
     about,
-    stateSummary(kind.kind, countStates(things)),
+    stateSummary(kind.kind, statesOf(kind.kind)),
     table(kind.kind, ["id", "state", ...columns.map((one) => one.name), "since", "error"], rows),
-    things.length > MAX_SHOWN ? note(`and ${things.length - MAX_SHOWN} more`) : null,
+    restNote(rows.length, countOf(kind.kind), { kind: kind.kind }),
   );
 }
 

@@ -10,21 +10,23 @@ import { badge } from "../ui/states.js";
 import { classOf, store } from "../core/store.js";
 import { moment } from "../core/time.js";
 import { VirtualTable } from "../ui/virtual-table.js";
+import { counted } from "../core/numbers.js";
 
 /** @import {Context, JournalEntry} from "../core/types.js" */
 
 const PAGE_SIZE = 500;
 const MAX_ROWS = 5_000;
-const NDJSON = "application/x-ndjson";
+/** @type {Record<string, string>} the media types of exports, by the endings of their files */
+const EXPORTS = { csv: "text/csv", ndjson: "application/x-ndjson" };
 
 /** @param {Context} context */
 async function show(context) {
-  const filter = { object: "", kind: "", actor: "", op: "", text: "", ...Object.fromEntries(context.query) };
+  const filter = { object: "", kind: "", actor: "", op: "", text: "", since: "", until: "", ...Object.fromEntries(context.query) };
   let following = true;
   const none = h(
     "div",
     { hidden: true },
-    empty("Nothing fits.", "Filter less, or wait: new entries show up by themselves."),
+    empty("No entries match.", "Remove a filter, or wait: new entries appear live."),
   );
   const filters = h("form", { class: "filters", onsubmit: (/** @type {Event} */ event) => event.preventDefault() });
 
@@ -32,32 +34,32 @@ async function show(context) {
   const rows = new VirtualTable({
     name: "Journal",
     columns: [
-      { name: "when", width: "150px", wide: true, cell: (entry) => h("time", { datetime: entry.at }, moment(entry.at)) },
+      { name: "when", width: "150px", cell: (entry) => h("time", { datetime: entry.at }, moment(entry.at)) },
       { name: "object", width: "minmax(110px, 1.4fr)", cell: (entry) => objectAnchor(entry.ns, entry.object) },
       {
         name: "event",
         width: "minmax(90px, 1fr)",
-        wide: true,
+       
         cell: (entry) => h("span", { class: entry.event.startsWith("rejected") ? "error-text" : "" }, entry.event),
       },
-      { name: "from", width: "minmax(70px, .9fr)", wide: true, cell: (entry) => entry.source ?? "" },
+      { name: "from", width: "minmax(70px, .9fr)", cell: (entry) => entry.source ?? "" },
       {
         name: "to",
         width: "minmax(100px, 1fr)",
         cell: (entry) => (entry.target ? badge(entry.target, classOf(entry.kind, entry.target)) : ""),
       },
-      { name: "who", width: "minmax(80px, .9fr)", wide: true, cell: (entry) => entry.who || entry.actor },
+      { name: "who", width: "minmax(80px, .9fr)", cell: (entry) => entry.who || entry.actor },
       {
         name: "why",
         width: "minmax(90px, 1.6fr)",
-        wide: true,
+       
         cell: (entry) => h("span", { title: entry.reason ?? "" }, entry.reason ?? ""),
       },
-      { name: "#", width: "64px", wide: true, cell: (entry) => quiet(entry.seq) },
+      { name: "#", width: "64px", cell: (entry) => quiet(entry.seq) },
     ],
     keyOf: (entry) => String(entry.seq),
     onOpen: (entry) => go(objectLink(entry.ns, entry.object)),
-    foot: () => `${rows.rows.length.toLocaleString()} entries shown, newest first${following ? ", following" : ""}`,
+    foot: () => `${counted(rows.rows.length, "entry", "entries")} shown, newest first${following ? ", following" : ""}`,
   });
 
   const asked = () => ({
@@ -66,6 +68,8 @@ async function show(context) {
     kind: filter.kind,
     actor: filter.actor,
     op: filter.op,
+    since: utc(filter.since),
+    until: utc(filter.until),
   });
   const fits = (/** @type {JournalEntry} */ entry) =>
     (store.ns === "*" || entry.ns === store.ns) &&
@@ -73,6 +77,8 @@ async function show(context) {
     (!filter.kind || entry.kind === filter.kind) &&
     (!filter.actor || entry.actor === filter.actor) &&
     (!filter.op || entry.op === filter.op) &&
+    (!filter.since || entry.at >= utc(filter.since)) &&
+    (!filter.until || entry.at < utc(filter.until)) &&
     has(entry, filter.text);
 
   async function reload() {
@@ -119,6 +125,8 @@ async function show(context) {
         "text",
         h("input", { name: "text", value: filter.text, placeholder: "rejected", onchange: typed("text") }),
       ),
+      labeled("from", h("input", { type: "datetime-local", name: "since", step: "1", value: filter.since, onchange: typed("since") })),
+      labeled("until", h("input", { type: "datetime-local", name: "until", step: "1", value: filter.until, onchange: typed("until") })),
       h(
         "label",
         { class: "follow" },
@@ -132,23 +140,25 @@ async function show(context) {
     );
   }
 
-  async function exportEntries() {
+  /** @param {string} ending */
+  async function exportEntries(ending) {
+    const type = EXPORTS[ending] ?? "";
     const parts = [];
     try {
-      for await (const line of lines("/journal", asked(), NDJSON, context.signal)) parts.push(line, "\n");
+      for await (const line of lines("/journal", asked(), type, context.signal)) parts.push(line, "\n");
     } catch (error) {
       showProblem(error);
       return;
     }
-    const where = URL.createObjectURL(new Blob(parts, { type: NDJSON }));
-    h("a", { href: where, download: "journal.ndjson" }).click();
+    const where = URL.createObjectURL(new Blob(parts, { type }));
+    h("a", { href: where, download: `journal.${ending}` }).click();
     setTimeout(() => URL.revokeObjectURL(where), 10_000);
-    toast(`${parts.length / 2} entries were exported.`, "good");
+    toast(`The journal is exported: ${counted(parts.length / 2, "entry", "entries")}.`, "good");
   }
 
   fill(
     context.main,
-    heading("Journal", "every change: who, what, from, to, why, when", h("button", { onclick: exportEntries }, "Export")),
+    heading("Journal", "every change: who, what, from, to, why, when", h("button", { onclick: () => exportEntries("ndjson") }, "Export"), h("button", { onclick: () => exportEntries("csv") }, "Export CSV")),
     filters,
     none,
     rows.element,
@@ -162,6 +172,12 @@ async function show(context) {
     rows.body.scrollTop = top;
   });
   await reload();
+}
+
+/** A time of the page's own clock, as the server reads it. @param {string} local */
+function utc(local) {
+  const time = Date.parse(local);
+  return Number.isNaN(time) ? "" : new Date(time).toISOString();
 }
 
 /** @param {JournalEntry} entry @param {string} text */

@@ -7,6 +7,7 @@ import { attempt, toast } from "../ui/problems.js";
 import { shape } from "../ui/states.js";
 import { may, mayAll } from "../core/store.js";
 import { ago } from "../core/time.js";
+import { counted } from "../core/numbers.js";
 
 /** @import {Context, Lane, Lanes} from "../core/types.js" */
 
@@ -17,7 +18,7 @@ function show(context) {
   const list = h("div", { class: "grid two" });
   fill(context.main, heading("Lanes", "the limits hold for the whole deployment; a lane is a provider's region"), list);
   if (!mayAll()) {
-    fill(list, empty("Lanes concern all namespaces.", "They are shown to tokens that open all of them."));
+    fill(list, empty("Lanes are shared by all namespaces.", "To see lanes, sign in with a token for all namespaces."));
     return;
   }
   const read = async () => {
@@ -43,18 +44,18 @@ function groups(found, read) {
     const active = lanes.filter((one) => one.running > 0).length;
     const about =
       limit === undefined || limit >= UNLIMITED
-        ? `${active} lanes active`
+        ? `${counted(active, "lane")} active`
         : `${active} of ${limit} lanes active at once`;
     const edit =
       may("govern") && grp
         ? number(limit ?? 0, `Lanes of ${grp}`, (lanes) => set(`/groups/${part(grp)}`, { lanes }, read))
         : null;
     return card(
-      grp || "everything else",
+      grp || "(default)",
       [about, edit ? h("span", { class: "tools" }, "limit", edit) : null],
       table(
         `Lanes of ${grp}`,
-        ["lane", "use", "running", "limit", "waits", "backed off"],
+        ["lane", "use", "running", "limit", "waiting", "backed off"],
         lanes.map((one) => row(one, read)),
       ),
     );
@@ -80,7 +81,7 @@ function row(one, read) {
     String(one.running),
     limit,
     one.waiting ? h("span", { class: "fine" }, shape("arriving"), "yes") : "no",
-    backed ? `until ${ago(one.back_off ?? "")}, throttled ${one.throttled} times` : "no",
+    backed ? `until ${ago(one.back_off ?? "")}, throttled ${counted(one.throttled, "time")}` : "no",
   ];
 }
 

@@ -1,25 +1,32 @@
-// One object: its state, its actions, what it waits for, and its journal.
+// One object: its state, what is going on, what can be done now; then its journal, its parts, its data and its lifecycle.
 
 import { get, objectPath, part, Problem, send } from "../core/api.js";
-import { actionButtons, anyAction } from "../ui/object-actions.js";
+import { actionButtons, anyAction, readAllowed } from "../ui/object-actions.js";
 import { diagramOf } from "../ui/diagram.js";
 import { fill, fillIfChanged, h } from "../core/dom.js";
 import { recentJournal } from "../core/recent-journal.js";
-import { countStates, groupBy, nameOf } from "../core/live-objects.js";
+import { countObjects, countsBy, rowsBy } from "../core/counts.js";
+import { nameOf } from "../core/live-objects.js";
 import { OperationCard } from "../ui/operation.js";
-import { card, code, empty, fact, json, kindLink, note, objectAnchor, plainList, quiet, shortenIds, stateSummary } from "../ui/components.js";
+import { duration, operationLink, statusBadge } from "../ui/operation-status.js";
+import { missingObject } from "../ui/missing.js";
+import { card, code, errorText, fact, json, kindLink, note, objectAnchor, plainList, quiet, readable, stateSummary } from "../ui/components.js";
 import { problemPanel, toast } from "../ui/problems.js";
-import { link } from "../core/links.js";
 import { badge, shape, stateBadge, toneOf } from "../ui/states.js";
 import { classOf, may, store } from "../core/store.js";
 import { ago, clock, moment, seconds, span } from "../core/time.js";
+import { effectiveBadge, protectionPanel, readProtection } from "../ui/protection.js";
 import { splitPairs } from "../ui/form.js";
 import { columnValues, recordTable } from "../ui/object-columns.js";
+import { numberText } from "../core/numbers.js";
 
-/** @import {Ancestor, Context, JournalEntry, Operation, QueuedOperation, ObjectView, Why} from "../core/types.js" */
+/** @import {AllowedAction, Ancestor, Context, FieldChange, JournalEntry, Operation, QueuedOperation, ObjectView, SpecChange, Why} from "../core/types.js" */
+/** @import {Protection} from "../ui/protection.js" */
 
 const MAX_TIMELINE = 100;
-const MAX_CHILDREN = 200;
+const MAX_OPERATIONS = 6;
+const MAX_CHANGES = 20;
+const MAX_BUTTONS = 4;
 const MAX_CHILDREN_LISTED = 50;
 const REDRAW_MS = 250;
 
@@ -28,11 +35,13 @@ async function show(context) {
   const [ns = "", id = ""] = context.path;
   const base = objectPath({ ns, id });
   const head = h("div", { class: "column" });
+  const now = h("div", null);
   const actions = h("div", { class: "actions" });
-  const picture = h("div", { class: "diagram", tabindex: "0", role: "region", "aria-label": "Lifecycle" });
+  const picture = h("div", { class: "diagram", tabindex: "0", role: "group", "aria-label": "Lifecycle" });
   const why = h("div", null);
   const details = h("div", { class: "column" });
   const children = h("div", null);
+  const changes = h("div", null);
   const timeline = h("ol", { class: "timeline" });
   const operation = new OperationCard(context, ns);
   /** @type {JournalEntry[]} */
@@ -41,44 +50,41 @@ async function show(context) {
   const showHistory = () =>
     fill(
       timeline,
-      history.length ? [...history].reverse().map(event) : h("li", { class: "quiet" }, "The journal has no entry about it."),
+      history.length ? [...history].reverse().map(event) : h("li", { class: "quiet" }, "No journal entries."),
     );
   const refresh = calmly(async () => {
-    const found = await get(base, {}, context.signal).catch(gone);
+    const [found, protection] = await Promise.all([
+      get(base, {}, context.signal).catch(gone),
+      readProtection({ ns, id }, context.signal).catch(gone), // a server of 0.1.0 has no such answer
+    ]);
     if (found === null) {
-      fill(
-        head,
-        title(ns, id, null),
-        empty(
-          `${id} is not there (any more).`,
-          "Its journal stays below. ",
-          h("a", { href: link("objects") }, "All objects"),
-        ),
-      );
-      for (const one of [actions, picture, details]) fill(one);
+      fill(head, title(ns, id, null, null), await missingObject(ns, id, history.at(-1), context.signal));
+      below.hidden = true;
       return;
     }
-    fill(head, title(ns, id, found));
+    below.hidden = false;
+    fill(head, title(ns, id, found, protection));
     diagram?.mark(found.state);
-    const [allowed, reason] = await Promise.all([
-      get(`${base}/allowed`, {}, context.signal),
+    const [allowed, reason, done] = await Promise.all([
+      readAllowed(found, context.signal),
       get(`${base}/why`, {}, context.signal),
+      get(`/ns/${part(ns)}/operations`, { object: id, limit: MAX_OPERATIONS }, context.signal),
     ]);
-    fillIfChanged(actions, [allowed, found.version], () => [
-      ...actionButtons(found, allowed.actions, refresh),
-      anyAction(found, allowed.actions, refresh),
-    ]);
+    fill(now, answers(found, reason, done.items, operation.progress));
+    const isOpen = actions.querySelector("details")?.open ?? false; // a menu that somebody reads stays open
+    fillIfChanged(actions, [allowed, found.version], () => actionChoice(found, allowed, refresh, isOpen));
     fill(why, waiting(reason, ns));
-    fillIfChanged(details, found.version, () => specs(found, refresh));
-    await operation.show(found);
+    fillIfChanged(details, [found.version, protection], () => specs(found, protection, refresh));
+    operation.show(found, done.items);
+    const changed = await get(`${base}/changes`, { limit: MAX_CHANGES }, context.signal);
+    fillIfChanged(changes, changed, () => specChanges(changed, ns));
     await showChildren(children, found, context.signal);
   }, context.signal);
 
-  fill(
-    context.main,
-    head,
-    card("Actions", "grey ones are not allowed now; they say why", actions),
-    card("State", "its state in its lifecycle", picture),
+  const below = h(
+    "div",
+    { class: "column" },
+    card("Now", "", now, actions),
     h(
       "div",
       { class: "columns" },
@@ -89,15 +95,18 @@ async function show(context) {
         operation.element,
         card("Timeline", "who, what, why; rejected reports too", timeline),
       ),
-      h("div", { class: "column" }, card("Children", "", children), details),
+      h("div", { class: "column" }, card("Children", "", children), card("Changes", "of the spec, field by field", changes), details),
     ),
+    card("State", "its state in its lifecycle", picture),
   );
+  fill(context.main, head, below);
   const first = await get(base, {}, context.signal).catch(gone);
   const diagram = first === null ? null : await diagramOf(first.kind).catch(gone);
   if (diagram) fill(picture, diagram.element);
-  refresh();
-  history = await recentJournal({ ns, object: id }, MAX_TIMELINE, context.signal);
+  if (first !== null) refresh();
+  history = (await recentJournal({ ns, object: id }, MAX_TIMELINE, context.signal).catch(gone)) ?? [];
   showHistory();
+  if (first === null) refresh(); // only its journal tells whether it ever was there
 
   context.on("entries", (/** @type {JournalEntry[]} */ entries) => {
     const mine = entries.filter((entry) => entry.ns === ns && entry.object === id);
@@ -111,6 +120,80 @@ async function show(context) {
   });
   context.on("afresh", refresh);
   context.every(5, refresh);
+}
+
+/**
+ * The answers that a person looks for first: the state, what is going on, what it waits for, the error, the last operation.
+ * @param {ObjectView} found
+ * @param {Why} reason
+ * @param {Operation[]} operations newest first
+ * @param {HTMLElement} progress
+ */
+function answers(found, reason, operations, progress) {
+  const current = operations.find((one) => one.id === found.op) ?? reason.operation;
+  const last = operations.find((one) => one.ended);
+  return h(
+    "dl",
+    { class: "facts answers" },
+    ...fact("state", h("span", null, stateBadge(found), quiet(` for ${span(Date.now() / 1000 - seconds(found.since))}, since ${moment(found.since)}`))),
+    ...fact("operation", current ? h("div", null, operationSentence(current), progress) : quiet("none")),
+    ...(current ? fact(current.status === "waiting" ? "waits for" : "progress", readable(reason.text.replace(`${current.action}: `, ""))) : []),
+    ...(found.error ? fact("error", errorText(found.error)) : []),
+    ...fact("last operation", last ? operationSentence(last) : quiet("none")),
+  );
+}
+
+/** @param {Operation} one */
+function operationSentence(one) {
+  const how = one.ended ? `${ago(one.ended)}, took ${duration(one)}` : `for ${duration(one)}${one.attempts > 1 ? `, attempt ${one.attempts}` : ""}`;
+  return h("span", { class: "row" }, h("a", { href: operationLink(one.ns, one.id) }, one.action), statusBadge(one.status), quiet(`by ${one.who || one.actor} ${how}`));
+}
+
+/**
+ * The few actions that make sense now as buttons; all others in a menu, with the reason why not.
+ * @param {ObjectView} found
+ * @param {AllowedAction[]} actions
+ * @param {() => void} refresh
+ * @param {boolean} isOpen whether the menu is
+ */
+function actionChoice(found, actions, refresh, isOpen) {
+  const allowed = new Set(actions.filter((one) => one.allowed).map((one) => one.event));
+  const declared = new Set(actions.map((one) => one.event));
+  const all = actionButtons(found, actions, refresh);
+  /** @param {HTMLElement} one */
+  const makesSense = ({ dataset }) => !dataset.action || allowed.has(dataset.action) || !declared.has(dataset.action);
+  const useful = all.filter(makesSense);
+  const isFinal = (/** @type {HTMLElement} */ one) => one.matches(".danger");
+  const isRestorable = (/** @type {HTMLElement} */ one) => one.dataset.action === "delete" && !isFinal(one);
+  const gentle = useful.filter((one) => !isFinal(one) && !isRestorable(one));
+  const removing = [...useful.filter(isRestorable), ...useful.filter(isFinal)];
+  const first = [...gentle.slice(0, MAX_BUTTONS - Math.min(1, removing.length)), ...removing.slice(0, 1)];
+  const rest = [...all.filter((one) => !first.includes(one)), anyAction(found, actions, refresh)].filter((one) => one !== null);
+  return [...first, rest.length ? h("details", { class: "menu", open: isOpen }, h("summary", null, "More actions"), h("div", { class: "actions" }, rest)) : null];
+}
+
+/** @param {SpecChange[]} changes newest first @param {string} ns */
+function specChanges(changes, ns) {
+  if (!changes.length) return note("The spec has not been changed.");
+  return h(
+    "ol",
+    { class: "changes" },
+    changes.map((one) =>
+      h(
+        "li",
+        null,
+        h("p", null, h("b", null, one.who || one.actor), quiet(` ${moment(one.at)}, by `), one.op ? h("a", { href: operationLink(ns, one.op) }, one.event) : one.event),
+        h("dl", { class: "facts" }, one.fields.flatMap((field) => fact(field.field, differs(field)))),
+      ),
+    ),
+  );
+}
+
+/** @param {FieldChange} field */
+function differs({ how, before, after }) {
+  const [old, next] = [h("del", null, JSON.stringify(before)), h("ins", null, JSON.stringify(after))];
+  if (how === "added") return h("span", null, next, quiet(" added"));
+  return how === "removed" ? h("span", null, old, quiet(" removed")) : h("span", null, old, " → ", next);
 }
 
 /** @param {unknown} error */
@@ -144,8 +227,8 @@ function calmly(act, signal) {
   };
 }
 
-/** @param {string} ns @param {string} id @param {ObjectView | null} found */
-function title(ns, id, found) {
+/** @param {string} ns @param {string} id @param {ObjectView | null} found @param {Protection | null} protection */
+function title(ns, id, found, protection) {
   return h(
     "div",
     null,
@@ -155,13 +238,13 @@ function title(ns, id, found) {
       h("h1", null, found ? nameOf(found) : id),
       found && nameOf(found) !== id ? code(id) : null,
       found ? stateBadge(found) : null,
+      effectiveBadge(protection, id),
       found
-        ? quiet(kindLink(found.kind), ` in ${ns}, ${found.state} for ${span(Date.now() / 1000 - seconds(found.since))}`)
+        ? quiet(kindLink(found.kind), ` in ${ns}`)
         : quiet(`in ${ns}`),
       found?.parent ? quiet("part of ", objectAnchor(ns, found.parent)) : null,
     ),
     found ? summary(columnValues(found)) : null,
-    found?.error ? h("p", { class: "error-text" }, found.error) : null,
   );
 }
 
@@ -178,7 +261,7 @@ function waiting({ operation, text, queue, lane, children, parents }, ns) {
   /** @param {QueuedOperation} one */
   const queued = (one) => {
     const position = h("b", null, `${one.position + 1}.`);
-    return h("li", null, position, objectAnchor(ns, one.object), one.action, quiet(shortenIds(one.text)));
+    return h("li", null, position, objectAnchor(ns, one.object), one.action, quiet(readable(one.text)));
   };
   /** @param {Operation} one */
   const child = (one) => h("li", null, objectAnchor(ns, one.object), `${one.action}, ${one.status}`);
@@ -188,7 +271,7 @@ function waiting({ operation, text, queue, lane, children, parents }, ns) {
     return h("li", null, objectAnchor(ns, one.id), stateBadge(one), quiet(one.kind, work));
   };
   return [
-    h("p", { class: "sentence" }, operation === null ? "It waits for nothing." : shortenIds(text)),
+    h("p", { class: "sentence" }, operation === null ? "No operation is under way." : readable(text)),
     queue.length > 1 ? h("ol", { class: "plain" }, queue.map(queued)) : null,
     lane?.lane ? note(`lane ${lane.lane}: ${lane.running} of ${lane.capacity} run`) : null,
     children.length ? plainList(children.map(child)) : null,
@@ -221,8 +304,8 @@ function event(entry) {
 
 // --- what it is ------------------------------------------------------------------------------------------------------
 
-/** @param {ObjectView} found @param {() => void} refresh */
-function specs(found, refresh) {
+/** @param {ObjectView} found @param {Protection | null} protection @param {() => void} refresh */
+function specs(found, protection, refresh) {
   const seen = Object.keys(found.seen ?? {}).length > 0;
   const schema = store.kinds.get(found.kind)?.spec;
   const raw = json(found.spec, "Spec");
@@ -232,8 +315,9 @@ function specs(found, refresh) {
       `version ${found.version}, generation ${found.generation}`,
       ...(schema ? [recordTable(found.spec, schema), h("details", null, h("summary", null, "as JSON"), raw)] : [raw]),
     ),
-    seen ? card("Seen", "what was observed last", json(found.seen, "Seen")) : null,
+    seen ? card("Observed", "latest observation", json(found.seen, "Observed")) : null,
     card("Labels", "", labels(found, refresh)),
+    card("Protection", "against deletion", protectionPanel(found, protection, refresh)),
     card(
       "Record",
       "",
@@ -242,7 +326,7 @@ function specs(found, refresh) {
         { class: "facts" },
         ...fact("created", `${moment(found.created)}, ${ago(found.created)}`),
         ...fact("queue", found.queue === found.id ? "its own" : objectAnchor(found.ns, found.queue)),
-        ...fact("allowed in state", within(found)),
+        ...fact("time limit of the state", within(found)),
       ),
     ),
   ];
@@ -251,7 +335,7 @@ function specs(found, refresh) {
 /** @param {ObjectView} found */
 function within(found) {
   const row = store.kinds.get(found.kind)?.rows.find((one) => one.via === found.state && one.within !== null);
-  return row?.within ? `at most ${span(row.within)}` : "any time";
+  return row?.within ? `at most ${span(row.within)}` : "none";
 }
 
 /** @param {ObjectView} found @param {() => void} refresh */
@@ -267,14 +351,14 @@ function labels(found, refresh) {
     event.preventDefault();
     try {
       await send("PUT", `${objectPath(found)}/labels`, { labels: splitPairs(input.value) });
-      toast("The labels are set.", "good");
+      toast("The labels are saved.", "good");
       refresh();
     } catch (error) {
       fill(feedback, problemPanel(error));
     }
   };
   const feedback = h("div", null);
-  return h("form", { class: "row", onsubmit: save }, input, h("button", { type: "submit" }, "Set"), feedback);
+  return h("form", { class: "row", onsubmit: save }, input, h("button", { type: "submit" }, "Save"), feedback);
 }
 
 /** @param {ObjectView} one */
@@ -282,19 +366,24 @@ const columnText = (one) => columnValues(one).map(([name, text]) => `${name} ${t
 
 /** @param {HTMLElement} place @param {ObjectView} found @param {AbortSignal} signal */
 async function showChildren(place, found, signal) {
-  const page = await get(`/ns/${part(found.ns)}/objects`, { parent: found.id, limit: MAX_CHILDREN }, signal);
+  const mine = { parent: found.id };
+  const [page, counts] = await Promise.all([
+    get(`/ns/${part(found.ns)}/objects`, { ...mine, limit: MAX_CHILDREN_LISTED }, signal),
+    countObjects(found.ns, ["kind", "state"], mine, signal),
+  ]);
   /** @type {ObjectView[]} */
   const things = page.items;
   if (!things.length) {
-    fill(place, note("It has no parts. An object that is created with ", code(`--parent ${found.id}`), " becomes one."));
+    fill(place, note("No children. To create one: ", code(`stateward create KIND/ID --parent ${found.id}`)));
     return;
   }
-  const kinds = [...groupBy(things, (one) => one.kind)];
-  const shown = things.slice(0, MAX_CHILDREN_LISTED);
+  const kinds = [...rowsBy(counts.rows, 0)];
+  const rest = counts.total - things.length;
   fill(
     place,
-    kinds.map(([kind, some]) => h("div", { class: "column" }, stateSummary(kind, countStates(some)))),
-    plainList(shown.map((one) => h("li", null, objectAnchor(one.ns, one.id), stateBadge(one), quiet(one.kind), quiet(columnText(one))))),
+    kinds.map(([kind, rows]) => h("div", { class: "column" }, stateSummary(kind ?? "", countsBy(rows, 1)))),
+    plainList(things.map((one) => h("li", null, objectAnchor(one.ns, one.id), stateBadge(one), quiet(one.kind), quiet(columnText(one))))),
+    rest > 0 ? note(`and ${numberText(rest)} more`) : null,
   );
 }
 

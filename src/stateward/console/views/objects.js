@@ -1,70 +1,155 @@
 // All objects: search, filter, choose, and act on many at once.
 
-import { get, objectPath, part, send } from "../core/api.js";
-import { actionForm, argsSchema } from "../core/domains.js";
+import { get, objectPath } from "../core/api.js";
 import { fill, h, oncePerFrame, throttle } from "../core/dom.js";
-import { BulkAction } from "../ui/bulk-action.js";
-import { showSchemaForm, splitList } from "../ui/form.js";
-import { card, code, confirm, empty, heading, labeled, objectAnchor, quiet, select, table, wordOptions } from "../ui/components.js";
-import { attempt, toast } from "../ui/problems.js";
-import { allObjects, Pager, readableNamespaces } from "../core/pagination.js";
-import { go, keepQuery, objectLink } from "../core/links.js";
-import { badge } from "../ui/states.js";
-import { classOf, isNowhere, may, store, tally } from "../core/store.js";
-import { ago } from "../core/time.js";
+import { BulkBar } from "../ui/bulk-bar.js";
+import { splitList } from "../ui/form.js";
+import { code, empty, heading, labeled, select, wordOptions } from "../ui/components.js";
+import { readableNamespaces, SortedPager } from "../core/pagination.js";
+import { go, keepQuery, objectLink, pushQuery } from "../core/links.js";
+import { ALL, chooseNamespace, classOf, isNowhere, namespaces, store, tally } from "../core/store.js";
+import { allColumns, columnButton, columnsNamed, firstColumns } from "../ui/column-choice.js";
+import { demoAdvice } from "../ui/missing.js";
 import { columnsOf } from "../ui/object-columns.js";
+import { attempt } from "../ui/problems.js";
+import { fleetTone, HEALTHS } from "../ui/states.js";
+import { viewsButton } from "../ui/saved-views.js";
 import { VirtualTable } from "../ui/virtual-table.js";
 import { createAnyButton } from "../ui/create-buttons.js";
+import { numberText } from "../core/numbers.js";
 
 /** @import {Context, JournalEntry, ObjectView} from "../core/types.js" */
 /** @import {Filter} from "../core/pagination.js" */
-/** @import {Column} from "../ui/virtual-table.js" */
 
 const REREAD_MS = 1_000;
 const MAX_REREAD = 50;
+/** So many selected rows fit into the address, and are looked for among so many rows of a list that a link shows. All
+ * that match the filter fit, too, however many they are. */
+const MAX_ADDRESSED = 50;
+const ALL_MATCHING = "all"; // no row: their keys have a slash
+const MAX_AWAITED = 2_000;
 
 /** @param {ObjectView} row */
 const keyOf = (row) => `${row.ns}/${row.id}`;
 
 /** @param {Context} context */
 function show(context) {
-  const filter = { kind: "", state: "", label: "", q: "", ...Object.fromEntries(context.query) };
-  let pager = new Pager(readableNamespaces(), wanted());
-  let created = 0;
+  const ns = context.query.get("ns");
+  if (ns && ns !== store.ns && (ns === ALL || namespaces().includes(ns))) return chooseNamespace(ns); // which shows it anew
+  const given = (/** @type {string} */ name) => context.query.get(name) ?? "";
+  const filter = { kind: given("kind"), state: given("state"), health: given("health") in HEALTHS ? given("health") : "", label: given("label"), q: given("q") };
+  const order = { sort: given("sort"), columns: given("columns").split(",").filter(Boolean) };
+  /** @type {Set<string>} selected rows of the address that have not been read yet */
+  const awaited = new Set(given("selected").split(",").filter((one) => one.includes("/")));
+  let isAllAwaited = given("selected") === ALL_MATCHING;
+  /** @type {Set<string>} */
+  const labelNames = new Set();
+  let pager = newPager();
+  /** @type {Set<string>} objects that match since the list was read, as far as the journal tells */
+  const created = new Set();
+
+  /** What the address holds: another browser shows the same. @returns {Record<string, string>} */
+  function addressed() {
+    return { ...filter, ns: store.ns, sort: order.sort, columns: order.columns.join(","), selected: selectedText() };
+  }
+
+  function selectedText() {
+    if (isAllAwaited || bulk.matching) return ALL_MATCHING;
+    return rows.selected.size <= MAX_ADDRESSED ? [...rows.selected].join(",") : isEverything() ? ALL_MATCHING : "";
+  }
+
+  /** Whether all that match are shown and selected. */
+  const isEverything = () => pager.done && rows.selected.size === rows.rows.length;
+
+  const shownColumns = () => (order.columns.length ? order.columns : firstColumns(filter.kind));
+  const columnsNow = () => columnsNamed(shownColumns(), allColumns(filter.kind, labelNames));
+
+  /** Select the rows that the address names as they arrive; those on far pages are left out. */
+  function selectAwaited() {
+    for (const key of awaited) {
+      if (!rows.places.has(key)) continue;
+      awaited.delete(key);
+      rows.selected.add(key);
+    }
+    if (awaited.size && !pager.done && rows.rows.length < MAX_AWAITED) rows.load();
+  }
+
+  function newPager() {
+    const made = new SortedPager(wanted(), order.sort);
+    if (filter.health && !wanted().state) made.after = null; // no state counts as this
+    return made;
+  }
 
   /** @returns {Filter} */
   function wanted() {
     const label = splitList(filter.label).filter((one) => one.includes("="));
-    return { kind: filter.kind, state: filter.state, label, q: filter.q };
+    return { kind: filter.kind, state: filter.state || statesOf(filter.health, filter.kind), label, q: filter.q };
   }
 
+  /** Whether a state matches: states of the same name may differ by kind. @param {string} kind @param {string | null} state */
+  const isWanted = (kind, state) =>
+    state !== null &&
+    !isNowhere(kind, state) &&
+    (!filter.kind || kind === filter.kind) &&
+    (!filter.state || filter.state.split(",").includes(state)) &&
+    (!filter.health || isOfHealth(filter.health, kind, state));
+
+  /** Whether an entry brings an object into the list. It does not tell labels. @param {JournalEntry} entry */
+  const isNew = (entry) =>
+    readableNamespaces().includes(entry.ns) &&
+    isWanted(entry.kind, entry.target) &&
+    !isWanted(entry.kind, entry.source) &&
+    !filter.label &&
+    entry.object.toLowerCase().includes(filter.q.toLowerCase());
+
   const none = h("div", { hidden: true });
-  const bulk = h("div", { class: "bulk", hidden: true });
-  const results = h("div", { class: "column" });
   const create = h("span", null);
   const filters = h("form", { class: "filters", onsubmit: (/** @type {Event} */ event) => event.preventDefault() });
 
   /** @type {VirtualTable<ObjectView>} */
   const rows = new VirtualTable({
     name: "Objects",
-    columns: tableColumns(filter.kind),
+    columns: columnsNow(),
+    sorting: { current: () => order.sort || "id", change: (sort) => ((order.sort = sort === "id" ? "" : sort), reload()) },
     keyOf,
     onOpen: (row) => go(objectLink(row.ns, row.id)),
-    onSelect: showBulk,
-    more: async () => (pager.done ? null : pager.next(context.signal)),
-    loaded: showNone,
-    foot: () => foot(rows.rows.length, pager.done, filter, created),
+    onSelect: showSelection,
+    more: async () => {
+      /** @type {ObjectView[] | null} */
+      let page = null;
+      while (!pager.done && !page?.length) page = (await pager.next(context.signal)).filter((row) => isWanted(row.kind, row.state));
+      for (const row of page ?? []) for (const name of Object.keys(row.labels)) labelNames.add(name);
+      return page;
+    },
+    loaded: () => {
+      const before = rows.selected.size;
+      if (awaited.size) selectAwaited();
+      showNone();
+      if (rows.selected.size > before) showSelection();
+      if (isAllAwaited) void attempt(() => bulk.chooseMatching()).then(() => (isAllAwaited = false));
+    },
+    foot: () => foot(rows.rows.length, pager.done, filter, isWanted, [...created].filter((key) => !rows.places.has(key)).length),
   });
 
   function reload() {
-    pager = new Pager(readableNamespaces(), wanted());
-    created = 0;
-    keepQuery(filter);
-    rows.setColumns(tableColumns(filter.kind));
+    if (order.sort.replace("-", "").startsWith("spec.") && !columnsNow().some(({ sort }) => order.sort.endsWith(sort ?? "?")))
+      order.sort = ""; // of another kind
+    pager = newPager();
+    created.clear();
+    rows.selected.clear();
+    isAllAwaited = false;
+    bulk.matching = null;
+    pushQuery(addressed());
+    rows.setColumns(columnsNow());
     fill(create, createAnyButton(filter.kind, reload));
     rows.clear();
     showFilters();
-    showBulk();
+    bulk.show();
+  }
+
+  function showSelection() {
+    bulk.show();
+    keepQuery(addressed());
   }
 
   function showNone() {
@@ -77,20 +162,18 @@ function show(context) {
       none,
       narrow
         ? empty(
-            "Nothing fits.",
+            "No objects match.",
             h(
               "button",
-              { onclick: () => (Object.assign(filter, { kind: "", state: "", label: "", q: "" }), reload()) },
-              "Show everything",
+              { onclick: () => (Object.assign(filter, { kind: "", state: "", health: "", label: "", q: "" }), reload()) },
+              "Show all objects",
             ),
           )
         : empty(
-            "There are no objects yet.",
-            "Make one with the button above or with ",
+            "No objects yet.",
+            "Create one with the button above or with ",
             code("stateward create KIND/ID"),
-            ", or start the server with ",
-            code("--demo"),
-            ".",
+            demoAdvice(),
           ),
     );
   }
@@ -105,19 +188,23 @@ function show(context) {
     const typed = (name) => (event) => ((filter[name] = event.target.value.trim()), reload());
     fill(
       filters,
-      labeled("id has", h("input", { name: "q", value: filter.q, onchange: typed("q"), type: "search" })),
+      labeled("id contains", h("input", { name: "q", value: filter.q, onchange: typed("q"), type: "search" })),
       labeled(
         "kind",
         select(
           [["", "any"], ...wordOptions(...kinds)],
           filter.kind,
-          (value) => (Object.assign(filter, { kind: value, state: "" }), reload()),
+          (value) => (Object.assign(filter, { kind: value, state: "" }), (order.columns = []), reload()),
           "Kind",
         ),
       ),
       labeled(
         "state",
         select([["", "any"], ...wordOptions(...states)], filter.state, (value) => ((filter.state = value), reload()), "State"),
+      ),
+      labeled(
+        "health",
+        select([["", "any"], ...wordOptions(...Object.keys(HEALTHS))], filter.health, (value) => ((filter.health = value), reload()), "Health"),
       ),
       labeled(
         "label",
@@ -128,103 +215,16 @@ function show(context) {
 
   // --- acting on many ------------------------------------------------------------------------------------------------
 
-  /** @returns {ObjectView[]} */
-  function chosen() {
-    return rows.rows.filter((row) => rows.selected.has(keyOf(row)));
-  }
-
-  function showBulk() {
-    const things = chosen();
-    bulk.hidden = things.length === 0;
-    if (bulk.hidden) return;
-    const kinds = [...new Set(things.map((one) => one.kind))];
-    const actions = kinds
-      .map((kind) => store.kinds.get(kind)?.actions ?? [])
-      .reduce((one, other) => one.filter((name) => other.includes(name)));
-    const state = { action: actions[0] ?? "" };
-    /** @param {string} what @param {(things: ObjectView[], action: string, args?: any) => Promise<void>} act */
-    const ask = (what, act) => {
-      const action = state.action;
-      return askFirst(what && `${action}: ${what}`, things, action, (args) => act(things, action, args));
-    };
-    const rest = rows.selected.size === rows.rows.length && !pager.done && store.ns !== "*" && kinds.length === 1;
-    fill(
-      bulk,
-      h("b", { role: "status" }, `${things.length} selected`),
-      !may("act") ? quiet(`your role, ${store.me?.role}, may only look`) : null,
-      may("act") && actions.length
-        ? select(wordOptions(...actions), state.action, (value) => (state.action = value), "Action")
-        : null,
-      may("act") && actions.length ? h("button", { onclick: () => ask("", check) }, "Check first") : null,
-      may("act") && actions.length
-        ? h("button", { class: "primary", onclick: () => ask(`${things.length} objects?`, run) }, "Do it")
-        : null,
-      may("act") && rest ? h("button", { onclick: () => ask("all objects that fit?", runAll) }, "Do it to all that fit") : null,
-      may("act") && !actions.length ? quiet("these kinds have no action in common") : null,
-      h("button", { onclick: () => rows.selectAll(true) }, "Select all shown"),
-      h("button", { onclick: () => rows.selectAll(false) }, "Select none"),
-    );
-  }
-
-  /**
-   * Run an action on many objects. If it has arguments, they are asked for once; if not, the user is asked to confirm.
-   * @param {string} question empty if nothing will be changed
-   * @param {ObjectView[]} things @param {string} action @param {(args?: any) => Promise<void>} act
-   */
-  async function askFirst(question, things, action, act) {
-    const [kind, ...others] = [...new Set(things.map((one) => one.kind))];
-    const isGeneral = kind !== undefined && !others.length && !things.some((one) => actionForm(one, action));
-    const schema = isGeneral ? argsSchema(kind, action) : null;
-    const [title, yes] = question ? [question, action] : [`Check: ${action}`, "Check"];
-    if (schema) showSchemaForm(title, schema.description ?? "", schema, yes, async (args) => void act(args));
-    else if (!question || (await confirm(title, yes))) await act();
-  }
-
-  /** @param {ObjectView[]} things @param {string} action @param {any} [args] */
-  async function check(things, action, args) {
-    await attempt(async () => {
-      const answers = [];
-      for (const ns of new Set(things.map((one) => one.ns))) {
-        const mine = things.filter((one) => one.ns === ns).slice(0, 1_000);
-        const verdicts = await send("POST", `/ns/${part(ns)}/plan`, {
-          requests: mine.map((one) => ({ object: one.id, action, args })),
-        });
-        answers.push(...mine.map((one, number) => ({ one, verdict: verdicts[number] })));
-      }
-      const would = answers.filter(({ verdict }) => verdict.would === "accept").length;
-      const lines = answers.map(({ one, verdict }) => [
-        objectAnchor(one.ns, one.id),
-        verdict.would === "accept" ? badge(verdict.state, classOf(one.kind, verdict.state)) : "refused",
-        verdict.problem?.detail ?? "",
-      ]);
-      fill(
-        results,
-        card(
-          `Check: ${action}`,
-          `${would} of ${answers.length} would be accepted now; nothing was done`,
-          h("div", { class: "results" }, table("What would happen", ["object", "would be", "why not"], lines)),
-        ),
-      );
-    });
-  }
-
-  /** @param {ObjectView[]} things @param {string} action @param {any} [args] */
-  async function run(things, action, args) {
-    const mine = new BulkAction(context, action, args);
-    fill(results, mine.element);
-    await mine.each(things, []);
-    toast(`${action} was asked of ${things.length} objects`);
-  }
-
-  /** @param {ObjectView[]} things @param {string} action @param {any} [args] */
-  async function runAll(things, action, args) {
-    const mine = new BulkAction(context, action, args);
-    fill(results, mine.element);
-    await attempt(async () => {
-      if (things[0] && actionForm(things[0], action)) await mine.each(await allObjects(wanted(), context.signal), []);
-      else await mine.all(store.ns, wanted(), []);
-    });
-  }
+  const bulk = new BulkBar({
+    chosen: () => rows.rows.filter((row) => rows.selected.has(keyOf(row))),
+    canBeMore: () => !pager.done,
+    matching: () => ({ namespaces: readableNamespaces(), filter: wanted() }),
+    isWanted,
+    selectAll: (all) => rows.selectAll(all),
+    onMatching: () => keepQuery(addressed()),
+    hint: () =>
+      rows.selected.size > MAX_ADDRESSED && !isEverything() ? `The address keeps at most ${MAX_ADDRESSED} selected objects, or all that match.` : "",
+  });
 
   /** @type {Set<string>} rows whose columns may have changed: the journal has the states only */
   const stale = new Set();
@@ -247,21 +247,32 @@ function show(context) {
         if (stale.size < MAX_REREAD && columnsOf(entry.kind).length) stale.add(key);
         if (stale.size) reread();
       }
-      else if (entry.source === store.kinds.get(entry.kind)?.initial && !isNowhere(entry.kind, target)) created += 1;
+      else if (isNew(entry)) created.add(key);
+      else if (!isWanted(entry.kind, target)) created.delete(key);
     }
+    rows.show();
   });
   context.on("counts", oncePerFrame(showNone));
   fill(
     context.main,
     heading(
       "Objects",
-      "arrows walk, Enter opens, Space selects; a click with Shift selects a range",
+      "arrow keys move, Enter opens, Space selects, Shift+click selects a range",
       create,
+      columnButton(
+        () => ({ all: allColumns(filter.kind, labelNames), shown: shownColumns() }),
+        (ids) => {
+          order.columns = ids;
+          pushQuery(addressed());
+          rows.setColumns(columnsNow());
+          rows.show();
+        },
+      ),
+      viewsButton(),
       h("button", { onclick: reload }, "Reload"),
     ),
     filters,
-    bulk,
-    results,
+    bulk.element,
     none,
     rows.element,
   );
@@ -269,50 +280,24 @@ function show(context) {
   showFilters();
 }
 
-/** The columns for objects of a kind, or of all kinds. @param {string} kind @returns {Column<ObjectView>[]} */
-function tableColumns(kind) {
-  const named = columnsOf(kind).map(({ name, text }) => ({
-    name,
-    width: "minmax(90px, 1fr)",
-    wide: true,
-    cell: (/** @type {ObjectView} */ row) => h("span", { title: text(row) }, text(row)),
-  }));
-  const error = (/** @type {ObjectView} */ row) => h("span", { class: "error-text", title: row.error ?? "" }, row.error);
-  const kindOf = (/** @type {ObjectView} */ row) => row.kind;
-  const kindColumn = { name: "kind", width: "minmax(100px, 1fr)", wide: true, cell: kindOf };
-  return [
-    { name: "id", width: "minmax(140px, 2fr)", cell: (row) => objectAnchor(row.ns, row.id) },
-    { name: "state", width: "minmax(120px, 1fr)", cell: (row) => badge(row.state, classOf(row.kind, row.state)) },
-    ...named,
-    ...(named.length ? [] : [kindColumn]),
-    { name: "namespace", width: "minmax(70px, .7fr)", wide: true, cell: (row) => row.ns },
-    { name: "parent", width: "minmax(80px, 1fr)", wide: true, cell: (row) => row.parent ?? "" },
-    { name: "since", width: "90px", wide: true, cell: (row) => ago(row.since) },
-    {
-      name: "labels, error",
-      width: "minmax(120px, 2fr)",
-      wide: true,
-      cell: (row) => (row.error ? error(row) : labels(row)),
-    },
-  ];
+/** @param {string} health @param {string} kind @param {string} state */
+const isOfHealth = (health, kind, state) =>
+  !isNowhere(kind, state) && (HEALTHS[health]?.includes(fleetTone(state, classOf(kind, state))) ?? false);
+
+/** The states that some kind, or the only one, counts as this health; empty if any. @param {string} health @param {string} only @returns {string} */
+function statesOf(health, only) {
+  if (!health) return "";
+  const kinds = [...store.kinds.values()].filter(({ kind }) => !only || kind === only);
+  const found = kinds.flatMap(({ kind, states }) => states.filter(({ state }) => isOfHealth(health, kind, state)));
+  return [...new Set(found.map(({ state }) => state))].join(",");
 }
 
-/** @param {ObjectView} row */
-function labels(row) {
-  return Object.entries(row.labels)
-    .map(([name, value]) => `${name}=${value}`)
-    .join("  ");
-}
-
-/** @param {number} shown @param {boolean} done @param {{kind: string, state: string, label: string, q: string}} filter @param {number} created */
-function foot(shown, done, filter, created) {
+/** @param {number} shown @param {boolean} done @param {{label: string, q: string}} filter @param {(kind: string, state: string) => boolean} isWanted @param {number} created */
+function foot(shown, done, filter, isWanted, created) {
   let total = 0;
-  for (const [kind, states] of tally()) {
-    for (const [state, count] of states)
-      if ((!filter.kind || kind === filter.kind) && (!filter.state || state === filter.state)) total += count;
-  }
-  const known = !filter.q && !filter.label ? ` of ${Math.max(total, shown).toLocaleString()}` : "";
-  return `${shown.toLocaleString()}${known} shown${done ? "" : ", more below"}${created ? ` · ${created} new: reload` : ""}`;
+  for (const [kind, states] of tally()) for (const [state, count] of states) if (isWanted(kind, state)) total += count;
+  const known = !filter.q && !filter.label ? ` of ${numberText(Math.max(total, shown))}` : "";
+  return `${numberText(shown)}${known} shown${done ? "" : ", more below"}${created ? ` · ${created} new: reload` : ""}`;
 }
 
 export default { title: "Objects", show };

@@ -1,18 +1,21 @@
 // The overview: the whole fleet on one page, live.
 
-import { get } from "../core/api.js";
+import { get, reportBug } from "../core/api.js";
 import { Cells } from "../fleet/cells.js";
 import { fill, h, throttle } from "../core/dom.js";
 import { FleetMap } from "../fleet/map.js";
 import { createAnyButton } from "../ui/create-buttons.js";
+import { demoAdvice } from "../ui/missing.js";
 import { lifecycleCard } from "../ui/lifecycle-card.js";
 import { card, code, empty, entryRow, meter, note, objectAnchor, plainList, select, wordOptions } from "../ui/components.js";
 import { readableNamespaces } from "../core/pagination.js";
 import { go, link, objectLink } from "../core/links.js";
-import { MEANINGS, shape, TONES, toneOf } from "../ui/states.js";
-import { classOf, mayAll, store, tally } from "../core/store.js";
+import { fleetTone, HEALTHS, MEANINGS, shape, TONES } from "../ui/states.js";
+import { recentJournal } from "../core/recent-journal.js";
+import { ALL, classOf, mayAll, store, tally } from "../core/store.js";
 import { sparkline } from "../ui/sparkline.js";
 import { ago } from "../core/time.js";
+import { numberText } from "../core/numbers.js";
 
 /** @import {Cell} from "../fleet/cells.js" */
 /** @import {Tone} from "../ui/states.js" */
@@ -23,6 +26,9 @@ const REDRAW_MS = 200;
 const LOADING_MS = 400;
 const MAX_LANES = 16;
 const MIN_LANES = 8;
+
+/** How often the last hour is read, in seconds. */
+const HOUR_S = 10;
 
 /** @type {Record<string, {text: string, of: (cell: Cell) => string}>} */
 const GROUPINGS = {
@@ -53,11 +59,12 @@ function show(context) {
 
 // --- numbers ---------------------------------------------------------------------------------------------------------
 
-/** @returns {Record<Tone, number>} */
-function byTone() {
+/** The number of objects by tone, as the map draws them. @param {string} [only] a kind @returns {Record<Tone, number>} */
+function byTone(only) {
   const sums = /** @type {Record<Tone, number>} */ (Object.fromEntries(TONES.map((tone) => [tone, 0])));
   for (const [kind, states] of tally()) {
-    for (const [state, count] of states) sums[toneOf(state, classOf(kind, state))] += count;
+    if (only && kind !== only) continue;
+    for (const [state, count] of states) sums[fleetTone(state, classOf(kind, state))] += count;
   }
   return sums;
 }
@@ -66,31 +73,44 @@ function byTone() {
 function numbers(context) {
   const row = h("div", { class: "numbers" });
   const rate = sparkline();
+  const figures = [
+    new Figure("not ended", "objects", null),
+    new Figure("healthy", "healthy", "good"),
+    new Figure("under way", "under way", "moving"),
+    new Figure("idle", "idle", "idle"),
+    new Figure("unknown", "unknown", "unknown"),
+    new Figure("failed", "failed", "failed"),
+  ];
+  for (const { element } of figures) element.classList.add("number");
+  fill(row, figures.map((one) => one.element), rate.element);
   const draw = () => {
     const sums = byTone();
-    const total = Object.values(sums).reduce((sum, one) => sum + one, 0);
-    const moving = sums.arriving + sums.moving + sums.leaving;
-    fill(
-      row,
-      number("objects", total, null),
-      number("well", sums.good, "good"),
-      number("under way", moving, "moving"),
-      number("at rest", sums.idle, "idle"),
-      number("not known", sums.unknown, "unknown"),
-      number("failed", sums.failed, "failed"),
-      rate.element,
-    );
+    for (const one of figures) one.show(sums, "");
   };
   context.on("counts", throttle(REDRAW_MS, draw));
   context.every(1, rate.show);
+  context.every(HOUR_S, async () => {
+    const ns = store.ns === ALL ? null : store.ns;
+    rate.setHour((await get("/journal/counts", { ns }, context.signal)).counts);
+  });
   draw();
   return row;
 }
 
-/** @param {string} name @param {number} count @param {Tone | null} tone */
-function number(name, count, tone) {
-  const mark = tone ? shape(tone) : null;
-  return h("div", { class: "number" }, h("b", null, count.toLocaleString()), h("span", null, mark, name));
+/** A number of objects that leads to their list. It is changed in place, because a click takes longer than a change. */
+class Figure {
+  /** @param {string} health @param {string} name @param {Tone | null} tone */
+  constructor(health, name, tone) {
+    this.health = health;
+    this.count = h("b", null);
+    this.element = h("a", { title: "Show these objects" }, this.count, h("span", null, tone ? shape(tone) : null, name));
+  }
+
+  /** @param {Record<Tone, number>} sums @param {string} kind */
+  show(sums, kind) {
+    this.count.textContent = numberText((HEALTHS[this.health] ?? []).reduce((sum, tone) => sum + sums[tone], 0));
+    this.element.setAttribute("href", link("objects", [], { health: this.health, kind, ns: store.ns }));
+  }
 }
 
 // --- the map ---------------------------------------------------------------------------------------------------------
@@ -108,12 +128,10 @@ function fleet(context) {
     "div",
     { hidden: true },
     empty(
-      "There is nothing yet.",
-      "Make a first object with the button above or with ",
+      "No objects yet.",
+      "Create a first object with the button above or with ",
       code("stateward create KIND/ID"),
-      ", or start the server with ",
-      code("--demo"),
-      ".",
+      demoAdvice(),
     ),
   );
   context.on("entries", (/** @type {JournalEntry[]} */ entries) => {
@@ -144,12 +162,19 @@ function fleet(context) {
     select(
       [["", "all kinds"], ...wordOptions(...kinds)],
       kinds.includes(chosen.mapKind) ? chosen.mapKind : "",
-      (value) => ((chosen.mapKind = value), map.arrange()),
+      (value) => ((chosen.mapKind = value), map.arrange(), drawKeys()),
       "Kind of cells",
     ),
     createAnyButton("", () => {}),
   ];
-  const keys = h("ul", { class: "legend" }, TONES.map((tone) => h("li", null, shape(tone), MEANINGS[tone])));
+  const figures = TONES.map((tone) => new Figure(MEANINGS[tone], MEANINGS[tone], tone));
+  const keys = h("ul", { class: "legend" }, figures.map((one) => h("li", null, one.element)));
+  const drawKeys = () => {
+    const sums = byTone(chosen.mapKind);
+    for (const one of figures) one.show(sums, chosen.mapKind);
+  };
+  context.on("counts", throttle(REDRAW_MS, drawKeys));
+  drawKeys();
   return card(
     "Fleet map",
     ["one cell for each object ", h("span", { class: "tools" }, ...tools)],
@@ -164,18 +189,21 @@ function fleet(context) {
 /** @param {Context} context */
 function latest(context) {
   const list = h("ol", { class: "lines" });
+  /** @type {JournalEntry[]} */
+  let former = [];
+  let read = false;
   const draw = () => {
-    const mine = store.latest
-      .filter((entry) => store.ns === "*" || entry.ns === store.ns)
-      .slice(-MAX_ENTRIES)
-      .reverse();
-    fill(
-      list,
-      mine.length ? mine.map(entryRow) : h("li", { class: "quiet" }, "Nothing has happened since this page was opened."),
-    );
+    const live = store.latest.filter((entry) => store.ns === ALL || entry.ns === store.ns);
+    const first = live[0]?.seq ?? Infinity;
+    const mine = [...former.filter((entry) => entry.seq < first), ...live].slice(-MAX_ENTRIES).reverse();
+    fill(list, mine.length ? mine.map(entryRow) : h("li", { class: "quiet" }, read ? "No journal entries yet." : "…"));
   };
   context.on("entries", throttle(REDRAW_MS, draw));
   draw();
+  recentJournal({ ns: store.ns === ALL ? null : store.ns }, MAX_ENTRIES, context.signal).then(
+    (found) => ((former = found), (read = true), draw()),
+    (error) => reportBug(error, context.signal),
+  );
   return card("Latest", [h("a", { href: link("journal") }, "journal")], list);
 }
 
@@ -203,7 +231,7 @@ function stuck(context) {
         : h("p", { class: "fine" }, shape("good"), "Nothing is stuck."),
     );
   });
-  return card("Stuck", "past its deadline, or its worker is dead", body);
+  return card("Stuck", "past the deadline, or of a dead worker", body);
 }
 
 // --- the lifecycle ---------------------------------------------------------------------------------------------------
@@ -211,6 +239,7 @@ function stuck(context) {
 /** @param {Context} context */
 function lifecycle(context) {
   const kinds = [...tally()]
+    .filter(([kind]) => store.kinds.has(kind)) // a kind whose plug-in is not loaded has no diagram here
     .sort(([kind, one], [other, its]) => living(other, its) - living(kind, one))
     .map(([kind]) => kind);
   return lifecycleCard(context, kinds.length ? kinds : [...store.kinds.keys()], chosen);
@@ -238,7 +267,7 @@ function lanes(context) {
       );
       fill(list, shown.length ? shown.map(lane) : h("li", { class: "quiet" }, "No lane has work or a limit yet."));
     });
-  } else fill(list, h("li", { class: "quiet" }, "Lanes are shown to tokens that open all namespaces."));
+  } else fill(list, h("li", { class: "quiet" }, "To see lanes, sign in with a token for all namespaces."));
   return card("Lanes", [h("a", { href: link("lanes") }, "limits and use")], list);
 }
 

@@ -1,4 +1,4 @@
-// Signing in with a token, which this tab keeps until it is closed.
+// Signing in with a token. The browser gets a cookie for it, which no script can read; the page keeps nothing.
 
 import { fill, h } from "../core/dom.js";
 import { problemPanel } from "../ui/problems.js";
@@ -36,9 +36,9 @@ export function showSignIn(main, problem, onToken) {
     h(
       "p",
       { id: "token-about", class: "quiet" },
-      "It is kept for this tab only. The server wrote the first one into ",
+      "You stay signed in, in all tabs, for twelve hours or until you sign out. The server wrote the first token to ",
       code("admin-token"),
-      " in its data folder, and said where when it started.",
+      " in its data folder, and printed the path when it started.",
     ),
     h("button", { class: "primary", type: "submit" }, "Sign in"),
     typeof problem === "string" ? h("p", { role: "alert" }, problem) : problem ? problemPanel(problem) : null,

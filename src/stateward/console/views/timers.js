@@ -1,9 +1,9 @@
 // Timers: what will be done to which object, and when.
 
 import { fill, h } from "../core/dom.js";
-import { card, empty, heading, objectAnchor, quiet, table } from "../ui/components.js";
+import { card, empty, heading, objectAnchor, quiet, relativeTime, table } from "../ui/components.js";
 import { allTimers } from "../core/pagination.js";
-import { ago, moment, seconds } from "../core/time.js";
+import { moment, seconds } from "../core/time.js";
 
 /** @import {Context, Timer} from "../core/types.js" */
 
@@ -22,7 +22,7 @@ function show(context) {
       list,
       found.length
         ? table("Timers", ["due", "", "object", "event", "namespace", "timer"], found.map(row))
-        : empty("No timer is set.", "Leases, deadlines and the recycle bin set them."),
+        : empty("No pending timers.", "Leases, deadlines and the recycle bin set them."),
     );
   });
 }
@@ -31,7 +31,7 @@ function show(context) {
 function row(one) {
   return [
     moment(one.due),
-    h("b", null, ago(one.due)),
+    h("b", null, relativeTime(one.due)),
     objectAnchor(one.ns, one.object),
     one.facts.length ? `${one.event} (${one.facts.join(", ")})` : one.event,
     one.ns,

@@ -2,11 +2,10 @@
 
 import { get, send } from "../core/api.js";
 import { fill, h } from "../core/dom.js";
-import { card, code, empty, heading, objectAnchor, table } from "../ui/components.js";
+import { card, code, empty, heading, objectAnchor, relativeTime, table } from "../ui/components.js";
 import { attempt, toast } from "../ui/problems.js";
 import { badge, shape } from "../ui/states.js";
-import { may } from "../core/store.js";
-import { ago } from "../core/time.js";
+import { governs } from "../core/store.js";
 
 /** @import {Context, Stuck, Worker} from "../core/types.js" */
 
@@ -15,14 +14,14 @@ function show(context) {
   const workers = h("div", null);
   const stuck = h("div", null);
   const read = async () => {
-    if (may("govern")) fill(workers, workersTable(await get("/workers", {}, context.signal)));
-    else fill(workers, empty("Workers are shown to administrators.", "Your role may look at objects."));
+    if (governs()) fill(workers, workersTable(await get("/workers", {}, context.signal)));
+    else fill(workers, empty("Only administrators see workers.", "Sign in with an administrator's token."));
     fill(stuck, stuckTable(await get("/stuck", { limit: 200 }, context.signal)));
   };
   const heal = async () => {
     await attempt(async () => {
       const done = await send("POST", "/heal");
-      toast(`${done.freed} freed, ${done.settled} settled`, "good");
+      toast(`${done.freed} requeued from dead workers, ${done.settled} overdue resolved or expedited`, "good");
     });
     read();
   };
@@ -30,11 +29,11 @@ function show(context) {
     context.main,
     heading(
       "Workers",
-      "processes that claim work; one is alive as long as it was seen within its lease",
-      may("govern") ? h("button", { onclick: heal }, "Heal now") : null,
+      "processes that run operations; a worker is alive while its lease is valid",
+      governs() ? h("button", { onclick: heal }, "Heal now") : null,
     ),
     card("Workers", "", workers),
-    card("Stuck", "past its deadline, or its worker is dead; the healer sees to both by itself", stuck),
+    card("Stuck", "past the deadline, or of a dead worker; the healer resolves both automatically", stuck),
   );
   context.every(3, read);
 }
@@ -43,10 +42,10 @@ function show(context) {
 function workersTable(found) {
   if (!found.length)
     return empty(
-      "No worker is known.",
+      "No workers yet.",
       "Start one: ",
       code("stateward worker"),
-      " or let the server work itself: ",
+      ", or run one in the server: ",
       code("stateward serve --worker"),
     );
   return table(
@@ -54,10 +53,10 @@ function workersTable(found) {
     ["worker", "", "host", "process", "seen", "lease"],
     found.map((one) => [
       code(one.id.slice(0, 8)),
-      h("span", { class: "fine" }, shape(one.alive ? "good" : "failed"), one.alive ? "alive" : "lost"),
+      h("span", { class: "fine" }, shape(one.alive ? "good" : "failed"), one.alive ? "alive" : "dead"),
       one.host,
       String(one.pid),
-      ago(one.seen),
+      relativeTime(one.seen),
       `${one.lease} s`,
     ]),
   );
@@ -74,7 +73,7 @@ function stuckTable(found) {
       badge(one.state, "transitional"),
       one.action,
       one.why,
-      one.deadline ? ago(one.deadline) : "",
+      one.deadline ? relativeTime(one.deadline) : "",
       String(one.attempts),
     ]),
   );

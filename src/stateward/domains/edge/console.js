@@ -4,26 +4,31 @@ import { actionButton } from "/console/ui/object-actions.js";
 import { get, part } from "/console/core/api.js";
 import { fill, h } from "/console/core/dom.js";
 import { hasOwnApi } from "/console/core/domains.js";
-import { countStates, groupBy, liveObjects, pick } from "/console/core/live-objects.js";
+import { countObjects, countsBy, rowsBy } from "/console/core/counts.js";
+import { groupBy, liveObjects, pick } from "/console/core/live-objects.js";
 import { pollResource } from "/console/core/polled-resource.js";
-import { card, code, empty, heading, meter, note, objectAnchor, objectLine, plainList, quiet, shortenIds, stateSummary, table, wordOptions } from "/console/ui/components.js";
+import { card, code, empty, heading, meter, note, objectAnchor, objectLine, plainList, quiet, relativeTime, restNote, shortenIds, stateSummary, table, wordOptions } from "/console/ui/components.js";
 import { shape, stateBadge } from "/console/ui/states.js";
-import { may } from "/console/core/store.js";
-import { ago } from "/console/core/time.js";
+import { chosenNamespaces, countOf, may } from "/console/core/store.js";
+import { keepRead } from "/console/core/live-reading.js";
 import { createButtons } from "/console/ui/create-buttons.js";
 import { objectOptions } from "/console/ui/form.js";
+import { counted, numberText } from "/console/core/numbers.js";
 
 /** @import {ActionForm, Context, CreateForm, Domain, ObjectView} from "/console/core/types.js" */
+/** @import {Field} from "/console/ui/form.js" */
 /** @typedef {{version: string, settled: boolean, orders: number}} Agent as its controller sees it */
-/** @typedef {{agents: Map<string, Agent>, orphans: Map<string, string[]>, rejected: Map<string, number>}} EdgeStatus */
+/** @typedef {Map<string, Map<string, Map<string, number>>>} Below the number of what runs on each cloudlet, by kind and state */
+/** @typedef {{agents: Map<string, Agent>, below: Below, orphans: Map<string, string[]>, rejected: Map<string, number>}} EdgeStatus */
 
 const MAX_SHOWN = 12;
+const MAX_CLOUDLETS = 100;
 const KINDS = ["edge.cloudlet", "edge.clusterinst", "edge.appinst"];
 
 /** @type {Record<string, [number, string]>} how far an upgrade is, of four steps */
 const STEPS = {
   UpdateRequested: [1, "the agent was asked"],
-  Updating: [2, "the new agent comes up"],
+  Updating: [2, "the new agent starts"],
   Init: [3, "the new agent waits for the first message"],
   InitOk: [4, "the new agent sends its inventory"],
 };
@@ -32,7 +37,7 @@ const STEPS = {
 async function show(context) {
   const list = h("div", { class: "column" });
   /** @type {EdgeStatus} */
-  const status = { agents: new Map(), orphans: new Map(), rejected: new Map() };
+  const status = { agents: new Map(), below: new Map(), orphans: new Map(), rejected: new Map() };
   /** @type {ObjectView[]} */
   let shown = [];
   let again = () => {};
@@ -40,11 +45,15 @@ async function show(context) {
     fill(list, page(shown, status, () => again()));
   fill(
     context.main,
-    heading("Edge", "cloudlets, their agents, and what runs there", ...createButtons("edge", () => again())),
+    heading("Edge", "cloudlets, their agents, clusters and apps", ...createButtons("edge", () => again())),
     list,
   );
   again = await liveObjects(context, KINDS, (things) => {
     shown = things;
+    draw();
+  });
+  keepRead(context, (entry) => KINDS.includes(entry.kind), async () => {
+    status.below = await countBelow(context.signal);
     draw();
   });
   pollResource(context, "edge", readOwn, (all) => {
@@ -64,31 +73,50 @@ async function readOwn(ns) {
   return Promise.all([get(`${base}/agents`), get(`${base}/cloudlets`)]);
 }
 
+/** Count what runs on the cloudlets, by kind and state. @param {AbortSignal} signal @returns {Promise<Below>} */
+async function countBelow(signal) {
+  /** @type {Below} */
+  const below = new Map();
+  for (const ns of chosenNamespaces()) {
+    for (const kind of ["edge.clusterinst", "edge.appinst"]) {
+      const { rows } = await countObjects(ns, ["parent", "state"], { kind }, signal);
+      for (const [parent, some] of rowsBy(rows, 0)) {
+        const key = `${ns}/${parent}`;
+        const present = some.filter((row) => row.values[1] !== "NotPresent");
+        if (present.length) below.set(key, (below.get(key) ?? new Map()).set(kind, countsBy(present, 1)));
+      }
+    }
+  }
+  return below;
+}
+
 /** @param {ObjectView[]} things @param {EdgeStatus} status @param {() => void} again */
 function page(things, status, again) {
   const cloudlets = things.filter((one) => one.kind === "edge.cloudlet");
   if (!cloudlets.length)
     return empty(
-      "There is no cloudlet yet.",
-      "Make one with the button above, or: ",
+      "No cloudlets yet.",
+      "Create one with the button above, or: ",
       code("stateward edge cloudlet create oslo"),
     );
   const below = groupBy(
     things.filter((one) => one.kind !== "edge.cloudlet" && one.state !== "NotPresent"),
     (one) => `${one.ns}/${cloudletOf(one, things)}`,
   );
+  const listed = cloudlets.slice(0, MAX_CLOUDLETS);
   return [
     card(
       "Cloudlets",
       versions(cloudlets),
       table(
         "Cloudlets",
-        ["cloudlet", "state", "agent", "version", "upgrade", "runs there", "since", ""],
-        cloudlets.map((one) => row(one, below.get(`${one.ns}/${one.id}`) ?? [], status, again)),
+        ["cloudlet", "state", "agent", "version", "upgrade", "instances", "since", ""],
+        listed.map((one) => row(one, status, again)),
       ),
+      restNote(listed.length, countOf("edge.cloudlet"), { kind: "edge.cloudlet" }),
       rejections(status.rejected),
     ),
-    h("div", { class: "grid" }, cloudlets.map((one) => runs(one, below.get(`${one.ns}/${one.id}`) ?? []))),
+    h("div", { class: "grid" }, listed.map((one) => runs(one, below.get(`${one.ns}/${one.id}`) ?? [], status.below))),
   ];
 }
 
@@ -120,11 +148,12 @@ function wanted(one) {
 function versions(cloudlets) {
   const known = groupBy(cloudlets.filter((one) => version(one)), version);
   const words = [...known].map(([name, some]) => `${some.length} at version ${name}`);
-  return words.join(" · ") || "no agent has reported its version";
+  const first = countOf("edge.cloudlet") > cloudlets.length ? `of the first ${numberText(cloudlets.length)}: ` : "";
+  return words.length ? first + words.join(" · ") : "no agent has reported its version";
 }
 
-/** @param {ObjectView} one @param {ObjectView[]} below @param {EdgeStatus} status @param {() => void} again */
-function row(one, below, status, again) {
+/** @param {ObjectView} one @param {EdgeStatus} status @param {() => void} again */
+function row(one, status, again) {
   const connection = status.agents.get(`${one.ns}/${one.id}`) ?? null;
   const mine = version(one);
   const target = wanted(one);
@@ -135,8 +164,8 @@ function row(one, below, status, again) {
     agent(one, connection, status.orphans.get(`${one.ns}/${one.id}`) ?? []),
     moving && mine && target && mine !== target ? `${mine} → ${target}` : mine || target || "?",
     upgrade(one, mine),
-    below.length ? counts(below) : quiet("nothing"),
-    ago(one.since),
+    counts(status.below.get(`${one.ns}/${one.id}`)),
+    relativeTime(one.since),
     h(
       "span",
       { class: "row" },
@@ -146,11 +175,13 @@ function row(one, below, status, again) {
   ];
 }
 
-/** @param {ObjectView[]} below */
+/** @param {Map<string, Map<string, number>> | undefined} below the numbers of what runs there */
 function counts(below) {
-  const clusters = below.filter((one) => one.kind === "edge.clusterinst").length;
-  const apps = below.length - clusters;
-  return `${clusters} cluster${clusters === 1 ? "" : "s"}, ${apps} app${apps === 1 ? "" : "s"}`;
+  if (!below) return quiet("none");
+  const [clusters = 0, apps = 0] = ["edge.clusterinst", "edge.appinst"].map((kind) =>
+    [...(below.get(kind)?.values() ?? [])].reduce((sum, count) => sum + count, 0),
+  );
+  return `${counted(clusters, "cluster")}, ${counted(apps, "app")}`;
 }
 
 /** @param {ObjectView} one @param {Agent | null} connection @param {string[]} orphans */
@@ -158,8 +189,8 @@ function agent(one, connection, orphans) {
   const serving = one.state !== "Offline" && Number(pick(one.seen, ["serving"]) ?? (one.state === "Ready" ? 1 : 0)) > 0;
   const controller = shortenIds(String(pick(one.seen, ["controller"]) ?? ""));
   const words = serving ? [`connected${controller ? ` to ${controller}` : ""}`] : ["not connected"];
-  if (connection) words.push(connection.settled ? `${connection.orders} orders` : "settles");
-  if (orphans.length) words.push(`${orphans.length} orphans`);
+  if (connection) words.push(connection.settled ? counted(connection.orders, "order") : "settles");
+  if (orphans.length) words.push(counted(orphans.length, "orphan"));
   const held = /** @type {any[]} */ (pick(one.seen, ["held"]) ?? []);
   if (held.length) words.push("another agent is held until a handover");
   return h("span", { class: "fine", title: orphans.join(", ") }, shape(serving ? "good" : "unknown"), words.join(", "));
@@ -174,26 +205,27 @@ function upgrade(one, mine) {
   return mine ? "none under way" : quiet("no agent has connected");
 }
 
-/** @param {ObjectView} one @param {ObjectView[]} below */
-function runs(one, below) {
-  const kinds = groupBy(below, (thing) => thing.kind);
+/** @param {ObjectView} one @param {ObjectView[]} listed @param {Below} below */
+function runs(one, listed, below) {
+  const kinds = groupBy(listed, (thing) => thing.kind);
+  const numbers = below.get(`${one.ns}/${one.id}`);
   const nameOf = (/** @type {ObjectView} */ thing) => thing.id.slice(thing.id.indexOf(":") + 1);
   const parts = [...kinds].map(([kind, some]) =>
     h(
       "div",
       { class: "column" },
       h("h3", null, kind === "edge.clusterinst" ? "Clusters" : "Apps"),
-      stateSummary(kind, countStates(some)),
+      stateSummary(kind, numbers?.get(kind) ?? new Map()),
       plainList(some.slice(0, MAX_SHOWN).map((thing) => h("li", null, objectLine(thing, size(thing), nameOf(thing))))),
     ),
   );
-  return card(one.id, [stateBadge(one)], parts.length ? parts : note("Nothing runs there."));
+  return card(one.id, [stateBadge(one)], parts.length ? parts : note("No clusters or apps."));
 }
 
 /** @param {ObjectView} thing */
 function size(thing) {
   const nodes = Number(pick(thing.spec, ["nodes"]) ?? 0);
-  if (thing.kind === "edge.clusterinst" && nodes) return `${nodes} node${nodes === 1 ? "" : "s"}`;
+  if (thing.kind === "edge.clusterinst" && nodes) return counted(nodes, "node");
   return String(pick(thing.spec, ["app"]) ?? "");
 }
 
@@ -202,13 +234,19 @@ function size(thing) {
 /** @param {ObjectView} thing */
 const cloudletPath = (thing) => `/api/v1/edge/ns/${part(thing.ns)}/cloudlets/${part(thing.id)}`;
 
+/** The policies of a cloudlet. @param {any} [missing] @param {any} [orphans] the present ones @returns {Field[]} */
+const policyFields = (missing, orphans) => [
+  { name: "missing", label: "missing instances", type: "choice", value: missing, options: wordOptions("recreate", "leave") },
+  { name: "orphans", label: "orphans", type: "choice", value: orphans, options: wordOptions("report", "remove") },
+];
+
 /** @type {Record<string, Record<string, ActionForm>>} */
 const ACTIONS = {
   "edge.cloudlet": {
     upgrade: {
       fields: (thing) => [
-        { name: "version", label: "version", hint: `another than ${pick(thing.seen, ["version"]) ?? "now"}` },
-        { name: "within", label: "seconds that the new agent has to come up", type: "number", value: "60" },
+        { name: "version", label: "version", hint: `other than ${pick(thing.seen, ["version"]) ?? "now"}` },
+        { name: "within", label: "seconds for the new agent to connect", type: "number", value: "60" },
       ],
       call: (thing, _, values) => [
         "POST",
@@ -216,7 +254,12 @@ const ACTIONS = {
         { version: values.version, within: Number(values.within) },
       ],
     },
-    settle: { call: (thing) => ["POST", `${cloudletPath(thing)}/fix`] },
+    change: {
+      fields: (thing) => policyFields(pick(thing.spec, ["missing"]), pick(thing.spec, ["orphans"])),
+      call: (thing, _, values) => ["PATCH", cloudletPath(thing), values],
+      preview: (_, values) => ({ action: "change", args: { change: values } }),
+    },
+    fix: { call: (thing) => ["POST", `${cloudletPath(thing)}/fix`] },
     delete: { call: (thing) => ["DELETE", cloudletPath(thing)] },
   },
   "edge.clusterinst": {
@@ -235,21 +278,29 @@ const ACTIONS = {
 
 // --- create forms ---------------------------------------------------------------------------------------------------
 
+/** @param {string} id of an app's record @returns {string} its name */
+const appName = (id) => id.slice(id.indexOf(".") + 1);
+
 /** @type {CreateForm[]} */
 const CREATE_FORMS = [
   {
     name: "cloudlet",
     fields: () => [
       { name: "name", label: "name", hint: "oslo" },
-      { name: "missing", label: "missing instances", type: "choice", options: wordOptions("recreate", "leave") },
-      { name: "orphans", label: "orphans", type: "choice", options: wordOptions("report", "remove") },
+      ...policyFields(),
     ],
     call: (ns, values) => ["POST", `/api/v1/edge/ns/${part(ns)}/cloudlets`, values],
+    command: (_, { name = "", missing, orphans }) => ({
+      command: "edge cloudlet create",
+      options: [["--missing", missing], ["--orphans", orphans]],
+      names: [name],
+    }),
+    planned: () => ["It waits there until an agent connects."],
   },
   {
     name: "cluster",
     fields: async (ns) => [
-      { name: "cloudlet", label: "on the cloudlet", type: "choice", options: await objectOptions(ns, "edge.cloudlet") },
+      { name: "cloudlet", label: "cloudlet", type: "choice", options: await objectOptions(ns, "edge.cloudlet") },
       { name: "name", label: "name", hint: "k8s" },
       { name: "nodes", label: "nodes", type: "number", value: "1" },
     ],
@@ -258,18 +309,29 @@ const CREATE_FORMS = [
       `/api/v1/edge/ns/${part(ns)}/cloudlets/${part(cloudlet)}/clusterinsts`,
       { name, nodes: Number(nodes) },
     ],
+    command: (_, { cloudlet, name, nodes }) => ({
+      command: "edge clusterinst create",
+      options: [["--nodes", nodes]],
+      names: [`${cloudlet}/${name}`],
+    }),
+    planned: (_, { cloudlet, nodes }) => [`The agent of ${cloudlet} then starts ${counted(Number(nodes), "node")}.`],
   },
   {
     name: "app instance",
     fields: async (ns) => [
-      { name: "cluster", label: "in the cluster", type: "choice", options: await objectOptions(ns, "edge.clusterinst") },
+      { name: "cluster", label: "cluster", type: "choice", options: await objectOptions(ns, "edge.clusterinst") },
       { name: "app", label: "app", type: "choice", options: await objectOptions(ns, "edge.app") },
     ],
     call: (ns, { cluster = "", app = "" }) => {
       const [where = "", name = ""] = cluster.split(":");
       const path = `/api/v1/edge/ns/${part(ns)}/cloudlets/${part(where)}/clusterinsts/${part(name)}/appinsts`;
-      return ["POST", path, { app: app.split(":").at(-1) }];
+      return ["POST", path, { app: appName(app) }];
     },
+    command: (_, { cluster = "", app = "" }) => ({
+      command: "edge appinst create",
+      names: [`${cluster.replace(":", "/")}/${appName(app)}`],
+    }),
+    planned: (_, { cluster = "" }) => [`The agent of ${cluster.split(":")[0]} then starts it.`],
   },
 ];
 

@@ -39,7 +39,7 @@ class DependencyNotReady(Denied, code="not_ready"):
 
     what: str
     state: str
-    text = "{what} is {state}, and has to be Ready"
+    text = "{what} is {state}, and must be Ready"
 
 
 class ActionInProgress(Denied, code="in_the_way", retry=True):
@@ -50,7 +50,7 @@ class ActionInProgress(Denied, code="in_the_way", retry=True):
     op: str | None
 
     def __str__(self) -> str:
-        return f"{self.what} is {self.state}" + (f": operation {self.op} is in the way" if self.op else "")
+        return f"{self.what} is {self.state}" + (f": blocked by operation {self.op}" if self.op else "")
 
 
 class Upgrading(Denied, code="upgrading"):

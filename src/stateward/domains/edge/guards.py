@@ -163,6 +163,7 @@ async def guard_app(uow: UnitOfWork, request: Request, found: Object) -> Request
 
 async def _create_app(uow: UnitOfWork, request: Request, found: Object, parts: tuple[str, str, str]) -> Request:
     cloudlet, cluster, app = parts
+    merge_spec(request, found, AppInst)  # the record of the app is copied, but a wrong spec is refused
     record = await get_object(uow, found.ns, record_id(APP.kind, app), APP.kind)
     wanted = read_spec(record, AppSpec)
     automatic = cluster.startswith(AUTOCLUSTER_PREFIX)
@@ -238,8 +239,10 @@ async def guard_cloudlet(uow: UnitOfWork, request: Request, found: Object) -> Re
     """Check an action on a cloudlet, and fill in its spec and status."""
     if request.action == "create":
         parse_instance_id(CLUSTERINST.kind, f"{found.id}:x")
+    if request.spec is not None or request.action in ("create", "change"):
+        request = replace(request, spec=to_json(merge_spec(request, found, CloudletSpec)))
     if request.action in ("create", "change"):
-        return replace(request, spec=to_json(merge_spec(request, found, CloudletSpec)))
+        return request
     if request.action == "upgrade":
         return await _upgrade(uow, request, found)
     if request.action == "handover":

@@ -161,8 +161,15 @@ class Handlers:
         )
 
     async def _apps_of(self, job: Job) -> list[Object]:
-        cloudlet = cloudlet_of(job.object)
-        return apps_in_cluster(await self._instances(job.ns, cloudlet), cloudlet, local_name(job.object))
+        return await self.instances_below(job.claim.object)
+
+    async def instances_below(self, found: Object) -> list[Object]:
+        """Return the apps of a cluster, or the apps and clusters of a cloudlet."""
+        if found.kind == CLOUDLET.kind:
+            every = await self._instances(found.ns, found.id)
+            return [*existing_apps(every), *existing_clusters(every)]
+        cloudlet = cloudlet_of(found.id)
+        return apps_in_cluster(await self._instances(found.ns, cloudlet), cloudlet, local_name(found.id))
 
     async def _instances(self, ns: str, cloudlet: str) -> list[Object]:
         return await self.engine.store.reader.list_objects(Selector(ns, parent=cloudlet), Page(limit=100_000))

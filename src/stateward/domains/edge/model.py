@@ -12,6 +12,7 @@ from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, CloudletState
 from stateward.domains.edge.records.agent_upgrade import IN_UPGRADE, AgentSlots
 from stateward.domains.edge.records.instance_record import ERROR_STATES, InstanceRecord
 from stateward.engine import Request
+from stateward.engine.kind_types import require_known_fields
 from stateward.errors import BadInput
 from stateward.lifecycle import Lifecycle
 from stateward.naming import check_script, check_text
@@ -216,6 +217,7 @@ def merge_spec(request: Request, found: Object, form: type[T]) -> T:
             wanted, given = msgspec.convert({**before, **(change or {})}, type=form), change or {}
     except msgspec.ValidationError as error:
         raise bad_input(error, form, "spec") from error
+    require_known_fields(given, wanted, request, found.state)
     _check_texts(wanted, given)
     return wanted
 

@@ -1,11 +1,10 @@
 """The plug-in of the domain: what it declares; `runtime.py` has what lives in a process."""
 
-from stateward.domains.edge.lifecycle import LIFECYCLES
 from stateward.plugin.domain import DomainPlugin
 
 domain = DomainPlugin(
     "edge",
-    lifecycles=LIFECYCLES,
+    lifecycles="stateward.domains.edge.lifecycle:LIFECYCLES",
     about="clusters, apps and cloudlets, worked by remote agents",
     order=20,
     create="stateward.domains.edge.runtime:create_runtime",

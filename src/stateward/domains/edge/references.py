@@ -99,7 +99,7 @@ async def guard_record(uow: UnitOfWork, request: Request, found: Object) -> Requ
         return None
     wanted = merge_spec(request, found, SPEC_TYPES[found.kind])
     if isinstance(wanted, AutoscaleSpec | AutoprovSpec) and wanted.min > wanted.max:
-        raise BadInput("max", wanted.max, f"at least min, which is {wanted.min}")
+        raise BadInput("max", wanted.max, f"at least {wanted.min}, the minimum")
     if isinstance(wanted, AutoscaleSpec):
         _check_targets(wanted)
     before = {} if request.creates is not None else _decode_spec(found.spec)

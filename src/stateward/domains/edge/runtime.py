@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 
 from stateward.access.lifecycle import TOKEN
@@ -13,17 +13,30 @@ from stateward.domains.edge.agents.controller_lease import CONTROLLER_LEASE_S, C
 from stateward.domains.edge.api.routes import routes
 from stateward.domains.edge.demo import run_demo
 from stateward.domains.edge.handlers import Handlers
-from stateward.domains.edge.lifecycle import APP, AUTOPROV, AUTOSCALE, FLAVOR, LISTENER
+from stateward.domains.edge.lifecycle import (
+    APP,
+    AUTOPROV,
+    AUTOSCALE,
+    CLOUDLET,
+    CLUSTERINST,
+    FLAVOR,
+    LISTENER,
+    OVERRIDES,
+)
+from stateward.domains.edge.lookups import NOT_PRESENT
+from stateward.domains.edge.model import ClusterInst, read_spec
 from stateward.domains.edge.policy.demand import ClusterLoad
 from stateward.domains.edge.policy.policy_controller import POLICY_INTERVAL_S, PolicyController
 from stateward.domains.edge.references import guard_record, referenced_records
 from stateward.domains.edge.service import Service
-from stateward.engine import Engine, Kind, NotFound
+from stateward.engine import Engine, Kind, NotFound, Request
 from stateward.engine.maintenance.horizon import EntriesPruned
 from stateward.engine.queries import watch_pages
-from stateward.plugin.runtime import DomainRuntime, ProcessContext
+from stateward.plugin.runtime import DomainRuntime, ExpectedChange, PartAction, ProcessContext
 from stateward.store.errors import StoreError
+from stateward.store.filters import Selector
 from stateward.store.port import Store
+from stateward.store.records import Object
 
 log = logging.getLogger("stateward.edge")
 
@@ -61,6 +74,20 @@ class EdgeRuntime(DomainRuntime):
         self.policy_controller = PolicyController(self.service, interval_s=self._policy_interval_s)
         self.controller_lease = ControllerLease(engine, lease_s=self._lease_s)
         self.agent_hub = AgentHub(engine, self.controller_lease.id, self._context.random, self._on_load, **self._times)
+
+    async def find_part_actions(self, request: Request, found: Object) -> Sequence[PartAction]:
+        """Return the instances that are deleted with their cluster or their cloudlet."""
+        if request.action != "delete" or found.kind not in (CLUSTERINST.kind, CLOUDLET.kind):
+            return ()
+        apps = await self._handlers.instances_below(found)
+        facts = request.facts & OVERRIDES
+        return [PartAction(Selector(found.ns, ids=tuple(one.id for one in apps)), "delete", facts)] if apps else ()
+
+    async def describe_effects(self, request: Request, changes: Sequence[ExpectedChange]) -> Sequence[str]:  # noqa: ARG002
+        """Return how many nodes of cloudlets the deletion of clusters frees."""
+        clusters = [one.object for one in changes if one.object.kind == CLUSTERINST.kind and one.desired == NOT_PRESENT]
+        nodes = sum(read_spec(one, ClusterInst).nodes for one in clusters)
+        return (f"{nodes:,} {'node is' if nodes == 1 else 'nodes are'} freed",) if nodes else ()
 
     async def _on_load(self, ns: str, cluster: str, load: Load) -> None:
         if not load.is_in_range:

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Response, Router, delete, get, patch, post, put
+from litestar import Request, Response, delete, get, patch, post, put
 from litestar.datastructures import ResponseHeader
 from litestar.di import NamedDependency, Provide
 from litestar.exceptions import HTTPException
@@ -43,7 +43,8 @@ from stateward.domains.leases.schemas import (
 from stateward.domains.leases.service import LeaseCaller, LeaseService
 from stateward.errors import BadInput
 from stateward.naming import PATH_PART
-from stateward.plugin.route_options import PLAIN_PROBLEMS, actor_of, grant_of, needs, reads
+from stateward.plugin.owned_router import OwnedRouter
+from stateward.plugin.route_options import PLAIN_PROBLEMS, actor_of, can_dry_run, grant_of, needs, reads
 from stateward.validation_texts import GIVEN
 
 ROOT, V1 = "/blazar", "/v1"
@@ -151,7 +152,7 @@ async def list_leases(request: Call, leases: TheLeases) -> LeaseList:
     return LeaseList([lease_view(one) for one in await leases.list(caller_of(request).ns)])
 
 
-@post("/leases", opt=ACT, summary="Make a lease")
+@post("/leases", opt=ACT | can_dry_run(), summary="Create a lease")
 async def create_lease(request: Call, leases: TheLeases, data: JSONBody[NewLease]) -> LeaseAnswer:
     """Reserve resources for a span of time; answers when they are reserved."""
     return LeaseAnswer(lease_view(await leases.create(caller_of(request), msgspec.to_builtins(data))))
@@ -195,7 +196,11 @@ async def list_hosts(request: Call, hosts: TheHosts) -> HostList:
     return HostList([host_view(one) for one in await hosts.list(caller_of(request).ns)])
 
 
-@post("/os-hosts", opt=ACT | reads({"name": "compute-1", "rack": "r1", "cpus": 64}), summary="Register a host")
+@post(
+    "/os-hosts",
+    opt=ACT | can_dry_run() | reads({"name": "compute-1", "rack": "r1", "cpus": 64}),
+    summary="Register a host",
+)
 async def create_host(request: Call, hosts: TheHosts, data: JSONBody[Properties]) -> HostAnswer:
     """Register a host by its name; all other fields are its properties."""
     return HostAnswer(host_view(await hosts.register(caller_of(request), data)))
@@ -278,10 +283,12 @@ HANDLERS = (
 )  # fmt: skip
 
 
-def routes(leases: Callable[[], LeaseService], hosts: Callable[[], HostService]) -> list[Router]:
+def routes(leases: Callable[[], LeaseService], hosts: Callable[[], HostService]) -> list[OwnedRouter]:
     """Return the routes, once for the caller's own namespace and once for any."""
     provided = {"leases": Provide(leases, sync_to_thread=False), "hosts": Provide(hosts, sync_to_thread=False)}
-    own = Router(V1, route_handlers=HANDLERS, dependencies=provided, response_headers=[VERSION, VARY])
-    return [
-        Router(base, route_handlers=[list_versions, own], tags=["leases"]) for base in (ROOT, f"/ns/{{ns:str}}{ROOT}")
-    ]
+
+    def own() -> OwnedRouter:
+        return OwnedRouter(V1, route_handlers=HANDLERS, dependencies=provided, response_headers=[VERSION, VARY])
+
+    bases = (ROOT, f"/ns/{{ns:str}}{ROOT}")
+    return [OwnedRouter(base, route_handlers=[list_versions, own()], tags=["leases"]) for base in bases]

@@ -5,10 +5,11 @@ import { get, part } from "/console/core/api.js";
 import { fill, h, svg } from "/console/core/dom.js";
 import { hasOwnApi } from "/console/core/domains.js";
 import { liveObjects, nameOf, pick } from "/console/core/live-objects.js";
-import { card, code, empty, errorText, heading, note, plainList, quiet, select, table } from "/console/ui/components.js";
+import { card, code, empty, errorText, heading, note, plainList, quiet, restNote, select, table } from "/console/ui/components.js";
 import { objectLink } from "/console/core/links.js";
 import { SHAPES, stateBadge, toneOf } from "/console/ui/states.js";
 import { ago, moment, seconds, span } from "/console/core/time.js";
+import { countOf } from "/console/core/store.js";
 import { createButtons } from "/console/ui/create-buttons.js";
 
 /** @import {ActionForm, Context, CreateForm, Domain, ObjectView} from "/console/core/types.js" */
@@ -21,7 +22,7 @@ const LABEL_PX = 130;
 const ROW_PX = 34;
 
 const SPANS = /** @type {[string, string][]} */ ([
-  ["", "all that is planned"],
+  ["", "everything planned"],
   ["1", "one hour"],
   ["6", "six hours"],
   ["24", "one day"],
@@ -31,11 +32,12 @@ const SPANS = /** @type {[string, string][]} */ ([
 ]);
 const TO_COME = ["PENDING", "ACTIVE", "STARTING", "CREATING", "UPDATING"];
 
+const MAX_LISTED = 200;
 const chosen = { hours: "", lease: "" };
 
 /** @param {Context} context */
 async function show(context) {
-  const place = h("div", { class: "gantt", tabindex: "0", role: "region", "aria-label": "Calendar of leases" });
+  const place = h("div", { class: "gantt", tabindex: "0", role: "group", "aria-label": "Calendar of leases" });
   const detail = h("div", null);
   const list = h("div", null);
   /** @type {ObjectView[]} */
@@ -55,8 +57,8 @@ async function show(context) {
       rows.length
         ? calendar(rows, spanOf(leases), choose)
         : empty(
-            "Nothing is reserved, and there is no host yet.",
-            "Register hosts and make a lease with the buttons above, or over ",
+            "No leases and no hosts yet.",
+            "Register hosts and create a lease with the buttons above, or over ",
             code("/blazar/v1"),
             ".",
           ),
@@ -68,12 +70,15 @@ async function show(context) {
     fill(
       list,
       leases.length
-        ? table(
-            "Leases",
-            ["lease", "state", "begins", "ends", "lasts", "hosts"],
-            leases.map((one) => row(one, rows)),
-          )
-        : note("There is no lease."),
+        ? [
+            table(
+              "Leases",
+              ["lease", "state", "starts", "ends", "duration", "hosts"],
+              leases.slice(0, MAX_LISTED).map((one) => row(one, rows)),
+            ),
+            restNote(Math.min(leases.length, MAX_LISTED), countOf("leases.lease"), { kind: "leases.lease" }),
+          ]
+        : note("No leases."),
     );
   };
   const spans = select(SPANS, chosen.hours, (value) => ((chosen.hours = value), draw()), "Span of the calendar");
@@ -168,7 +173,7 @@ function calendar(rows, length, onChosen) {
 /** @param {number} at @param {number} length */
 function tick(at, length) {
   const date = new Date(at * 1000);
-  const day = `${date.getMonth() + 1}/${date.getDate()}`;
+  const day = moment(at).slice(5, 10);
   const time = `${String(date.getHours()).padStart(2, "0")}:${String(date.getMinutes()).padStart(2, "0")}`;
   return length > 100 * HOUR_S ? day : length < 20 * HOUR_S ? time : `${day} ${time}`;
 }
@@ -199,11 +204,13 @@ function bar(one, y, x, onChosen) {
   const right = Math.min(WIDTH_PX, x(one.end));
   if (right <= left) return null;
   const key = `${one.lease.ns}/${one.lease.id}`;
-  const fits = right - left > nameOf(one.lease).length * 7 + 10;
+  const fits = right - left > nameOf(one.lease).length * 7 + 26;
+  const tone = toneOf(one.lease.state, one.lease.state_class);
+  const inset = Math.min(8, (right - left - 10) / 2);
   return svg(
     "g",
     {
-      class: `bar tone-${toneOf(one.lease.state, one.lease.state_class)}${key === chosen.lease ? " chosen" : ""}`,
+      class: `bar tone-${tone}${key === chosen.lease ? " chosen" : ""}`,
       "data-bar": `${key} ${y}`,
       role: "button",
       tabindex: "0",
@@ -213,7 +220,8 @@ function bar(one, y, x, onChosen) {
         event.key === "Enter" || event.key === " " ? onChosen(one.lease) : null,
     },
     svg("rect", { x: left, y: y + 5, width: right - left, height: ROW_PX - 10, rx: 6 }),
-    fits ? svg("text", { x: left + 9, y: y + 22 }, nameOf(one.lease)) : null,
+    svg("path", { d: SHAPES[tone], transform: `translate(${left + inset} ${y + 13})` }),
+    fits ? svg("text", { x: left + 24, y: y + 22 }, nameOf(one.lease)) : null,
     svg("title", null, `${nameOf(one.lease)} · ${one.lease.state}\n${moment(one.start)} – ${moment(one.end)}`),
   );
 }
@@ -326,9 +334,15 @@ const ACTIONS = {
     },
     delete: { call: (thing) => ["DELETE", leasePath(thing)] },
   },
+  "leases.host": {
+    fail: { asksAlways: true, call: (thing) => ["POST", `/ns/${part(thing.ns)}/blazar/v1/os-hosts/${part(nameOf(thing))}/fail`] },
+  },
 };
 
 // --- create forms ---------------------------------------------------------------------------------------------------
+
+/** @param {ObjectView} lease @returns {string[]} the hosts of all its reservations */
+const hostsOf = (lease) => Object.values(lease.seen.reservations ?? {}).flatMap((one) => Object.keys(one.hosts ?? {}));
 
 /** @type {CreateForm[]} */
 const CREATE_FORMS = [
@@ -336,11 +350,11 @@ const CREATE_FORMS = [
     name: "lease",
     fields: () => [
       { name: "name", label: "name", hint: "gpu-night" },
-      { name: "start_date", label: "begins (now, if empty)", type: "time", optional: true },
+      { name: "start_date", label: "starts (empty: now)", type: "time", optional: true },
       { name: "end_date", label: "ends", type: "time", value: localTime(Date.now() / 1000 + 3_600) },
-      { name: "min", label: "hosts at least", type: "number", value: "1" },
-      { name: "max", label: "hosts at most", type: "number", value: "1" },
-      { name: "properties", label: "of these properties", optional: true, hint: '[">=", "$vcpus", "8"]' },
+      { name: "min", label: "minimum of hosts", type: "number", value: "1" },
+      { name: "max", label: "maximum of hosts", type: "number", value: "1" },
+      { name: "properties", label: "required properties", optional: true, hint: '[">=", "$vcpus", "8"]', sent: ["resource_properties"] },
     ],
     call: (ns, values) => [
       "POST",
@@ -361,19 +375,35 @@ const CREATE_FORMS = [
         events: [],
       },
     ],
+    command: (_, { name = "", start_date: start, end_date: end = "", min, max, properties }) => ({
+      command: "lease create",
+      options: [
+        ["--start", start ? utcMinute(start) : undefined],
+        ["--end", utcMinute(end)],
+        ["--hosts", min === max ? min : `${min}-${max}`],
+        ["--where", properties],
+      ],
+      names: [name],
+    }),
+    planned: (_, __, lease) => [`It fits: ${hostsOf(lease).join(", ")} would be reserved.`],
   },
   {
     name: "host",
     fields: () => [
       { name: "name", label: "name", hint: "rack-1" },
       { name: "vcpus", label: "vCPUs", type: "number", value: "8" },
-      { name: "memory_mb", label: "memory, in MB", type: "number", value: "16384" },
+      { name: "memory_mb", label: "memory (MB)", type: "number", value: "16384" },
     ],
     call: (ns, { name, vcpus, memory_mb }) => [
       "POST",
       `/ns/${part(ns)}/blazar/v1/os-hosts`,
       { name, vcpus: Number(vcpus), memory_mb: Number(memory_mb) },
     ],
+    command: (_, { name = "", vcpus, memory_mb }) => ({
+      command: "lease host add",
+      options: [["-p", `vcpus=${vcpus}`], ["-p", `memory_mb=${memory_mb}`]],
+      names: [name],
+    }),
   },
 ];
 

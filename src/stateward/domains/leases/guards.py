@@ -51,6 +51,8 @@ from stateward.domains.leases.timers import PENDING_EVENTS, heal_timers, pending
 from stateward.domains.leases.wire_values import MAX_CLEANING_MINUTES, MAX_SIZE, read_whole_number
 from stateward.engine import Request
 from stateward.engine.errors import blocker_of
+from stateward.engine.kind_types import require_known_fields
+from stateward.engine.protection import PEOPLE, require_no_flag
 from stateward.engine.requests import EMPTY
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
@@ -123,11 +125,16 @@ class LeaseGuard:
         return lease.seen
 
     async def _update(self, call: GuardCall) -> LeaseSeen | None:
-        """Accept a new allocation; it was made for the version that the request names, so it fits the lease."""
+        """Accept a new allocation; it was made for the version that the request names, so it fits the lease.
+
+        Nobody brings the end of a protected lease forward: that would take its resources back.
+        """
         if call.request.version is None or call.request.seen is None:
             raise NotPlanned
         before = call.lease
         spec = before.spec if call.request.spec is None else read_lease_spec(call.request.spec)
+        if spec.end < before.spec.end and call.request.actor in PEOPLE:
+            await require_no_flag(call.uow, call.request.action, call.found)
         lease = Lease(call.found, spec, lease_parts.reset_interrupted_events(read_lease_seen(call.request.seen)))
         lease_parts.require_valid(L.UPDATING, lease.seen)
         lease_parts.require_valid(status_of(call.found), lease.seen)
@@ -245,7 +252,7 @@ def _bookings_match(uow: UnitOfWork, lease: Lease, spec: ReservationSpec, seen: 
 async def host_guard(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check a request about a host, and complete it."""
     if request.creates is not None or request.spec is not None:
-        _check_spec(request.spec or EMPTY, found)
+        _check_spec(request, found)
     if request.creates is not None:
         return None
     host = read_host(found)
@@ -255,21 +262,21 @@ async def host_guard(uow: UnitOfWork, request: Request, found: Object) -> Reques
         case "remove":
             _refuse_removal(host, uow.now)
         case "fail":
-            concerned = [one.lease for one in host.seen.bookings if one.until > uow.now]
-            held = [one.lease for one in host.seen.held]
-            uow.changes.timers += heal_timers(request.ns, [*concerned, *held], host.spec.name, uow.now)
+            uow.changes.timers += heal_timers(request.ns, concerned_leases(host, uow.now), host.spec.name, uow.now)
         case "recover":
             uow.changes.timers += heal_timers(request.ns, host.seen.missed, host.spec.name, uow.now)
             return replace(request, seen=to_json(replace(host.seen, missed=())))
     return None
 
 
-def _check_spec(text: str, found: Object) -> None:
+def _check_spec(request: Request, found: Object) -> None:
     """Refuse an invalid spec of a host, also one that comes over the generic API."""
+    text = request.spec or EMPTY
     try:
         spec = msgspec.json.decode(text, type=HostSpec)
     except msgspec.ValidationError as error:
         raise bad_input(error, HostSpec, "spec") from error
+    require_known_fields(msgspec.json.decode(text), spec, request, found.state)
     if host_key(found.ns, spec.name) != found.key:
         raise BadInput("spec.name", spec.name, f"the name by which the host goes: its id is {found.id!r}")
     if not 0 <= spec.cleaning <= MAX_CLEANING_MINUTES * 60.0:
@@ -283,6 +290,12 @@ def _refuse_to_shrink(host: LeaseHost, request: Request) -> None:
     broken = [one for one in host.seen.bookings if not booking_fits(spec, host.seen.bookings, one)]
     if broken and broken != [one for one in host.seen.bookings if not booking_fits(host.spec, host.seen.bookings, one)]:
         raise HostStillBooked(host.spec.name, _leases(broken))
+
+
+def concerned_leases(host: LeaseHost, now: float) -> tuple[str, ...]:
+    """Return the leases that have booked a host or hold it."""
+    ahead = [one for one in host.seen.bookings if one.until > now]
+    return tuple(dict.fromkeys([*_leases(ahead), *(one.lease for one in host.seen.held)]))
 
 
 def _refuse_removal(host: LeaseHost, now: float) -> None:

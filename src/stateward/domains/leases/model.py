@@ -179,6 +179,10 @@ SIZES = ("vcpus", "memory_mb", "local_gb")
 """The properties that are a host's size, in the order of the fields of Share."""
 
 
+class PropertySpec(Struct, frozen=True):
+    """The spec of a property, which has no fields: the state of the object says whether the property is shown."""
+
+
 class Property(Struct, frozen=True):
     """A property that hosts have, and its values."""
 

@@ -1,12 +1,11 @@
 """The plug-in of the domain: what it declares; `runtime.py` has what lives in a process."""
 
-from stateward.domains.leases.lifecycle import LIFECYCLES
 from stateward.domains.leases.settings import Settings
 from stateward.plugin.domain import DomainPlugin
 
 domain = DomainPlugin(
     "leases",
-    lifecycles=LIFECYCLES,
+    lifecycles="stateward.domains.leases.lifecycle:LIFECYCLES",
     about="resources reserved for a span of time, started and ended by the clock",
     order=40,
     create="stateward.domains.leases.runtime:create_runtime",

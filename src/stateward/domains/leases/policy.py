@@ -5,9 +5,7 @@ denied. Notices of ends are delivered again until the service accepts them (`not
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
-
-import httpx
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stateward.domains.leases.enforcement import Body, PolicyQuestion, ending_body, question_body
 from stateward.domains.leases.errors import DeniedByPolicy, NoticeUndelivered
@@ -15,6 +13,9 @@ from stateward.domains.leases.model import Lease, LeaseHost
 from stateward.domains.leases.settings import Settings
 from stateward.errors import BadInput
 from stateward.plugin.entry_points import FoundPart, PluginFault, load_group
+
+if TYPE_CHECKING:
+    import httpx
 
 GROUP = "stateward.lease_filters"
 ATTRIBUTES = ("needs_hosts", "notifies", "check", "on_end")
@@ -96,6 +97,8 @@ class ExternalServiceFilter:
 
     async def check(self, question: PolicyQuestion) -> None:
         """Ask whether a lease is allowed."""
+        import httpx  # its import takes 0.1 s, and most deployments have no such service
+
         path = "check-create" if question.current is None else "check-update"
         try:
             answer = await self._post(path, question_body(question))
@@ -106,6 +109,8 @@ class ExternalServiceFilter:
 
     async def on_end(self, lease: Lease, hosts: Mapping[str, LeaseHost]) -> None:
         """Notify the service of the end of a lease by POST to /on-end; only 2xx means that it was accepted."""
+        import httpx
+
         try:
             answer = await self._post("on-end", ending_body(lease, hosts))
         except httpx.HTTPError as error:
@@ -113,7 +118,9 @@ class ExternalServiceFilter:
         if not answer.is_success:
             raise NoticeUndelivered(f"the answer to on-end was {answer.status_code}")
 
-    async def _post(self, what: str, body: Body) -> httpx.Response:
+    async def _post(self, what: str, body: Body) -> "httpx.Response":
+        import httpx
+
         async with httpx.AsyncClient(timeout=self._timeout, headers=self._headers) as client:
             return await client.post(f"{self._url}/{what}", json=body)
 
@@ -169,11 +176,11 @@ def _checked(found: Any) -> PolicyFilter | None:  # noqa: ANN401 - whatever a pa
     return filter_
 
 
-def _reason(error: httpx.HTTPError) -> str:
+def _reason(error: "httpx.HTTPError") -> str:
     return str(error) or type(error).__name__
 
 
-def _message(answer: httpx.Response) -> str:
+def _message(answer: "httpx.Response") -> str:
     try:
         return str(answer.json()["message"])[:MAX_MESSAGE_LENGTH]
     except (ValueError, KeyError, TypeError):

@@ -9,9 +9,10 @@ from stateward.domains.leases.booking_writer import BookingWriter
 from stateward.domains.leases.context import LeaseContext
 from stateward.domains.leases.demo import run_demo
 from stateward.domains.leases.end_hooks import on_lease_end
-from stateward.domains.leases.guards import LeaseGuard, host_guard
+from stateward.domains.leases.guards import LeaseGuard, concerned_leases, host_guard
 from stateward.domains.leases.host_service import HostService
 from stateward.domains.leases.lifecycle import EVENT, HOST, LEASE, NOTICE, PROPERTY, RESERVATION
+from stateward.domains.leases.model import PropertySpec, read_host
 from stateward.domains.leases.notices import deliver
 from stateward.domains.leases.policy import GROUP as FILTERS
 from stateward.domains.leases.policy import create_filters
@@ -19,8 +20,8 @@ from stateward.domains.leases.pool_cache import PoolCache
 from stateward.domains.leases.resources import ResourcePlugin, installed_resources
 from stateward.domains.leases.service import LeaseService
 from stateward.domains.leases.settings import Settings
-from stateward.engine import Engine, Handler, Job, Kind
-from stateward.plugin.runtime import DomainRuntime, ProcessContext
+from stateward.engine import Engine, Handler, Job, Kind, Request
+from stateward.plugin.runtime import DomainRuntime, ExpectedChange, ProcessContext
 
 Work = Callable[[LeaseContext, Job], Awaitable[object]]
 
@@ -59,7 +60,7 @@ class LeasesRuntime(DomainRuntime):
             Kind(RESERVATION, general=False),
             Kind(EVENT, general=False),
             Kind(HOST, guard=host_guard),
-            Kind(PROPERTY),
+            Kind(PROPERTY, spec=PropertySpec),
             Kind(NOTICE, {"deliver": Handler(self._handler(deliver))}, general=False),
         ]
         super().__init__(kinds, routes(lambda: self.leases, lambda: self.hosts))
@@ -83,6 +84,16 @@ class LeasesRuntime(DomainRuntime):
     def hosts(self) -> HostService:
         """The service for hosts."""
         return HostService(self._ctx.engine, self._settings.cleaning)
+
+    async def describe_effects(self, request: Request, changes: Sequence[ExpectedChange]) -> Sequence[str]:
+        """Return how many leases have to do without hosts that are reported as failed."""
+        hosts = [read_host(one.object) for one in changes if one.object.kind == HOST.kind]
+        if request.action != "fail" or not hosts:
+            return ()
+        now = await self._ctx.engine.store.reader.time()
+        count = len({lease for one in hosts for lease in concerned_leases(one, now)})
+        gets = "1 lease gets another host" if count == 1 else f"{count:,} leases get other hosts"
+        return (f"{gets}, if one is free" if count else "no lease has it: only new leases do without it",)
 
     def _handler(self, work: Work) -> Callable[[Job], Awaitable[object]]:
         async def run(job: Job) -> object:

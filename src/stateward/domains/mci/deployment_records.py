@@ -19,7 +19,8 @@ from stateward.domains.mci.provider.catalogue import BUILT_IN, Catalogue
 from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.domains.mci.resource_usage import check_connection_unused
 from stateward.engine import Accepted, AlreadyExists, Engine, NotFound
-from stateward.engine.errors import VersionMismatch
+from stateward.engine.errors import Protected, VersionMismatch
+from stateward.engine.protection import namespace_flag
 from stateward.engine.queries import list_all
 from stateward.lifecycle import CONTROLLER
 from stateward.schemas.caller import Caller
@@ -176,6 +177,8 @@ class DeploymentRecords:
         counts = await self.engine.store.reader.count_states(Selector(ns))
         if counts:
             raise InUse(f"namespace {ns!r}", sorted({kind for kind, _ in counts}))
+        if reason := await namespace_flag(self.engine.store.reader, ns):
+            raise Protected("remove", ns, ns, None, reason)
         await self.engine.act(DEPLOYMENT_NS, record_id("ns", ns), "remove", actor=CONTROLLER, who=by.who)
 
     async def ensure_namespaces(self, names: Iterable[str]) -> None:

@@ -62,3 +62,20 @@ class NotDone(Denied, code="not_done", retry=True):
     what: str
     why: str
     text = "{what} could not be done: {why}"
+
+
+class NoTargets(Denied, code="no_targets"):
+    """No VM of an MCI can run a command."""
+
+    mci: str
+    text = "MCI {mci!r} has no running VM that the request selects"
+
+
+class NoAccessSecret(Denied, code="no_access_secret"):
+    """The server has no key of its own for VMs."""
+
+    why: str
+    text = (
+        "the server cannot log in to VMs: {why}; give all processes the same file of at least 32 random bytes, readable"
+        " by its owner only (setting mci_access_secret)"
+    )

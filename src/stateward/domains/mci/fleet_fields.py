@@ -20,6 +20,7 @@ HEAD: Mapping[str, str] = {
             "groups": "subGroups",
             "postCommand": "postCommand",
             "publicKey": "publicKey",
+            "accessFrom": "accessFrom",
         }
     ),
     **{name: name for name in ("systemLabel", "installMonAgent", "placementAlgo")},

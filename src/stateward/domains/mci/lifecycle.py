@@ -9,8 +9,8 @@ states; the status string names the dominant one (`status_rollup`).
 """
 
 from stateward.lifecycle import (
-    BACK, CLOCK, CONTROLLER, DAY, FINAL, FORCE, GONE, HOUR, MINUTE, NEW, PROVIDER, STABLE, TRANSITIONAL, USER,
-    State, action, declare, every, failure, hidden, request, resting, step, success, timeout,
+    BACK, CLOCK, CONTROLLER, DAY, FINAL, FORCE, GONE, HEALER, HOUR, MINUTE, NEW, PROVIDER, STABLE, TRANSITIONAL, USER,
+    WORKER, State, action, cancellation, declare, every, failure, hidden, request, resting, step, success, timeout,
 )
 
 HOLD = "hold"  # the create was asked to stop at Prepared
@@ -162,6 +162,8 @@ PART_ROWS = (
     action(P.ERROR,                "repair", ANYONE, P.CONFIGURING, P.AVAILABLE, P.ERROR,  10 * MINUTE),
     action(P.AVAILABLE | P.ERROR,  "delete", ANYONE, P.DELETING,    GONE,        BACK,     10 * MINUTE),
     step(  every(P),               "forget", USER,                  GONE,        needs=FORCE),
+    step(  P.AVAILABLE,            "describe", ANYONE,              P.AVAILABLE),  # other words, the same resource
+    step(  P.ERROR,                "describe", ANYONE,              P.ERROR),
     # what the provider shows, behind our back
     step(  P.AVAILABLE,            "shows none",  PROVIDER,         P.ERROR),
     step(  P.ERROR,                "shows again", PROVIDER,         P.AVAILABLE),
@@ -198,4 +200,30 @@ SPEC       = declare("mci.spec",       MciRecordState, RECORD_ROWS, USER | CONTR
 IMAGE      = declare("mci.image",      MciRecordState, RECORD_ROWS, USER | CONTROLLER, about="what a machine starts from")
 CALL       = declare("mci.call",       MciRecordState, RECORD_ROWS, USER | CONTROLLER, about="what became of a request, for whoever lost the answer")
 
-LIFECYCLES = (MCI, VM, VNET, SECURITY_GROUP, SSH_KEY, NAMESPACE, CONNECTION, SPEC, IMAGE, CALL)
+
+
+class CommandState(State):
+    """The states of a command on VMs."""
+
+    RUNNING   = "Running",   TRANSITIONAL, "runs on its VMs, or waits to"
+    SUCCEEDED = "Succeeded", FINAL,        "ended on every VM, with exit status 0"
+    FAILED    = "Failed",    FINAL,        "failed on some VM, or could not run there"
+    CANCELLED = "Cancelled", FINAL,        "its processes were ended"
+
+
+C = CommandState
+ENDED_COMMAND = C.SUCCEEDED | C.FAILED | C.CANCELLED
+
+COMMAND_ROWS = (
+    #            from           event        by               through    to           on error  within
+    request(     NEW,           "run",       USER,            C.RUNNING, C.SUCCEEDED, C.FAILED, 25 * HOUR),
+    success(     C.RUNNING,     "succeeded", WORKER | HEALER,            C.SUCCEEDED),
+    failure(     C.RUNNING,     "failed",    WORKER | HEALER,            C.FAILED),
+    cancellation(C.RUNNING,     "cancelled", WORKER | HEALER,            C.CANCELLED),
+    timeout(     C.RUNNING,                                              C.FAILED),
+    step(        ENDED_COMMAND, "forget",    CONTROLLER,                 GONE),
+)
+
+COMMAND = declare("mci.command", CommandState, COMMAND_ROWS, USER | WORKER | HEALER | CLOCK | CONTROLLER, about="commands on VMs, or a file that is copied there")
+
+LIFECYCLES = (MCI, VM, COMMAND, VNET, SECURITY_GROUP, SSH_KEY, NAMESPACE, CONNECTION, SPEC, IMAGE, CALL)

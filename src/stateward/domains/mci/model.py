@@ -4,10 +4,10 @@ Field names are stored as JSON and must not change.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from stateward.domains.mci.lifecycle import SECURITY_GROUP, SSH_KEY, VNET
 from stateward.drivers import Observation, ResourceKind
@@ -25,6 +25,12 @@ RESOURCE_LIFECYCLES: dict[str, Lifecycle] = {"vNet": VNET, "securityGroup": SECU
 """The lifecycles of resources, by their type in the Tumblebug API."""
 
 RESOURCE_TYPES = {lifecycle.kind: word for word, lifecycle in RESOURCE_LIFECYCLES.items()}
+
+EVERYBODY = "*"
+"""Stands for every port and every address in `MciSpec.access_from`; else it has ranges of addresses, for SSH."""
+
+WORLD = ("0.0.0.0/0", "::/0")
+"""The ranges that contain all addresses."""
 
 MADE_FOR, SHARED = "made-for", "shared"
 """Labels of resources that were created for an MCI: the uid of the MCI, and that other MCIs may share them."""
@@ -63,6 +69,11 @@ class SpecRecord(Struct, frozen=True):
     memory_gib: float = 1.0
     cost: float = 0.0  # dollars an hour
     description: str = ""
+    architecture: str = "x86_64"
+    disk_gib: float = 0.0  # 0: it has none of its own, or it is not known
+    gpus: int = 0
+    gpu_model: str = ""
+    gpu_memory_gib: float = 0.0
 
 
 class ImageRecord(Struct, frozen=True):
@@ -73,6 +84,7 @@ class ImageRecord(Struct, frozen=True):
     csp_name: str
     system: str = ""
     description: str = ""
+    architecture: str = "x86_64"
 
 
 class Subnet(Struct, frozen=True):
@@ -188,17 +200,57 @@ class MciSpec(Struct, frozen=True, omit_defaults=True):
     install_mon_agent: str = "no"
     placement: str = ""
     post_command: PostCommand | None = None
+    access_from: tuple[str, ...] | None = (
+        None  # who may connect to VMs in shared groups; None: an older MCI, open to all
+    )
 
 
 class CommandRun(Struct, frozen=True, omit_defaults=True):
-    """One post-command on one VM: its output, and its exit status if it ended."""
+    """One command on one VM: its output, and its exit status if it ended."""
 
     written: str = ""
     status: int | None = None
+    stderr: str = ""  # empty where a driver does not tell it from the output
 
 
 CommandRuns = tuple[CommandRun, ...] | str
 """The post-commands of a VM, in order; old records have one text instead."""
+
+
+class VmCommandResult(Struct, frozen=True, omit_defaults=True):
+    """The commands on one VM in order, why the last one failed or none could run, and the VM's address."""
+
+    runs: tuple[CommandRun, ...] = ()
+    error: str = ""
+    address: str = ""
+
+
+class CommandSpec(Struct, frozen=True, omit_defaults=True):
+    """The spec of a command: the VMs of an MCI, and what is run on each of them, or the file that is copied there."""
+
+    mci: str
+    vms: tuple[str, ...]  # names
+    commands: tuple[str, ...] = ()
+    user: str = ""  # empty: that of each VM
+    minutes: float = 30.0
+    path: str = ""  # where the file goes
+    file: str = ""  # its name
+
+
+Secret = Annotated[str, Meta(extra_json_schema={"writeOnly": True})]
+
+
+class CommandInput(Struct, frozen=True, omit_defaults=True):
+    """The input of a command that nobody sees again: environment variables, and the content of a file in base64."""
+
+    secrets: dict[str, Secret] = {}
+    content: Secret = ""
+
+
+class CommandSeen(Struct, frozen=True, omit_defaults=True):
+    """The results of a command, by VM."""
+
+    results: dict[str, VmCommandResult] = {}
 
 
 class MciSeen(Struct, frozen=True, omit_defaults=True):
@@ -230,6 +282,7 @@ class VmSpec(Struct, frozen=True, omit_defaults=True):
     subnet: str = ""
     groups: tuple[str, ...] = ()
     key: str = ""
+    access_key: str = ""  # the namespace's own public key, by which the server logs in; empty: it could not be made
     parts: dict[str, str] = {}  # resource kind -> the provider's id
     user: str = ""
     disk_type: str = ""
@@ -245,6 +298,12 @@ class VmTarget(Struct, frozen=True):
     connection: str
 
 
+class VmCost(Struct, frozen=True):
+    """What a VM costs in an hour; small, like a `VmTarget`."""
+
+    cost: float = 0.0
+
+
 class VmSeen(Struct, frozen=True, omit_defaults=True):
     """A VM as the provider showed it last."""
 
@@ -254,6 +313,7 @@ class VmSeen(Struct, frozen=True, omit_defaults=True):
     public_ip: str = ""
     private_ip: str = ""
     ssh_port: int = 22  # 0: no login
+    host_key: str = ""  # the public key of its SSH server, where the provider knows it
 
 
 def vm_id(mci: str, name: str) -> str:
@@ -291,7 +351,8 @@ def seen_reader(record: type[T]) -> Callable[[Object], T]:
 
 mci_of, mci_seen = spec_reader(MciSpec), seen_reader(MciSeen)
 vm_of, vm_seen = spec_reader(VmSpec), seen_reader(VmSeen)
-vm_target = spec_reader(VmTarget)
+command_of, command_seen = spec_reader(CommandSpec), seen_reader(CommandSeen)
+vm_target, vm_cost = spec_reader(VmTarget), spec_reader(VmCost)
 resource_identity, resource_seen = spec_reader(ResourceIdentity), seen_reader(ResourceSeen)
 network_of, security_group_of, key_of = spec_reader(NetworkSpec), spec_reader(SecurityGroupSpec), spec_reader(KeySpec)
 connection_record = spec_reader(CloudConnection)
@@ -313,4 +374,12 @@ def native_ids(subnet: str, network: Object | None, groups: Iterable[Object], ke
 
 def seen_of(shown: Observation) -> VmSeen:
     """Return the `seen` record of an observation."""
-    return VmSeen(shown.native_id, shown.native_state, shown.name, shown.public_ip, shown.private_ip, shown.ssh_port)
+    return VmSeen(
+        native_id=shown.native_id,
+        native_state=shown.native_state,
+        name=shown.name,
+        public_ip=shown.public_ip,
+        private_ip=shown.private_ip,
+        ssh_port=shown.ssh_port,
+        host_key=shown.host_key,
+    )

@@ -25,7 +25,7 @@ from stateward.domains.mci.model import (
     record_id,
     vm_of,
 )
-from stateward.domains.mci.provider.key_pairs import new_pair
+from stateward.domains.mci.provider.key_pairs import KeyPair, new_pair
 from stateward.domains.mci.resource_usage import usage_of
 from stateward.engine import Accepted, AlreadyExists, NotFound
 from stateward.engine.errors import VersionMismatch
@@ -46,18 +46,18 @@ class ResourceService(DeploymentRecords):
 
     async def create_resource(
         self, ns: str, resource_type: str, want: ResourceSpec, by: Caller, wait: float = 30.0
-    ) -> tuple[Object, str]:
-        """Create a resource and wait a while for it; returns it, and the private key if a key pair was created."""
+    ) -> tuple[Object, KeyPair | None]:
+        """Create a resource and wait a while for it; returns it, and the key pair if one was created."""
         await self.namespace(ns)
-        secret = ""
+        pair = None
         if isinstance(want, KeySpec) and not want.public_key:
             pair = new_pair(want.name)
-            want, secret = replace(want, public_key=pair.public), pair.private
+            want = replace(want, public_key=pair.public)
         id_, kind = record_id(resource_type, want.name), RESOURCE_LIFECYCLES[resource_type].kind
         accepted = await self.engine.create(ns, id_, kind, spec=want, actor=by.actor, who=by.who)
         with suppress(TimeoutError):
             await self.engine.wait_record(ns, accepted.op.id, wait)
-        return await self.resource(ns, resource_type, want.name), secret
+        return await self.resource(ns, resource_type, want.name), pair
 
     async def delete_resource(
         self, ns: str, resource_type: str, name: str, by: Caller, *, force: bool = False
@@ -94,6 +94,17 @@ class ResourceService(DeploymentRecords):
         return await self.engine.create(
             ns, record_id(resource_type, what.id), kind, "register", spec=what, actor=by.actor, who=by.who
         )
+
+    async def change_record(self, ns: str, what: SpecRecord | ImageRecord, by: Caller) -> Accepted:
+        """Change a registered spec or image; VMs keep what they were created from."""
+        resource_type = "spec" if isinstance(what, SpecRecord) else "image"
+        found = await self.engine.record(ns, record_id(resource_type, what.id))
+        return await self._act(ns, found.id, "change", by, spec=what)
+
+    async def describe_resource(self, ns: str, resource_type: str, want: ResourceSpec, by: Caller) -> Accepted:
+        """Change the description of a resource; nothing changes at its provider."""
+        found = await self.resource(ns, resource_type, want.name)
+        return await self._act(ns, found.id, "describe", by, spec=want, version=found.version)
 
     async def unregister(self, ns: str, resource_type: str, name: str, by: Caller) -> None:
         """Remove the record of a spec or an image that no VM uses."""

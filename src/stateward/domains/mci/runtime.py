@@ -1,10 +1,11 @@
 """The plug-in of the mci domain: its kinds with their handlers, its API, and the reconciler."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import ClassVar
 
 from stateward.aio.supervise import background
+from stateward.domains.mci.action_effects import describe_access, describe_cost_change, removed_vms
 from stateward.domains.mci.api import routes
 from stateward.domains.mci.api.request_log_store import prune_requests_loop
 from stateward.domains.mci.control.reconciler import RECONCILE_INTERVAL_S, Reconciler
@@ -15,22 +16,29 @@ from stateward.domains.mci.guards.new_object_guard import NewObjectGuard
 from stateward.domains.mci.guards.object_guards import guard_mci, guard_vm
 from stateward.domains.mci.guards.spec_validation import SPEC_FORMS, guard_spec
 from stateward.domains.mci.handlers.cloud_vm_handlers import CloudVmHandlers
+from stateward.domains.mci.handlers.command_handlers import CommandHandlers
 from stateward.domains.mci.handlers.mci_handlers import MciHandlers
 from stateward.domains.mci.handlers.resource_handlers import ResourceHandlers
 from stateward.domains.mci.lifecycle import CALL, CONNECTION, IMAGE, MCI, NAMESPACE, SPEC, VM
 from stateward.domains.mci.mci_template import MciTemplate
+from stateward.domains.mci.model import DEPLOYMENT_NS, record_id
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.provider_client import POLL_MIN_S
 from stateward.domains.mci.provider.provider_pool import ProviderClients
-from stateward.domains.mci.service import GROUP_ACTIONS, Service
+from stateward.domains.mci.remote.access_keys import AccessKeys
+from stateward.domains.mci.remote.command_requests import prune_commands_loop
+from stateward.domains.mci.remote.vm_shells import VmShells
+from stateward.domains.mci.service import GROUP_ACTIONS, Service, gives_up_creation
+from stateward.domains.mci.settings import MciSettings
 from stateward.drivers.simulated import SimulatedCloud
-from stateward.engine import Engine, Kind
+from stateward.engine import Engine, Kind, Request
 from stateward.engine.kinds import Guard
 from stateward.engine.privacy import PUBLIC, Privacy
 from stateward.lifecycle import Lifecycle
 from stateward.plugin.driver_factory import GROUP as DRIVERS
 from stateward.plugin.driver_factory import DriverFactory
-from stateward.plugin.runtime import CompositeParts, DomainRuntime, ProcessContext
+from stateward.plugin.runtime import CompositeParts, DomainRuntime, ExpectedChange, PartAction, ProcessContext
+from stateward.store.records import Key, Object
 
 FIRST_NAMESPACES = ("default",)
 RECORDS = (NAMESPACE, CONNECTION, SPEC, IMAGE, CALL)
@@ -67,16 +75,22 @@ class MciRuntime(DomainRuntime):
         self.drivers = DriverFactory(folder, lambda: self.cloud, context.confinement, more)
         self.catalogue = Catalogue(self.drivers.is_on_host, local=context.offers_local)
         context.templates["mci"] = MciTemplate(self.catalogue)
-        grants, new_objects = GrantGuard(self.catalogue), NewObjectGuard(self.catalogue)
+        settings: MciSettings = context.settings.get("mci") or MciSettings()
+        self.access_keys = AccessKeys(context.data_dir, settings.access_secret, is_embedded=context.is_embedded)
+        access_key_of = self.access_keys.public_key
+        grants, new_objects = GrantGuard(self.catalogue), NewObjectGuard(self.catalogue, access_key_of)
         self.clients = ProviderClients(self.drivers, self.catalogue, context.on_provider_call, tick=tick)
         self._vms = CloudVmHandlers(self.clients.by_name, self.clients.by_name_if_granted)
-        self._mcis = MciHandlers(self.clients.by_name_if_granted, self.clients.driver_for, self.catalogue)
+        granted, driver_for = self.clients.by_name_if_granted, self.clients.driver_for
+        self.shells = VmShells(self.access_keys, granted, self._is_on_host)
+        self._mcis = MciHandlers(self.shells, driver_for, self.catalogue, access_key_of)
         parts = ResourceHandlers(self.clients.by_name, self.clients.by_name_if_granted, self.catalogue)
         records = [_record(one, grants.wrap(guard_spec)) for one in RECORDS]
         super().__init__(
             [
                 self._mcis.kind(new_objects.wrap(grants.wrap(guard_mci))),
                 self._vms.kind(grants.wrap(new_objects.wrap(guard_vm))),
+                CommandHandlers(self.shells).kind(),
                 *parts.kinds(lambda guard: grants.wrap(new_objects.wrap(guard))),
                 *records,
             ],
@@ -95,9 +109,13 @@ class MciRuntime(DomainRuntime):
             self._cloud = SimulatedCloud(self._context.data_dir / "simulated-clouds.db", chance=self._context.random)
         return self._cloud
 
+    async def _is_on_host(self, connection: str) -> bool:
+        return self.drivers.is_on_host((await self.catalogue.connection_of_machines(connection)).driver)
+
     def bind_engine(self, engine: Engine) -> None:
         """Create the parts of the domain that need the engine."""
         self._vms.engine, self.catalogue.reader = engine, engine.store.reader
+        self.shells.engine = engine
         self.service = Service(engine, self.catalogue, self.clients)
         self.reconciler = Reconciler(
             engine, self.catalogue, self.clients, self._context.random, self._context.on_calls_saved, every=self._every
@@ -109,7 +127,14 @@ class MciRuntime(DomainRuntime):
         await self.service.ensure_namespaces(FIRST_NAMESPACES)
         await self._set_limits(engine)
         loops = (
-            [self.reconciler.status_updater.run(), self.reconciler.run(), prune_requests_loop(engine)] if works else []
+            [
+                self.reconciler.status_updater.run(),
+                self.reconciler.run(),
+                prune_requests_loop(engine),
+                prune_commands_loop(engine),
+            ]
+            if works
+            else []
         )
         try:
             async with background(*loops):
@@ -119,6 +144,19 @@ class MciRuntime(DomainRuntime):
             await self.clients.close()
             if self._cloud is not None:
                 self._cloud.close()
+
+    def acts_without_parts(self, request: Request, found: Object) -> bool:
+        """Return whether an action ends the creation of an MCI that has no VMs yet."""
+        return found.kind == MCI.kind and gives_up_creation(request, found)
+
+    async def find_part_actions(self, request: Request, found: Object) -> Sequence[PartAction]:
+        """Return what becomes of the VMs when an action removes some of them."""
+        removed = await removed_vms(self.catalogue.reader, request, found) if found.kind == MCI.kind else []
+        return removed or await super().find_part_actions(request, found)
+
+    async def describe_effects(self, request: Request, changes: Sequence[ExpectedChange]) -> Sequence[str]:
+        """Return the change of the cost per hour, where specs say what a VM costs, and who may connect to new VMs."""
+        return [one for one in (describe_cost_change(changes), describe_access(request)) if one]
 
     async def demo(self, engine: Engine) -> None:  # noqa: ARG002 - bound before
         """Keep a few MCIs in motion."""
@@ -142,4 +180,15 @@ def create_runtime(context: ProcessContext) -> DomainRuntime:
 def _record(lifecycle: Lifecycle, of_namespaces: Guard) -> Kind:
     general, privacy = lifecycle in OF_NAMESPACES, INTERNAL.get(lifecycle.kind, PUBLIC)
     guard = of_namespaces if general else guard_spec if lifecycle.kind in SPEC_FORMS else None
-    return Kind(lifecycle, guard=guard, privacy=privacy, general=general, made_by=COMMANDS.get(lifecycle.kind, ""))
+    return Kind(
+        lifecycle,
+        guard=guard,
+        privacy=privacy,
+        general=general,
+        made_by=COMMANDS.get(lifecycle.kind, ""),
+        names_namespace=_namespace_record if lifecycle is NAMESPACE else None,
+    )
+
+
+def _namespace_record(ns: str) -> Key:
+    return Key(DEPLOYMENT_NS, record_id("ns", ns))

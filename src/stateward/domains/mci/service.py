@@ -14,7 +14,7 @@ from stateward.domains.mci.model import MciSpec, Scale, SubGroup, mci_of, vm_id,
 from stateward.domains.mci.resource_service import ResourceService, retry_on_change
 from stateward.domains.mci.shared_schemas import PossibleOrphan
 from stateward.domains.mci.vm_placement import check_placement
-from stateward.engine import Accepted, AlreadyExists, NotFound
+from stateward.engine import Accepted, AlreadyExists, NotFound, Request
 from stateward.engine.accept.groups import GroupVerdict
 from stateward.engine.errors import NoneAllowed, Occupied, blocker_of
 from stateward.engine.queries import list_all
@@ -26,6 +26,11 @@ from stateward.store.records import Key, Object
 
 GROUP_ACTIONS = ("suspend", "resume", "reboot", "terminate")
 """The actions of an MCI that run on all of its VMs at once."""
+
+
+def gives_up_creation(request: Request, found: Object) -> bool:
+    """Return whether an action on an MCI without VMs ends its creation: a forced terminate does."""
+    return request.action == "terminate" and FORCE in request.facts and found.op is not None
 
 
 class Service(ResourceService):
@@ -55,7 +60,7 @@ class Service(ResourceService):
         try:
             return await self.engine.group(whole, Selector(ns, VM.kind, mci), each)
         except NoneAllowed as error:
-            if force and action == "terminate" and found.op is not None and not error.skipped:
+            if not error.skipped and gives_up_creation(whole, found):
                 return GroupVerdict(await self.engine.submit(whole), [], {})
             refusal = await self.engine.explain_none_allowed(whole, error)
             raise (await self._blocked_by(ns, mci, refusal) if not force else refusal) from None

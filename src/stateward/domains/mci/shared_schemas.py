@@ -3,11 +3,15 @@
 from msgspec import Struct
 
 
-class NewKeyPair(Struct, frozen=True, rename="camel"):
-    """A key pair that a request has created for VMs; only the response to that request has the private key."""
+class NewKeyPair(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A key pair that a request has created for VMs; only the response to that request has the private key.
+
+    If the request names a public key to encrypt for, the response has the private key in that form only (CMS in PEM).
+    """
 
     public_key: str
-    private_key: str
+    private_key: str = ""
+    encrypted_private_key: str = ""
 
     def __repr__(self) -> str:
         """Show the public key only: responses may be logged."""

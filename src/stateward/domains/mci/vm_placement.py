@@ -25,7 +25,7 @@ from stateward.domains.mci.model import (
     record_id,
     resource_identity,
 )
-from stateward.domains.mci.provider.catalogue import BUILT_IN, Catalogue, find_known_spec, login_user
+from stateward.domains.mci.provider.catalogue import BUILT_IN_LANES, Catalogue, find_known_spec, login_user
 from stateward.drivers import CallRefused, Driver, Inconclusive, SpecRegistrar
 from stateward.engine import Temporary
 from stateward.errors import BadInput, StatewardError, UnknownName
@@ -61,7 +61,7 @@ def _fits(spec: SpecRecord, home: CloudConnection, connection: CloudConnection) 
     """Tell whether a spec can be used at a connection; regions that are not built in have no specs of their own."""
     if home.lane == connection.lane:
         return True
-    has_own = any(one.lane == connection.lane for one in BUILT_IN.values())
+    has_own = connection.lane in BUILT_IN_LANES
     return home.provider == connection.provider and not has_own and find_known_spec(spec.id) == spec
 
 
@@ -162,7 +162,13 @@ def deterministic_uid(op: str, name: str) -> str:
 
 
 def make_vm_spec(
-    mci: MciSpec, one: PlacedSubGroup, number: int, op: str, parts: dict[str, str], names: SubGroup
+    mci: MciSpec,
+    one: PlacedSubGroup,
+    number: int,
+    op: str,
+    parts: dict[str, str],
+    names: SubGroup,
+    access_key: str,
 ) -> VmSpec:
     """Return the spec of a VM; `parts` are the provider's ids of its resources."""
     name = f"{one.group.name}-{number}"
@@ -184,6 +190,7 @@ def make_vm_spec(
         subnet=names.subnet,
         groups=names.groups,
         key=names.key,
+        access_key=access_key,
         parts=parts,
         user=one.group.user or login_user(one.image, one.connection),
         disk_type=one.group.disk_type,

@@ -3,22 +3,26 @@
 import { get, part } from "/console/core/api.js";
 import { act } from "/console/ui/object-actions.js";
 import { fill, h } from "/console/core/dom.js";
-import { countStates, groupBy, liveObjects, nameOf, pick } from "/console/core/live-objects.js";
-import { card, code, confirm, empty, heading, meter, objectAnchor, objectLine, quiet, stateSummary, table, wordOptions } from "/console/ui/components.js";
+import { groupBy, liveObjects, nameOf, pick } from "/console/core/live-objects.js";
+import { card, code, empty, heading, meter, objectAnchor, objectLine, quiet, relativeTime, restNote, stateSummary, table, wordOptions } from "/console/ui/components.js";
 import { allTimers } from "/console/core/pagination.js";
-import { may } from "/console/core/store.js";
-import { ago, seconds, span } from "/console/core/time.js";
+import { countOf, may, statesOf } from "/console/core/store.js";
+import { seconds, span } from "/console/core/time.js";
 import { createButtons } from "/console/ui/create-buttons.js";
 import { objectOptions } from "/console/ui/form.js";
 import { stateBadge } from "/console/ui/states.js";
+import { numberText } from "/console/core/numbers.js";
 
-/** @import {ActionForm, Context, CreateForm, Domain, ObjectView, Timer} from "/console/core/types.js" */
-/** @import {Options} from "/console/ui/form.js" */
+/** @import {ActionForm, Context, CreateForm, Domain, DomainCommand, ObjectView, Timer} from "/console/core/types.js" */
+/** @import {Options, Values} from "/console/ui/form.js" */
 
 const KINDS = ["ovc.account", "ovc.cloudspace", "ovc.vm", "ovc.disk", "ovc.image", "ovc.node"];
 const BINNED = ["DELETED", "TOBEDELETED"];
 const DEFAULT_RETENTION_S = 7 * 86_400;
 const URGENT_S = 86_400;
+
+/** A tree of more objects is folded, and a branch lists so many. */
+const LARGE_TREE = 200;
 
 /** @type {Record<string, string>} */
 const NAMES = {
@@ -48,9 +52,9 @@ async function show(context) {
   fill(
     context.main,
     heading("OpenvCloud", "accounts, cloudspaces, machines, disks", ...createButtons("ovc", () => again())),
-    card("Recycle bin", "what was deleted can be restored until its time is over", bin),
+    card("Recycle bin", "deleted objects can be restored until their time is over", bin),
     sums,
-    card("Objects", "by where they belong", tree),
+    card("Objects", "by owner", tree),
   );
   let binned = "";
   again = await liveObjects(context, KINDS, (things) => {
@@ -59,25 +63,28 @@ async function show(context) {
     const now = JSON.stringify(things.filter((one) => BINNED.includes(one.state)).map((one) => one.id));
     if (now !== binned) readTimers().catch(() => {});
     binned = now;
-    const kinds = groupBy(things, (one) => one.kind);
+    const kinds = KINDS.filter(countOf);
     fill(
       sums,
-      [...kinds].map(([kind, some]) =>
-        card(NAMES[kind] ?? kind, `${some.length}`, stateSummary(kind, countStates(some))),
-      ),
+      kinds.map((kind) => card(NAMES[kind] ?? kind, numberText(countOf(kind)), stateSummary(kind, statesOf(kind)))),
     );
+    const total = KINDS.reduce((sum, kind) => sum + countOf(kind), 0);
     const known = new Set(things.map((one) => `${one.ns}/${one.id}`));
     const tops = things.filter((one) => !known.has(`${one.ns}/${one.parent}`));
     fill(
       tree,
       things.length
-        ? branch(
-            tops,
-            groupBy(things, (one) => `${one.ns}/${one.parent}`),
-          )
+        ? [
+            branch(
+              tops,
+              groupBy(things, (one) => `${one.ns}/${one.parent}`),
+              things.length > LARGE_TREE ? unfolded : null,
+            ),
+            restNote(things.length, total, {}),
+          ]
         : empty(
-            "There is nothing yet.",
-            "Register a node, make an account, a cloudspace and an image with the buttons above; then a machine. Or: ",
+            "No objects yet.",
+            "Register a node, create an account, a cloudspace and an image with the buttons above; then a machine. Or: ",
             code("stateward ovc --help"),
           ),
     );
@@ -90,7 +97,7 @@ async function show(context) {
 /** @param {ObjectView[]} things @param {Timer[]} timers @param {() => void} again */
 function recycled(things, timers, again) {
   const found = things.filter((one) => BINNED.includes(one.state));
-  if (!found.length) return empty("The bin is empty.", "What is deleted without force goes here first.");
+  if (!found.length) return empty("The bin is empty.", "Objects that are deleted without force come here first.");
   return table(
     "Recycle bin",
     ["object", "state", "deleted", "time left", "", ""],
@@ -101,7 +108,7 @@ function recycled(things, timers, again) {
       return [
         h("span", { class: "fine" }, objectAnchor(one.ns, one.id, nameOf(one)), quiet(kindName(one))),
         stateBadge(one),
-        ago(one.since),
+        relativeTime(one.since),
         owner ? `as long as ${nameOf(owner)}` : timeLeft(left, timer),
         left === null ? "" : timeBar(left, kept(one, things), one.id),
         may("act") && !owner ? binButtons(one, again) : "",
@@ -123,7 +130,7 @@ function kindName(one) {
 
 /** @param {number | null} left @param {Timer | undefined} timer */
 function timeLeft(left, timer) {
-  if (left === null) return "until somebody destroys it";
+  if (left === null) return "no time limit";
   return left > 0 ? `${span(left)}, then ${timer?.event}` : "over";
 }
 
@@ -145,25 +152,41 @@ function binButtons(one, again) {
     "span",
     { class: "row" },
     h("button", { onclick: () => act(one, "restore", [], [], again) }, "Restore"),
-    h("button", { class: "danger", onclick: () => destroy(one, again) }, "Destroy"),
+    h("button", { class: "danger", onclick: () => act(one, "destroy", [], [], again) }, "Destroy"),
   );
-}
-
-/** @param {ObjectView} one @param {() => void} again */
-async function destroy(one, again) {
-  if (await confirm(`Destroy ${nameOf(one)} for good?`, "Destroy")) await act(one, "destroy", [], [], again);
 }
 
 // --- the tree --------------------------------------------------------------------------------------------------------
 
-/** @param {ObjectView[]} some @param {Map<string, ObjectView[]>} below @returns {HTMLElement} */
-function branch(some, below) {
-  const items = [...some].sort(byName).map((one) => {
+/** The branches of a large tree that were unfolded. @type {Set<string>} */
+const unfolded = new Set();
+
+/** @param {ObjectView[]} some @param {Map<string, ObjectView[]>} below @param {Set<string> | null} open of a large tree: what is unfolded @returns {HTMLElement} */
+function branch(some, below, open) {
+  const sorted = [...some].sort(byName);
+  const items = (open ? sorted.slice(0, LARGE_TREE) : sorted).map((one) => {
     const mine = below.get(`${one.ns}/${one.id}`) ?? [];
     const line = h("div", null, objectLine(one, [kindName(one), ...details(one)].join(" · "), nameOf(one)));
-    return h("li", null, line, mine.length ? branch(mine, below) : null);
+    if (!mine.length) return h("li", null, line);
+    return h("li", null, line, open ? fold(one, mine, below, open) : branch(mine, below, open));
   });
-  return h("ul", null, items);
+  const rest = sorted.length - items.length;
+  return h("ul", null, items, rest > 0 ? h("li", null, quiet(`and ${numberText(rest)} more`)) : null);
+}
+
+/** What is below an object, made when it is unfolded. @param {ObjectView} one @param {ObjectView[]} mine @param {Map<string, ObjectView[]>} below @param {Set<string>} open */
+function fold(one, mine, below, open) {
+  const key = `${one.ns}/${one.id}`;
+  const place = h("div", null);
+  const made = /** @type {HTMLDetailsElement} */ (
+    h("details", { open: open.has(key) }, h("summary", null, `${numberText(mine.length)} below`), place)
+  );
+  made.addEventListener("toggle", () => {
+    if (made.open) open.add(key);
+    else open.delete(key);
+    fill(place, made.open ? branch(mine, below, open) : null);
+  });
+  return made;
 }
 
 /** @param {ObjectView} one @param {ObjectView} other */
@@ -207,7 +230,7 @@ const ACTIONS = {
     "add disk": {
       fields: () => [
         { name: "name", label: "name", value: "data" },
-        { name: "gib", label: "GiB", type: "number", value: "1" },
+        { name: "gib", label: "size (GiB)", type: "number", value: "1" },
       ],
       call: (thing, _, values) => ["POST", `${machinePath(thing)}/disks`, { name: values.name, gib: Number(values.gib) }],
     },
@@ -221,9 +244,9 @@ const ACTIONS = {
       fields: async (thing) => [
         {
           name: "node",
-          label: "to the node",
+          label: "node",
           type: "choice",
-          options: [["", "that fits best"], ...(await objectOptions(thing.ns, "ovc.node"))],
+          options: [["", "best fit"], ...(await objectOptions(thing.ns, "ovc.node"))],
           optional: true,
         },
       ],
@@ -235,9 +258,9 @@ const ACTIONS = {
       fields: () => [
         {
           name: "vmaction",
-          label: "its VMs",
+          label: "VMs",
           type: "choice",
-          options: [["move", "move to other nodes"], ["stop", "are stopped"]],
+          options: [["move", "move to other nodes"], ["stop", "stop"]],
         },
       ],
       call: (thing, _, values) => ["POST", `${ovcPath("nodes")(thing)}/maintenance`, { vmaction: values.vmaction }],
@@ -246,6 +269,13 @@ const ACTIONS = {
 };
 
 // --- create forms ---------------------------------------------------------------------------------------------------
+
+/** The command that creates an object; its options have the names of fields. @param {string} what @param {Values} values @param {...string} options @returns {DomainCommand} */
+const createCommand = (what, values, ...options) => ({
+  command: `ovc create ${what}`,
+  options: options.map((name) => [`--${name}`, values[name]]),
+  names: [values.name ?? ""],
+});
 
 /** @type {CreateForm[]} */
 const CREATE_FORMS = [
@@ -256,18 +286,21 @@ const CREATE_FORMS = [
       { name: "cloudspace", label: "cloudspace", type: "choice", options: await objectOptions(ns, "ovc.cloudspace") },
       { name: "image", label: "image", type: "choice", options: await objectOptions(ns, "ovc.image") },
       { name: "size", label: "size", value: "tiny" },
-      { name: "gib", label: "GiB of its disk", type: "number", value: "1" },
+      { name: "gib", label: "disk (GiB)", type: "number", value: "1" },
     ],
     call: (ns, values) => ["POST", `/api/v1/ovc/${part(ns)}/machines`, { ...values, gib: Number(values.gib) }],
+    command: (_, values) => createCommand("machine", values, "cloudspace", "image", "size", "gib"),
+    planned: (_, { gib }) => [`With it, its boot disk of ${gib} GiB is created.`],
   },
   {
     name: "disk",
     fields: async (ns) => [
       { name: "name", label: "name", hint: "data" },
       { name: "account", label: "account", type: "choice", options: await objectOptions(ns, "ovc.account") },
-      { name: "gib", label: "GiB", type: "number", value: "1" },
+      { name: "gib", label: "size (GiB)", type: "number", value: "1" },
     ],
     call: (ns, values) => ["POST", `/api/v1/ovc/${part(ns)}/disks`, { ...values, gib: Number(values.gib) }],
+    command: (_, values) => createCommand("disk", values, "account", "gib"),
   },
   {
     name: "cloudspace",
@@ -276,36 +309,40 @@ const CREATE_FORMS = [
       { name: "account", label: "account", type: "choice", options: await objectOptions(ns, "ovc.account") },
     ],
     call: (ns, values) => ["POST", `/api/v1/ovc/${part(ns)}/cloudspaces`, values],
+    command: (_, values) => createCommand("cloudspace", values, "account"),
   },
   {
     name: "image",
     fields: async (ns) => [
       { name: "name", label: "name", hint: "counter" },
       { name: "account", label: "account", type: "choice", options: await objectOptions(ns, "ovc.account") },
-      { name: "source", label: "from", value: "tick" },
+      { name: "source", label: "source", value: "tick" },
     ],
     call: (ns, values) => ["POST", `/api/v1/ovc/${part(ns)}/images`, values],
+    command: (_, values) => createCommand("image", values, "account", "source"),
   },
   {
     name: "account",
     fields: () => [
       { name: "name", label: "name", hint: "acme" },
-      { name: "days", label: "days that deleted things are kept", type: "number", value: "7", least: 0 },
+      { name: "days", label: "days in the recycle bin", type: "number", value: "7", least: 0, sent: ["retention"] },
     ],
     call: (ns, { name, days }) => [
       "POST",
       `/api/v1/ovc/${part(ns)}/accounts`,
       { name, retention: Number(days) * 86_400 },
     ],
+    command: (_, { days, ...values }) => createCommand("account", { ...values, retention: days ?? "" }, "retention"),
   },
   {
     name: "node",
     right: "govern",
     fields: () => [
       { name: "name", label: "name", hint: "node 1" },
-      { name: "driver", label: "its machines", type: "choice", options: wordOptions("simulated", "process", "qemu") },
+      { name: "driver", label: "driver", type: "choice", options: wordOptions("simulated", "process", "qemu") },
     ],
     call: (ns, values) => ["POST", `/api/v1/ovc/${part(ns)}/nodes`, values],
+    command: (_, values) => createCommand("node", values, "driver"),
   },
 ];
 

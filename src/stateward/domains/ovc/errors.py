@@ -85,7 +85,7 @@ class BootDisk(RuleBroken, code="boot_disk"):
 class TooManyDisks(RuleBroken, code="too_many_disks"):
     """The VM has as many disks as it may have."""
 
-    text = "vm {id} has {most} disks already, and may not have more"
+    text = "vm {id} has {most} disks already, which is the limit"
 
 
 class OtherAccount(RuleBroken, code="forbidden"):
@@ -118,7 +118,7 @@ class ChangedWithVm(RuleBroken, code="on_its_vm"):
 class NoNode(RuleBroken, code="no_node", retry=True):
     """There is no enabled node for the VM."""
 
-    text = "there is no other node that is ENABLED: vm {id} has nowhere to go"
+    text = "vm {id} cannot move: no other node is ENABLED"
 
 
 class NodeIsInternal(RuleBroken, code="forbidden"):

@@ -1,11 +1,10 @@
 """The plug-in of the domain: what it declares; `runtime.py` has what lives in a process."""
 
-from stateward.domains.ovc.lifecycle import LIFECYCLES
 from stateward.plugin.domain import DomainPlugin
 
 domain = DomainPlugin(
     "ovc",
-    lifecycles=LIFECYCLES,
+    lifecycles="stateward.domains.ovc.lifecycle:LIFECYCLES",
     about="one action at a time, durable queues, a recycle bin",
     order=30,
     create="stateward.domains.ovc.runtime:create_runtime",

@@ -7,7 +7,7 @@ commands on this host as the server's own user, so it needs the right to govern.
 import asyncio
 from typing import Annotated, Any
 
-from litestar import Request, Router, delete, get, post
+from litestar import Request, delete, get, post
 from litestar.di import NamedDependency, Provide
 from litestar.params import JSONBody, PathParameter, QueryParameter
 from litestar.types import ControllerRouterHandler
@@ -41,8 +41,9 @@ from stateward.domains.systems.views import (
 from stateward.engine import Accepted, NotFound
 from stateward.errors import BadInput
 from stateward.locks.paths import ROOT
+from stateward.plugin.owned_router import OwnedRouter
 from stateward.plugin.request_params import IdempotencyKey, Ns
-from stateward.plugin.route_options import actor_of, disclosure_of, engine_of, grant_of, needs
+from stateward.plugin.route_options import actor_of, can_dry_run, disclosure_of, engine_of, grant_of, needs
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
 from stateward.validation_texts import describe_pattern
@@ -96,11 +97,11 @@ class NewTeardown(Struct, frozen=True, forbid_unknown_fields=True):
 # --- actions ---------------------------------------------------------------------------------------------------------
 
 
-@post("/{ns:str}", opt=needs(Right.ACT), status_code=202, summary="Make a system")
+@post("/{ns:str}", opt=needs(Right.ACT) | can_dry_run(), status_code=202, summary="Create a system")
 async def create_system(
     request: Call, context: ContextDependency, ns: Ns, data: JSONBody[NewSystem], key: IdempotencyKey = None
 ) -> AskedView:
-    """Make a system; it has no services until something is deployed to it."""
+    """Create a system; it has no services until something is deployed to it."""
     if data.backend not in context.backends:
         raise BadInput("backend", data.backend, f"one of {', '.join(context.backends)}")
     return asked_view(await _actions(request, ns).create(data.name, data.backend, _own(request, key)))
@@ -114,7 +115,7 @@ async def retry_system(request: Call, ns: Ns, system: Name, key: IdempotencyKey 
     return asked_view(await actions.retry(system, _own(request, key)))
 
 
-@delete("/{ns:str}/{system:str}", opt=needs(Right.ACT), status_code=202, summary="Delete a system")
+@delete("/{ns:str}/{system:str}", opt=needs(Right.ACT) | can_dry_run(), status_code=202, summary="Delete a system")
 async def delete_system(
     request: Call,
     ns: Ns,
@@ -125,7 +126,7 @@ async def delete_system(
     return asked_view(await _actions(request, ns).delete(system, force=force))
 
 
-@post(DEPLOYS, opt=needs(Right.GOVERN), status_code=202, summary="Deploy")
+@post(DEPLOYS, opt=needs(Right.GOVERN) | can_dry_run(), status_code=202, summary="Deploy a definition")
 async def deploy(
     request: Call, ns: Ns, system: Name, data: JSONBody[NewDeploy], key: IdempotencyKey = None
 ) -> AskedView:
@@ -136,7 +137,7 @@ async def deploy(
     return await _locked(request, await actions.deploy(system, data.path, tree, data.wait, _own(request, key)))
 
 
-@post("/{ns:str}/{system:str}/rollback", opt=needs(Right.ACT), status_code=202, summary="Roll back")
+@post("/{ns:str}/{system:str}/rollback", opt=needs(Right.ACT) | can_dry_run(), status_code=202, summary="Roll back")
 async def rollback(
     request: Call, ns: Ns, system: Name, data: JSONBody[NewRollback], key: IdempotencyKey = None
 ) -> AskedView:
@@ -151,7 +152,7 @@ async def cancel_deploy(request: Call, ns: Ns, system: Name, change: ChangeName)
     return asked_view(await _actions(request, ns).cancel(system, change))
 
 
-@post("/{ns:str}/{system:str}/teardowns", opt=needs(Right.ACT), status_code=202, summary="Tear down")
+@post("/{ns:str}/{system:str}/teardowns", opt=needs(Right.ACT) | can_dry_run(), status_code=202, summary="Tear down")
 async def teardown(
     request: Call, ns: Ns, system: Name, data: JSONBody[NewTeardown], key: IdempotencyKey = None
 ) -> AskedView:
@@ -271,4 +272,4 @@ ROUTES = (
 def routes(context: SystemContext) -> list[ControllerRouterHandler]:
     """Return the routes of the domain."""
     provided = {"context": Provide(lambda: context, sync_to_thread=False)}
-    return [Router(BASE, route_handlers=ROUTES, dependencies=provided, tags=["systems"])]
+    return [OwnedRouter(BASE, route_handlers=ROUTES, dependencies=provided, tags=["systems"])]

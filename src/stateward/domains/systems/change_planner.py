@@ -1,12 +1,12 @@
 """The planner of a deploy: the requests that turn the present services and node pools into the desired ones (pure)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from stateward.domains.systems.definition import NodePool, Service, revision_of
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, NodePoolState, ServiceState
-from stateward.domains.systems.model import DesiredService, DesiredTree, spec_of
+from stateward.domains.systems.model import ChangeSpec, DesiredService, DesiredTree, spec_of
 from stateward.domains.systems.object_ids import path_of, pool_id, service_id
 from stateward.engine import Request
 from stateward.engine.requests import EMPTY, Creation
@@ -77,6 +77,18 @@ def _pool_event(found: Object | None, pool: NodePool) -> str | None:
     if known == pool:
         return None if found.state == NodePoolState.STABLE else "updating"
     return "scaling" if known is not None and known.slots == pool.slots else "updating"
+
+
+def leaving_parts(system: str, change: ChangeSpec, parts: Iterable[Object]) -> Iterator[Object]:
+    """Return the services and node pools of a system that a change removes."""
+    top, wanted = parse_path(change.path), change.picture
+    kept = {service_id(system, parse_path(path)) for path in wanted.services}
+    kept |= {pool_id(system, name) for name in wanted.pools or ()}
+    for one in parts:
+        is_pool = one.kind == NODEPOOL.kind
+        is_concerned = wanted.pools is not None if is_pool else path_of(one.id)[: len(top)] == top
+        if is_concerned and one.id not in kept:
+            yield one
 
 
 def current_tree(services: Sequence[Object], pools: Sequence[Object] | None) -> DesiredTree:

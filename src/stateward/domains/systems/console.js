@@ -9,6 +9,7 @@ import { card, code, empty, errorText, heading, note, objectAnchor, objectLine, 
 import { shape, stateBadge, toneOf } from "/console/ui/states.js";
 import { ago, seconds, span } from "/console/core/time.js";
 import { createButtons } from "/console/ui/create-buttons.js";
+import { counted } from "/console/core/numbers.js";
 
 /** @import {ActionForm, Context, CreateForm, Domain, JournalEntry, Lock, Operation, ObjectView} from "/console/core/types.js" */
 /** @import {Field, Values} from "/console/ui/form.js" */
@@ -23,10 +24,10 @@ const MAX_OPERATIONS = 500;
 
 /** @type {Record<string, string>} what a lock lets its holder do */
 const MODES = {
-  IS: "means to read below",
-  IX: "means to change below",
+  IS: "intends to read below",
+  IX: "intends to change below",
   S: "reads",
-  SIX: "reads, and changes below",
+  SIX: "reads, and intends to change below",
   X: "changes",
 };
 
@@ -49,8 +50,8 @@ async function show(context) {
       systems().length
         ? systems().map((one) => system(one, shown, instances, places))
         : empty(
-            "There is no system yet.",
-            "Make one with the button above, then deploy to it. Or: ",
+            "No systems yet.",
+            "Create one with the button above, then deploy to it. Or: ",
             code("stateward system create billing --file billing.yaml"),
           ),
     );
@@ -115,7 +116,7 @@ function system(one, things, instances, places) {
       [stateBadge(one), h("span", null, one.ns), h("span", null, `on ${pick(one.spec, ["backend"]) ?? "?"}`)],
       parts.length
         ? h("div", { class: "tree" }, tree(parts, one.id, instances))
-        : note("Nothing is deployed to it yet."),
+        : note("No services deployed yet."),
       one.error ? h("p", { class: "error-text" }, one.error) : null,
       place.actions,
     ),
@@ -215,7 +216,7 @@ function size(one, some) {
   const have = some ? some.filter((instance) => instance.ready).length : pick(one.seen, ["ready", "instances"]);
   const restarts = (some ?? []).reduce((sum, instance) => sum + instance.restarts, 0);
   const words = want === undefined ? [] : [`${typeof have === "number" ? have : "?"} of ${want} instances`];
-  if (restarts) words.push(`${restarts} restarts`);
+  if (restarts) words.push(counted(restarts, "restart"));
   return words.join(" · ");
 }
 
@@ -237,7 +238,7 @@ async function showLocks(one, places, operations, signal) {
     place,
     held.length
       ? lockTree(held, one.ns)
-      : note("Nothing is locked: any part can be changed."),
+      : note("No locks: any part can be changed."),
   );
 }
 
@@ -298,7 +299,7 @@ const LOCK_TIMEOUT = {
   type: "number",
   least: 0,
   optional: true,
-  hint: "refused at once if others hold them",
+  hint: "empty: refused at once if others hold them",
 };
 
 /** @param {Values} values @returns {number | null} */
@@ -308,8 +309,10 @@ const lockTimeout = (values) => (values.wait ? Number(values.wait) : null);
 const ACTIONS = {
   "systems.system": {
     deploy: {
+      dryRun: true,
+      right: "govern",
       fields: () => [
-        { name: "path", label: "at the path", value: "/" },
+        { name: "path", label: "path", value: "/" },
         { name: "definition", label: "definition (YAML)", type: "long", hint: "services:\n  web:\n    command: run v1" },
         LOCK_TIMEOUT,
       ],
@@ -320,14 +323,19 @@ const ACTIONS = {
       ],
     },
     "roll back": {
-      fields: () => [{ name: "path", label: "the last deploy of", value: "/" }, LOCK_TIMEOUT],
+      dryRun: true,
+      fields: () => [{ name: "path", label: "path of the last deploy", value: "/" }, LOCK_TIMEOUT],
       call: (thing, _, values) => ["POST", `${systemPath(thing)}/rollback`, { path: values.path, wait: lockTimeout(values) }],
     },
     teardown: {
+      dryRun: true,
       fields: () => [LOCK_TIMEOUT],
       call: (thing, _, values) => ["POST", `${systemPath(thing)}/teardowns`, { wait: lockTimeout(values) }],
     },
-    delete: { call: (thing) => ["DELETE", systemPath(thing)] },
+    delete: {
+      dryRun: true,
+      call: (thing, facts) => ["DELETE", `${systemPath(thing)}${facts.includes("force") ? "?force=true" : ""}`],
+    },
   },
 };
 
@@ -339,9 +347,11 @@ const CREATE_FORMS = [
     name: "system",
     fields: () => [
       { name: "name", label: "name", hint: "billing" },
-      { name: "backend", label: "its services run", value: "local", options: wordOptions("local", "simulated") },
+      { name: "backend", label: "backend", value: "local", options: wordOptions("local", "simulated") },
     ],
     call: (ns, values) => ["POST", `/api/v1/systems/${part(ns)}`, values],
+    command: (_, { name = "", backend }) => ({ command: "system create", options: [["--backend", backend]], names: [name] }),
+    planned: () => ["It has no services until something is deployed to it."],
   },
 ];
 

@@ -7,9 +7,12 @@ is at work on it. Several processes may run both at once: the second one finds n
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from stateward.domains.systems.backends.port import Backend, ServiceRef, SystemRef
 from stateward.domains.systems.context import SystemContext
@@ -18,11 +21,12 @@ from stateward.domains.systems.model import DesiredService, spec_of
 from stateward.domains.systems.object_ids import path_of, service_id, system_of
 from stateward.domains.systems.service_handlers import node_pool_problem
 from stateward.domains.systems.states import OWN_STATES, facts_at_rest, service_state, system_state
-from stateward.engine import Denied
+from stateward.engine import Denied, ExternalReport
 from stateward.engine.troubles import FaultIsolation
 from stateward.lifecycle import CONTROLLER
 from stateward.locks.paths import parse_path
-from stateward.store.filters import JournalFilter, Selector
+from stateward.store.filters import JournalFilter, Page, Selector
+from stateward.store.records import Object
 
 log = logging.getLogger("stateward.systems")
 
@@ -30,11 +34,21 @@ RETRY_S = 1.0
 """When a service that could not be moved is reconciled again."""
 
 MAX_TRIES = 5
+MAX_PARTS_READ, MAX_PARTS_NAMED = 100, 3
+"""How many failed or degraded parts are read, and named, as the reason of a failed operation."""
+
 WHO = "systems"
 
 SYSTEM_STATES = {one.word: one for one in SystemState}
 SERVICE_STATES = {one.word: one for one in ServiceState}
 POOL_STATES = {one.word: one for one in NodePoolState}
+
+
+class SeenInstances(Struct, frozen=True):
+    """The instances of a service as its object has them: how many are ready, and what is wrong with others."""
+
+    ready: int | None = None
+    ill: dict[str, str] = {}
 
 
 class SystemRollUp:
@@ -54,8 +68,29 @@ class SystemRollUp:
             target = await self._target(system_ref, SYSTEM_STATES[found.state])
             if target == found.state:
                 return
+            if target == SystemState.DEGRADED and found.op is not None:
+                await self._fail_operation(found, found.op)
+                continue
             with suppress(Denied):
                 await engine.act(*found.key, target.word, actor=CONTROLLER, who=WHO, version=found.version)
+
+    async def _fail_operation(self, system: Object, op: str) -> None:
+        """End the operation of a system that has become degraded, with the parts that made it so."""
+        states = (ServiceState.FAILED.word, ServiceState.DEGRADED.word)
+        ailing = Selector(system.ns, parent=system.id, states=states)
+        parts = await self._context.engine.store.reader.list_objects(ailing, Page(None, MAX_PARTS_READ))
+        await self._context.engine.report(
+            ExternalReport(
+                *system.key,
+                op=op,
+                generation=system.generation,
+                event=SystemState.DEGRADED.word,
+                actor=CONTROLLER,
+                who=WHO,
+                error=ailing_text([one for one in parts if one.kind in (SERVICE.kind, NODEPOOL.kind)]),
+                version=system.version,
+            )
+        )
 
     async def _target(self, system_ref: SystemRef, state: SystemState) -> SystemState:
         reader = self._context.engine.store.reader
@@ -100,6 +135,21 @@ class SystemRollUp:
             await self.refresh(system_ref)
             done = True
         return done  # noqa: RET504 - an error ends the block above early
+
+
+def ailing_text(parts: Sequence[Object]) -> str:
+    """Return which services and node pools are failed or degraded, and why."""
+    said = [_ailing_part_text(one) for one in parts[:MAX_PARTS_NAMED]]
+    more = len(parts) - MAX_PARTS_NAMED
+    return "; ".join([*said, f"and {more} more"] if more > 0 else said)
+
+
+def _ailing_part_text(part: Object) -> str:
+    seen = msgspec.json.decode(part.seen, type=SeenInstances)
+    ill = ", ".join(f"instance {name} {why}" for name, why in sorted(seen.ill.items()))
+    why = ill or part.error or (f"{seen.ready} of its instances are ready" if seen.ready is not None else "")
+    what = f"node pool {part.id}" if part.kind == NODEPOOL.kind else f"service {part.id}"
+    return f"{what} is {part.state}{f': {why}' if why else ''}"
 
 
 class InstanceController:

@@ -19,7 +19,15 @@ from stateward.domains.systems.change_planner import ChangePlanner, current_tree
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.controllers import SystemRollUp
 from stateward.domains.systems.definition import NodePool
-from stateward.domains.systems.guards import drop_lock_timer, guard_change, guard_system, lock_system, lock_timer_id
+from stateward.domains.systems.guards import (
+    TEARDOWN_CHANGE,
+    drop_lock_timer,
+    guard_change,
+    guard_system,
+    lock_system,
+    lock_timer_id,
+    require_no_protected_part,
+)
 from stateward.domains.systems.lifecycle import DEPLOY, SYSTEM, TEARDOWN, DeployState, TeardownState
 from stateward.domains.systems.model import (
     SECRET_ENV,
@@ -34,10 +42,13 @@ from stateward.domains.systems.object_ids import pool_id, service_id, system_of
 from stateward.domains.systems.retention import ChangeRetention
 from stateward.domains.systems.service_handlers import UNDO
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request, Temporary
+from stateward.engine.errors import Protected
+from stateward.engine.kinds import Party
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import UnknownName
 from stateward.lifecycle import CONTROLLER, WORKER
 from stateward.locks.paths import Path, parse_path
-from stateward.store.records import Object, Operation, Status, to_json
+from stateward.store.records import Key, Object, Operation, Status, to_json
 
 MAX_TRIES = 40
 """How often a request to a busy service or node pool is repeated."""
@@ -94,11 +105,23 @@ class DeployHandlers:
         """Stop all services of a system, and remove its node pools."""
         system_ref = SystemRef(job.ns, system_of(job.object))
         if job.state == TeardownState.PENDING:
+            await check_protection(self._context, job, TEARDOWN_CHANGE)
             await self._context.engine.unset_timer(job.ns, lock_timer_id(job.object))
             await job.phase("started", WORKER)
         trouble = await tear_down(self._context, job, system_ref)
         await self._roll_ups.refresh(system_ref)
         return Ending("failed", WORKER, error=trouble) if trouble else Ending()
+
+
+async def check_protection(context: SystemContext, job: Job, change: ChangeSpec) -> None:
+    """Fail a change that would remove what was protected while the change waited."""
+    system = Key(job.ns, system_of(job.object))
+    try:
+        await context.engine.store.transact(
+            lambda tx: require_no_protected_part(UnitOfWork(tx), job.action, system, change)
+        )
+    except Protected as error:
+        raise Permanent(str(error)) from error
 
 
 async def tear_down(context: SystemContext, job: Job, system_ref: SystemRef) -> str:
@@ -163,7 +186,7 @@ class DeployRun:
     def __init__(self, context: SystemContext, job: Job, change: ChangeSpec) -> None:
         self._context, self._job = context, job
         self.system_ref = SystemRef(job.ns, system_of(job.object))
-        self._path, self._wanted = parse_path(change.path), change.picture
+        self._change, self._path, self._wanted = change, parse_path(change.path), change.picture
         self.before = DesiredTree()
         self._steps = ChildSteps(context, job)
         self._planner = ChangePlanner(job.ns, self.system_ref.system, job.object, job.claim.operation.who)
@@ -188,7 +211,8 @@ class DeployRun:
         return msgspec.to_builtins(current_tree(await self._context.services(self.system_ref, self._path), pools))
 
     async def _check(self) -> None:
-        """Refuse an impossible definition before anything was done."""
+        """Refuse an impossible definition, or one that removes a protected part, before anything was done."""
+        await check_protection(self._context, self._job, self._change)
         for level in range(1, len(self._path)):
             above = Path(self._path[:level])
             if await self._context.object(self.system_ref.ns, service_id(self.system_ref.system, above)) is not None:
@@ -261,6 +285,11 @@ CREATE_ATTEMPTS = 5
 """How often a system's initialisation is tried."""
 
 
+def _service_controller(system: Object) -> Party:
+    """Return the party that moves a system as its services move."""
+    return Party("the controller of its services", system.id)
+
+
 class SystemHandlers:
     """The handlers of systems."""
 
@@ -271,7 +300,7 @@ class SystemHandlers:
         """Return the kind of systems."""
         make = Handler(self.make, attempts=CREATE_ATTEMPTS)
         handlers = {"create": make, "retry": make, "delete": Handler(self.remove, cancelled=self.observe_removal)}
-        return Kind(SYSTEM, handlers, guard=partial(guard_system, self._context.settings))
+        return Kind(SYSTEM, handlers, guard=partial(guard_system, self._context.settings), party=_service_controller)
 
     async def make(self, job: Job) -> Ending:
         """Initialise a system at its backend."""

@@ -10,7 +10,10 @@ class LockMissing(Denied, code="unlocked"):
 
     system: str
     action: str
-    text = "{action!r} changes system {system}: ask for it under /api/v1/systems, which locks what it needs"
+    text = (
+        "{action!r} of system {system} needs its lock: use the button on the page of the system, the command"
+        " stateward system {action} {system}, or the routes below /api/v1/systems"
+    )
 
 
 class NotLiving(Denied):

@@ -1,28 +1,35 @@
 """The guards of the domain, inside the accepting transaction.
 
 A deploy, a teardown or a delete without its lock is refused, whichever API it came from. A deploy is accepted only
-while its system lives: the transaction locks the system's row, so no deletion can come in between. A timer limits how
-long a deploy or a teardown waits for its lock.
+while its system lives: the transaction locks the system's row, so no deletion can come in between. A change that would
+remove a protected part is refused, and fails if the part was protected while the change waited for its lock. A timer
+limits how long it waits.
 """
 
 from collections.abc import Iterable
 
 import msgspec
 
+from stateward.domains.systems.change_planner import leaving_parts
 from stateward.domains.systems.errors import LocalBackendNotGranted, LockMissing, NotLiving
-from stateward.domains.systems.lifecycle import LIVING, SYSTEM
-from stateward.domains.systems.model import LOCAL, ChangeSpec, SystemSpec
+from stateward.domains.systems.lifecycle import LIVING, NODEPOOL, SERVICE, SYSTEM
+from stateward.domains.systems.model import LOCAL, ChangeSpec, DesiredTree, SystemSpec
 from stateward.domains.systems.object_ids import system_of
 from stateward.domains.systems.settings import SystemsSettings
 from stateward.engine import LockRequest, NotFound, Request
+from stateward.engine.kind_types import require_known_fields
+from stateward.engine.protection import require_no_flag
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.locks.modes import Mode
 from stateward.store.changes import Ended
+from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, Operation, Timer
 
 CHANGES = ("deploy", "teardown")
 WAIT = "wait"
 """The argument with the seconds to wait for the lock."""
+TEARDOWN_CHANGE = ChangeSpec("/", DesiredTree({}, {}))
+"""A teardown, as a deploy of nothing."""
 
 
 def check_host(settings: SystemsSettings, ns: str, system: Object | None, spec: str | None = None) -> None:
@@ -47,21 +54,29 @@ async def guard_change(settings: SystemsSettings, uow: UnitOfWork, request: Requ
     """Accept a deploy or a teardown only with its lock, and only of a living system."""
     if request.action not in CHANGES:
         return
-    system, path = system_of(found.id), "/"
+    system, change = system_of(found.id), TEARDOWN_CHANGE
     if request.action == "deploy":
         try:
-            path = msgspec.json.decode(request.spec or "{}", type=ChangeSpec).path
+            change = msgspec.json.decode(request.spec or "{}", type=ChangeSpec)
         except msgspec.ValidationError:
             raise LockMissing(system, request.action) from None
-    if request.tree != system or request.locks != exclusive_lock(path):
+    if request.tree != system or request.locks != exclusive_lock(change.path):
         raise LockMissing(system, request.action)
     _check_living(uow, Key(found.ns, system))
     if request.action == "deploy":
         check_host(settings, found.ns, uow.objects.get(Key(found.ns, system)))
+    await require_no_protected_part(uow, request.action, Key(found.ns, system), change)
     if request.wait:
         seconds = float(msgspec.json.decode(request.args).get(WAIT, 0.0))
         id_, due = lock_timer_id(found.id), uow.now + seconds
         uow.changes.timers.append(Timer(found.ns, id_, due, 0, found.id, GAVE_UP, "[]", "{}"))
+
+
+async def require_no_protected_part(uow: UnitOfWork, action: str, system: Key, change: ChangeSpec) -> None:
+    """Refuse a deploy or a teardown that would remove a protected service or node pool."""
+    for kind in (SERVICE.kind, NODEPOOL.kind):
+        for one in leaving_parts(system.id, change, await uow.select(Selector(system.ns, kind, system.id))):
+            await require_no_flag(uow, action, one)
 
 
 async def drop_lock_timer(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - what follows an end
@@ -80,8 +95,12 @@ def _check_living(uow: UnitOfWork, key: Key) -> None:
 
 async def guard_system(settings: SystemsSettings, uow: UnitOfWork, request: Request, found: Object) -> None:  # noqa: ARG001
     """Accept a deletion only with the lock on the whole system, and a system on this host only with a grant."""
-    if request.creates is not None:
+    if request.creates is not None or request.spec is not None:
         check_host(settings, found.ns, None, request.spec)
+        given = request.spec or "{}"
+        require_known_fields(
+            msgspec.json.decode(given), msgspec.json.decode(given, type=SystemSpec), request, found.state
+        )
     if request.action == "delete" and (request.tree != found.id or request.locks != exclusive_lock("/")):
         raise LockMissing(found.id, request.action)
 

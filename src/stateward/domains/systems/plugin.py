@@ -1,12 +1,11 @@
 """The plug-in of the domain: what it declares; `runtime.py` has what lives in a process."""
 
-from stateward.domains.systems.lifecycle import LIFECYCLES
 from stateward.domains.systems.settings import SystemsSettings
 from stateward.plugin.domain import DomainPlugin
 
 domain = DomainPlugin(
     "systems",
-    lifecycles=LIFECYCLES,
+    lifecycles="stateward.domains.systems.lifecycle:LIFECYCLES",
     about="trees of services, deployed and torn down under intention locks",
     order=50,
     create="stateward.domains.systems.runtime:create_runtime",

@@ -1,25 +1,31 @@
 """The plug-in of the systems domain: its kinds and routes, and the controllers of instances and services."""
 
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from stateward.aio.supervise import Loop, background, supervise
 from stateward.domains.systems.api import routes
 from stateward.domains.systems.backends.local import LocalBackend
-from stateward.domains.systems.backends.port import Backend
+from stateward.domains.systems.backends.port import Backend, SystemRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
+from stateward.domains.systems.change_planner import leaving_parts
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.controllers import InstanceController, SystemRollUp, log
 from stateward.domains.systems.demo import SystemsDemo
 from stateward.domains.systems.deploy_handlers import DeployHandlers, SystemHandlers
-from stateward.domains.systems.model import LOCAL, SIMULATED
+from stateward.domains.systems.lifecycle import DEPLOY, NODEPOOL, SERVICE, SYSTEM, TEARDOWN
+from stateward.domains.systems.model import LOCAL, SIMULATED, ChangeSpec, DesiredService, spec_of
+from stateward.domains.systems.object_ids import system_of
 from stateward.domains.systems.retention import ChangeRetention
 from stateward.domains.systems.service_handlers import ServiceHandlers
 from stateward.domains.systems.settings import SystemsSettings
-from stateward.engine import Engine
-from stateward.plugin.runtime import DomainRuntime, ProcessContext
+from stateward.engine import Engine, Request
+from stateward.lifecycle import CONTROLLER, GONE
+from stateward.plugin.runtime import DomainRuntime, ExpectedChange, PartAction, ProcessContext
 from stateward.store.errors import StoreError
+from stateward.store.filters import Selector
+from stateward.store.records import Object
 
 SIMULATED_DELAY = 1.0
 
@@ -56,6 +62,33 @@ class SystemsRuntime(DomainRuntime):
             loops = (("roll-up of systems", self.roll_ups.run), ("retention of system records", self.records.run))
             await stack.enter_async_context(background(*(_supervised(*loop) for loop in loops)))
             yield
+
+    async def find_part_actions(self, request: Request, found: Object) -> Sequence[PartAction]:
+        """Return the services and node pools that a delete, a teardown or a deploy removes."""
+        if (found.kind, request.action) == (DEPLOY.kind, "deploy"):
+            leaving = await self._leaving_parts(found)
+            return [PartAction(Selector(found.ns, ids=leaving), "delete", actor=CONTROLLER)] if leaving else ()
+        system = {(SYSTEM.kind, "delete"): found.id, (TEARDOWN.kind, "teardown"): found.parent}
+        if (found.kind, request.action) not in system:
+            return ()
+        return [
+            PartAction(Selector(found.ns, one.kind, system[found.kind, request.action]), "delete", actor=CONTROLLER)
+            for one in (SERVICE, NODEPOOL)
+        ]
+
+    async def _leaving_parts(self, deploy: Object) -> tuple[str, ...]:
+        change, system_ref = spec_of(deploy, ChangeSpec), SystemRef(deploy.ns, system_of(deploy.id))
+        if change is None:
+            return ()
+        parts = [*await self.context.services(system_ref), *await self.context.pools(system_ref)]
+        return tuple(one.id for one in leaving_parts(system_ref.system, change, parts))
+
+    async def describe_effects(self, request: Request, changes: Sequence[ExpectedChange]) -> Sequence[str]:  # noqa: ARG002
+        """Return how many instances stop with the services that are removed."""
+        gone = [one.object for one in changes if one.object.kind == SERVICE.kind and one.desired == GONE]
+        wanted = [spec_of(one, DesiredService) for one in gone]
+        count = sum(one.service.instances for one in wanted if one is not None)
+        return (f"{count:,} {'instance is' if count == 1 else 'instances are'} stopped",) if count else ()
 
     async def demo(self, engine: Engine) -> None:
         """Keep a system of simulated services in motion."""

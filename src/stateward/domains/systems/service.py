@@ -11,12 +11,12 @@ from typing import Any
 from stateward.domains.systems.definition import Tree
 from stateward.domains.systems.errors import NothingToRollBack
 from stateward.domains.systems.guards import WAIT, exclusive_lock
-from stateward.domains.systems.lifecycle import DEPLOY, SYSTEM, TEARDOWN, DeployState
+from stateward.domains.systems.lifecycle import DEPLOY, NODEPOOL, SYSTEM, TEARDOWN, DeployState
 from stateward.domains.systems.model import ChangeSeen, ChangeSpec, DesiredTree, SystemSpec, seen_of, spec_of
-from stateward.domains.systems.object_ids import change_id, checked_name, checked_path, from_key
+from stateward.domains.systems.object_ids import change_id, checked_name, checked_path, from_key, pool_id
 from stateward.engine import Accepted, Denied, Engine, NotFound
 from stateward.engine.accept.idempotency import bare_key, was_created_by
-from stateward.errors import BadInput
+from stateward.errors import BadInput, UnknownValue
 from stateward.lifecycle import USER
 from stateward.locks.paths import ROOT, Path
 from stateward.naming import new_id
@@ -50,7 +50,23 @@ class SystemActions:
     ) -> Accepted:
         """Deploy a definition at a path; `wait` is how many seconds it may wait for its lock."""
         top = checked_path(path)
-        return await self._deploy(system, ChangeSpec(str(top), _rooted(top, tree)), wait, key)
+        wanted = _rooted(top, tree)
+        await self._check_pools(checked_name("system", system), wanted)
+        return await self._deploy(system, ChangeSpec(str(top), wanted), wait, key)
+
+    async def _check_pools(self, system: str, wanted: DesiredTree) -> None:
+        """Raise if a service is to run on a node pool that is neither defined nor there; the deploy checks it again."""
+        needed = {path: one.node_pool for path, one in wanted.services.items() if one.node_pool is not None}
+        if not needed:
+            return
+        known = set(wanted.pools or ())
+        if wanted.pools is None:
+            chosen = Selector(self._ns, NODEPOOL.kind, system)
+            stored = await self._engine.store.reader.list_objects(chosen, Page(None, 10_000))
+            known = {one.id.removeprefix(pool_id(system, "")) for one in stored}
+        for path, pool in needed.items():
+            if pool not in known:
+                raise UnknownValue(f"services{path}.node_pool", "node pool", pool, sorted(known))
 
     async def _deploy(self, system: str, change: ChangeSpec, wait: float | None, key: str | None) -> Accepted:
         return await self._create_change(DEPLOY.kind, "deploy", system, change, wait, key)

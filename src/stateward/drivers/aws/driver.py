@@ -34,6 +34,7 @@ from stateward.drivers.port import (
     ResourceListing,
     Suspension,
 )
+from stateward.errors import BadInput
 
 LISTING_LAG_S = 3.0
 """EC2 guarantees no limit, but its listings are seldom older."""
@@ -120,6 +121,8 @@ class AwsDriver:
             made = await self._calls.call("run_instances", **parameters)
         except Ec2CallFailed as failed:
             return failed.outcome_for(machine_spec.key)
+        except BadInput as error:
+            return CallRefused(machine_spec.key, RefusalReason.INVALID, str(error))
         return CallAccepted(machine_spec.key, made["Instances"][0]["InstanceId"])
 
     async def _image(self, machine_spec: MachineSpec) -> Ec2Image:

@@ -6,7 +6,6 @@ wait for the network, so they have a pool of 32 threads.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -15,6 +14,7 @@ from msgspec.structs import replace
 from stateward.drivers.aws.credential_refs import Credential, read_credential
 from stateward.drivers.aws.errors import STALE_CREDENTIAL, Ec2CallFailed, classify_error, not_connected
 from stateward.drivers.aws.sdk import SDK_ERRORS, connect
+from stateward.drivers.call_threads import CallThreads
 from stateward.drivers.port import Meter, ProviderRegion, TransientFailure
 from stateward.errors import StatewardError
 
@@ -30,18 +30,17 @@ class Ec2Client:
     def __init__(self, provider_region: ProviderRegion, meter: Meter) -> None:
         self._region = provider_region
         self._meter = meter
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"aws-{provider_region.region}")
+        self._threads = CallThreads(THREADS, f"aws-{provider_region.region}")
         self._credential = Credential()
         self._client: Any = None
         self._connecting = asyncio.Lock()
-        self._closed = False
 
     async def call(self, name: str, **parameters: object) -> Ec2Answer:
         """Make one call; raises only `Ec2CallFailed`."""
         client = await self._connected(name)
         self._meter("".join(word.title() for word in name.split("_")))
         try:
-            answer: Ec2Answer = await self._in_pool(name, partial(getattr(client, name), **parameters))
+            answer: Ec2Answer = await self._in_thread(name, partial(getattr(client, name), **parameters))
         except SDK_ERRORS as error:
             failed = classify_error(name, error)
         else:
@@ -61,8 +60,7 @@ class Ec2Client:
 
     async def close(self) -> None:
         """Close the threads and connections; calls under way end within their time-outs."""
-        self._closed = True
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
         if self._client is not None:
             self._client.close()
 
@@ -70,7 +68,7 @@ class Ec2Client:
         async with self._connecting:
             try:
                 if self._client is None:
-                    self._client = await self._in_pool(name, self._connect)
+                    self._client = await self._in_thread(name, self._connect)
             except (*SDK_ERRORS, StatewardError, ValueError) as error:
                 failed = error if isinstance(error, Ec2CallFailed) else not_connected(name, error)
             else:
@@ -81,18 +79,9 @@ class Ec2Client:
         self._credential = read_credential(self._region.credential)
         return connect(self._region, self._credential, THREADS)
 
-    async def _in_pool(self, name: str, work: Callable[[], Any]) -> Any:  # noqa: ANN401
+    async def _in_thread(self, name: str, work: Callable[[], Any]) -> Any:  # noqa: ANN401
         closed = Ec2CallFailed(name, "Closed", TransientFailure("", "the driver is closed"))
-        if self._closed:
-            raise closed
-        future = self._pool.submit(work)
-        try:
-            return await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            raise closed from None  # it was still waiting for a thread when the driver was closed
+        return await self._threads.run(work, closed)
 
     def _without_secrets(self, failed: Ec2CallFailed) -> Ec2CallFailed:
         outcome = replace(failed.outcome, message=self._credential.hide(failed.outcome.message))

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from stateward.drivers.cloud_config import login_user_data
 from stateward.drivers.port import MachineAction, MachineSpec, MachineState, Observation, ResourceKind
 
 KEY_TAG = "stateward:key"
@@ -63,6 +64,8 @@ def launch_parameters(machine_spec: MachineSpec, image: str, root_device: str, z
         parameters["SecurityGroupIds"] = groups.split(",")
     if key:
         parameters["KeyName"] = key
+    if user_data := login_user_data(machine_spec):
+        parameters["UserData"] = user_data  # boto3 encodes it
     if machine_spec.disk_gib is not None:
         disk = {"VolumeSize": machine_spec.disk_gib, "DeleteOnTermination": True}
         parameters["BlockDeviceMappings"] = [{"DeviceName": root_device, "Ebs": disk}]

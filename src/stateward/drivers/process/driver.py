@@ -23,12 +23,14 @@ from stateward.drivers.port import (
     MachineAction,
     MachineHandle,
     MachineListing,
+    MachineSpec,
     MachineState,
     Meter,
     Observation,
     Outcome,
     ProviderRegion,
     RefusalReason,
+    ResourceKind,
     Suspension,
 )
 from stateward.drivers.process.host_driver import HostDriver, conflict, observation
@@ -36,7 +38,9 @@ from stateward.drivers.process.jobs import run_job
 from stateward.drivers.process.machine_dir import MachinePhase, MachineRecord, MachineStatus, ProcessStatus
 from stateward.drivers.process.procfs import ProcessId
 from stateward.drivers.process.shell_machine import ShellMachine, size_of
+from stateward.drivers.process.ssh_daemon import SshDaemon, is_ssh_installed
 from stateward.drivers.process.supervisor import POLL_INTERVAL_S, Milestone, ignore_milestone, signal_group
+from stateward.drivers.ssh_keys import login_keys_of
 
 IMAGE = "sh"
 SIGNAL_TIMEOUT_S = 1.0
@@ -65,6 +69,7 @@ class ProcessDriver(HostDriver):
         confinement: Confinement | None = None,
     ) -> None:
         super().__init__(provider_region, ShellMachine(confinement or Confinement()), meter, milestone)
+        self._ssh = SshDaemon(self._supervisor.machine_dir.root)
         self._images = {IMAGE, *_names(provider_region, "images")}
         self._specs = _names(provider_region, "specs")
 
@@ -80,8 +85,25 @@ class ProcessDriver(HostDriver):
             return CallRefused(key, RefusalReason.NOT_FOUND, f"there is no image {image!r} here")
         return None
 
+    def _prepare_login(self, machine_spec: MachineSpec, record: MachineRecord) -> MachineRecord:
+        """Give a machine with keys an SSH port, if the extra `ssh` is installed; without keys nobody could log in."""
+        keys = login_keys_of(machine_spec)
+        return self._claim_login(record, keys) if keys and is_ssh_installed() else record
+
+    def _start(self, machine_spec: MachineSpec) -> Outcome:
+        outcome = super()._start(machine_spec)
+        if machine_spec.authorized_keys or ResourceKind.SSH_KEY in machine_spec.resources:
+            record = self._supervisor.machine_dir.read(machine_spec.key)
+            if record is not None and record.ssh_port:
+                self._ssh.ensure_running()
+                self._ssh.notify(record.key)
+        return outcome
+
     async def _act(self, action: MachineAction, handle: MachineHandle, record: MachineRecord) -> Outcome:
-        return await self._in_thread(self._do, action, handle, record)
+        outcome = await self._in_thread(self._do, action, handle, record)
+        if record.ssh_port:
+            self._ssh.notify(record.key)
+        return outcome
 
     def _do(self, action: MachineAction, handle: MachineHandle, record: MachineRecord) -> Outcome:
         status = self._supervisor.inspect(record)
@@ -137,12 +159,16 @@ class ProcessDriver(HostDriver):
             return AlreadyDone(record.key, record.native_id)
         self._meter("kill")
         self._supervisor.terminate(record)
+        if record.ssh_port:
+            self._ports.release(record.ssh_port, self._supervisor.machine_dir.path_of(record.key))
         return CallAccepted(record.key, record.native_id)
 
     async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
         """List machines."""
         self._meter("list")
         scan = await self._scan(keys)
+        if any(one.record.ssh_port and one.process is not None for one in scan.machines):
+            await self._in_thread(self._ssh.ensure_running)  # it may have been killed
         return MachineListing([_observation(one) for one in scan.machines], not scan.problems, "; ".join(scan.problems))
 
     async def run(self, handle: MachineHandle, command: str, user: str, seconds: float) -> str:

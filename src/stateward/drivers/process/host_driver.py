@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, ParamSpec, TypeVar
 
+from msgspec.structs import replace
+
 from stateward.drivers.port import (
     AlreadyDone,
     CallAccepted,
@@ -33,6 +35,7 @@ from stateward.drivers.port import (
     TransientFailure,
 )
 from stateward.drivers.process.errors import BadMachineRecord, MachineLocked, ProcessStillRunning
+from stateward.drivers.process.login_ports import DEFAULT_PORTS, LoginPorts, port_range
 from stateward.drivers.process.machine_dir import (
     MachineDir,
     MachinePhase,
@@ -40,8 +43,11 @@ from stateward.drivers.process.machine_dir import (
     MachineStatus,
     ProcessStatus,
     new_record,
+    open_private,
 )
+from stateward.drivers.process.ssh_daemon import HOST_KEY, SSH
 from stateward.drivers.process.supervisor import MachineKind, MachineScan, Milestone, ProcessSupervisor
+from stateward.drivers.ssh_keys import new_ssh_key_pair
 from stateward.errors import BadInput
 
 THREADS = 8
@@ -64,6 +70,8 @@ class HostDriver(ABC):
     def __init__(self, provider_region: ProviderRegion, kind: MachineKind, meter: Meter, milestone: Milestone) -> None:
         self._meter = meter
         self._supervisor = ProcessSupervisor(_folder(provider_region), kind, milestone)
+        root, ports = self._supervisor.machine_dir.root, provider_region.options.get("ssh_ports", DEFAULT_PORTS)
+        self._ports = LoginPorts(root / SSH / "ports", port_range(ports))
         self._keep = float(provider_region.options.get("keep", ENDED_RETENTION_S))
         self._swept = time.monotonic()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="machines")
@@ -136,9 +144,30 @@ class HostDriver(ABC):
             return AlreadyDone(record.key, record.native_id)
         self._meter("spawn")
         if record is None:
-            return self._start_new(new_record(machine_spec, self._supervisor.machine_dir.root))
+            return self._start_first(machine_spec)
         self._supervisor.finish_start(record)
         return CallAccepted(record.key, record.native_id)
+
+    def _start_first(self, machine_spec: MachineSpec) -> Outcome:
+        record = new_record(machine_spec, self._supervisor.machine_dir.root)
+        try:
+            return self._start_new(self._prepare_login(machine_spec, record))
+        except BadInput as error:
+            self._supervisor.machine_dir.remove(record.key)
+            return CallRefused(record.key, RefusalReason.INVALID, str(error))
+
+    def _prepare_login(self, machine_spec: MachineSpec, record: MachineRecord) -> MachineRecord:  # noqa: ARG002
+        """Return the record of a new machine with its SSH port and keys; a subclass whose machines have SSH does."""
+        return record
+
+    def _claim_login(self, record: MachineRecord, keys: tuple[str, ...]) -> MachineRecord:
+        """Give a new machine a port of this host and a host key, whose private half is in its folder."""
+        folder = self._supervisor.machine_dir.path_of(record.key)
+        pair = new_ssh_key_pair()
+        with open(folder / HOST_KEY, "w", opener=open_private) as file:
+            file.write(pair.private)
+        port = self._ports.claim(folder)
+        return replace(record, ssh_port=port, host_key=pair.public, authorized_keys=keys)
 
     def _start_new(self, record: MachineRecord) -> Outcome:
         try:
@@ -225,7 +254,8 @@ def observation(
         native_state,
         record.name,
         private_ip=private_ip,
-        ssh_port=0,
+        ssh_port=record.ssh_port,
+        host_key=record.host_key,
         details={"boots": str(record.boot), "spec": record.spec, "image": record.image, **pid, **details},
         reboot_tokens=(record.token,) if record.token else (),
         unconfirmed_reboot=unconfirmed_reboot,

@@ -34,9 +34,9 @@ async def run_job(
     name = f"job-{token_hex(8)}"
     job, seen = machine / "jobs" / name, home / "jobs" / name
     try:
-        _write(job.with_suffix(".command"), command)
-        _write(job.with_suffix(".sh"), _script(seen, user))
-        while not _send_job(machine / "asked", seen.with_suffix(".sh")):
+        write_new_file(job.with_suffix(".command"), command)
+        write_new_file(job.with_suffix(".sh"), _script(seen, user))
+        while not send_job(machine / "asked", seen.with_suffix(".sh")):
             await _pause(alive)
         while not job.with_suffix(".done").exists():
             await _pause(alive)
@@ -53,7 +53,7 @@ def _script(job: Path, user: str) -> str:
     return f"{run}\necho $? >{files['status']}\n: >{files['done']}\n"  # done comes last: then the status is complete
 
 
-def _write(file: Path, text: str) -> None:
+def write_new_file(file: Path, text: str) -> None:
     """Write a new file for the machine to read; a link that the machine put there is not followed."""
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
     with open(handle, "w", encoding="utf-8") as stream:  # noqa: PTH123 - it is open
@@ -86,7 +86,7 @@ def _read_tail(path: Path) -> str:
         return file.read(MAX_OUTPUT_BYTES).decode(errors="replace")
 
 
-def _send_job(pipe: Path, script: Path) -> bool:
+def send_job(pipe: Path, script: Path) -> bool:
     """Write a job to the machine's pipe; false while the machine does not read it yet."""
     try:
         with open_handle(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW) as handle:

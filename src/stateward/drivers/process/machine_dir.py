@@ -55,6 +55,13 @@ class MachineRecord(Struct, frozen=True, omit_defaults=True):
     more: Mapping[str, str] = {}  # further facts of one kind of machine
     uid: int | None = None  # the user that it runs as, if it has one of its own
     home: str = ""  # its folder inside its mount namespace; empty: the same as outside
+    ssh_port: int = 0  # of this host; 0: nobody can log in
+    host_key: str = ""  # the public key of its SSH server
+    authorized_keys: tuple[str, ...] = ()  # the public keys that may log in
+
+
+_RECORD_DECODER = msgspec.json.Decoder(MachineRecord)
+"""Made when the module is loaded: a type that two threads decode for the first time at once crashes msgspec 0.22."""
 
 
 class ProcessStatus(StrEnum):
@@ -140,7 +147,7 @@ class MachineDir:
     def _read(self, machine: Path) -> MachineRecord | None:
         file = machine / "record.json"
         try:
-            return msgspec.json.decode(file.read_bytes(), type=MachineRecord)
+            return _RECORD_DECODER.decode(file.read_bytes())
         except FileNotFoundError:  # it is being created or removed
             self._machines.stat()
             return None
@@ -151,7 +158,7 @@ class MachineDir:
         """Replace a record atomically; `sync` is called with the handle of the new file before it replaces the old."""
         file = self.path_of(record.key) / "record.json"
         new = file.with_suffix(".new")
-        with open(new, "wb", opener=_open_private) as stream:
+        with open(new, "wb", opener=open_private) as stream:
             stream.write(msgspec.json.encode(record))
             stream.flush()
             if sync:
@@ -212,7 +219,8 @@ class MachineDir:
             return False
 
 
-def _open_private(path: str, flags: int) -> int:
+def open_private(path: str, flags: int) -> int:
+    """Open a file that only this user may read; a link is not followed."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 

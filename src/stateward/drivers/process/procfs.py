@@ -113,12 +113,22 @@ def session_orphans(leader: ProcessId) -> list[int]:
 
 def find_descendants(group: int, text: str) -> list[int]:
     """Return the processes of a group that have a text in their arguments, and all their descendants."""
+    return sorted(descendants_of(find_in_group(group, text)))
+
+
+def find_in_group(group: int, text: str) -> set[int]:
+    """Return the processes of a group that have a text in their arguments."""
     found = {pid for pid, arguments in _command_lines() if any(text.encode() in one for one in arguments)}
-    alive = [one for one in _all_stats() if one.alive]
-    taken = {one.pid for one in alive if one.pid in found and one.group == group}
+    return {one.pid for one in map(stat_of, found) if one is not None and one.alive and one.group == group}
+
+
+def descendants_of(pids: Collection[int]) -> set[int]:
+    """Return some processes and all their living descendants."""
+    alive = [one for one in _all_stats() if one.alive] if pids else []
+    taken = set(pids)
     while more := {one.pid for one in alive if one.parent in taken} - taken:
         taken |= more
-    return sorted(taken)
+    return taken
 
 
 def _all_stats() -> Iterator[ProcessStat]:

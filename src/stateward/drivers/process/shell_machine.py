@@ -55,6 +55,11 @@ done
 """
 
 
+def mark_of(record: MachineRecord) -> str:
+    """Return the argument that identifies the process of a machine; each boot has another."""
+    return f"{record.native_id}/{record.boot}"
+
+
 class ShellMachine:
     """The command, environment and files of a process machine."""
 
@@ -62,8 +67,8 @@ class ShellMachine:
         self._confinement = confinement
 
     def mark(self, record: MachineRecord) -> str:
-        """Return the argument that identifies its process; each boot has another."""
-        return f"{record.native_id}/{record.boot}"
+        """Return the argument that identifies its process."""
+        return mark_of(record)
 
     def command(self, record: MachineRecord, box: Sandbox) -> Sequence[str]:
         """Return the command to start."""

@@ -35,14 +35,25 @@ from stateward.drivers.port import (
     TransientFailure,
 )
 from stateward.drivers.process.host_driver import HostDriver, conflict, observation
-from stateward.drivers.process.machine_dir import MachinePhase, MachineRecord, MachineStatus, ProcessStatus
+from stateward.drivers.process.login_ports import ADDRESS
+from stateward.drivers.process.machine_dir import (
+    MachinePhase,
+    MachineRecord,
+    MachineStatus,
+    ProcessStatus,
+    open_private,
+)
 from stateward.drivers.process.procfs import process_age_s
 from stateward.drivers.process.shell_machine import size_of
+from stateward.drivers.process.ssh_daemon import HOST_KEY
 from stateward.drivers.process.supervisor import Milestone, ignore_milestone
 from stateward.drivers.qemu.errors import CommandRejected, MonitorError, MonitorNotAnswered, MonitorNotReached
+from stateward.drivers.qemu.guest_images import SEED
 from stateward.drivers.qemu.hardware import CONSOLE, MAX_PROCESSORS, Hardware
 from stateward.drivers.qemu.monitor import Monitor, open_monitor, state_of
 from stateward.drivers.qemu.monitor_events import MonitorEvents
+from stateward.drivers.qemu.seed_volume import seed_volume
+from stateward.drivers.ssh_keys import login_keys_of
 
 IMAGE = "tick"
 MAX_MONITORS = 16
@@ -107,8 +118,9 @@ class QemuDriver(HostDriver):
         size = size_of(spec)
         if size is None:
             return CallRefused(key, RefusalReason.NOT_FOUND, f"there is no spec {spec!r} here")
-        if image != IMAGE:
-            return CallRefused(key, RefusalReason.NOT_FOUND, f"there is no image {image!r} here, only {IMAGE!r}")
+        if image not in (IMAGE, *self._hardware.images):
+            names = ", ".join((IMAGE, *self._hardware.images))
+            return CallRefused(key, RefusalReason.NOT_FOUND, f"there is no image {image!r} here, only {names}")
         if size.processors > MAX_PROCESSORS or size.mib > _host_mib():
             return CallRefused(key, RefusalReason.CAPACITY, f"{spec} is more than this host has")
         if self._hardware.program is None:
@@ -116,7 +128,21 @@ class QemuDriver(HostDriver):
             return CallRefused(
                 key, RefusalReason.UNABLE, f"{board.program} is not installed (Debian has it in {board.package})"
             )
+        if image in self._hardware.images and (why := self._hardware.images[image].problem(self._hardware.arch)):
+            return CallRefused(key, RefusalReason.UNABLE, why)
         return None
+
+    def _prepare_login(self, machine_spec: MachineSpec, record: MachineRecord) -> MachineRecord:
+        """Give a machine whose image one can log in to a port, a host key, a seed and a disk."""
+        image = self._hardware.images.get(machine_spec.image)
+        if image is None:
+            return record
+        folder = self.folder_of(record.key)
+        record = self._claim_login(record, login_keys_of(machine_spec))
+        with open(folder / SEED, "wb", opener=open_private) as file:
+            file.write(seed_volume(record, (folder / HOST_KEY).read_text()))
+        image.prepare(folder)
+        return record
 
     async def create(self, machine_specs: Sequence[MachineSpec]) -> Sequence[Outcome]:
         """Create machines, and listen to their events from now on."""
@@ -188,6 +214,8 @@ class QemuDriver(HostDriver):
         if record.phase is MachinePhase.ENDING and status.process_status is ProcessStatus.GONE:
             return AlreadyDone(record.key, record.native_id)
         self._meter("end")
+        if record.ssh_port:
+            await self._in_thread(self._ports.release, record.ssh_port, self.folder_of(record.key))
         known = await self._in_thread(self._supervisor.record_end, record)
         if status.process_status is not ProcessStatus.RUNNING or not await self._quits(record.key):
             await self._in_thread(self._supervisor.kill, known)
@@ -283,8 +311,14 @@ def _without_monitor(status: MachineStatus, error: MonitorError) -> Observation 
 
 def _observation(status: MachineStatus, state: MachineState, native_state: str, complaint: str = "") -> Observation:
     details = {"complaint": complaint} if complaint else {}
+    address = ADDRESS if status.record.ssh_port else ""
     return observation(
-        status, state, native_state, details, unconfirmed_reboot=status.record.more.get(RESET_STARTED, "")
+        status,
+        state,
+        native_state,
+        details,
+        private_ip=address,
+        unconfirmed_reboot=status.record.more.get(RESET_STARTED, ""),
     )
 
 

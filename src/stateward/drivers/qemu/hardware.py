@@ -17,6 +17,13 @@ from stateward.drivers.port import ProviderRegion
 from stateward.drivers.process.machine_dir import MachineRecord
 from stateward.drivers.process.shell_machine import MachineSize, size_of
 from stateward.drivers.qemu.guest import GUESTS
+from stateward.drivers.qemu.guest_images import (
+    GUEST_BOARDS,
+    LEAST_MIB,
+    TRANSLATION_CACHE_MIB,
+    guest_images,
+    network_arguments,
+)
 from stateward.drivers.qemu.monitor import COMMANDS, EVENTS
 from stateward.errors import BadInput
 
@@ -71,7 +78,10 @@ BOARDS = {
 
 
 class Hardware:
-    """The kind of machine that a region offers; the options `arch`, `accel` and `program` choose another."""
+    """The kinds of machine that a region offers: our own guest, and the images of the option `images`.
+
+    The options `arch`, `accel` and `program` choose another architecture, accelerator or QEMU.
+    """
 
     def __init__(self, provider_region: ProviderRegion) -> None:
         self.arch = provider_region.options.get("arch", HOST_ARCH)
@@ -79,6 +89,7 @@ class Hardware:
             raise BadInput("arch", self.arch, f"one of {', '.join(BOARDS)}")
         self.board = BOARDS[self.arch]
         self.program = which(provider_region.options.get("program", self.board.program))
+        self.images = guest_images(provider_region.options.get("images", ""))
         self._accel = _accel(provider_region.options.get("accel", Accel.SOFTWARE), self.arch)
 
     def mark(self, record: MachineRecord) -> str:
@@ -91,16 +102,35 @@ class Hardware:
         return ["/bin/sh", "-c", IN_ITS_FOLDER, str(box.folder), str(self.program), *self._arguments(record, size)]
 
     def _arguments(self, record: MachineRecord, size: MachineSize) -> list[str]:
-        accel = "tcg,tb-size=1" if self._accel == Accel.SOFTWARE else self._accel
         return [
             *("-nodefaults", "-no-user-config", "-display", "none"),
             *("-name", f"guest={record.name.replace(',', ',,')}", "-uuid", record.native_id),
-            *("-machine", self.board.machine, "-accel", accel, "-cpu", self.board.processor[self._accel]),
-            *("-smp", str(size.processors), "-m", f"{max(size.mib, self.board.least_mib)}M"),
+            *("-smp", str(size.processors)),
             *("-rtc", "clock=vm"),  # the clock of a suspended machine stands still
             *("-qmp", f"unix:{COMMANDS},server=on,wait=off", "-qmp", f"unix:{EVENTS},server=on,wait=off"),
             *("-chardev", f"file,id=console,path={CONSOLE},append=on", "-serial", "chardev:console"),
-            *self.board.boot,
+            *(self._own_guest(size) if record.image not in self.images else self._image_guest(record, size)),
+        ]
+
+    def _own_guest(self, size: MachineSize) -> list[str]:
+        """Return the arguments for our own guest, which needs little of everything."""
+        accel = "tcg,tb-size=1" if self._accel == Accel.SOFTWARE else self._accel
+        return [
+            *("-machine", self.board.machine, "-accel", accel, "-cpu", self.board.processor[self._accel]),
+            *("-m", f"{max(size.mib, self.board.least_mib)}M", *self.board.boot),
+        ]
+
+    def _image_guest(self, record: MachineRecord, size: MachineSize) -> list[str]:
+        """Return the arguments for a guest that one can log in to."""
+        is_software = self._accel == Accel.SOFTWARE
+        accel = f"tcg,tb-size={TRANSLATION_CACHE_MIB}" if is_software else self._accel
+        board = GUEST_BOARDS[self.arch]
+        processor = board.processor if is_software else self.board.processor[self._accel]
+        return [
+            *("-machine", board.machine, "-accel", accel, "-cpu", processor),
+            *("-m", f"{max(size.mib, LEAST_MIB)}M"),
+            *self.images[record.image].boot_arguments(self.arch),
+            *network_arguments(record),
         ]
 
     def environment(self, record: MachineRecord, box: Sandbox) -> Mapping[str, str]:
@@ -108,7 +138,7 @@ class Hardware:
         return {"PATH": PATH, "HOME": str(box.folder), "STATEWARD_KEY": record.key}
 
     def prepare(self, folder: Path) -> Sandbox:
-        """Write the guest's boot image, and return a sandbox without a user of its own."""
+        """Write the boot image of our guest, and return a sandbox without a user of its own."""
         (folder / GUEST).write_bytes(GUESTS[self.arch])
         return Sandbox(folder)
 

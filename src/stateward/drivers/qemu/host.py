@@ -26,13 +26,14 @@ POWER_OFF_TIMEOUT_S = 60.0
 """How long after a press the guest may still power off."""
 
 T = TypeVar("T")
+_DISKS_DECODER = msgspec.json.Decoder(list[QemuDisk])  # threads use it: see the one of `MachineRecord`
 
 
 class DiskHardware(Hardware):
     """Machines with the disks that are in their records."""
 
     def _arguments(self, record: MachineRecord, size: MachineSize) -> list[str]:
-        disks = msgspec.json.decode(record.tags.get(DISKS, "[]"), type=list[QemuDisk])
+        disks = _DISKS_DECODER.decode(record.tags.get(DISKS, "[]"))
         incoming = ("-incoming", "defer") if INCOMING in record.tags else ()
         return [*super()._arguments(record, size), *devices.arguments(disks), *incoming]
 

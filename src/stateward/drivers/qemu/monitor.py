@@ -46,6 +46,9 @@ class QmpMessage(Struct, frozen=True):
     id: int | None = None
 
 
+_MESSAGE_DECODER = msgspec.json.Decoder(QmpMessage)
+
+
 class QmpStatus(Struct, frozen=True):
     """The answer to `query-status`."""
 
@@ -89,7 +92,7 @@ class Monitor:
         line = await self._reader.readline()
         if not line:
             raise EOFError
-        return msgspec.json.decode(line, type=QmpMessage)
+        return _MESSAGE_DECODER.decode(line)
 
     async def status(self) -> str:
         """Return QEMU's state of the machine."""

@@ -77,6 +77,7 @@ class SimulatedDriver:
             calls_a_second=profile.calls_a_second,
             has_events=True,
             runs_commands=True,
+            has_ssh=False,
             lists_reboot_tokens=profile.knows_tokens,
         )
 

@@ -187,8 +187,8 @@ def _observation(
         public_ip(machine.number) if state in REACHABLE else "",
         private_ip(machine.number),
         22,
-        _observed_details(machine),
-        tokens,
+        details=_observed_details(machine),
+        reboot_tokens=tokens,
     )
 
 

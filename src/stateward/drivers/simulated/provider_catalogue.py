@@ -15,6 +15,9 @@ class SimulatedSpec(Struct, frozen=True):
     vcpu: int
     memory_gib: float
     cost: float  # dollars an hour
+    gpus: int = 0
+    gpu_model: str = ""
+    gpu_memory_gib: float = 0.0
 
 
 class SimulatedImage(Struct, frozen=True):
@@ -79,9 +82,17 @@ _SPECS = (
     ("openstack", "m1.large",          4,    8.0, 0.0600),
     ("openstack", "m1.xlarge",         8,   16.0, 0.1200),
 )  # fmt: skip
+_GPU_SPECS = (
+    # provider    name                           vCPUs GiB    dollars  GPUs model          GiB
+    ("aws",       "g4dn.xlarge",                 4,    16.0,  0.6470,  1,   "NVIDIA T4",   16.0),
+    ("azure",     "Standard_NC4as_T4_v3",        4,    28.0,  0.5260,  1,   "NVIDIA T4",   16.0),
+    ("gcp",       "g2-standard-4",               4,    16.0,  0.7069,  1,   "NVIDIA L4",   24.0),
+    ("alibaba",   "ecs.gn6i-c4g1.xlarge",        4,    15.0,  1.1680,  1,   "NVIDIA T4",   16.0),
+)  # fmt: skip
 SPECS: Mapping[str, Sequence[SimulatedSpec]] = {
-    provider: tuple(
-        SimulatedSpec(name, vcpu, gib, cost) for owner, name, vcpu, gib, cost in _SPECS if owner == provider
+    provider: (
+        *(SimulatedSpec(name, vcpu, gib, cost) for owner, name, vcpu, gib, cost in _SPECS if owner == provider),
+        *(SimulatedSpec(*row) for owner, *row in _GPU_SPECS if owner == provider),  # type: ignore[arg-type]
     )
     for provider in REGIONS
 }

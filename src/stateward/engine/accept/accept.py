@@ -27,6 +27,7 @@ from stateward.engine.errors import (
 )
 from stateward.engine.finish.completion import advance
 from stateward.engine.kinds import Kind, Kinds, run_end_hooks
+from stateward.engine.protection import load_protection, require_unprotected
 from stateward.engine.requests import EMPTY, Accepted, Request
 from stateward.engine.transitions import change_state, fence_operation
 from stateward.engine.typed_values import check_depth
@@ -107,6 +108,7 @@ async def _reconsider_denials(
 async def admit_all(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) -> list[Verdict]:
     """Decide a batch of requests in a unit of work, which is not written yet."""
     await _load(uow, kinds, requests)
+    await load_protection(uow, kinds, requests)
     keys = {key for one in requests for key in possible_keys(one)}
     answers = await uow.tx.idempotency_records(keys) if keys else {}
     await uow.load_operations({Key(one.ns, one.op) for one in answers.values() if one.op is not None})
@@ -164,6 +166,7 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
     )
     kind = kinds.of(found)
     move = _decide_move(uow, kind, request, found)
+    await require_unprotected(uow, kind, request, found, move)
     original = request  # the fingerprint is that of the request as it came
     if kind.types is not None:
         request = kind.types.check(request, found.state)
@@ -189,8 +192,7 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
     if kinds.admission is not None:
         kinds.admission.accepted(uow, request, found, begins=begins)
     if request.key is not None:
-        op = accepted.operation.id if accepted.operation else None
-        answer = IdempotencyRecord(request.ns, request.key, _fingerprint(original), op, request.object, uow.now)
+        answer = acceptance_record(original, accepted.operation.id if accepted.operation else None, uow.now)
         answers[Key(request.ns, request.key)] = answer
         uow.changes.idempotency_records.append(answer)
     return accepted
@@ -208,6 +210,12 @@ def _refuse(
         answers[Key(request.ns, request.key)] = answer
         uow.changes.idempotency_records.append(answer)
     return error
+
+
+def acceptance_record(request: Request, op: str | None, now: float) -> IdempotencyRecord:
+    """Return the idempotency record of an accepted request."""
+    assert request.key is not None
+    return IdempotencyRecord(request.ns, request.key, _fingerprint(request), op, request.object, now)
 
 
 def refusal_record(request: Request, error: StatewardError, now: float) -> IdempotencyRecord:

@@ -114,6 +114,7 @@ def _new_operation(uow: UnitOfWork, request: Request, found: Object, move: Move)
         result=None,
         error=None,
         created=uow.now,
+        bulk=uow.bulk_of(request.op),
     )
 
 

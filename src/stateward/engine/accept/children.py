@@ -4,7 +4,7 @@ One transaction accepts the children, stores the step and requeues the parent. S
 crashes when, and no worker slot is used for waiting: the parent can be claimed again when the last child has ended.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -23,9 +23,19 @@ from stateward.store.records import Claim, Key, to_json
 
 
 async def spawn(
-    tx: Tx, kinds: Kinds, owner: str, claim: Claim, epoch: int, step: str, requests: Sequence[Request]
+    tx: Tx,
+    kinds: Kinds,
+    owner: str,
+    claim: Claim,
+    epoch: int,
+    step: str,
+    requests: Sequence[Request],
+    calls: Mapping[str, Any],
 ) -> tuple[int, dict[str, Any]]:
-    """Accept the children of a step; returns how many began, and all finished steps, this one included."""
+    """Accept the children of a step; returns how many began, and all finished steps, this one included.
+
+    `calls` are the records of the provider calls that the parent has made so far.
+    """
     operation = claim.operation
     uow = UnitOfWork(tx)
     locked = {Key(one.ns, name) for one in requests for name in (one.object, *one.also_locks)}
@@ -44,7 +54,7 @@ async def spawn(
         for one, verdict in zip(requests, verdicts, strict=True)
         if isinstance(verdict, StatewardError)
     }
-    steps = await _steps_of(tx, operation.key) | {step: denied, f"{CHILDREN}{step}": len(requests)}
+    steps = await _steps_of(tx, operation.key) | {**calls, step: denied, f"{CHILDREN}{step}": len(requests)}
     uow.changes.steps.append((operation.key, to_json(steps)))
     if begun:
         uow.update_work(replace(work, owner=None, children=begun))

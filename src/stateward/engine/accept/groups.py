@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from stateward.engine.accept.accept import (
     Verdict,
+    acceptance_record,
     admission_keys,
     admit_all,
     find_answer,
@@ -18,7 +19,7 @@ from stateward.engine.accept.accept import (
     possible_keys,
     refusal_record,
 )
-from stateward.engine.errors import NoneAllowed, NotFound
+from stateward.engine.errors import NoneAllowed, NotFound, Protected
 from stateward.engine.kinds import Kinds
 from stateward.engine.requests import Accepted, Request
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
@@ -26,7 +27,7 @@ from stateward.errors import BadInput, StatewardError
 from stateward.store.changes import Changes
 from stateward.store.filters import Selector
 from stateward.store.port import Tx
-from stateward.store.records import Key
+from stateward.store.records import Key, to_json
 
 
 class GroupVerdict(Struct, frozen=True):
@@ -35,6 +36,13 @@ class GroupVerdict(Struct, frozen=True):
     whole: Accepted | None
     begun: list[Accepted]
     skipped: dict[str, StatewardError]
+    group: str | None = None  # the operation by which all are found: that of the whole, or the first of the members
+    again: bool = False  # the same request was accepted before
+
+
+def keyed_request(whole: Request | None, members: Selector, each: Request) -> Request:
+    """Return the request that a group's idempotency key belongs to; without a whole, its object is the selector."""
+    return whole if whole is not None else replace(each, object=to_json(members))
 
 
 async def accept_group(
@@ -42,32 +50,45 @@ async def accept_group(
 ) -> GroupVerdict:
     """Accept an action on a whole and its members; if the whole denies it, or no member allows it, nothing changes."""
     uow = UnitOfWork(tx)
+    uow.is_bulk = whole is None
     await uow.load(admission_keys(kinds, [each]))
     chosen = await tx.select(members)
     await uow.load((), chosen)
     if whole is not None:  # after its members, in the order in which reports lock them too
         await uow.load([Key(whole.ns, whole.object)])
-        before = await _previous_verdict(uow, whole)
-        if before is not None:
-            return before
+    asked = keyed_request(whole, members, each)
+    before = await _previous_verdict(uow, whole, asked)
+    if before is not None:
+        return before
     parent = None if whole is None else whole.op
-    verdicts = await admit_all(uow, kinds, [replace(each, object=one.id, op=new_id(), parent=parent) for one in chosen])
+    requests = [replace(each, object=one.id, op=new_id(), parent=parent, key=None) for one in chosen]
+    verdicts = await admit_all(uow, kinds, requests)
     begun = [verdict for verdict in verdicts if isinstance(verdict, Accepted)]
-    skipped = {one.id: why for one, why in zip(chosen, verdicts, strict=True) if isinstance(why, StatewardError)}
+    skipped: dict[str, StatewardError] = {
+        one.id: why for one, why in zip(chosen, verdicts, strict=True) if isinstance(why, StatewardError)
+    }
+    found = {one.id for one in chosen}
+    skipped |= {id_: NotFound(each.ns, id_) for id_ in members.ids or () if id_ not in found}
     if not begun:
-        unfit = [why for why in skipped.values() if isinstance(why, BadInput)]
-        if unfit and len(unfit) == len(skipped):  # it is the caller's mistake, and not the members' state
-            raise unfit[0]
+        for shared in (BadInput, Protected, NotFound):  # the caller's mistake, or one flag: not the members' state
+            if skipped and all(isinstance(why, shared) for why in skipped.values()):
+                raise next(iter(skipped.values()))
         raise NoneAllowed(each.action, skipped)
     answer = await _accept_whole(uow, kinds, whole, sum(one.operation is not None for one in begun))
+    operations = [one.operation.id for one in (answer, *begun) if one is not None and one.operation is not None]
+    group = next(iter(operations), None)
+    if whole is None and each.key is not None:
+        uow.changes.idempotency_records.append(acceptance_record(asked, group, uow.now))
     await promote_waiters(uow)
     await uow.apply()
-    return GroupVerdict(answer, begun, skipped)
+    return GroupVerdict(answer, begun, skipped, group)
 
 
-async def _previous_verdict(uow: UnitOfWork, whole: Request) -> GroupVerdict | None:
+async def _previous_verdict(uow: UnitOfWork, whole: Request | None, asked: Request) -> GroupVerdict | None:
     """Return the verdict that the same request got before, by its operation's id or by its key; raises a refusal."""
-    answer = find_answer(whole, await uow.tx.idempotency_records(possible_keys(whole)))
+    answer = find_answer(asked, await uow.tx.idempotency_records(possible_keys(asked)))
+    if whole is None:
+        return None if answer is None else GroupVerdict(None, [], {}, answer.op, again=True)
     key = Key(whole.ns, whole.op if answer is None or answer.op is None else answer.op)
     operation = (await uow.tx.operations([key])).get(key)
     if answer is None and operation is None:
@@ -75,7 +96,9 @@ async def _previous_verdict(uow: UnitOfWork, whole: Request) -> GroupVerdict | N
     found = uow.objects.get(Key(whole.ns, whole.object))
     if found is None:
         raise NotFound(whole.ns, whole.object)
-    return GroupVerdict(Accepted(found, operation, again=True), [], {})
+    return GroupVerdict(
+        Accepted(found, operation, again=True), [], {}, None if operation is None else key.id, again=True
+    )
 
 
 async def _accept_whole(uow: UnitOfWork, kinds: Kinds, whole: Request | None, children: int) -> Accepted | None:
@@ -88,17 +111,17 @@ async def _accept_whole(uow: UnitOfWork, kinds: Kinds, whole: Request | None, ch
 
 
 async def store_group_refusal(
-    tx: Tx, kinds: Kinds, whole: Request, error: StatewardError
+    tx: Tx, kinds: Kinds, whole: Request | None, asked: Request, error: StatewardError
 ) -> GroupVerdict | StatewardError:
     """Store the refusal of a group under its key and return it, unless the key was answered meanwhile."""
     uow = UnitOfWork(tx)
-    await uow.load([Key(whole.ns, whole.object)])
-    before = await _previous_verdict(uow, whole)
+    await uow.load([] if whole is None else [Key(whole.ns, whole.object)])
+    before = await _previous_verdict(uow, whole, asked)
     if before is not None:
         return before
-    if isinstance(error, NoneAllowed):
+    if whole is not None and isinstance(error, NoneAllowed):
         error = await explain_none_allowed(tx, kinds, whole, error)
-    await tx.apply(Changes(idempotency_records=[refusal_record(whole, error, tx.now)]))
+    await tx.apply(Changes(idempotency_records=[refusal_record(asked, error, tx.now)]))
     return error
 
 

@@ -8,6 +8,10 @@ A key belongs to its caller: the stored key begins with the caller's id and a sp
 earlier versions have the bare key, and count for the request with the same fingerprint only.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import msgspec
 from msgspec import Struct
 
@@ -19,6 +23,26 @@ from stateward.store.port import Reader
 from stateward.store.records import IdempotencyRecord, Key, to_json
 
 SEPARATOR = " "
+
+
+_REPLAYS: ContextVar[list[bool] | None] = ContextVar("replays", default=None)
+
+
+@contextmanager
+def noted_replays() -> Iterator[list[bool]]:
+    """Note whether each request with a key that the block submits was accepted before."""
+    replays: list[bool] = []
+    before = _REPLAYS.set(replays)
+    try:
+        yield replays
+    finally:
+        _REPLAYS.reset(before)
+
+
+def note_replay(key: str | None, *, again: bool) -> None:
+    """Note that a request with a key was accepted: again, or for the first time."""
+    if key is not None and (replays := _REPLAYS.get()) is not None:
+        replays.append(again)
 
 
 class StoredRefusal(Struct, frozen=True, omit_defaults=True):

@@ -33,6 +33,7 @@ class Requeue(Struct, frozen=True, gc=False):
     is_undoing: bool = False  # the operation undoes its steps: a cancellation changes nothing any more
     failures: int = 0  # of the step
     steps: str | None = None
+    attempts: str | None = None  # all steps, with the record of this attempt
 
 
 class Pause(Struct, frozen=True, gc=False):
@@ -65,10 +66,14 @@ class NotStarted(Struct, frozen=True, gc=False):
 
 
 class ClaimReport(Struct, frozen=True, gc=False):
-    """A report about a claim, and the prefetched claim that was started in its slot."""
+    """A report about a claim, and the prefetched claim that was started in its slot.
+
+    `steps` are all steps, if the attempt has called a provider: the calls are recorded among them.
+    """
 
     operation: Operation
     owner: str
     epoch: int
     outcome: Ending | Phase | Requeue | Pause | Interrupted | NotStarted
     successor: Claim | None = None
+    steps: str | None = None

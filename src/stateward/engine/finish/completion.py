@@ -68,7 +68,7 @@ def _record(
         uow.remove_work(work)
         return False
     if isinstance(one.outcome, Requeue):
-        requeue(uow, work, one.outcome)
+        requeue(uow, work, one.outcome, one.steps)
         if one.outcome.tells_waiter:
             parent = kept.get(key) if (key := _parent_to_tell(one)) is not None else None
             journal_trouble(uow, found, one.operation, one.outcome.error or "it was not done", parent)
@@ -76,6 +76,8 @@ def _record(
         _pause(uow, one.operation, work, one.outcome, has_signal=(work.key, one.outcome.signal) in signals)
     elif isinstance(one.outcome, Interrupted):
         uow.update_work(replace(work, owner=None, observe=True))
+        if one.steps is not None:
+            uow.changes.steps.append((work.key, one.steps))
     elif isinstance(one.outcome, NotStarted):
         uow.update_work(replace(work, owner=None, attempts=work.attempts - 1))
     elif isinstance(one.outcome, Phase):
@@ -83,6 +85,8 @@ def _record(
     else:
         if one.outcome.traceback is not None:
             uow.tracebacks[work.key] = one.outcome.traceback
+        if one.steps is not None:
+            uow.last_steps[work.key] = one.steps
         given_up = replace(work, owner=None)  # its owner has reported the end, and works on it no more
         complete(uow, kinds[found.kind].lifecycle, found, one.operation, given_up, one.outcome)
     return True
@@ -117,15 +121,15 @@ def _start_deadline(uow: UnitOfWork, operation: Operation, move: Move) -> None:
         uow.update_work(replace(work, deadline=uow.now + move.within))
 
 
-def requeue(uow: UnitOfWork, work: WorkItem, retry: Requeue) -> None:
+def requeue(uow: UnitOfWork, work: WorkItem, retry: Requeue, last_steps: str | None = None) -> None:
     """Return work to its lane, to be claimed again later; if it was cancelled meanwhile, at once."""
     not_before = _until_moved_on(work) if retry.after is None else uow.now + retry.after
     not_before = 0.0 if work.cancelled and not retry.is_undoing else not_before
     attempts = work.attempts if retry.steps is None else work.attempts - 1
     observe = retry.observe or work.observe
     uow.update_work(replace(work, owner=None, not_before=not_before, observe=observe, attempts=attempts))
-    if retry.steps is not None:
-        uow.changes.steps.append((work.key, retry.steps))
+    if (steps := retry.steps or retry.attempts or last_steps) is not None:
+        uow.changes.steps.append((work.key, steps))
 
 
 def _pause(uow: UnitOfWork, operation: Operation, work: WorkItem, pause: Pause, *, has_signal: bool) -> None:

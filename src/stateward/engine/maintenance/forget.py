@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from stateward.engine.errors import Denied, NotFound
 from stateward.engine.kinds import Kinds
+from stateward.engine.protection import require_no_flag
 from stateward.engine.transitions import fence_work, journal
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.errors import BadInput
@@ -52,6 +53,7 @@ async def _forget(tx: Tx, key: Key, kind: str, who: str, timers: Sequence[Key]) 
         raise NotFound(*key)
     if found.kind != kind:
         raise BadInput("kind", kind, f"the kind of {key.id!r}, {found.kind}, as a confirmation")
+    await require_no_flag(uow, "forget", found)
     open_work = [work for work in uow.queue(Key(key.ns, found.queue)) if work.object == key.id and not work.fenced]
     await uow.load_operations([work.key for work in open_work])
     for work in open_work:

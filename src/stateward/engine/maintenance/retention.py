@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from stateward.engine.kinds import Kind
 from stateward.engine.maintenance.horizon import HISTORY, HISTORY_KEY, HistoryState, Horizon, horizon_in
-from stateward.engine.transitions import time_text
+from stateward.engine.transitions import absent_object, time_text
+from stateward.errors import count_text
 from stateward.lifecycle import CONTROLLER
 from stateward.store.changes import Changes
 from stateward.store.filters import JournalFilter
@@ -43,8 +44,12 @@ class Pruned(Struct, frozen=True):
     next: int | None = None
 
     def __str__(self) -> str:
-        parts = (f"{self.operations:,} operations", f"{self.objects:,} removed objects", f"{self.entries:,} lines")
-        return f"{', '.join(parts)} and {self.idempotency_records:,} answers"
+        parts = (
+            count_text(self.operations, "operation"),
+            count_text(self.objects, "removed object"),
+            count_text(self.entries, "journal entry", "journal entries"),
+        )
+        return f"{', '.join(parts)} and {count_text(self.idempotency_records, 'idempotency record')}"
 
 
 def history_kind() -> Kind:
@@ -175,7 +180,7 @@ async def _raise_horizon(tx: Tx, to: Horizon, before: float, done: Pruned | None
     former = horizon_in(found)
     raised = Horizon(max(former.seq, to.seq), max(former.before, to.before))
     spec = to_json(raised)
-    known = found or _new_history(tx.now)
+    known = found or absent_object(HISTORY_KEY, HISTORY, tx.now)
     changed = replace(known, spec=spec, version=known.version + 1, since=known.since if done is None else tx.now)
     entries = (
         []
@@ -183,25 +188,6 @@ async def _raise_horizon(tx: Tx, to: Horizon, before: float, done: Pruned | None
         else [_prune_entry(changed, known.state, before, done, who)]
     )
     await tx.apply(Changes(objects=[replace(changed, state=HistoryState.KEPT.word)], journal=entries))
-
-
-def _new_history(now: float) -> Object:
-    return Object(
-        ns=HISTORY_KEY.ns,
-        id=HISTORY_KEY.id,
-        kind=HISTORY.kind,
-        state=HISTORY.initial.word,
-        since=now,
-        version=0,
-        generation=0,
-        op=None,
-        queue=HISTORY_KEY.id,
-        parent=None,
-        spec="{}",
-        labels="{}",
-        error=None,
-        created=now,
-    )
 
 
 def _prune_entry(about: Object, source: str, before: float, done: Pruned, who: str) -> JournalEntry:

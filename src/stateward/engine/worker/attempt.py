@@ -123,7 +123,7 @@ class Attempt:
             self.throttled = after
         elif after >= remaining:
             return given_up
-        return Requeue(after, given_up.error, observe=unclear)
+        return Requeue(after, given_up.error, observe=unclear, attempts=job.note_attempt(text, after))
 
     async def observe(self, job: Job, observe: Observe | None) -> ObservedOutcome | Ending:
         """Observe the outcome; without an observer, or after an error, it is unknown."""

@@ -47,6 +47,7 @@ class JobStore:
                 self._worker,
                 job,
                 [Progress(job.ns, job.key.id, tx.now, sanitize_text(job.mask_secrets(text)), done, total)],
+                job.steps_with_calls,
             )
         )
 
@@ -84,7 +85,7 @@ class JobStore:
     async def spawn(self, job: Job, step: str, requests: Sequence[Request]) -> Steps:
         """Start the children of a step; raises `WaitingForChildren` if there are any."""
         begun, steps = await self._store.transact(
-            lambda tx: spawn(tx, self._kinds, self._worker, job.claim, job.epoch, step, requests)
+            lambda tx: spawn(tx, self._kinds, self._worker, job.claim, job.epoch, step, requests, job.calls)
         )
         if begun:
             raise WaitingForChildren
@@ -99,6 +100,8 @@ async def record_trouble(tx: Tx, owner: str, job: Job, text: str, *, tells_paren
     parent = Key(job.ns, job.claim.operation.parent or "")
     waiting = (await tx.operations([parent])).get(parent) if tells_parent else None
     journal_trouble(uow, uow.objects[job.claim.object.key], job.claim.operation, text, waiting)
+    if (steps := job.steps_with_calls) is not None:
+        uow.changes.steps.append((job.key, steps))
     await uow.apply()
 
 

@@ -56,7 +56,9 @@ class WorkerLease:
             try:
                 await self.renew()
                 pause_s = self._lease_s / 3
-                await self._store.transact(lambda tx: reap_dead_workers(tx, self.record.id))
+                released = await self._store.transact(lambda tx: reap_dead_workers(tx, self.record.id))
+                if released:
+                    log.warning("worker %s takes over %d operations of lost workers", self.record.id, released)
                 on_renewed()
             except StoreError as error:
                 log.warning("worker %s cannot renew its lease: %s", self.record.id, error)

@@ -34,6 +34,7 @@ from stateward.engine.recovery import release_worker_claims
 from stateward.engine.requests import Request
 from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.engine.troubles import is_worth_reporting
+from stateward.engine.unit_of_work import sanitize_text
 from stateward.engine.work_errors import Fenced, Permanent, WaitingForChildren
 from stateward.engine.worker.attempt import Attempt, Outcome, RunningOperation, request_stop, stop_if_superseded
 from stateward.engine.worker.claims import ClaimResult, back_off_lane, claim
@@ -43,7 +44,7 @@ from stateward.engine.worker.loop_watchdog import LoopWatchdog
 from stateward.engine.worker.prefetch import PREFETCH_WINDOW_S, PrefetchBuffer, PrefetchPlan
 from stateward.engine.worker.scheduler import DueScheduler
 from stateward.errors import StatewardError
-from stateward.lifecycle import CLOCK, TIMED_OUT, UNKNOWN
+from stateward.lifecycle import CLOCK, FAILED, TIMED_OUT, UNKNOWN
 from stateward.store.errors import DatabaseReplaced, StoreError
 from stateward.store.port import Store, Tx, TxFunction
 from stateward.store.records import Claim, Key, Operation, WorkerRecord, to_json
@@ -117,8 +118,12 @@ class Worker:
         if await self._store.is_sole_user():
             for former in await self._store.reader.workers():
                 if former.id.split("/")[0] != self._process:
-                    await self._release_claims_of(former.id)
+                    released = await self._release_claims_of(former.id)
+                    log.info(
+                        "worker %s takes over %d operations of worker %s, which is gone", self.name, released, former.id
+                    )
         await self._lease.renew()
+        log.info("worker %s has started", self.name)
         self._unsubscribe = self._store.subscribe(self._on_topics)
         self._claim_tasks = [self._supervise(loop) for loop in (self._claim_loop, self._scheduler.run)]
         lease_loops = (self._heartbeat_loop, self._lease_expiry_loop, self._claim_reconcile_loop)
@@ -156,8 +161,8 @@ class Worker:
         name = f"worker {self.name} {loop.__name__}"
         return asyncio.create_task(supervise(name, loop, log), name=name)
 
-    async def _release_claims_of(self, name: str) -> None:
-        await self._store.transact(lambda tx: release_worker_claims(tx, [name]))
+    async def _release_claims_of(self, name: str) -> int:
+        return await self._store.transact(lambda tx: release_worker_claims(tx, [name]))
 
     def _operation_tasks(self) -> list[asyncio.Task[None]]:
         return [one.task for one in self._running.values() if one.task is not None]
@@ -321,13 +326,14 @@ class Worker:
         if isinstance(outcome, Requeue) and outcome.after is not None:  # one that waits for a move has no error
             outcome = self._with_recipients(running.claim, outcome, outcome.after)
         self._release_slot(running, asyncio.get_running_loop().time() - started_at)
+        steps = job.steps_with_calls
         if attempt.throttled is not None:
             self._return_prefetched_soon(self._prefetched.release_lane(work.lane))
             await self._back_off_lane(work.lane, attempt.throttled)
-            await self._send_report(running.claim, outcome)
+            await self._send_report(running.claim, outcome, steps=steps)
         elif (successor := self._start_successor(running)) is None:
-            await self._send_report(running.claim, outcome)
-        elif await self._send_report(running.claim, outcome, successor.claim) and not running.predecessors:
+            await self._send_report(running.claim, outcome, steps=steps)
+        elif await self._send_report(running.claim, outcome, successor.claim, steps) and not running.predecessors:
             successor.predecessors = ()
         else:
             self._recheck_claims.set()  # the slot may belong to another worker by now, or still to a predecessor
@@ -383,12 +389,20 @@ class Worker:
             asyncio.get_running_loop().call_later(pause, self._claimable.set)
 
     def _send_report(
-        self, one: Claim, outcome: Outcome | Interrupted | NotStarted, successor: Claim | None = None
+        self,
+        one: Claim,
+        outcome: Outcome | Interrupted | NotStarted,
+        successor: Claim | None = None,
+        steps: str | None = None,
     ) -> asyncio.Future[bool]:
-        return self._reports.submit(ClaimReport(one.operation, self.name, one.work.epoch, outcome, successor))
+        return self._reports.submit(ClaimReport(one.operation, self.name, one.work.epoch, outcome, successor, steps))
 
     async def _record_reports(self, reports: Sequence[ClaimReport]) -> Sequence[bool | StatewardError]:
-        return await self._store.transact(lambda tx: record_claim_reports(tx, self._kinds, reports))
+        recorded = await self._store.transact(lambda tx: record_claim_reports(tx, self._kinds, reports))
+        for report, counted in zip(reports, recorded, strict=True):
+            if counted is True and isinstance(report.outcome, Ending) and report.outcome.event in FAILURES:
+                _log_failure(report.operation, report.outcome)
+        return recorded
 
     # --- the lease ---------------------------------------------------------------------------------------------------
 
@@ -489,3 +503,12 @@ def _log_traceback(job: Job, ending: Ending) -> None:
 
 async def _no_handler(job: Job) -> None:
     raise Permanent(f"this process has no handler for {job.action!r} of {job.claim.operation.kind}")
+
+
+FAILURES = frozenset({FAILED, TIMED_OUT})
+
+
+def _log_failure(operation: Operation, ending: Ending) -> None:
+    what = (operation.id, operation.action, operation.kind, operation.object, operation.ns)
+    reason = sanitize_text(ending.error) or "no reason given"
+    log.warning("operation %s (%s of %s %s in %s) %s: %s", *what, ending.event, " ".join(reason.split()))

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from stateward.lifecycle.render.arrow_labels import Label
 from stateward.lifecycle.render.edges import Edge, edges
 from stateward.lifecycle.render.phrases import join_states
-from stateward.lifecycle.states import GONE, NEW, State, StateClass
+from stateward.lifecycle.states import GONE, NEW, State
 from stateward.lifecycle.table import Lifecycle
+from stateward.state_class import StateClass
 
 BOUNDARY = "[*]"
 

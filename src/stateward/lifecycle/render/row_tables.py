@@ -1,17 +1,17 @@
 """A lifecycle as tables of rows and states: for terminals, with a colour for each class of states, and in Markdown."""
 
 from collections.abc import Iterable, Iterator
-from typing import TypeAlias
-
-from rich.box import SIMPLE_HEAD
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, TypeAlias
 
 from stateward.lifecycle.render.phrases import common_phrase, format_duration, named_actors
 from stateward.lifecycle.rows import Meaning, Row
 from stateward.lifecycle.states import FINAL, STABLE, TRANSITIONAL, Back, State
 from stateward.lifecycle.table import Lifecycle
+
+if TYPE_CHECKING:  # servers only write Markdown, and must not wait for the library that draws
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
 
 Part: TypeAlias = State | str
 Cell: TypeAlias = tuple[Part, ...]
@@ -50,19 +50,27 @@ def _target_cell(place: State | Back | None) -> Cell:
 COLOURS = {STABLE: "green", TRANSITIONAL: "yellow", FINAL: "blue"}
 
 
-def text(lifecycle: Lifecycle) -> Group:
+def text(lifecycle: Lifecycle) -> "Group":
     """Return the tables of a lifecycle for Rich."""
+    from rich.console import Group
+    from rich.text import Text
+
     rows = _rich_table(COLUMNS, [row_cells(lifecycle, row) for row in lifecycle.rows])
     return Group(Text(lifecycle.kind, style="bold"), rows, _rich_table(STATE_COLUMNS, list(state_cells(lifecycle))))
 
 
-def colour_state(state: State) -> Text:
+def colour_state(state: State) -> "Text":
     """Return a state's word in the colour of its class."""
+    from rich.text import Text
+
     return Text(state.word, style=COLOURS[state.state_class])
 
 
-def _rich_table(titles: tuple[str, ...], rows: list[tuple[Cell, ...]]) -> Table:
+def _rich_table(titles: tuple[str, ...], rows: list[tuple[Cell, ...]]) -> "Table":
     """Return a table for Rich, without empty columns."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
     used = [n for n in range(len(titles)) if any(any(row[n]) for row in rows)]
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for n in used:
@@ -72,7 +80,9 @@ def _rich_table(titles: tuple[str, ...], rows: list[tuple[Cell, ...]]) -> Table:
     return table
 
 
-def _rich_cell(cell: Iterable[Part]) -> Text:
+def _rich_cell(cell: Iterable[Part]) -> "Text":
+    from rich.text import Text
+
     return Text(", ").join(colour_state(part) if isinstance(part, State) else Text(part) for part in cell)
 
 

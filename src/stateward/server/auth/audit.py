@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from stateward.server.auth.client_address import ClientAddresses
 from stateward.server.auth.credentials import presented_token, token_id
+from stateward.server.auth.session_cookie import session_text
 from stateward.server.telemetry.logs import redacted
 
 log = logging.getLogger("stateward.audit")
@@ -58,6 +59,7 @@ class AuditLog:
             "route": scope.get("path_template", ""),
             "ns": None if ns is None else redacted(ns),
             "token": token_id(presented_token(scope["headers"])),
+            "session": token_id(session_text(scope)),
             "peer": peer,
         }
         line = tuple(facts.values())

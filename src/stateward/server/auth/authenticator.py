@@ -1,4 +1,4 @@
-"""Authentication of tokens, with a cache, a rate limit for each token, and a limit on wrong tokens.
+"""Authentication of tokens and sessions, with a cache, a rate limit for each token, and a limit on wrong tokens.
 
 The result of a token lookup is cached for `TOKEN_CACHE_S` seconds, by a keyed hash of the token. A token that another
 process revokes is refused after that time at the latest; a token that this process revokes is refused at once.
@@ -17,6 +17,7 @@ from itertools import islice
 from litestar.types import Scope
 
 from stateward.access import Grant, Tokens
+from stateward.access.sessions import PREFIX, Sessions
 from stateward.server.auth.client_address import ClientAddresses
 from stateward.server.auth.credentials import token_id
 from stateward.server.auth.rate_limit import RateLimiter
@@ -43,13 +44,14 @@ class Authenticator:
     def __init__(
         self,
         tokens: Tokens,
+        sessions: Sessions,
         rate: float,
         clock: Callable[[], float],
         wrong_rate: float = 5.0,
         client_addresses: ClientAddresses | None = None,
     ) -> None:
         self.client_addresses = client_addresses or ClientAddresses()
-        self._tokens = tokens
+        self._tokens, self._sessions = tokens, sessions
         self._rate_limiter = RateLimiter(rate, clock)
         self._failure_limiter = RateLimiter(wrong_rate, clock, FAILURE_BURST_S)
         self._clock = clock
@@ -58,7 +60,7 @@ class Authenticator:
         self._valid_before: dict[bytes, None] = {}  # tokens that were valid, oldest first
 
     async def authenticate(self, text: str | None, scope: Scope) -> Grant:
-        """Return the grant of a token; raises if the token is not valid, or a limit is exceeded."""
+        """Return the grant of a token or a session; raises if it is not valid, or a limit is exceeded."""
         if text is None:
             raise NotAuthenticated(given=False)
         key = blake2b(text.encode(), key=self._salt, digest_size=16).digest()
@@ -113,10 +115,14 @@ class Authenticator:
     def _start_lookup(self, key: bytes, text: str) -> CachedLookup:
         if len(self._lookups) >= MAX_CACHED_TOKENS:
             self._lookups.clear()
-        known = self._clock() + TOKEN_CACHE_S, asyncio.ensure_future(self._tokens.check(text))
+        known = self._clock() + TOKEN_CACHE_S, asyncio.ensure_future(self._check(text))
         self._lookups[key] = known
         known[1].add_done_callback(lambda task: self._drop_failed_lookup(key, task))
         return known
+
+    async def _check(self, text: str) -> Grant | None:
+        is_session = text.startswith(f"{PREFIX}_")
+        return await (self._sessions.check(text) if is_session else self._tokens.check(text))
 
     def _drop_failed_lookup(self, key: bytes, task: TokenLookup) -> None:
         """Forget a lookup that failed, so that the next request starts another one."""

@@ -1,18 +1,23 @@
-"""Tokens in requests: `Authorization: Bearer T`, HTTP Basic with T as the password, or `X-Auth-Token: T`."""
+"""Tokens in requests: `Authorization: Bearer T`, HTTP Basic with T as the password, or `X-Auth-Token: T`.
+
+The text of a session is not a token: it counts in its cookie only, where the origin of the request is checked.
+"""
 
 import re
 from base64 import b64decode
 from binascii import Error
 from collections.abc import Iterable
 
+from stateward.access.sessions import PREFIX
+
 MAX_TOKEN_LENGTH = 200
 """The length of the longest token that is looked up."""
 
-_ID = re.compile(r"sw_([0-9a-f]{12})_")
+_ID = re.compile(r"s[ws]_([0-9a-f]{12})_")
 
 
 def token_id(text: str | None) -> str | None:
-    """Return the id in a token, by which its record is found; None if the text is not a token."""
+    """Return the id in a token or a session, by which its record is found; None if the text is neither."""
     found = _ID.match(text) if text is not None else None
     return found[1] if found else None
 
@@ -50,7 +55,9 @@ def _password(given: bytes) -> str | None:
 
 
 def _text(given: bytes) -> str | None:
-    """Return a text that may be a token; a text that is too long becomes an empty token, which is not valid."""
-    if not given:
-        return None
-    return given.decode("latin-1") if len(given) <= MAX_TOKEN_LENGTH else ""
+    return token_text(given.decode("latin-1")) if given else None
+
+
+def token_text(given: str) -> str:
+    """Return a text that may be a token; one that is too long, or a session, becomes an empty token: not valid."""
+    return given if len(given) <= MAX_TOKEN_LENGTH and not given.startswith(f"{PREFIX}_") else ""

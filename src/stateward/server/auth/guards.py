@@ -5,6 +5,8 @@ Otherwise the token may be for any namespace, and the handler shows only the tok
 the whole deployment needs a token for all namespaces: `requires_everywhere`, or `Right.GOVERN`. A route without
 authentication declares `open_to_all`, with the reason. Routes of domains declare the same by options
 (`plugin.route_options`), where `Right.GOVERN` is for administrators of the namespace unless it says `everywhere`.
+
+A caller presents a token, or the cookie of a session (`session_cookie`); a token counts first.
 """
 
 from litestar.connection import ASGIConnection
@@ -17,7 +19,8 @@ from stateward.access import Grant, Right, allows
 from stateward.access.tokens import ANY
 from stateward.errors import StatewardError
 from stateward.server.auth.authenticator import Authenticator
-from stateward.server.auth.credentials import presented_token
+from stateward.server.auth.credentials import presented_token, token_text
+from stateward.server.auth.session_cookie import require_own_page, session_text
 from stateward.server.errors import Forbidden, NotAuthenticated, PriorityForbidden, TooMany
 from stateward.server.service import AnyConnection, service_of
 
@@ -36,11 +39,15 @@ class OpenRoute:
 
 
 class RequiresRight:
-    """The guard of a route that needs a right: in the path's namespace, if it names one, or in all of them."""
+    """The guard of a route that needs a right: in the path's namespace, if it names one, or in all of them.
 
-    def __init__(self, right: Right, *, everywhere: bool) -> None:
+    The namespace `shared` is open to who has the right in any.
+    """
+
+    def __init__(self, right: Right, *, everywhere: bool, shared: str | None = None) -> None:
         self.right = right
         self.everywhere = everywhere
+        self.shared = shared
 
     async def __call__(self, connection: AnyConnection, _: BaseRouteHandler) -> None:
         """Allow a request whose token has the right."""
@@ -49,8 +56,9 @@ class RequiresRight:
     async def authorize(self, scope: Scope, authenticator: Authenticator) -> None:
         """Allow a request whose token has the right, and keep the grant in the scope."""
         try:
-            grant = scope["auth"] = await authenticator.authenticate(presented_token(scope["headers"]), scope)
-            require(grant, self.right, ANY if self.everywhere else scope["path_params"].get("ns"))
+            grant = scope["auth"] = await _authenticate(scope, authenticator, self.right)
+            ns = scope["path_params"].get("ns")
+            require(grant, self.right, ANY if self.everywhere else None if ns == self.shared else ns)
         except (NotAuthenticated, Forbidden, TooMany) as refusal:
             if scope["type"] == ScopeType.WEBSOCKET:
                 raise closing_exception(scope, refusal) from refusal
@@ -82,11 +90,23 @@ def grant_of(connection: AnyConnection) -> Grant:
 
 
 async def authenticate_connection(connection: AnyConnection, text: str | None = None) -> Grant:
-    """Return the grant of a connection's token, or of the token `text`, and keep it in the scope."""
-    token = presented_token(connection.scope["headers"]) if text is None else text
-    grant = await service_of(connection).authenticator.authenticate(token, connection.scope)
-    connection.scope["auth"] = grant
+    """Return the grant of a WebSocket's token or session, or of the token `text`, and keep it in the scope."""
+    scope, authenticator = connection.scope, service_of(connection).authenticator
+    if text is None:
+        grant = await _authenticate(scope, authenticator, Right.READ)
+    else:
+        grant = await authenticator.authenticate(token_text(text), scope)
+    scope["auth"] = grant
     return grant
+
+
+async def _authenticate(scope: Scope, authenticator: Authenticator, right: Right) -> Grant:
+    """Return the grant of a request's token, or of the session of the browser that sends it."""
+    token = presented_token(scope["headers"])
+    if token is None and (session := session_text(scope)) is not None:
+        require_own_page(scope, right)
+        return await authenticator.authenticate(session, scope)
+    return await authenticator.authenticate(token, scope)
 
 
 def require(grant: Grant, right: Right, ns: str | None = None) -> None:

@@ -1,36 +1,58 @@
 """The authorization middleware: every request passes it, and a route without a guard denies everything.
 
 A route declares the right that it needs as a guard of the framework. The middleware checks it instead of the framework,
-which copies the whole route for each guard on every request. The middleware also serves the routes on the fast path
-(`stateward.server.http.fast_path`) and adds the security headers. The framework turns errors of both into problems.
+which copies the whole route for each guard on every request. The middleware also checks the names in a request
+(`stateward.server.http.request_names`), serves the routes on the fast path (`stateward.server.http.fast_path`) and adds
+the security headers, and `Idempotency-Replayed` if all requests of a call were accepted before. The framework turns
+errors of both into problems.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 
+from litestar.enums import ScopeType
 from litestar.exceptions import ImproperlyConfiguredException
 from litestar.handlers import BaseRouteHandler
 from litestar.routes import ASGIRoute, BaseRoute, HTTPRoute, WebSocketRoute
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from stateward.access import Right
-from stateward.plugin.route_options import EVERYWHERE, OPEN, RIGHT
+from stateward.engine.accept.idempotency import noted_replays
+from stateward.engine.dry_run import MakePreview, dry_run
+from stateward.errors import BadInput
+from stateward.plugin.route_options import DRY_RUN, EVERYWHERE, OPEN, RIGHT, SHARED
 from stateward.server.auth.authenticator import Authenticator
 from stateward.server.auth.guards import Guard, OpenRoute, RequiresRight
 from stateward.server.errors import Forbidden
-from stateward.server.http.fast_path import JsonReply, fast_route_of
+from stateward.server.http.fast_path import REPLAYED, JsonReply, fast_route_of
+from stateward.server.http.request_names import RequestNames
 from stateward.server.http.security_headers import Headers, with_defaults
 from stateward.server.service import ApiRequest
 
 GUARD = "guard"
 """The option of a route that has its guard."""
 
+DRY_RUN_HEADER = "X-Stateward-Dry-Run"
+"""The header of a request that only asks what it would do; a route without dry runs refuses it."""
+
+_DRY_RUN_HEADER = DRY_RUN_HEADER.lower().encode()
+
 
 class AuthorizationMiddleware:
     """A layer around every route."""
 
-    def __init__(self, app: ASGIApp, authenticator: Authenticator, headers: Headers) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        authenticator: Authenticator,
+        names: RequestNames,
+        headers: Headers,
+        make_preview: MakePreview,
+    ) -> None:
         self._app = app
+        self._make_preview = make_preview
         self._authenticator = authenticator
+        self._names = names
         self._headers = headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -41,21 +63,43 @@ class AuthorizationMiddleware:
             await guard.authorize(scope, self._authenticator)
         elif guard is None and scope.get("method") != "OPTIONS":
             raise Forbidden(Right.GOVERN, why="the route does not say who may use it")
-        route = fast_route_of(handler)
-        response = self._app if route is None else await route.respond(ApiRequest(scope, receive, send))
-        if isinstance(response, JsonReply):
-            response.add_headers(self._headers)
-            await response(scope, receive, send)
-        else:
-            await response(scope, receive, self._adding_headers(send))
+        if scope["type"] == ScopeType.HTTP:
+            await self._names.check(scope, handler)
+        with dry_run(self._make_preview) if _wants_dry_run(scope, handler) else nullcontext():
+            await self._serve(handler, scope, receive, send)
 
-    def _adding_headers(self, send: Send) -> Send:
+    async def _serve(self, handler: BaseRouteHandler, scope: Scope, receive: Receive, send: Send) -> None:
+        route = fast_route_of(handler)
+        with noted_replays() as replays:
+            response = self._app if route is None else await route.respond(ApiRequest(scope, receive, send))
+            if isinstance(response, JsonReply):
+                response.add_headers(self._headers_after(replays))
+                await response(scope, receive, send)
+            else:
+                await response(scope, receive, self._adding_headers(send, replays))
+
+    def _headers_after(self, replays: Sequence[bool]) -> Headers:
+        return (*self._headers, REPLAYED) if replays and all(replays) else self._headers
+
+    def _adding_headers(self, send: Send, replays: Sequence[bool]) -> Send:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = with_defaults(message.get("headers", ()), self._headers)
+                message["headers"] = with_defaults(message.get("headers", ()), self._headers_after(replays))
             await send(message)
 
         return send_with_headers
+
+
+def _wants_dry_run(scope: Scope, handler: BaseRouteHandler) -> bool:
+    """Return whether a request only asks what it would do; raises if its route would do it all the same."""
+    given = next((value for name, value in scope["headers"] if name == _DRY_RUN_HEADER), None)
+    if given is None:
+        return False
+    if given != b"1":
+        raise BadInput(DRY_RUN_HEADER, given.decode("latin-1"), "1, or left out")
+    if not handler.opt.get(DRY_RUN):
+        raise BadInput(DRY_RUN_HEADER, "1", "left out: this route has no dry run")
+    return True
 
 
 def bind_guards(routes: Iterable[BaseRoute]) -> None:
@@ -74,7 +118,8 @@ def bind_guards(routes: Iterable[BaseRoute]) -> None:
 def _declared(handler: BaseRouteHandler) -> list[Guard]:
     """Return the guard that a route of a domain declares by its options; domains do not import the server's guards."""
     if RIGHT in handler.opt:
-        return [RequiresRight(handler.opt[RIGHT], everywhere=handler.opt.get(EVERYWHERE, False))]
+        everywhere, shared = handler.opt.get(EVERYWHERE, False), handler.opt.get(SHARED)
+        return [RequiresRight(handler.opt[RIGHT], everywhere=everywhere, shared=shared)]
     return [OpenRoute(handler.opt[OPEN])] if OPEN in handler.opt else []
 
 

@@ -16,6 +16,17 @@ from stateward.validation_texts import describe_pattern
 
 ENTITY_TAGS = describe_pattern(rf"^[\x20-\x7e]{{1,1000}}{END}", "one or several ETags, or *")
 
+_TAG = r'(W/)?"[!#-~]*"'
+REQUIRED_TAGS = describe_pattern(
+    rf"^ *(\*|{_TAG}( *, *{_TAG})*) *{END}", 'one or several ETags in quotes, such as "2", or *'
+)
+
+CURSOR = describe_pattern(rf"^[^\x00-\x1f\x7f]{{1,2000}}{END}", "the next of the page before")
+
+STATES = describe_pattern(
+    rf"^[^\x00-\x1f\x7f]{{1,4000}}{END}", "1 to 4,000 characters long, without control characters"
+)
+
 HALF_MICROSECOND_S = 0.000_000_5
 """Half of the resolution of times in responses."""
 
@@ -45,12 +56,34 @@ Limit = Annotated[
     int, QueryParameter(ge=1, le=MAX_NUMBER, description="most rows wanted; never more than the page limit")
 ]
 AfterText = Annotated[str | None, QueryParameter(pattern=TEXT, description="`next` of the page before")]
+AfterCursor = Annotated[str | None, QueryParameter(pattern=CURSOR, description="`next` of the page before")]
+Sort = Annotated[
+    str | None,
+    QueryParameter(
+        pattern=TEXT,
+        description="id, kind, state, ns, parent, since, created, label.NAME or, with a `kind` that declares its spec,"
+        " spec.FIELD; with `-` before it, in descending order",
+    ),
+]
 AfterNumber = Annotated[
     int, QueryParameter(ge=0, le=MAX_NUMBER, description="`next` of the page before", schema_extra=NOT_NEGATIVE)
 ]
-TextFilter = Annotated[str | None, QueryParameter(pattern=TEXT)]
+KindFilter = Annotated[str | None, QueryParameter(name="kind", pattern=TEXT, description="only this kind")]
+NsFilter = Annotated[str | None, QueryParameter(name="ns", pattern=TEXT, description="only this namespace")]
+ParentFilter = Annotated[
+    str | None, QueryParameter(name="parent", pattern=TEXT, description="only the children of this object")
+]
+IdFilter = Annotated[
+    str | None, QueryParameter(name="q", pattern=TEXT, description="a part of the id, case-insensitive")
+]
+OpFilter = Annotated[str | None, QueryParameter(name="op", pattern=TEXT, description="only lines of this operation")]
+ActorFilter = Annotated[
+    str | None,
+    QueryParameter(name="actor", pattern=TEXT, description="only what this actor did, such as worker"),
+]
 StateFilter = Annotated[
-    str | None, QueryParameter(name="state", pattern=TEXT, description="one state, or several with commas between them")
+    str | None,
+    QueryParameter(name="state", pattern=STATES, description="one state, or several with commas between them"),
 ]
 LabelFilter = Annotated[
     list[Annotated[str, Meta(pattern=LABEL)]] | None,
@@ -59,6 +92,12 @@ LabelFilter = Annotated[
         max_items=100,
         description="name=value; given several times, all must fit",
         schema_extra={"items": Schema(type=OpenAPIType.STRING, pattern=LABEL)},
+    ),
+]
+GroupFields = Annotated[
+    str,
+    QueryParameter(
+        name="by", pattern=TEXT, description="fields with commas between them: kind, state, parent, label.NAME"
     ),
 ]
 Wait = Annotated[
@@ -71,7 +110,7 @@ TimeOrNone = Annotated[datetime | None, QueryParameter(description="a time, such
 
 IfMatch = Annotated[
     str | None,
-    HeaderParameter(name="If-Match", pattern=ENTITY_TAGS, description="the ETag that the object must still have"),
+    HeaderParameter(name="If-Match", pattern=REQUIRED_TAGS, description="the ETag that the object must still have"),
 ]
 IfNoneMatch = Annotated[
     str | None,

@@ -2,6 +2,7 @@
 
 import re
 
+from stateward.engine.errors import VersionMismatch
 from stateward.server.service import Service
 from stateward.store.records import Key
 
@@ -11,6 +12,15 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
 NO_VERSION = 0
 """A version that no object has."""
+
+
+class TagNeverMatches(VersionMismatch):
+    """`If-Match` has no tag that an object could have."""
+
+    text = (
+        "object {object!r} is at version {found}, and If-Match names no version: a weak tag, such as W/"
+        '"{found}", or one that is not a number never matches'
+    )
 
 
 def etag_of(version: int) -> str:
@@ -44,7 +54,9 @@ async def required_version(service: Service, key: Key, if_match: str | None) -> 
     wanted = wanted_versions(if_match)
     if wanted is None:
         return None
-    if len(wanted) == 1:
+    if len(wanted) == 1 and wanted != (NO_VERSION,):
         return wanted[0]
     found = await service.engine.record(*key)
+    if wanted == (NO_VERSION,):
+        raise TagNeverMatches(key.id, NO_VERSION, found.version)
     return found.version if found.version in wanted else wanted[0]

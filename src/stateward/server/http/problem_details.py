@@ -30,13 +30,14 @@ from stateward.engine.errors import (
     NoSuchOperation,
     NotFound,
     Occupied,
+    Protected,
     Refused,
     VersionMismatch,
 )
 from stateward.engine.kind_types import UnfitValue
-from stateward.errors import BadInput, StatewardError, UnknownField, UnknownName
+from stateward.errors import BadInput, NotOffered, StatewardError, UnknownField, UnknownName, UnknownValue
 from stateward.plugin.route_options import MESSAGES, PLAIN_PROBLEMS
-from stateward.schemas.problems import Problem
+from stateward.schemas.problems import FlagView, Problem
 from stateward.server.auth.audit import AUDITED_STATUSES
 from stateward.server.errors import Forbidden, NotAuthenticated, NotReady, PriorityForbidden, TooMany
 from stateward.server.http.body_decoding import BadBody
@@ -65,7 +66,7 @@ def problem(status: int, code: str, detail: object, **facts: Any) -> Problem:  #
 def problem_of(error: Exception) -> Problem:
     """Return the problem of an error."""
     log.exception("request failed with an unexpected error; the client gets 500", exc_info=error)
-    return problem(500, "internal", "something went wrong here; it has been logged")
+    return problem(500, "internal", "internal error; the server's log has the details")
 
 
 class ProblemRow(NamedTuple):
@@ -95,6 +96,7 @@ for row in (
     ProblemRow(AlreadyExists, 409, None, ("state", "retry")),
     ProblemRow(KeyReused, 409, None, ("retry",)),
     ProblemRow(AlreadyEnded, 409, None, ("retry",)),
+    ProblemRow(NotOffered, 501, None),
 ):
     problem_of.register(row.error, row.problem_of)
 
@@ -105,8 +107,9 @@ def _(error: BadInput) -> Problem:
 
 
 @problem_of.register(UnknownField)
+@problem_of.register(UnknownValue)
 @problem_of.register(UnfitValue)
-def _(error: UnknownField | UnfitValue) -> Problem:
+def _(error: UnknownField | UnknownValue | UnfitValue) -> Problem:
     return problem(
         422 if isinstance(error, UnfitValue) else 400,
         "bad_input",
@@ -198,6 +201,7 @@ def _(error: Locked) -> Problem:
 
 STATUSES = {
     "BadInput": 400,
+    "UnknownValue": 400,
     "UnfitValue": 422,
     "UnknownName": 404,
     "NotFound": 404,
@@ -223,6 +227,12 @@ def _(error: NoneAllowed) -> Problem:
 
 
 @problem_of.register
+def _(error: Protected) -> Problem:
+    flag = FlagView(error.ns, error.holder, error.reason, error.command)
+    return problem(409, error.code, error, retry=False, protection=flag)
+
+
+@problem_of.register
 def _(error: VersionMismatch) -> Problem:
     return problem(412, error.code, error, version=error.found)
 
@@ -231,7 +241,7 @@ def _(error: VersionMismatch) -> Problem:
 def _(error: HTTPException) -> Problem:
     if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
         log.exception("request failed with an unexpected error; the client gets 500", exc_info=error)
-        return problem(500, "internal", "something went wrong here; it has been logged")
+        return problem(500, "internal", "internal error; the server's log has the details")
     return problem(error.status_code, _CODES.get(error.status_code, "bad_input"), error.detail)
 
 

@@ -10,6 +10,7 @@ from functools import partial
 import msgspec
 
 from stateward.access.lifecycle import TOKEN
+from stateward.access.sessions import SESSION
 from stateward.engine import Engine
 from stateward.engine.kinds import Kinds
 from stateward.server.errors import NotReady
@@ -45,7 +46,7 @@ class LiveFeeds:
         await self.close()
 
     def _on_entries(self, entries: Sequence[JournalEntry]) -> None:
-        if any(entry.kind == TOKEN.kind for entry in entries):
+        if any(entry.kind in (TOKEN.kind, SESSION.kind) for entry in entries):
             self.operation_followers.wake()  # the stream listens to the feed itself
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
 """The routes of live updates: the progress of an operation as server-sent events, and the stream of the journal.
 
 The events of an operation are one `progress` for each line, then `end`. The stream is a WebSocket; its token comes in
-a header or, from a browser, in the first message.
+a header or in the first message, and a browser has the cookie of its session.
 """
 
 from collections.abc import AsyncIterator
@@ -69,12 +69,12 @@ EVENTS = ResponseSpec(
 async def follow(request: ApiRequest, ns: Ns, op: Op, last_seen: LastSeen = 0) -> ServerSentEvent:
     """Send all lines of progress, past ones first, and at the end the operation; a client that reconnects continues.
 
-    It ends before that when the token is taken back, or expires.
+    It ends before that when the token is taken back, or when the token or the session expires.
     """
-    live_feeds, key, token = live_feeds_of(request), Key(ns, op), request.grant.token
+    live_feeds, key, grant = live_feeds_of(request), Key(ns, op), request.grant
     presenter = request.presenter
     presenter.required(key, await request.service.reader.operation(key))
-    happenings = live_feeds.operation_followers.follow(key, last_seen, lambda: not live_feeds.stream.is_revoked(token))
+    happenings = live_feeds.operation_followers.follow(key, last_seen, lambda: not live_feeds.stream.is_over(grant))
     return ServerSentEvent(_messages(happenings, presenter))
 
 

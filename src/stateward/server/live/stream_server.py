@@ -17,6 +17,7 @@ from msgspec import Meta, Struct
 
 from stateward.access import Grant
 from stateward.access.lifecycle import TOKEN, TokenState
+from stateward.access.sessions import SESSION, SessionState
 from stateward.access.tokens import SYSTEM
 from stateward.aio.supervise import cancel_tasks
 from stateward.engine.maintenance.horizon import EntriesPruned
@@ -37,6 +38,9 @@ SEND_TIMEOUT_S = 30.0
 
 TOKEN_RECHECK_S = 60.0
 """After how many seconds a token is checked again; a revoked token is noticed at once, by the journal."""
+
+VALID = {TOKEN.kind: TokenState.ACTIVE.word, SESSION.kind: SessionState.OPEN.word}
+"""The states in which tokens and sessions are valid."""
 
 MAX_REASON_BYTES = 120  # bytes that fit into a closing frame
 
@@ -103,7 +107,7 @@ class JournalStream:
     def __init__(self, feed: JournalFeed, take_snapshot: TakeSnapshot) -> None:
         self.feed, self.take_snapshot = feed, take_snapshot
         self.keepalive_s, self.send_timeout_s = KEEPALIVE_S, SEND_TIMEOUT_S
-        self.revoked_tokens: set[str] = set()
+        self._ended_records: set[str] = set()
         feed.listen(self._on_entries)
 
     async def serve(self, socket: Socket, admit: Authorize) -> None:
@@ -122,25 +126,26 @@ class JournalStream:
             if sending is not None:
                 await cancel_tasks([sending])
 
-    def is_revoked(self, token: str) -> bool:
-        """Return whether a token was revoked, or has expired, while it was in use here."""
-        return f"token-{token}" in self.revoked_tokens
+    def is_over(self, grant: Grant) -> bool:
+        """Return whether the token or the session of a grant has ended while it was in use here."""
+        return not self._ended_records.isdisjoint(grant.records)
 
     def _on_entries(self, entries: Sequence[JournalEntry]) -> None:
-        over = (entry.object for entry in entries if entry.kind == TOKEN.kind and entry.target != TokenState.ACTIVE)
-        self.revoked_tokens.update(over)
+        ended = (entry.object for entry in entries if entry.target not in (None, VALID.get(entry.kind, entry.target)))
+        self._ended_records.update(ended)
 
 
 class StreamReader:
     """One client's stream."""
 
-    __slots__ = ("_admit", "_after", "_grant", "_socket", "_stream", "_subscription", "_trusted")
+    __slots__ = ("_admit", "_after", "_grant", "_sent", "_socket", "_stream", "_subscription", "_trusted")
 
     def __init__(self, stream: JournalStream, socket: Socket, subscription: Subscription, admit: Authorize) -> None:
         self._stream, self._socket, self._subscription, self._admit = stream, socket, subscription, admit
         self._grant: Grant
         self._trusted = 0.0
         self._after = 0
+        self._sent = 0.0  # when the last message was sent
 
     async def run(self) -> None:
         """Send messages until the stream has to be closed, then close it with the reason."""
@@ -162,8 +167,8 @@ class StreamReader:
         now = asyncio.get_running_loop().time()
         if now >= self._trusted:
             self._grant, self._trusted = await self._admit(self._subscription), now + TOKEN_RECHECK_S
-        if self._stream.is_revoked(self._grant.token):
-            raise StreamClosed(CloseCode.NOT_AUTHENTICATED, "the token was taken back, or has expired")
+        if self._stream.is_over(self._grant):
+            raise StreamClosed(CloseCode.NOT_AUTHENTICATED, "the token was revoked, or the session has ended")
 
     def _interest(self) -> Interest:
         only = None if self._subscription.ns is None else frozenset(self._subscription.ns)
@@ -174,6 +179,7 @@ class StreamReader:
         """Send a snapshot unless the client continues; a number ahead of the journal is from another database."""
         if self._subscription.after is not None and self._subscription.after <= self._stream.feed.seq:
             self._after = self._subscription.after
+            await self._send(f'{{"lines":[],"seq":{self._after}}}')  # the client is connected, though nothing happens
             return
         await self._send_snapshot(interest, {})
 
@@ -190,16 +196,20 @@ class StreamReader:
             await self._send_snapshot(interest, {"gap": {"after": gone.after, "horizon": gone.horizon}})
             return
         await self._check_token()
+        is_at_end, self._after = page.seq == self._after, page.seq
         if page.count:
             await self._send(page.message)
-        elif page.seq == self._after and not await self._wait_for_entries():
+        elif self._is_keepalive_due() or (is_at_end and not await self._wait_for_entries()):
             await self._send(f'{{"lines":[],"seq":{self._after}}}')
-        self._after = page.seq
+
+    def _is_keepalive_due(self) -> bool:
+        """Return whether the client has got nothing for long: entries of other namespaces wake this reader, too."""
+        return asyncio.get_running_loop().time() >= self._sent + self._stream.keepalive_s
 
     async def _wait_for_entries(self) -> bool:
         """Wait for entries; returns False if a keep-alive is due first."""
         try:
-            async with asyncio.timeout(self._stream.keepalive_s):
+            async with asyncio.timeout_at(self._sent + self._stream.keepalive_s):
                 await self._stream.feed.wait_for_entries(self._after)
         except TimeoutError:
             return False
@@ -209,8 +219,9 @@ class StreamReader:
         try:
             async with asyncio.timeout(self._stream.send_timeout_s):
                 await self._socket.send_text(text)
+            self._sent = asyncio.get_running_loop().time()
         except TimeoutError:
-            raise StreamClosed(CloseCode.TOO_SLOW, "what was sent is not read") from None
+            raise StreamClosed(CloseCode.TOO_SLOW, "the client does not read the stream") from None
 
 
 async def _receive_subscription(socket: Socket) -> Subscription:
@@ -218,6 +229,6 @@ async def _receive_subscription(socket: Socket) -> Subscription:
         async with asyncio.timeout(FIRST_MESSAGE_TIMEOUT_S):
             return msgspec.json.decode(await socket.receive_text(), type=Subscription)
     except TimeoutError:
-        raise StreamClosed(CloseCode.BAD_MESSAGE, "nothing was said") from None
+        raise StreamClosed(CloseCode.BAD_MESSAGE, "no message arrived in time") from None
     except msgspec.MsgspecError as error:
         raise StreamClosed(CloseCode.BAD_MESSAGE, str(error)) from None

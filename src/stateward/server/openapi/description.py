@@ -169,8 +169,12 @@ def _is_struct(one: Any) -> bool:  # noqa: ANN401 - any annotation
 def _complete(operation: Doc, handler: HTTPRouteHandler, records: RecordSchemas, method: str) -> None:
     if isinstance(guard_of(handler), OpenRoute):
         operation["security"] = []
+    if handler.summary is None and operation.get("description"):
+        operation["summary"] = re.split(r"[.;](?:\s|$)", operation["description"], maxsplit=1)[0]
     for parameter in operation.get("parameters", ()):
         parameter["schema"] = _given(parameter["schema"])
+        if parameter["name"] == "ns":
+            parameter.setdefault("description", "the namespace")  # a prefix of routes that do not declare it
     _describe_body(operation, handler, records, method)
     if RIGHT in handler.opt:
         operation["responses"] |= {str(status): _problem(handler, status) for status in DOMAIN_PROBLEMS}

@@ -2,11 +2,14 @@
 
 The framework generates the document from the routes, and `complete_document` completes it. The framework's own pages
 load scripts from other hosts and run them inline. Ours has three small files, which work offline and under a strict
-content security policy.
+content security policy. The guide is a page of the documentation that is part of the package.
 """
 
+import re
 from collections.abc import Callable
+from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -19,6 +22,7 @@ from litestar.openapi.spec import Components, SecurityScheme, Tag
 from stateward import __version__
 from stateward.plugin.registry import Plugins
 from stateward.server.auth.guards import open_to_all
+from stateward.server.auth.session_cookie import COOKIE
 from stateward.server.http.security_headers import PAGE_CONTENT_POLICY
 from stateward.server.openapi.description import complete_document
 from stateward.server.openapi.kind_schemas import add_kind_schemas
@@ -30,6 +34,12 @@ SCHEMES = {
     "bearer": SecurityScheme(type="http", scheme="bearer", description="Authorization: Bearer TOKEN"),
     "basic": SecurityScheme(type="http", scheme="basic", description="HTTP Basic: any name, the token as the password"),
     "header": SecurityScheme(type="apiKey", name="X-Auth-Token", security_scheme_in="header"),
+    "session": SecurityScheme(
+        type="apiKey",
+        name=COOKIE,
+        security_scheme_in="cookie",
+        description="The console's cookie (POST /api/v1/session). What changes something needs X-Stateward-Request: 1.",
+    ),
 }
 TAGS = {
     "kinds": "Kinds of objects, with their lifecycles.",
@@ -38,7 +48,7 @@ TAGS = {
     "operations": "Operations: accepted actions, until and after their end.",
     "journal": "The journal of all changes.",
     "deployment": "Limits, workers, timers, locks, healing.",
-    "access": "Tokens and quotas.",
+    "access": "Tokens, sessions and quotas.",
     "health": "Health checks of the process.",
 }
 
@@ -76,6 +86,36 @@ def _file(name: str) -> bytes:
     return files("stateward.server").joinpath("pages", name).read_bytes()
 
 
+@cache
+def _guide() -> bytes:
+    """Return the guide as a page, with an anchor at each head."""
+    from markdown_it import MarkdownIt  # only readers of the guide pay for it
+
+    markdown = MarkdownIt("commonmark").enable("table")
+    tokens = markdown.parse(_file("guide.md").decode())
+    for head, text in pairwise(tokens):
+        if head.type == "heading_open":
+            head.attrSet("id", re.sub(r"\W+", "-", text.content.lower()))
+    text = markdown.renderer.render(tokens, markdown.options, {})
+    return _file("guide.html").replace(b"<!-- guide -->", text.encode())
+
+
+@get("/guide", sync_to_thread=True)
+def show_guide() -> Response[bytes]:
+    """Return the guide."""
+    return Response(_guide(), media_type=MediaType.HTML)
+
+
+DESCRIPTION = "docs/openapi.json"
+
+
+@get("/openapi.json", guards=[EVERYBODY], include_in_schema=False, sync_to_thread=False)
+def find_description() -> Response[str]:
+    """Lead to the document from where many tools look for it; relative, since a proxy may serve us below a path."""
+    text = f"The document is at {DESCRIPTION}; follow the redirect, as curl -L does.\n"
+    return Response(text, status_code=308, headers={"Location": DESCRIPTION}, media_type=MediaType.TEXT)
+
+
 def _served(name: str, media_type: str) -> Callable[[], Response[bytes]]:
     content = _file(name)
 
@@ -90,6 +130,7 @@ def openapi_config(plugins: Plugins) -> OpenAPIConfig:
     router = Router(
         "/docs",
         route_handlers=[
+            show_guide,
             get("/page.js", sync_to_thread=False)(_served("page.js", "text/javascript")),
             get("/page.css", sync_to_thread=False)(_served("page.css", MediaType.CSS)),
         ],
@@ -109,3 +150,6 @@ def openapi_config(plugins: Plugins) -> OpenAPIConfig:
         render_plugins=[Index(), Description(plugins)],
         openapi_router=router,
     )
+
+
+ROUTES = (find_description,)

@@ -13,7 +13,7 @@ TEXTS = {
     401: ("not_authenticated", "There is no token, or it is not valid any more.", "a token is needed"),
     403: ("forbidden", "The token's role, namespaces or quota do not allow it.", "the token does not give the right"),
     404: ("not_found", "There is no such thing.", "there is no object 'web-1' in namespace 'shop'"),
-    409: ("in_transition", "Refused now: by the lifecycle, or by what is in the way.", "'stop' by user is refused"),
+    409: ("in_transition", "Refused now by the lifecycle, a lock or another operation.", "'stop' by user is refused"),
     412: ("version", "The object has changed since the caller saw it.", "object 'web-1' is at version 8, not 7"),
     413: ("too_large", "The body is larger than the limit.", "Request Entity Too Large"),
     422: ("bad_input", "The spec or the arguments are not of the kind's types.", "spec.ttl: must be at least 1"),

@@ -32,11 +32,11 @@ function table(titles, rows) {
 function parametersOf(operation) {
   const rows = (operation.parameters ?? []).map((one) => [
     one.name,
-    one.required ? `${one.in}, needed` : one.in,
+    one.required ? `${one.in}, required` : one.in,
     nameOf(one.schema),
     one.description ?? one.schema?.description,
   ]);
-  return rows.length ? [make("h4", {}, "Parameters"), table(["name", "in", "type", "meaning"], rows)] : [];
+  return rows.length ? [make("h3", {}, "Parameters"), table(["name", "in", "type", "meaning"], rows)] : [];
 }
 
 function bodyOf(operation, schemas) {
@@ -52,7 +52,7 @@ function bodyOf(operation, schemas) {
   ]);
   const example = record.examples?.[0] ?? Object.values(content.examples ?? {})[0]?.value;
   const sample = example ? [make("pre", {}, JSON.stringify(example, null, 2))] : [];
-  return [make("h4", {}, "Body"), table(["field", "", "type", "meaning"], rows), ...sample];
+  return [make("h3", {}, "Body"), table(["field", "", "type", "meaning"], rows), ...sample];
 }
 
 function answersOf(operation) {
@@ -61,7 +61,7 @@ function answersOf(operation) {
     one.description,
     Object.entries(one.content ?? {}).map(([type, content]) => `${type}: ${nameOf(content.schema)}`).join("; "),
   ]);
-  return [make("h4", {}, "Answers"), table(["status", "meaning", "content"], rows)];
+  return [make("h3", {}, "Responses"), table(["status", "meaning", "content"], rows)];
 }
 
 async function send(path, fields, output) {
@@ -98,11 +98,11 @@ function trial(path, operation) {
     parameter,
     input: make("input", { placeholder: nameOf(parameter.schema), "aria-label": parameter.name }),
   }));
-  const output = make("pre", { class: "output" });
+  const output = make("pre", { class: "output", tabindex: "0" });
   const button = make("button", { type: "button" }, "Try it");
   button.addEventListener("click", () => send(path, fields, output));
   const inputs = fields.map(({ parameter, input }) => make("label", {}, parameter.name, input));
-  return [make("h4", {}, "Try it"), make("div", { class: "trial" }, ...inputs, button), output];
+  return [make("h3", {}, "Try it"), make("div", { class: "trial" }, ...inputs, button), output];
 }
 
 function route(path, method, operation, schemas) {

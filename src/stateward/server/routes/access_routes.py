@@ -26,7 +26,7 @@ def token_view(info: TokenInfo) -> TokenView:
     return TokenView(info.id, info.name, info.role, info.namespaces, info.state, created, expires)
 
 
-@api_route(post, "/tokens", Right.GOVERN, TAG, "Make a token", 413)
+@api_route(post, "/tokens", Right.GOVERN, TAG, "Create a token", 413)
 async def issue_token(request: ApiRequest, data: JSONBody[NewToken]) -> IssuedView:
     """Create a token; store its text, because it is not shown again."""
     expires = None if data.expires is None else data.expires.timestamp()
@@ -52,7 +52,7 @@ async def _read_all(
     return found + more
 
 
-@api_route(delete, "/tokens/{id:str}", Right.GOVERN, TAG, "Take a token back", 404, 409, status_code=200)
+@api_route(delete, "/tokens/{id:str}", Right.GOVERN, TAG, "Revoke a token", 404, 409, status_code=200)
 async def revoke_token(request: ApiRequest, id: TokenId) -> TokenView:  # noqa: A002
     """Revoke a token: this process refuses it at once, other processes within two seconds."""
     info = await request.service.tokens.revoke(id, request.grant.name)

@@ -4,25 +4,30 @@ The plug-ins of the domains declare these actions. The composite and the parts t
 transaction. The composite's operation is the parent of the parts' operations, and ends after them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 from msgspec.structs import replace
 
 from stateward.engine import Accepted, Engine, Request
+from stateward.engine.accept.groups import GroupVerdict
 from stateward.engine.accept.idempotency import bare_key
-from stateward.engine.errors import KeyReused, NoneAllowed
-from stateward.plugin.runtime import CompositeParts, DomainRuntime
+from stateward.engine.errors import Denied, KeyReused, NoneAllowed
+from stateward.engine.queries import list_all
+from stateward.errors import StatewardError
+from stateward.naming import new_id
+from stateward.plugin.runtime import CompositeParts, DomainRuntime, ExpectedChange, PartAction
 from stateward.store.filters import Selector
-from stateward.store.records import Key
+from stateward.store.records import Key, Object
 
 
 class CompositeActions:
     """The actions of composites that are actions on all parts."""
 
     def __init__(self, runtimes: Iterable[DomainRuntime] = ()) -> None:
+        self._runtimes = tuple(runtimes)
         self._parts: CompositeParts = {
-            pair: kind for runtime in runtimes for pair, kind in runtime.composite_parts.items()
+            pair: kind for runtime in self._runtimes for pair, kind in runtime.composite_parts.items()
         }
         self._actions = {action for _, action in self._parts}
 
@@ -31,22 +36,96 @@ class CompositeActions:
         if request.action not in self._actions:
             return await engine.submit(request)
         found = await engine.store.reader.object(Key(request.ns, request.object))
-        kind = None if found is None else self._parts.get((found.kind, request.action))
-        return await (engine.submit(request) if kind is None else _on_all(engine, request, kind))
+        if found is None or (found.kind, request.action) not in self._parts:
+            return await engine.submit(request)
+        return await self._on_all(engine, request, found)
 
+    async def submit_group(
+        self, engine: Engine, whole: Request | None, chosen: Selector, each: Request
+    ) -> GroupVerdict:
+        """Submit a request on many objects; on a composite among them, it is an action on its parts.
 
-async def _on_all(engine: Engine, whole: Request, kind: str) -> Accepted:
-    if whole.key is not None:  # a repeated request is recognized by the operation's id, and submits no member again
-        whole = replace(whole, op=await _named(engine, whole))
-    each = engine.request(
-        whole.ns, "", whole.action, actor=whole.actor, who=whole.who, facts=whole.facts, priority=whole.priority
-    )
-    try:
-        verdict = await engine.group(whole, Selector(whole.ns, kind, whole.object), each)
-    except NoneAllowed as error:
-        raise await engine.explain_none_allowed(whole, error) from None
-    assert verdict.whole is not None
-    return verdict.whole if whole.key is None else _same(verdict.whole, whole)
+        Each composite has an acceptance, and an operation, of its own.
+        """
+        composites = [] if whole is not None else await self.find_composites(engine, chosen, each.action)
+        if not composites:
+            return await engine.group(whole, chosen, each)
+        begun: list[Accepted] = []
+        skipped: dict[str, StatewardError] = {}
+        for one in composites:
+            key = None if each.key is None else f"{each.key} {one.id}"
+            asked = replace(each, object=one.id, op=new_id(), key=key)
+            try:
+                begun.append(await self._on_all(engine, asked, one))
+            except Denied as error:
+                skipped[one.id] = error
+        others = await self.without_composites(engine, chosen, composites)
+        group = next((one.operation.id for one in begun if one.operation is not None), None)
+        if others is not None:
+            try:
+                verdict = await engine.group(None, others, each)
+            except NoneAllowed as error:
+                skipped |= error.skipped
+            except Denied as error:  # all of them for one reason
+                skipped |= dict.fromkeys(others.ids or (), error)
+            else:
+                begun, skipped = begun + verdict.begun, skipped | verdict.skipped
+                group = group or verdict.group
+        if not begun:
+            raise next(iter(skipped.values())) if len(skipped) == 1 else NoneAllowed(each.action, skipped)
+        return GroupVerdict(None, begun, skipped, group if len(begun) == 1 else None, all(one.again for one in begun))
+
+    async def find_composites(self, engine: Engine, chosen: Selector, action: str) -> list[Object]:
+        """Return the chosen objects on which the action is one on their parts."""
+        kinds = [kind for kind, named in self._parts if named == action and chosen.kind in (None, kind)]
+        return [one for kind in kinds async for one in list_all(engine.store.reader, replace(chosen, kind=kind))]
+
+    async def without_composites(
+        self, engine: Engine, chosen: Selector, composites: Sequence[Object]
+    ) -> Selector | None:
+        """Return the selector of all other chosen objects, without the parts of these composites; None if none is."""
+        if chosen.kind is not None:
+            return None
+        asked = {one.id for one in composites}
+        found = {one.id: one.parent async for one in list_all(engine.store.reader, chosen)}
+        others = [id_ for id_, parent in found.items() if id_ not in asked and parent not in asked]
+        others += (id_ for id_ in chosen.ids or () if id_ not in found)  # the verdict says that they do not exist
+        return Selector(chosen.ns, ids=tuple(others)) if others else None
+
+    def __contains__(self, pair: tuple[str, str]) -> bool:
+        """Return whether an action on a composite of a kind is one on all of its parts, given as (kind, action)."""
+        return pair in self._parts
+
+    def needs_parts(self, request: Request, found: Object) -> bool:
+        """Return whether an action on an object is refused if none of its parts allows it."""
+        return (found.kind, request.action) in self._parts and not self._acts_without_parts(request, found)
+
+    def _acts_without_parts(self, request: Request, found: Object) -> bool:
+        return any(runtime.acts_without_parts(request, found) for runtime in self._runtimes)
+
+    async def find_part_actions(self, request: Request, found: Object) -> list[PartAction]:
+        """Return the actions on parts that an action on an object leads to."""
+        return [one for runtime in self._runtimes for one in await runtime.find_part_actions(request, found)]
+
+    async def describe_effects(self, request: Request, changes: Sequence[ExpectedChange]) -> list[str]:
+        """Return the sentences of all domains on the effects of a planned action."""
+        return [text for runtime in self._runtimes for text in await runtime.describe_effects(request, changes)]
+
+    async def _on_all(self, engine: Engine, whole: Request, found: Object) -> Accepted:
+        if whole.key is not None:  # a repeated request is recognized by the operation's id, and submits no member again
+            whole = replace(whole, op=await _named(engine, whole))
+        each = engine.request(
+            whole.ns, "", whole.action, actor=whole.actor, who=whole.who, facts=whole.facts, priority=whole.priority
+        )
+        parts = Selector(whole.ns, self._parts[found.kind, whole.action], whole.object)
+        try:
+            verdict = await engine.group(whole, parts, each)
+        except NoneAllowed as error:
+            if not error.skipped and self._acts_without_parts(whole, found):
+                return await engine.submit(whole)
+            raise await engine.explain_none_allowed(whole, error) from None
+        assert verdict.whole is not None
+        return verdict.whole if whole.key is None else _same(verdict.whole, whole)
 
 
 async def _named(engine: Engine, whole: Request) -> str:

@@ -41,6 +41,11 @@ FIRST_PAGE = "index.html"
 DOMAINS_MARK = b"<!-- domains -->"
 """The place in the page where the files of the domains are named."""
 
+MODULES_MARK = b"<!-- modules -->"
+"""The place in the page where its own modules are named: a browser that found them import by import would ask seven
+times in a row."""
+
+PRELOADED = ("main.js", "core/", "fleet/", "ui/", "views/overview.js")
 DOMAIN_LINKS = {
     "css": '<link rel="stylesheet" href="/console/{}">',
     "js": '<link rel="modulepreload" data-domain href="/console/{}">',
@@ -83,9 +88,15 @@ def page_files(plugins: Plugins) -> dict[str, PageFile]:
     found = dict(_walk(files("stateward") / "console", ""))
     of_domains = _domain_files(plugins)
     links = "\n".join(DOMAIN_LINKS[_ending(path)].format(path) for path in of_domains)
-    page = found[FIRST_PAGE].body.replace(DOMAINS_MARK, links.encode())
+    page = found[FIRST_PAGE].body.replace(DOMAINS_MARK, links.encode()).replace(MODULES_MARK, _module_links(found))
     made = {FIRST_PAGE: page, "lifecycle.css": STYLE.encode()}
     return {**found, **of_domains, **{path: _file(path, body) for path, body in made.items()}}
+
+
+def _module_links(found: dict[str, PageFile]) -> bytes:
+    """Return links to the modules that the first view needs, and to those that all views share."""
+    paths = sorted(path for path in found if path.startswith(PRELOADED) and _ending(path) == "js")
+    return "\n".join(f'<link rel="modulepreload" href="/console/{path}">' for path in paths).encode()
 
 
 def _domain_files(plugins: Plugins) -> dict[str, PageFile]:

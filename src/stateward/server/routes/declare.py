@@ -14,6 +14,9 @@ from stateward.access import Right
 from stateward.server.auth.guards import RequiresRight, requires
 from stateward.server.openapi.problem_responses import problem_responses
 
+NAMESPACE = "{ns:"
+"""A part of the paths that name a namespace, which may be unknown."""
+
 NO_RESPONSES: Mapping[int, ResponseSpec] = {}
 
 
@@ -36,6 +39,6 @@ def api_route(
         guards=[requires(right) if isinstance(right, Right) else right],
         tags=[tag],
         summary=summary,
-        responses={**problem_responses(*problems), **responses},
+        responses={**problem_responses(*problems, *((404,) if NAMESPACE in path else ())), **responses},
         **options,
     )

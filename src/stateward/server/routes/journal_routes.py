@@ -1,6 +1,8 @@
-"""The routes of the journal: pages of entries, or an export as newline-delimited JSON."""
+"""The routes of the journal: pages of entries, or an export as newline-delimited JSON or as CSV."""
 
-from collections.abc import AsyncIterator
+import csv
+from collections.abc import AsyncIterator, Iterable
+from io import StringIO
 from operator import attrgetter
 from typing import Annotated
 
@@ -9,15 +11,24 @@ from litestar import Response, get
 from litestar.datastructures import ResponseHeader
 from litestar.params import HeaderParameter, QueryParameter
 from litestar.response import Stream
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from stateward.access import Grant, Right
 from stateward.access.tokens import ANY
 from stateward.engine.maintenance.horizon import horizon
-from stateward.schemas.journal import LinePage
+from stateward.schemas.journal import LinePage, LineView, TransitionCounts
 from stateward.schemas.params import TEXT
 from stateward.server.auth.guards import require
-from stateward.server.http.parameters import AfterNumber, Limit, TextFilter, TimeOrNone, first_moment
+from stateward.server.http.parameters import (
+    ActorFilter,
+    AfterNumber,
+    KindFilter,
+    Limit,
+    NsFilter,
+    OpFilter,
+    TimeOrNone,
+    first_moment,
+)
 from stateward.server.openapi.description import CONTENTS
 from stateward.server.presenter import Presenter
 from stateward.server.routes.declare import api_route
@@ -27,7 +38,7 @@ from stateward.store.port import Reader
 from stateward.store.records import JournalEntry
 
 TAG = "journal"
-NDJSON = "application/x-ndjson"
+NDJSON, CSV = "application/x-ndjson", "text/csv"
 PRUNED = ResponseHeader(
     name="Stateward-Pruned",
     description="of an export: the horizon, where it begins before it; of the lines up to this number some are gone",
@@ -76,30 +87,50 @@ def _filters(grant: Grant, only: JournalFilter) -> list[JournalFilter]:
     return [replace(only, ns=ns) for ns in sorted(grant.namespaces)]
 
 
-@api_route(get, "/journal", Right.READ, TAG, "Read the journal", opt={CONTENTS: [NDJSON]}, response_headers=[PRUNED])
+@api_route(
+    get, "/journal", Right.READ, TAG, "Read the journal", 404, opt={CONTENTS: [NDJSON, CSV]}, response_headers=[PRUNED]
+)
 async def read_journal(
     request: ApiRequest,
-    ns: TextFilter = None,
+    ns: NsFilter = None,
     about: About = None,
-    kind: TextFilter = None,
-    op: TextFilter = None,
-    actor: TextFilter = None,
+    kind: KindFilter = None,
+    op: OpFilter = None,
+    actor: ActorFilter = None,
     since: TimeOrNone = None,
     until: TimeOrNone = None,
     after: AfterNumber = 0,
     limit: Limit = 100,
     accept: Accept = None,
 ) -> Response[LinePage]:
-    """Return a page of the journal; with `Accept: application/x-ndjson` all lines that fit, one JSON object each."""
+    """Return a page of the journal, or all lines that fit, as they are read.
+
+    With `Accept: application/x-ndjson` each line is a JSON object, with `Accept: text/csv` a row of a table.
+    """
     only = JournalFilter(ns, about, kind, op, actor, first_moment(since), first_moment(until))
     query, presenter = JournalQuery(request.service.reader, request.grant, only), request.presenter
-    if accept is not None and NDJSON in accept:
-        pruned = await pruned_after(request.service.reader, after)
-        headers = {} if pruned is None else {PRUNED.name: str(pruned)}
-        return Stream(_ndjson(query, presenter, after), media_type=NDJSON, headers=headers)  # type: ignore[return-value]
+    for media_type, encode in EXPORTS.items():
+        if accept is not None and media_type in accept:
+            pruned = await pruned_after(request.service.reader, after)
+            headers = {} if pruned is None else {PRUNED.name: str(pruned)}
+            return Stream(encode(query, presenter, after), media_type=media_type, headers=headers)  # type: ignore[return-value]
     entries, more = await query.page(after, request.service.page_size(limit))
     pruned = await pruned_after(request.service.reader, after)
     return Response(LinePage(presenter.entries(entries), None if more is None else str(more), pruned))
+
+
+@api_route(get, "/journal/counts", Right.READ, TAG, "Count the transitions of the last hour", 404)
+async def count_transitions(request: ApiRequest, ns: NsFilter = None) -> TransitionCounts:
+    """Return how many changes of state there were in each minute of the last hour, of one namespace or of all."""
+    if ns is not None:
+        require(request.grant, Right.READ, ns)
+    grant = request.grant
+    return await request.service.history.counts(lambda one: one == ns if ns else _is_listed(grant, one))
+
+
+def _is_listed(grant: Grant, ns: str) -> bool:
+    """Return whether a namespace is open to a grant, and not the deployment's own."""
+    return grant.opens(ns) and not ns.startswith("(")
 
 
 async def pruned_after(reader: Reader, after: int) -> int | None:
@@ -114,4 +145,29 @@ async def _ndjson(query: JournalQuery, presenter: Presenter, after: int) -> Asyn
             yield msgspec.json.encode(shown) + b"\n"
 
 
-ROUTES = (read_journal,)
+async def _csv(query: JournalQuery, presenter: Presenter, after: int) -> AsyncIterator[bytes]:
+    yield _csv_row(LineView.__struct_fields__)
+    async for entry in query.all(after):
+        for shown in presenter.entries([entry]):
+            yield _csv_row(_csv_cell(value) for value in astuple(shown))
+
+
+def _csv_row(cells: Iterable[str]) -> bytes:
+    text = StringIO()
+    csv.writer(text).writerow(cells)
+    return text.getvalue().encode()
+
+
+def _csv_cell(value: object) -> str:
+    """Return a value as text that a spreadsheet does not take for a formula: those begin with one of these signs."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode().strip('"')
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+EXPORTS = {NDJSON: _ndjson, CSV: _csv}
+"""The forms of an export, by their media types."""
+
+
+ROUTES = (read_journal, count_transitions)

@@ -13,7 +13,9 @@ from msgspec.structs import asdict
 from stateward.access import Right
 from stateward.access.lifecycle import TOKEN
 from stateward.access.quotas import QUOTA
+from stateward.access.sessions import SESSION
 from stateward.engine import Engine, Kind
+from stateward.engine.protection import PROTECTION
 from stateward.errors import UnknownName
 from stateward.lifecycle import Lifecycle
 from stateward.lifecycle.describe import describe
@@ -22,6 +24,7 @@ from stateward.lifecycle.render.svg_markup import STYLE
 from stateward.schemas.kind_info import KindInfo
 from stateward.server.http.parameters import KindName
 from stateward.server.openapi.description import CONTENTS
+from stateward.server.routes.composite_actions import CompositeActions
 from stateward.server.routes.declare import api_route
 from stateward.server.service import ApiRequest
 
@@ -48,7 +51,7 @@ class Drawings:
             return media_type, await asyncio.to_thread(render, lifecycle)
 
 
-OURS = frozenset({TOKEN.kind, QUOTA.kind})
+OURS = frozenset({TOKEN.kind, SESSION.kind, QUOTA.kind, PROTECTION.kind})
 """The internal kinds of the deployment, whose objects the generic API does not create."""
 
 Form = Annotated[Literal["svg", "mermaid", "markdown"], QueryParameter(name="format", description="how it is drawn")]
@@ -70,16 +73,17 @@ def public_kind(engine: Engine, name: str) -> Kind:
 @api_route(get, "/kinds", Right.READ, "kinds", "List the kinds")
 async def list_kinds(request: ApiRequest) -> list[KindInfo]:
     """Return every kind with its lifecycle (states, rows, actors, actions) and the schemas of specs and arguments."""
-    return [kind_info(kind) for kind in public_kinds(request.service.engine)]
+    composites = request.service.composite_actions
+    return [kind_info(kind, composites) for kind in public_kinds(request.service.engine)]
 
 
 @api_route(get, "/kinds/{kind:str}", Right.READ, "kinds", "Get a kind", 404)
 async def get_kind(request: ApiRequest, kind: KindName) -> KindInfo:
     """Return one kind with its lifecycle, and the schemas of its specs and arguments."""
-    return kind_info(public_kind(request.service.engine, kind))
+    return kind_info(public_kind(request.service.engine, kind), request.service.composite_actions)
 
 
-def kind_info(kind: Kind) -> KindInfo:
+def kind_info(kind: Kind, composites: CompositeActions) -> KindInfo:
     """Return the description of a kind."""
     types = kind.types
     return KindInfo(
@@ -88,6 +92,7 @@ def kind_info(kind: Kind) -> KindInfo:
         args={} if types is None else {action: one.schema for action, one in types.args.items()},
         columns=list(kind.columns),
         creatable=kind.general,
+        composite_actions=[action for action in kind.lifecycle.actions if (kind.name, action) in composites],
     )
 
 

@@ -1,6 +1,7 @@
-"""The routes `allowed`, `history` and `at` of one object: allowed actions, journal entries, state at a time."""
+"""The routes `allowed`, `history`, `changes` and `at` of one object: actions, journal, spec changes, past states."""
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
 
 from litestar import get
 
@@ -11,16 +12,18 @@ from stateward.engine.queries import state_at
 from stateward.lifecycle import Lifecycle, Move, decide
 from stateward.lifecycle.moves import AllowedEvent
 from stateward.plugin.request_params import Ns
-from stateward.schemas.journal import LinePage
+from stateward.schemas.journal import LinePage, SpecChange
 from stateward.schemas.objects import AllowedView, Possible, StateView
 from stateward.server.http.parameters import AfterNumber, Id, Limit, Time, last_moment, with_timezone
 from stateward.server.routes.declare import api_route
 from stateward.server.routes.journal_routes import pruned_after
 from stateward.server.service import ApiRequest, Service
+from stateward.server.spec_changes import spec_changes
 from stateward.store.filters import JournalFilter
-from stateward.store.records import Key, Object
+from stateward.store.records import JournalEntry, Key, Object
 
 TAG = "objects"
+ENTRIES_AT_ONCE = 1_000
 
 
 def allowed_actions(lifecycle: Lifecycle, state: str, actor: str, origin: str | None) -> list[Possible]:
@@ -37,7 +40,7 @@ def _ways_of_event(lifecycle: Lifecycle, state: str, event: str, actor: str, ori
     mine = [allowed for allowed in lifecycle.allowed[state] if allowed.event == event and actor in allowed.actors]
     effective = [allowed for allowed in mine if _is_effective(lifecycle, state, allowed, actor, origin)]
     for allowed in effective:
-        why = f"it needs {', '.join(allowed.needs)}" if allowed.needs else None
+        why = f"needs {' and '.join(allowed.needs)}" if allowed.needs else None
         desired = None if allowed.desired is None else allowed.desired.word
         yield Possible(event, why is None, why, list(allowed.needs), allowed.target.word, desired, allowed.within)
     if not effective:
@@ -80,6 +83,27 @@ async def get_history(request: ApiRequest, ns: Ns, id: Id, after: AfterNumber = 
     return LinePage(request.presenter.entries(entries), str(entries[-1].seq) if len(entries) == most else None, pruned)
 
 
+@api_route(get, "/ns/{ns:str}/objects/{id:str}/changes", Right.READ, TAG, "Who changed an object's spec?", 404)
+async def get_changes(request: ApiRequest, ns: Ns, id: Id, limit: Limit = 100) -> list[SpecChange]:  # noqa: A002
+    """Return the changes of the object's spec, newest first: who, when, and each field from and to."""
+    service, disclosure = request.service, request.presenter.disclosure
+    await _existing_or_removed(service, Key(ns, id))
+    found = deque[SpecChange](maxlen=service.page_size(limit))
+    entries = [entry async for entry in _entries_of(service, Key(ns, id)) if entry.spec is not None]
+    pairs = ((entry, shown) for entry in entries if (shown := disclosure.entry(entry)) is not None)
+    found.extend(spec_changes(pairs))
+    return list(reversed(found))
+
+
+async def _entries_of(service: Service, key: Key) -> AsyncIterator[JournalEntry]:
+    after: int | None = 0
+    while after is not None:
+        page = await service.reader.journal(after, ENTRIES_AT_ONCE, JournalFilter(key.ns, key.id))
+        for entry in page:
+            yield entry
+        after = page[-1].seq if len(page) == ENTRIES_AT_ONCE else None
+
+
 @api_route(get, "/ns/{ns:str}/objects/{id:str}/at", Right.READ, TAG, "In which state was an object?", 404)
 async def get_state_at(request: ApiRequest, ns: Ns, id: Id, time: Time) -> StateView:  # noqa: A002
     """Return the state of an object at a time; it is unknown if the entries of that time were pruned."""
@@ -98,4 +122,4 @@ async def _existing_or_removed(service: Service, key: Key) -> Object:
     return found
 
 
-ROUTES = (get_allowed, get_history, get_state_at)
+ROUTES = (get_allowed, get_history, get_changes, get_state_at)

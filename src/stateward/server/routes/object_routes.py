@@ -1,5 +1,7 @@
 """The routes of objects: namespaces, list, get, create, labels."""
 
+from collections.abc import Sequence
+
 import msgspec
 from litestar import Response, get, post, put
 from litestar.datastructures import ResponseHeader
@@ -13,35 +15,46 @@ from stateward.access.tokens import ANY, SYSTEM
 from stateward.engine import Engine, NotFound
 from stateward.engine.errors import VersionMismatch
 from stateward.engine.kinds import Kind, Kinds
-from stateward.errors import BadInput, UnknownName
+from stateward.engine.protection import effective_flag, keep_flag, namespace_flag
+from stateward.errors import BadInput, UnknownName, UnknownValue
 from stateward.lifecycle import Lifecycle
 from stateward.plugin.request_params import IdempotencyKey, Ns
-from stateward.schemas.objects import NamespaceView, ObjectPage, ObjectView
+from stateward.schemas.objects import GroupCount, NamespaceView, ObjectCounts, ObjectPage, ObjectView, ProtectionView
 from stateward.schemas.operations import AcceptedView
-from stateward.schemas.request_bodies import Forget, NewLabels, NewObject
+from stateward.schemas.problems import EffectiveProtection, FlagView
+from stateward.schemas.request_bodies import Forget, NewLabels, NewObject, NewProtection
 from stateward.server.auth.guards import require_priority
 from stateward.server.errors import Forbidden
 from stateward.server.http.fast_path import JsonReply
 from stateward.server.http.parameters import (
-    AfterText,
+    AfterCursor,
+    GroupFields,
     Id,
+    IdFilter,
     IfMatch,
     IfNoneMatch,
+    KindFilter,
     LabelFilter,
     Limit,
+    ParentFilter,
+    Sort,
     StateFilter,
-    TextFilter,
 )
 from stateward.server.http.preconditions import is_unchanged, required_version
+from stateward.server.presenter import sees_internal
 from stateward.server.routes.declare import api_route
 from stateward.server.routes.kind_routes import public_kind
+from stateward.server.routes.object_sorting import MAX_ID_CHARS, decode_cursor, encode_cursor, parse_sort
 from stateward.server.service import ApiRequest, Service
 from stateward.store.changes import Changes
-from stateward.store.filters import Page, Selector
+from stateward.store.filters import GroupColumn, GroupField, Page, Selector, SortedPage
 from stateward.store.port import Tx
 from stateward.store.records import JournalEntry, Key, Object
 
 TAG = "objects"
+MAX_GROUPS = 10_000
+"""The largest number of groups in one response."""
+
 ETAG = ResponseHeader(name="ETag", description="the object's version", documentation_only=True)
 
 
@@ -59,6 +72,22 @@ async def readable_namespaces(request: ApiRequest) -> list[str]:
     return [ns for ns in await request.service.reader.namespaces() if ns != SYSTEM]
 
 
+async def require_known_labels(request: ApiRequest, chosen: Selector, field: str = "label") -> None:
+    """Raise if a selector names a label that no object which the caller may read carries.
+
+    It reads the labels of every object, so it is called only where a selection has found nothing.
+    """
+    wanted = [name for name, _ in chosen.labels]
+    reader = request.service.reader
+    asked = [chosen.ns] if isinstance(chosen.ns, str) else chosen.ns
+    if not wanted or set(wanted) <= set(await reader.label_keys(asked)):
+        return
+    known = await reader.label_keys(await readable_namespaces(request))
+    for name in wanted:
+        if name not in known:
+            raise UnknownValue(field, "label", name, known)
+
+
 async def _count_objects(service: Service, ns: str) -> NamespaceView:
     counts: dict[str, dict[str, int]] = {}
     for (kind, state), count in sorted((await service.reader.count_states(Selector(ns))).items()):
@@ -70,28 +99,115 @@ async def _count_objects(service: Service, ns: str) -> NamespaceView:
 async def list_objects(
     request: ApiRequest,
     ns: Ns,
-    kind: TextFilter = None,
+    kind: KindFilter = None,
     states: StateFilter = None,
-    parent: TextFilter = None,
+    parent: ParentFilter = None,
     labels: LabelFilter = None,
-    q: TextFilter = None,
-    after: AfterText = None,
+    q: IdFilter = None,
+    sort: Sort = None,
+    after: AfterCursor = None,
     limit: Limit = 100,
 ) -> ObjectPage:
     """Return a page of the matching objects, in the order of their ids; every page costs the same.
 
-    `state` may name several states, with commas between them; `q` is a part of the id, case-insensitive.
+    `state` may name several states, with commas between them; `q` is a part of the id, case-insensitive. With `sort`,
+    the order is another one, and the cost of a page depends on the number of matching objects.
     """
+    chosen = object_selector(request, ns, kind, states, parent, labels, q)
+    if sort is not None:
+        return await _sorted_page(request, chosen, sort, after, limit)
+    if after is not None and len(after) > MAX_ID_CHARS:
+        raise BadInput("after", after, "`next` of the page before")
+    most = request.service.page_size(limit)
+    found = await request.service.reader.list_objects(chosen, Page(after, most))
+    if not found and after is None:
+        await require_known_labels(request, chosen)
+    presenter = request.presenter
+    items = [presenter.object(one) for one in found]
+    return ObjectPage(items, items[-1].id if len(items) == most else None)
+
+
+@api_route(get, "/ns/{ns:str}/counts", Right.READ, TAG, "Count objects")
+async def count_objects(
+    request: ApiRequest,
+    ns: Ns,
+    by: GroupFields = "kind,state",
+    kind: KindFilter = None,
+    states: StateFilter = None,
+    parent: ParentFilter = None,
+    labels: LabelFilter = None,
+    q: IdFilter = None,
+) -> ObjectCounts:
+    """Count the matching objects by the values of some fields: `kind`, `state`, `parent`, `label.NAME`.
+
+    The filters are those of the list. The database counts; no object is read.
+    """
+    names = by.split(",")
+    fields = tuple(_group_field(by, one) for one in names)
+    chosen = object_selector(request, ns, kind, states, parent, labels, q)
+    found = await request.service.reader.count_groups(chosen, fields, MAX_GROUPS + 1)
+    if not found:
+        await require_known_labels(request, chosen)
+    if len(found) > MAX_GROUPS:
+        raise BadInput("by", by, f"fields with at most {MAX_GROUPS:,} different values together")
+    rows = [GroupCount(list(values), count) for values, count in found.items()]
+    rows.sort(key=lambda row: [value or "" for value in row.values])
+    return ObjectCounts(names, rows, sum(row.count for row in rows))
+
+
+def _group_field(by: str, name: str) -> GroupField:
+    label = name.removeprefix("label.")
+    if label != name and label:
+        return GroupField(GroupColumn.LABELS, label)
+    if name not in ("kind", "state", "parent"):
+        raise BadInput("by", by, "kind, state, parent or label.NAME, or several of them with commas")
+    return GroupField(GroupColumn(name))
+
+
+@api_route(get, "/objects", Right.READ, TAG, "List objects of all namespaces")
+async def list_all_objects(
+    request: ApiRequest,
+    kind: KindFilter = None,
+    states: StateFilter = None,
+    labels: LabelFilter = None,
+    q: IdFilter = None,
+    sort: Sort = None,
+    after: AfterCursor = None,
+    limit: Limit = 100,
+) -> ObjectPage:
+    """Return a page of the matching objects in all namespaces of the token, sorted by their ids or as `sort` says."""
+    namespaces = tuple(await readable_namespaces(request))
+    chosen = object_selector(request, namespaces, kind, states, None, labels, q)
+    return await _sorted_page(request, chosen, sort or "id", after, limit)
+
+
+def object_selector(
+    request: ApiRequest,
+    ns: str | tuple[str, ...],
+    kind: str | None,
+    states: str | None,
+    parent: str | None,
+    labels: Sequence[str] | None,
+    q: str | None,
+) -> Selector:
+    """Return the selector of a query's parameters; raises for states that no kind has."""
     wishes = tuple((name, value) for name, _, value in (one.partition("=") for one in labels or ()))
     named = None if states is None else tuple(filter(None, states.split(",")))
     if named is not None:
         request.service.engine.kinds.require_states(kind, named)
-    chosen = Selector(ns, kind, parent, named, wishes, q)
+    return Selector(ns, kind, parent, named, wishes, q)
+
+
+async def _sorted_page(request: ApiRequest, chosen: Selector, sort: str, after: str | None, limit: int) -> ObjectPage:
+    order = parse_sort(sort, chosen.kind, request.service.engine.kinds, internal=sees_internal(request.grant))
     most = request.service.page_size(limit)
-    found = await request.service.reader.list_objects(chosen, Page(after, most))
+    page = SortedPage(order, None if after is None else decode_cursor(after, order), most)
+    found = await request.service.reader.list_sorted(chosen, page)
+    if not found and after is None:
+        await require_known_labels(request, chosen)
     presenter = request.presenter
-    items = [presenter.object(one) for one in found]
-    return ObjectPage(items, items[-1].id if len(items) == most else None)
+    items = [presenter.object(one) for _, one in found]
+    return ObjectPage(items, encode_cursor(found[-1][0], found[-1][1].key) if len(items) == most else None)
 
 
 @api_route(
@@ -118,7 +234,7 @@ async def get_object(request: ApiRequest, ns: Ns, id: Id, if_none_match: IfNoneM
     "/ns/{ns:str}/objects",
     Right.ACT,
     TAG,
-    "Make an object",
+    "Create an object",
     *(404, 409, 413, 422),
     status_code=202,
     response_headers=[ETAG],
@@ -129,7 +245,7 @@ async def create_object(
     """Create an object, by the first action of its lifecycle: `create`, or the only one there is."""
     require_priority(request.grant, data.priority)
     engine = request.service.engine
-    lifecycle = _creatable_lifecycle(engine, data.kind)
+    lifecycle = creatable_lifecycle(engine, data.kind)
     accepted = await engine.create(
         ns,
         data.id,
@@ -150,7 +266,7 @@ async def create_object(
     return JsonReply(request.presenter.accepted(accepted), accepted.object.version, status=202)
 
 
-def _creatable_lifecycle(engine: Engine, kind: str) -> Lifecycle:
+def creatable_lifecycle(engine: Engine, kind: str) -> Lifecycle:
     """Return the lifecycle of a kind; raises unless the kind allows creation over the generic API."""
     try:
         found = public_kind(engine, kind)
@@ -192,6 +308,45 @@ async def set_labels(
 
 
 @api_route(
+    put,
+    "/ns/{ns:str}/objects/{id:str}/protection",
+    Right.ACT,
+    TAG,
+    "Protect an object against deletion",
+    *(404, 413),
+    response_headers=[ETAG],
+)
+async def set_protection(request: ApiRequest, ns: Ns, id: Id, data: JSONBody[NewProtection]) -> Response[ObjectView]:  # noqa: A002
+    """Protect an object, and what is below it, against removal, or lift that; the journal says who did it."""
+    actor, who = ACTORS[request.grant.role], request.grant.name
+    reason = data.reason if data.protected else None
+    found = await request.service.engine.protect(ns, id, reason, actor=actor, who=who)
+    return JsonReply(request.presenter.object(found), found.version)
+
+
+@api_route(get, "/ns/{ns:str}/objects/{id:str}/protection", Right.READ, TAG, "Get what protects an object", 404)
+async def get_protection(request: ApiRequest, ns: Ns, id: Id) -> EffectiveProtection:  # noqa: A002
+    """Return the flag that refuses the removal of an object: its own, or that of its namespace or of an ancestor."""
+    found = await request.service.engine.record(ns, id)
+    flag = await effective_flag(request.service.reader, found)
+    return EffectiveProtection(None if flag is None else FlagView(flag.ns, flag.holder, flag.reason, flag.command))
+
+
+@api_route(get, "/ns/{ns:str}/protection", Right.READ, TAG, "Get the deletion protection of a namespace")
+async def get_namespace_protection(request: ApiRequest, ns: Ns) -> ProtectionView:
+    """Return whether the objects of a namespace are protected against removal, and why."""
+    return ProtectionView(ns, await namespace_flag(request.service.reader, ns))
+
+
+@api_route(put, "/ns/{ns:str}/protection", Right.GOVERN, TAG, "Protect a namespace against deletions", 413)
+async def set_namespace_protection(request: ApiRequest, ns: Ns, data: JSONBody[NewProtection]) -> ProtectionView:
+    """Protect all objects of a namespace against removal, or lift that; the journal says who did it."""
+    actor, who = ACTORS[request.grant.role], request.grant.name
+    reason = data.reason if data.protected else None
+    return ProtectionView(ns, await request.service.engine.protect_namespace(ns, reason, actor=actor, who=who))
+
+
+@api_route(
     post,
     "/ns/{ns:str}/objects/{id:str}/forget",
     Right.GOVERN,
@@ -209,7 +364,20 @@ async def forget_object(request: ApiRequest, ns: Ns, id: Id, data: JSONBody[Forg
     return request.presenter.object(await request.service.engine.forget(ns, id, data.kind, request.grant.name))
 
 
-ROUTES = (list_namespaces, list_objects, get_object, create_object, set_labels, forget_object)
+ROUTES = (
+    list_namespaces,
+    list_objects,
+    list_all_objects,
+    count_objects,
+    get_object,
+    create_object,
+    set_labels,
+    forget_object,
+    set_protection,
+    get_protection,
+    get_namespace_protection,
+    set_namespace_protection,
+)
 
 
 async def replace_labels(
@@ -225,7 +393,7 @@ async def replace_labels(
     if version is not None and version != found.version:
         raise VersionMismatch(found.id, version, found.version)
     _check_reserved_labels(kinds, found, labels)
-    text = msgspec.json.encode(labels, order="sorted").decode()
+    text = msgspec.json.encode(keep_flag(found, labels), order="sorted").decode()
     if text == found.labels:
         return found
     changed = replace(found, labels=text, version=found.version + 1)

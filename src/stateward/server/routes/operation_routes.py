@@ -1,24 +1,54 @@
 """The routes of operations: list, get, children, cancel, signal."""
 
+from collections.abc import Collection, Sequence
 from typing import Annotated
 
-from litestar import Response, get, post
+from litestar import get, post
 from litestar.params import JSONBody, QueryParameter
+from msgspec.structs import replace
 
 from stateward.access import Right
 from stateward.access.roles import ACTORS
+from stateward.errors import BadInput, UnknownValue
 from stateward.naming import PATH_PART
 from stateward.plugin.request_params import IdempotencyKey, Ns
 from stateward.schemas.operations import OperationPage, OperationView
+from stateward.schemas.params import TEXT
 from stateward.schemas.request_bodies import NewSignal
-from stateward.server.http.parameters import Limit, Op, SignalName
-from stateward.server.presenter import list_visible
+from stateward.schemas.timeline import TimelineView
+from stateward.server.http.parameters import AfterText, KindFilter, Limit, Op, SignalName
+from stateward.server.operation_timeline import timeline
 from stateward.server.routes.declare import api_route
+from stateward.server.routes.object_routes import readable_namespaces
 from stateward.server.service import ApiRequest
-from stateward.store.records import Key, Operation
+from stateward.server.views import span_view, to_datetime
+from stateward.store.filters import JournalFilter, OperationCursor, OperationFilter, Selector
+from stateward.store.port import Reader
+from stateward.store.records import STATUSES, Key, Status
 
 TAG = "operations"
-Of = Annotated[str, QueryParameter(name="object", pattern=PATH_PART, description="the object that they are about")]
+Of = Annotated[
+    str | None, QueryParameter(name="object", pattern=PATH_PART, description="only what was done to this object")
+]
+StatusFilter = Annotated[
+    str | None,
+    QueryParameter(pattern=TEXT, description=f"one of {', '.join(Status)}, or several with commas between them"),
+]
+ActionFilter = Annotated[str | None, QueryParameter(name="action", pattern=TEXT, description="only this action")]
+WhoFilter = Annotated[str | None, QueryParameter(pattern=TEXT, description="only what this person or client asked for")]
+GroupFilter = Annotated[
+    str | None, QueryParameter(pattern=PATH_PART, description="only the parts of the entry with this operation")
+]
+
+WithParts = Annotated[
+    bool, QueryParameter(description="whether the other operations of an action on many objects are cancelled too")
+]
+
+MAX_SPANS, MAX_PARTS = 1_000, 100
+"""How many journal entries, how many lines of output, and how many parts a timeline has at most."""
+
+MAX_READS = 10
+"""How often a page is read on, if all that was found is hidden from the caller."""
 
 
 async def show_operation(request: ApiRequest, key: Key) -> OperationView:
@@ -27,21 +57,114 @@ async def show_operation(request: ApiRequest, key: Key) -> OperationView:
 
 
 @api_route(get, "/ns/{ns:str}/operations", Right.READ, TAG, "List operations")
-async def list_operations(request: ApiRequest, ns: Ns, of: Of, limit: Limit = 100) -> OperationPage:
-    """Return an object's operations, newest first."""
-    service, key = request.service, Key(ns, of)
+async def list_operations(
+    request: ApiRequest,
+    ns: Ns,
+    of: Of = None,
+    kind: KindFilter = None,
+    action: ActionFilter = None,
+    status: StatusFilter = None,
+    who: WhoFilter = None,
+    group: GroupFilter = None,
+    after: AfterText = None,
+    limit: Limit = 100,
+) -> OperationPage:
+    """Return operations, newest first.
 
-    async def read(most: int) -> list[Operation]:
-        return await service.reader.operations_of(key, most)
+    An action on a composite or on many objects is one entry: its operation, or the first one, with the number of its
+    `parts`. An entry matches if its operation or one of its parts does. `group` lists the parts of an entry, and
+    `object` everything that was done to one object.
+    """
+    only = OperationFilter(ns, of, kind, action, _statuses(status), who, group)
+    return await _page(request, only, [ns], after, limit)
 
-    most = service.config.page_limit
-    return OperationPage(await list_visible(read, request.presenter.operation, service.page_size(limit), most))
+
+@api_route(get, "/operations", Right.READ, TAG, "List operations of all namespaces")
+async def list_all_operations(
+    request: ApiRequest,
+    of: Of = None,
+    kind: KindFilter = None,
+    action: ActionFilter = None,
+    status: StatusFilter = None,
+    who: WhoFilter = None,
+    after: AfterText = None,
+    limit: Limit = 100,
+) -> OperationPage:
+    """Return the operations of all namespaces of the token, newest first, as the list of one namespace does."""
+    only = OperationFilter("", of, kind, action, _statuses(status), who)
+    return await _page(request, only, await readable_namespaces(request), after, limit)
+
+
+def _statuses(given: str | None) -> tuple[Status, ...] | None:
+    if given is None:
+        return None
+    for one in given.split(","):
+        _require_known("status", one, STATUSES)
+    return tuple(STATUSES[one] for one in given.split(","))
+
+
+def _require_known(field: str, given: str, known: Collection[str]) -> None:
+    if given not in known:
+        raise UnknownValue(field, field, given, known)
+
+
+async def _page(
+    request: ApiRequest, only: OperationFilter, namespaces: Sequence[str], after: str | None, limit: int
+) -> OperationPage:
+    """Return a page of what a filter matches in some namespaces."""
+    await _require_known_names(request, only, namespaces)
+    filters = [replace(only, ns=ns) for ns in namespaces]
+    reader, most = request.service.reader, request.service.page_size(limit)
+    cursor, shown, is_last = _cursor(after), list[OperationView](), False
+    for _ in range(MAX_READS):
+        found = [one for each in filters for one in await reader.list_operations(each, cursor, most)]
+        found = sorted(found, key=lambda one: (one.created, one.id), reverse=True)[:most]
+        taken = found[: most - len(shown)]
+        cursor = OperationCursor(taken[-1].created, taken[-1].id) if taken else cursor
+        shown += request.presenter.operations(taken)
+        is_last = len(found) < most and len(taken) == len(found)
+        if is_last or len(shown) == most:
+            break
+    items = await _with_parts(reader, shown) if only.wants_entries else shown
+    return OperationPage(items, None if is_last or cursor is None else f"{cursor.created!r}_{cursor.id}")
+
+
+def _cursor(after: str | None) -> OperationCursor | None:
+    if after is None:
+        return None
+    created, _, id_ = after.partition("_")
+    try:
+        return OperationCursor(float(created), id_)
+    except ValueError:
+        raise BadInput("after", after, "`next` of the page before") from None
+
+
+async def _require_known_names(request: ApiRequest, only: OperationFilter, namespaces: Sequence[str]) -> None:
+    """Refuse a kind or an action that no operation can have; kinds of plug-ins that are not loaded may have objects."""
+    kinds = request.service.engine.kinds
+    if only.kind is not None and only.kind not in kinds:
+        counts = [await request.service.reader.count_states(Selector(ns, only.kind)) for ns in namespaces]
+        if not any(counts):
+            _require_known("kind", only.kind, [kind.name for kind in kinds])
+    elif only.action is not None:
+        named = kinds if only.kind is None else [kinds[only.kind]]
+        _require_known("action", only.action, sorted({action for kind in named for action in kind.lifecycle.actions}))
+
+
+async def _with_parts(reader: Reader, entries: Sequence[OperationView]) -> list[OperationView]:
+    """Return entries with the numbers of their parts."""
+    counts: dict[Key, dict[Status, int]] = {}
+    for ns in {one.ns for one in entries}:
+        parts = await reader.count_parts(ns, [one.id for one in entries if one.ns == ns])
+        counts.update((Key(ns, id_), found) for id_, found in parts.items())
+    return [replace(one, parts=counts.get(Key(one.ns, one.id))) for one in entries]
 
 
 @api_route(get, "/ns/{ns:str}/operations/{op:str}", Right.READ, TAG, "Get an operation", 404)
 async def get_operation(request: ApiRequest, ns: Ns, op: Op) -> OperationView:
     """Return an operation; while a worker owns it, its status is running."""
-    return await show_operation(request, Key(ns, op))
+    (shown,) = await _with_parts(request.service.reader, [await show_operation(request, Key(ns, op))])
+    return shown
 
 
 @api_route(get, "/ns/{ns:str}/operations/{op:str}/children", Right.READ, TAG, "List an operation's children", 404)
@@ -53,12 +176,42 @@ async def list_children(request: ApiRequest, ns: Ns, op: Op) -> OperationPage:
 
 
 @api_route(
+    get, "/ns/{ns:str}/operations/{op:str}/timeline", Right.READ, TAG, "Show where an operation's time went", 404
+)
+async def get_timeline(request: ApiRequest, ns: Ns, op: Op) -> TimelineView:
+    """Return an operation with its waits, attempts, steps, provider calls, undos, parts, events and output.
+
+    Each has its times. Of many calls, the latest are kept, and calls that differ only in their times are one span.
+    """
+    key, reader, presenter = Key(ns, op), request.service.reader, request.presenter
+    operation = await reader.operation(key)
+    (shown,) = await _with_parts(reader, [presenter.required(key, operation)])
+    assert operation is not None
+    entries = await reader.journal(0, MAX_SPANS, JournalFilter(ns, operation.object, op=op, since=operation.created))
+    parts = await reader.list_operations(OperationFilter(ns, group=op), None, MAX_PARTS) if shown.parts else []
+    disclosure = presenter.disclosure
+    spans = timeline(
+        disclosure.operation(operation) or operation,
+        [one for entry in entries if (one := disclosure.entry(entry)) is not None],
+        (await reader.progress_of(key, 0))[-MAX_SPANS:],
+        [shown_part for part in parts if part.id != op and (shown_part := disclosure.operation(part)) is not None],
+    )
+    return TimelineView(shown, [span_view(one) for one in spans], to_datetime(await reader.time()))
+
+
+@api_route(
     post, "/ns/{ns:str}/operations/{op:str}/cancel", Right.ACT, TAG, "Cancel an operation", 404, 409, status_code=202
 )
-async def cancel_operation(request: ApiRequest, ns: Ns, op: Op) -> OperationView:
-    """Cancel an operation: one that waits ends at once; the worker of a running one stops it and reports back."""
-    await show_operation(request, Key(ns, op))
-    await request.service.engine.cancel(ns, op, request.grant.name)
+async def cancel_operation(request: ApiRequest, ns: Ns, op: Op, parts: WithParts = False) -> OperationView:
+    """Cancel an operation: one that waits ends at once; the worker of a running one stops it and reports back.
+
+    With `parts`, all operations of an action on many objects are cancelled that have not ended.
+    """
+    found, engine = await show_operation(request, Key(ns, op)), request.service.engine
+    if parts and found.group == op:
+        await engine.cancel_group(ns, op, request.grant.name)
+    else:
+        await engine.cancel(ns, op, request.grant.name)
     return await show_operation(request, Key(ns, op))
 
 
@@ -81,18 +234,25 @@ async def send_signal(
     name: SignalName,
     data: JSONBody[NewSignal] = NO_PAYLOAD,
     key: IdempotencyKey = None,
-) -> Response[OperationView]:
+) -> OperationView:
     """Send a signal to an operation that has not ended. It is kept until the operation's handler waits for it.
 
     Several signals of one name are taken in the order of their arrival, one for each wait.
     """
     await show_operation(request, Key(ns, op))
     grant = request.grant
-    is_new = await request.service.engine.signal(
+    await request.service.engine.signal(
         ns, op, name, data.payload, actor=ACTORS[grant.role], who=grant.name, key=grant.own_key(key)
     )
-    headers = {} if is_new else {"Idempotency-Replayed": "true"}
-    return Response(await show_operation(request, Key(ns, op)), status_code=202, headers=headers)
+    return await show_operation(request, Key(ns, op))
 
 
-ROUTES = (list_operations, get_operation, list_children, cancel_operation, send_signal)
+ROUTES = (
+    list_operations,
+    list_all_operations,
+    get_operation,
+    get_timeline,
+    list_children,
+    cancel_operation,
+    send_signal,
+)

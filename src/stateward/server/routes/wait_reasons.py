@@ -30,11 +30,9 @@ class LaneLoads(Struct, frozen=True):
 
 
 class ExternalParty(Struct, frozen=True):
-    """The external party (such as an agent) that works on an operation, and its last report."""
+    """The external party (such as an agent) that carries out an operation."""
 
-    name: str = "another party that reports"
-    since: float | None = None
-    last: Progress | None = None
+    name: str = "another party"
     absent: Object | None = None  # the party's object, if its state says that it cannot report
 
 
@@ -50,6 +48,8 @@ class WaitContext(Struct, frozen=True):
     external_party: ExternalParty | None = None  # None if a worker of ours does the work
     unknown_kind: str = ""  # its kind, if workers are alive, but none of them knows it
     signal: str | None = None  # the signal for which its handler waits
+    since: float | None = None  # since when it is carried out
+    report: Progress | None = None  # the last one about it
 
 
 def describe_dead_worker(worker: WorkerRecord) -> str:
@@ -69,7 +69,7 @@ def wait_reason(work: WorkItem, around: WaitContext) -> tuple[WaitReason, str]:
         text = f"worker {work.owner} has prefetched it; it starts when a slot is free in lane {work.lane}"
         return WaitReason.LANE, text
     if work.owner is not None:
-        return WaitReason.RUNNING, f"worker {work.owner} works on it"
+        return WaitReason.RUNNING, _describe_work(f"worker {work.owner}", work, around)
     ahead = [one.op for one in around.queue if one.seq < work.seq]
     if ahead:
         return WaitReason.QUEUE, f"it stands behind operation {ahead[-1]} ({len(ahead)} ahead of it)"
@@ -85,31 +85,47 @@ def _successor(around: WaitContext) -> str:
 def _reason_before_lane(work: WorkItem, around: WaitContext) -> tuple[WaitReason, str] | None:
     if any(lock.op == work.op and lock.waiting for lock in around.locks):
         holders = sorted({lock.op for lock in around.locks if lock.op != work.op and not lock.waiting})
-        return WaitReason.LOCKS, f"locks are held by {', '.join(holders) or 'those who asked before'}"
+        named = f"operation{'s' * (len(holders) > 1)} {', '.join(holders)}"
+        return WaitReason.LOCKS, f"locks are held by {named if holders else 'earlier requests'}"
     if around.signal is not None and work.not_before > around.now:
         return WaitReason.SIGNAL, f"it waits for the signal {around.signal}{_until(work)}"
     parked = work.is_parked and work.not_before > around.now
     if work.remote or (parked and around.external_party is not None):
-        return WaitReason.REMOTE, _describe_party(work, around.external_party or ExternalParty())
+        return WaitReason.REMOTE, _describe_party(around.external_party or ExternalParty(), work, around)
     if work.children:
-        return WaitReason.CHILDREN, f"{work.children} of its children have not ended"
+        return WaitReason.CHILDREN, f"it waits for {work.children:,} {'child' if work.children == 1 else 'children'}"
     if parked:
-        return WaitReason.HELD, f"it is held until it is told to go on{_until(work)}"
+        return WaitReason.HELD, f"it is held until it is continued{_until(work)}"
     if work.not_before > around.now:
-        verb = "goes on at" if work.epoch else "is not to begin before"
+        verb = "continues at" if work.epoch else "starts at"
         return WaitReason.TIME, f"it {verb} {time_text(work.not_before)}"
     if around.unknown_kind:
         return WaitReason.NO_WORKER, f"no worker knows the kind {around.unknown_kind}"
     return None
 
 
-def _describe_party(work: WorkItem, party: ExternalParty) -> str:
-    """Return which party the work waits for, since when, its last report, whether it is away, and the deadline."""
-    since = "" if party.since is None else f" since {time_text(party.since)}"
-    report, absent = party.last, party.absent
-    last = "no progress reported" if report is None else f"last report at {time_text(report.at)}: {report.text}"
-    away = "" if absent is None else f"; not connected: {absent.id} is {absent.state} since {time_text(absent.since)}"
-    return f"it has waited for {party.name}{since}; {last}{away}{_until(work)}"
+def _describe_party(party: ExternalParty, work: WorkItem, around: WaitContext) -> str:
+    """Return that a party works on it, or that it waits for one that is not connected."""
+    absent = party.absent
+    if absent is None:
+        return _describe_work(party.name, work, around)
+    away = f"which is not connected: {absent.id} is {absent.state} since {time_text(absent.since)}"
+    return f"it has waited for {party.name}{_since(around)}, {away}; {_last_report(around)}{_until(work)}"
+
+
+def _describe_work(worker: str, work: WorkItem, around: WaitContext) -> str:
+    """Return who works on it, since when, the last report, and until when it may take."""
+    working = "works on it" if around.since is None else f"has worked on it{_since(around)}"
+    return f"{worker} {working}; {_last_report(around)}{_until(work)}"
+
+
+def _since(around: WaitContext) -> str:
+    return "" if around.since is None else f" since {time_text(around.since)}"
+
+
+def _last_report(around: WaitContext) -> str:
+    report = around.report
+    return "no progress reported" if report is None else f"last report at {time_text(report.at)}: {report.text}"
 
 
 def _until(work: WorkItem) -> str:

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 
 from litestar import get
 from msgspec import Struct
-from msgspec.structs import replace
 
 from stateward.access import Right
 from stateward.engine.job_steps import awaited_signal
@@ -101,7 +100,9 @@ class QueueInspection(Struct, frozen=True):
 
     async def _queued(self, number: int, work: WorkItem) -> QueuedView:
         operation = self.operations.get(work.key)
-        locks, reporting = await self.locks(operation), await self._reporting(work, operation)
+        locks, party = await self.locks(operation), await self._external_party(work, operation)
+        is_begun = party is not None or work.owner is not None
+        reports = await self.service.reader.progress_of(work.key, 0) if is_begun else []
         around = WaitContext(
             self.now,
             self.work_items,
@@ -109,9 +110,11 @@ class QueueInspection(Struct, frozen=True):
             self.lanes,
             len(self.live_workers),
             self.dead_workers,
-            reporting,
+            party,
             "" if operation is None else self.unknown_kind(operation.kind),
             None if operation is None else awaited_signal(operation.steps),
+            _begin_time(work, operation, party),
+            reports[-1] if reports else None,
         )
         reason, text = wait_reason(work, around)
         hidden = operation is not None and self.disclosure.hides_places(operation.kind)
@@ -136,8 +139,8 @@ class QueueInspection(Struct, frozen=True):
             text=text,
         )
 
-    async def _reporting(self, work: WorkItem, operation: Operation | None) -> ExternalParty | None:
-        """Return the external party that works on an operation; None if a worker of ours does."""
+    async def _external_party(self, work: WorkItem, operation: Operation | None) -> ExternalParty | None:
+        """Return the external party that carries out an operation; None if a worker of ours does."""
         if operation is None or not (work.remote or work.is_parked):
             return None
         reader, kinds = self.service.reader, self.service.engine.kinds
@@ -145,20 +148,25 @@ class QueueInspection(Struct, frozen=True):
         found = await reader.object(Key(work.ns, work.object))
         if not work.remote and (find_party is None or found is None):
             return None
-        last = (await reader.progress_of(work.key, 0))[-1:]
-        known = ExternalParty(since=operation.created, last=last[0] if last else None)
         if find_party is None or found is None:
-            return known
+            return ExternalParty()
         party = find_party(found)
         site = await reader.object(Key(work.ns, party.object))
         absent = site if site is not None and site.state in party.absent else None
-        return replace(known, name=party.name, absent=absent)
+        return ExternalParty(party.name, absent)
 
     async def locks(self, operation: Operation | None) -> list[Lock]:
         """Return the locks on the tree of an operation; none if it did not request any."""
         if operation is None or operation.tree is None:
             return []
         return await self.service.reader.locks_of(Key(operation.ns, operation.tree))
+
+
+def _begin_time(work: WorkItem, operation: Operation | None, party: ExternalParty | None) -> float | None:
+    """Return since when an operation is carried out; a worker's claim set its deadline."""
+    if operation is None or party is not None or work.deadline is None:
+        return None if operation is None else operation.created
+    return operation.started or max(operation.created, work.deadline - operation.within)
 
 
 async def _inspect_queue(request: ApiRequest, found: Object) -> QueueInspection:

@@ -18,7 +18,7 @@ import msgspec
 from stateward.config import masked
 from stateward.store.errors import DatabaseReplaced
 
-TOKEN = re.compile(r"(\bsw_[A-Za-z0-9]+|sw_[0-9a-f]{12})_[A-Za-z0-9_-]+")
+TOKEN = re.compile(r"(\bsw_[A-Za-z0-9]+|s[ws]_[0-9a-f]{12})_[A-Za-z0-9_-]+")
 HEADER = re.compile(r"\b(basic|bearer)(\s+)[A-Za-z0-9+/=._-]{8,}", re.IGNORECASE)
 NAMED = re.compile(r"\boperation ([0-9a-f]{32}(?:[0-9a-f]{16})?)\b")
 

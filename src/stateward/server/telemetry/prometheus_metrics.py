@@ -305,7 +305,9 @@ METRICS = ResponseSpec(
 )
 
 
-@api_route(get, "/metrics", Right.READ, "deployment", "Metrics", media_type="text/plain", responses={200: METRICS})
+@api_route(
+    get, "/metrics", Right.READ, "deployment", "Read the metrics", media_type="text/plain", responses={200: METRICS}
+)
 async def show_metrics(request: ApiRequest) -> Response[str]:
     """Return the metrics of this process and of the store; a token for some namespaces gets what is now in those."""
     metrics: Metrics | None = request.app.state.get("metrics")

@@ -41,10 +41,17 @@ def _clause(name: str, table: str, sql: str, *, exact: bool = False, number: str
 
 
 def _insert(
-    name: str, table: str, columns: str, on_conflict: str = "", *, exact: bool = False, number: str = "r.seq"
+    name: str,
+    table: str,
+    columns: str,
+    on_conflict: str = "",
+    *,
+    exact: bool = False,
+    number: str = "r.seq",
+    row_type: str | None = None,
 ) -> Clause:
-    """Return the clause that inserts rows into a table."""
-    rows = f"unnest({{rows}}::{table}_row[]) r"
+    """Return the clause that inserts rows into a table; their type has the table's name, unless it is given."""
+    rows = f"unnest({{rows}}::{row_type or f'{table}_row'}[]) r"
     sql = f"INSERT INTO {table} SELECT {columns} FROM {rows} {on_conflict} RETURNING 1"
     return _clause(name, table, sql, exact=exact, number=number)
 
@@ -86,11 +93,21 @@ REPLACED_OBJECTS = _clause(
     """,
     exact=True,
 )
-NEW_OPERATIONS = _insert("accepted", "operations", "{Operation:r}")
+OPERATION_ROW = "operations_row_2"
+NEW_OPERATIONS = _insert("accepted", "operations", "{Operation:r}", row_type=OPERATION_ROW)
 OPERATION_STEPS = _update_operations("stepped", "steps_row", "op", "steps")
-RENAMED_STATES = _update_operations("recast", "operations_row", "id", "origin", "via", "desired", "failing")
-ENDED_OPERATIONS = _update_operations(
-    "ended", "ended_row", "op", "status", "attempts", "started", "ended", "result", "error"
+RENAMED_STATES = _update_operations("recast", OPERATION_ROW, "id", "origin", "via", "desired", "failing")
+ENDED_OPERATIONS = _clause(
+    "ended",
+    "operations",
+    """
+    UPDATE operations o
+    SET status = r.status, attempts = r.attempts, started = r.started, ended = r.ended, result = r.result,
+        error = r.error, steps = coalesce(r.steps, o.steps)
+    FROM unnest({rows}::ended_row_2[]) r WHERE {o.ns==r.ns} AND o.id = r.op
+    RETURNING 1
+    """,
+    exact=True,
 )
 NEW_WORK = _insert(
     "enqueued", "work", "{WorkItem:r}, r.delayed", number="coalesce(nullif(r.seq, 0), nextval('work_seq'))"

@@ -7,7 +7,9 @@ was committed while the first one waited. Rows are ordered by the requested keys
 the same, because an order that an index provides would tempt the planner to read the whole index.
 """
 
-from stateward.store.filters import JournalFilter, Selector, WhereClause
+from typing import ClassVar
+
+from stateward.store.filters import MISSING_NUMBER, SORT_CHARS, JournalFilter, Selector, SortOrder, WhereClause
 from stateward.store.postgres.claims import with_filter
 from stateward.store.postgres.codec import render_sql
 from stateward.store.records import UNLIMITED
@@ -15,6 +17,8 @@ from stateward.store.records import UNLIMITED
 
 class PostgresWhere(WhereClause):
     """A WHERE clause with numbered placeholders."""
+
+    ordered_join: ClassVar[str] = "JOIN"
 
     def place(self, value: object) -> str:
         """Add a value and return its placeholder."""
@@ -30,14 +34,35 @@ class PostgresWhere(WhereClause):
 def where_objects(selector: Selector) -> PostgresWhere:
     """Return the WHERE clause of a selector, on the alias `o`."""
     where = PostgresWhere()
-    where.add("o.ns = ? AND NOT o.removed", selector.ns)
+    is_one = isinstance(selector.ns, str)
+    where.add(f"o.ns = {'?' if is_one else 'ANY (?::text[])'} AND NOT o.removed", selector.ns)
     where.add_given("o.kind = ?", selector.kind)
     where.add_given("o.parent = ?", selector.parent)
     where.add_given("o.state = ANY (?::text[])", selector.states)
     for name, value in selector.labels:
         where.add("o.labels::json ->> ?::text = ?", name, value)
     where.add_given('position(lower(? COLLATE "C") IN lower(o.id)) > 0', selector.name_like)
+    where.add_given("o.id = ANY (?::text[])", selector.ids)
     return where
+
+
+def sort_value(order: SortOrder, where: PostgresWhere) -> str:
+    """Return the expression of the sort value; its values are added to those of the WHERE clause."""
+    if not order.path:
+        return f"o.{order.column}" if order.is_number else _sort_text(f"o.{order.column}")
+    if order.column == "labels":
+        return _sort_text(f"o.labels::json ->> {where.place(order.path[0])}::text")
+    path = f"{where.place(list(order.path))}::text[]"
+    if not order.is_number:  # a NUL is valid in JSON, but not in a text of PostgreSQL
+        return _sort_text(f"CASE WHEN position('\\u0000' IN o.spec) = 0 THEN o.spec::json #>> {path} END")
+    number = f"CASE WHEN json_typeof(o.spec::json #> {path}) = 'number' THEN (o.spec::json #>> {path})::numeric END"
+    return (
+        f"least(greatest(coalesce({number}, {MISSING_NUMBER}), {MISSING_NUMBER}), {-MISSING_NUMBER})::double precision"
+    )
+
+
+def _sort_text(found: str) -> str:
+    return f"left(coalesce({found}, ''), {SORT_CHARS}) COLLATE \"C\""
 
 
 def where_journal(only: JournalFilter) -> PostgresWhere:

@@ -1,14 +1,35 @@
 """Reads beside the writers: each is one statement on a read-only connection, and waits for no lock."""
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
-from stateward.store.filters import JournalFilter, Page, Selector
-from stateward.store.port import KindFilter, LaneLoad, LaneWork, StateCounts, StuckWork
+from stateward.store.filters import (
+    BY_STATE,
+    GroupField,
+    JournalFilter,
+    OperationCursor,
+    OperationFilter,
+    Page,
+    SearchText,
+    Selector,
+    SortedPage,
+    group_columns,
+)
+from stateward.store.port import KindFilter, LaneLoad, LaneWork, SearchHits, StateCounts, StuckWork
 from stateward.store.postgres.claims import CLAIMABLE, DELAYED, lane_load, with_filter
 from stateward.store.postgres.codec import operation_of, render_sql
 from stateward.store.postgres.connections import ConnectionPool
-from stateward.store.postgres.queries import NOW, OPERATIONS, PEEKED, where_journal, where_objects
+from stateward.store.postgres.queries import (
+    NOW,
+    OPERATIONS,
+    PEEKED,
+    PostgresWhere,
+    sort_value,
+    where_journal,
+    where_objects,
+)
 from stateward.store.records import (
+    STATUSES,
     JournalEntry,
     Key,
     LaneGroup,
@@ -16,31 +37,76 @@ from stateward.store.records import (
     Object,
     Operation,
     Progress,
+    Status,
     Timer,
     WorkerRecord,
     WorkItem,
 )
 
 # The stored status is `waiting` until the end; whether an operation runs is derived from its work item.
-DISPLAYED_STATUS = (
-    "CASE WHEN o.status = 'waiting' AND (w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote)"
-    " THEN 'running' ELSE o.status END"
+RUNNING = "(w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote)"
+DISPLAYED_STATUS = f"CASE WHEN o.status = 'waiting' AND {RUNNING} THEN 'running' ELSE o.status END"
+# So is the time when its work began, from the deadline of its first state, as at its end (`completion`).
+DISPLAYED_START = """coalesce(o.started, CASE WHEN o.status = 'waiting' AND w.deadline IS NOT NULL AND (
+    o.hidden OR (SELECT b.state FROM objects b WHERE b.ns = o.ns AND b.id = o.object) = o.via
+) THEN greatest(o.created, w.deadline - o.within) END)"""
+DISPLAYED_ATTEMPTS = "CASE WHEN o.status = 'waiting' THEN coalesce(w.attempts, o.attempts) ELSE o.attempts END"
+DISPLAYED = (
+    render_sql("SELECT {Operation:o} FROM operations o LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id")
+    .replace("o.status", DISPLAYED_STATUS)
+    .replace("o.started", DISPLAYED_START)
+    .replace("o.attempts", DISPLAYED_ATTEMPTS, 1)
 )
-DISPLAYED = render_sql(
-    "SELECT {Operation:o} FROM operations o LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id"
-).replace("o.status", DISPLAYED_STATUS)
 
 OBJECT = render_sql("SELECT {Object:o} FROM objects o WHERE o.ns = $1 AND o.id = $2")
 OBJECT_PAGE = render_sql("SELECT {Object:o} FROM objects o WHERE <where> ORDER BY o.id LIMIT ")
-STATES = "SELECT o.kind, o.state, count(*) FROM objects o WHERE <where> GROUP BY o.kind, o.state"
+# Objects share a few texts of labels, and the inner query finds them: each is parsed once.
+COUNTS = """
+SELECT <fields>, sum(number)::bigint FROM (
+    SELECT <columns>, count(*) AS number FROM objects o WHERE <where> GROUP BY <columns>
+) found GROUP BY <places> LIMIT <limit>
+"""
+SORTED_PAGE = render_sql("""
+SELECT <value> AS value, {Object:o} FROM objects o WHERE <where> ORDER BY value <way>, o.ns <way>, o.id <way> LIMIT """)
 OPERATION = render_sql("<shown> WHERE o.ns = $1 AND o.id = $2", shown=DISPLAYED)
 OPERATIONS_OF = render_sql(
     "<shown> WHERE o.ns || '' = $1 AND o.object = $2 ORDER BY o.created DESC, o.id DESC LIMIT $3", shown=DISPLAYED
 )
+OPERATION_PAGE = render_sql("<shown> WHERE <where> ORDER BY o.created DESC, o.id DESC LIMIT ", shown=DISPLAYED)
+
+
+def operation_page(only: OperationFilter, before: OperationCursor | None, limit: int) -> tuple[str, list[object]]:
+    """Return the query of a page of operations, and its values."""
+    where = PostgresWhere()
+    where.add("o.ns = ?" if only.object is None else "o.ns || '' = ?", only.ns)
+    where.add_operation_filter(only, before, RUNNING)
+    place = where.place(limit)
+    return OPERATION_PAGE.replace("<where>", str(where)) + place, where.values
+
+
+PARTS = """
+SELECT o.<group>, <status>, count(*) FROM operations o LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id
+WHERE o.ns = $1 AND o.<group> = ANY ($2::text[]) GROUP BY 1, 2
+"""
+PARTS_OF = " UNION ALL ".join(render_sql(PARTS, group=one, status=DISPLAYED_STATUS) for one in ("parent", "bulk"))
 CHILDREN_OF = render_sql("<shown> WHERE o.ns = $1 AND o.parent = $2 ORDER BY o.created, o.id", shown=DISPLAYED)
 QUEUE_OF = render_sql("SELECT {WorkItem:w} FROM work w WHERE w.ns || '' = $1 AND w.queue = $2 ORDER BY w.seq")
 LINES = render_sql("SELECT {JournalEntry:j} FROM journal j WHERE <where> ORDER BY j.seq LIMIT ")
+TRANSITIONS = """
+SELECT ns, floor((at - $2) / $3)::integer, count(*) FROM journal
+WHERE seq > $1 AND at >= $2::double precision AND target IS NOT NULL AND source IS DISTINCT FROM target
+GROUP BY 1, 2
+"""
 LAST_JOURNAL_SEQ = "SELECT coalesce(max(seq), 0) FROM journal"
+# One pass over the table for ids, labels and errors together, which ends at 1,000 objects with the text.
+SEARCHED = """lower((o.id || ' ' || o.labels || ' ' || coalesce(o.error, '')) COLLATE "C")"""
+CANDIDATES = render_sql("SELECT {Object:o} FROM objects o WHERE <where> LIMIT 1000")
+ID_BEGINS = render_sql("""
+SELECT {Object:o} FROM objects o WHERE o.ns = ANY ($1::text[]) AND NOT o.removed AND o.id >= $2 AND o.id < $3 LIMIT $4
+""")
+OPERATION_BEGINS = render_sql(
+    "<shown> WHERE o.ns = ANY ($1::text[]) AND o.id >= $2 AND o.id < $3 LIMIT $4", shown=DISPLAYED
+)
 STATE_COUNTS = """
 SELECT l.seq, o.ns, o.kind, o.state, o.count
 FROM (SELECT coalesce(max(seq), 0) AS seq FROM journal) l
@@ -101,6 +167,10 @@ WHERE $1::text[] IS NULL OR w.ns = ANY ($1)
 ORDER BY f.since, w.seq LIMIT $2
 """
 # A loose index scan: one step for each namespace.
+LABEL_KEYS = """
+SELECT DISTINCT key COLLATE "C" FROM objects o, json_object_keys(o.labels::json) key
+WHERE o.ns = ANY ($1::text[]) AND NOT o.removed ORDER BY 1
+"""
 NAMESPACES = """
 WITH RECURSIVE found(ns) AS (
     (SELECT ns FROM objects ORDER BY ns LIMIT 1)
@@ -154,10 +224,57 @@ class PostgresReader:
         rows = await self._connections.fetch(OBJECT_PAGE.replace("<where>", str(where)) + limit, *where.values)
         return [Object(*row) for row in rows]
 
-    async def count_states(self, selector: Selector) -> dict[tuple[str, str], int]:
+    async def list_sorted(self, selector: Selector, page: SortedPage) -> list[tuple[str | float, Object]]:
         where = where_objects(selector)
-        rows = await self._connections.fetch(STATES.replace("<where>", str(where)), *where.values)
-        return {(kind, state): count for kind, state, count in rows}
+        value = sort_value(page.order, where)
+        if page.after is not None:
+            first = "?::double precision" if page.order.is_number else "?::text"
+            where.add(f"({value}, o.ns, o.id) {'<' if page.order.is_descending else '>'} ({first}, ?, ?)", *page.after)
+        limit = where.place(page.limit)
+        way = "DESC" if page.order.is_descending else "ASC"
+        sql = render_sql(SORTED_PAGE, value=value, where=str(where), way=way)
+        return [(row[0], Object(*row[1:])) for row in await self._connections.fetch(sql + limit, *where.values)]
+
+    async def count_groups(
+        self, selector: Selector, by: tuple[GroupField, ...], limit: int | None = None
+    ) -> dict[tuple[str | None, ...], int]:
+        where = where_objects(selector)
+        sql = render_sql(
+            COUNTS,
+            fields=", ".join(
+                one.column if one.label is None else f"labels::json ->> {where.place(one.label)}::text" for one in by
+            ),
+            columns=group_columns(by),
+            where=str(where),
+            places=", ".join(str(place) for place in range(1, len(by) + 1)),
+            limit=f"{where.place(limit)}::bigint",
+        )
+        return {tuple(values): count for *values, count in await self._connections.fetch(sql, *where.values)}
+
+    async def search(self, namespaces: Sequence[str], text: SearchText, limit: int) -> SearchHits:
+        names, begins, wanted = list(namespaces), (text.text, text.end, limit), text.text.lower()
+        first = [Object(*row) for row in await self._connections.fetch(ID_BEGINS, names, *begins)]
+        found = [Object(*row) for row in await self._candidates(names, text)]
+        operations = await self._connections.fetch(OPERATION_BEGINS, names, *begins)
+        by_id = {one.key: one for one in (*first, *found) if wanted in one.id.lower()}
+        return SearchHits(
+            [*by_id.values()][:limit],
+            [one for one in found if one.error is not None and wanted in one.error.lower()][:limit],
+            [*dict.fromkeys(one.labels for one in found if _has_pieces(one.labels, text))][:limit],
+            [operation_of(row) for row in operations],
+        )
+
+    async def _candidates(self, names: list[str], text: SearchText) -> Sequence[Sequence[Any]]:
+        where = PostgresWhere()
+        where.add("o.ns = ANY (?::text[]) AND NOT o.removed", names)
+        for piece in text.pieces:
+            where.add(f'position(lower(?::text COLLATE "C") IN {SEARCHED}) > 0', piece)
+        sql = CANDIDATES.replace("<where>", str(where))
+        return await self._connections.fetch(sql, *where.values) if text.pieces else []
+
+    async def count_states(self, selector: Selector) -> dict[tuple[str, str], int]:
+        found = await self.count_groups(selector, BY_STATE)
+        return {(kind or "", state or ""): count for (kind, state), count in found.items()}
 
     async def count_by_namespace(self, namespaces: Sequence[str], kind: str | None = None) -> StateCounts:
         rows = await self._connections.fetch(STATE_COUNTS, list(namespaces), kind)
@@ -176,6 +293,18 @@ class PostgresReader:
     async def operations_of(self, key: Key, limit: int) -> list[Operation]:
         return [operation_of(row) for row in await self._connections.fetch(OPERATIONS_OF, key.ns, key.id, limit)]
 
+    async def list_operations(
+        self, only: OperationFilter, before: OperationCursor | None, limit: int
+    ) -> list[Operation]:
+        sql, values = operation_page(only, before, limit)
+        return [operation_of(row) for row in await self._connections.fetch(sql, *values)]
+
+    async def count_parts(self, ns: str, entries: Collection[str]) -> dict[str, dict[Status, int]]:
+        found: dict[str, dict[Status, int]] = {}
+        for entry, status, count in await self._connections.fetch(PARTS_OF, ns, [*entries]):
+            found.setdefault(entry, {})[STATUSES[status]] = count
+        return found
+
     async def children_of(self, key: Key) -> list[Operation]:
         return [operation_of(row) for row in await self._connections.fetch(CHILDREN_OF, key.ns, key.id)]
 
@@ -188,6 +317,10 @@ class PostgresReader:
         place = where.place(limit)
         rows = await self._connections.fetch(LINES.replace("<where>", str(where)) + place, *where.values)
         return [JournalEntry(*row) for row in rows]
+
+    async def count_transitions(self, after: int, since: float, step_s: float) -> dict[tuple[str, int], int]:
+        rows = await self._connections.fetch(TRANSITIONS, after, since, step_s)
+        return {(ns, step): count for ns, step, count in rows}
 
     async def last_journal_seq(self) -> int:
         """Return the number of the newest entry; the journal lock ensures that no smaller one follows."""
@@ -211,6 +344,9 @@ class PostgresReader:
     async def namespaces(self) -> list[str]:
         return [row[0] for row in await self._connections.fetch(NAMESPACES)]
 
+    async def label_keys(self, namespaces: Collection[str]) -> list[str]:
+        return [row[0] for row in await self._connections.fetch(LABEL_KEYS, list(namespaces))]
+
     async def workers(self) -> list[WorkerRecord]:
         return [WorkerRecord(*row) for row in await self._connections.fetch(WORKERS)]
 
@@ -228,6 +364,10 @@ class PostgresReader:
     async def time(self) -> float:
         """Return the database's clock."""
         return float((await self._connections.fetch(NOW))[0][0])
+
+
+def _has_pieces(labels: str, text: SearchText) -> bool:
+    return all(piece.lower() in labels.lower() for piece in text.pieces)
 
 
 def _namespace_list(namespaces: Collection[str] | None) -> list[str] | None:

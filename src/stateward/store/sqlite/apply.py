@@ -102,7 +102,13 @@ TRANSITIONED_OBJECTS = _via_trigger("moved", MOVE, CHANGE, exact=True)
 REPLACED_OBJECTS = _via_trigger("replaced", OBJECT, CHANGE, exact=True)
 
 NEW_OPERATIONS = _insert("operations", OPERATION, exact=True)
-ENDED_OPERATIONS = _update("ended", ENDED, "operations", "id")
+ENDED_OPERATIONS = _via_trigger(
+    "ended",
+    ENDED,
+    "UPDATE operations SET status = NEW.status, attempts = NEW.attempts, started = NEW.started, ended = NEW.ended,"
+    " result = NEW.result, error = NEW.error, steps = coalesce(NEW.steps, steps) WHERE ns = NEW.ns AND id = NEW.op",
+    exact=True,
+)
 OPERATION_STEPS = _update("stepped", _columns_only("ns", "op", "steps"), "operations", "id")
 RENAMED_STATES = _update("recast", _columns_only("ns", "op", "origin", "via", "desired", "failing"), "operations", "id")
 

@@ -7,15 +7,27 @@ and then by id. A page in id order is taken from each state's part of the index 
 found by a loose index scan.
 """
 
+import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterator
 from typing import Generic, TypeVar
 
 from msgspec.json import encode
 
-from stateward.store.filters import JournalFilter, Page, Selector, WhereClause
+from stateward.store.filters import (
+    MISSING_NUMBER,
+    SORT_CHARS,
+    JournalFilter,
+    OperationFilter,
+    Page,
+    Selector,
+    SortedPage,
+    SortOrder,
+    WhereClause,
+)
 from stateward.store.records import Key, Lock, Object, Signal, WorkItem
 from stateward.store.sqlite.codec import (
+    FULL_PRECISION,
     Row,
     fetch_packed,
     idempotency_record_of,
@@ -33,17 +45,34 @@ ESCAPES = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
 
 def indexed_table(selector: Selector) -> str:
     """Return the table with the index for a selector; by itself, SQLite prefers the index that avoids a sort."""
-    if selector.states == ():
-        return "objects"  # matches nothing; INDEXED BY would fail if the index cannot be used
+    if selector.states == () or selector.ids is not None:
+        return "objects"  # no state matches nothing; INDEXED BY would fail if the index cannot be used
     if selector.parent is not None:
         return "objects INDEXED BY objects_by_parent"
     return "objects" if selector.kind is None else "objects INDEXED BY objects_by_state"
 
 
+def operation_index(only: OperationFilter) -> str:
+    """Return the index for a filter of operations."""
+    if only.object is not None:
+        return "operations_by_object"
+    if only.group is not None or only.is_about_open_work:
+        return "sqlite_autoindex_operations_1"  # the primary key: the ids come from a subquery
+    return "operations_by_time"
+
+
+def like_pattern(text: str) -> str:
+    """Return the pattern of all texts that contain a text."""
+    return f"%{text.translate(ESCAPES)}%"
+
+
 def where_objects(selector: Selector, state: str | None = None) -> WhereClause:
     """Return the WHERE clause of a selector, or of its part in one state."""
     where = WhereClause()
-    where.add("ns = ? AND removed = 0", selector.ns)
+    if isinstance(selector.ns, str):
+        where.add("ns = ? AND removed = 0", selector.ns)
+    else:
+        where.add("ns IN (SELECT value FROM json_each(?)) AND removed = 0", encode(selector.ns).decode())
     where.add_given("kind = ?", selector.kind)
     where.add_given("parent = ?", selector.parent)
     if state is not None:
@@ -53,7 +82,9 @@ def where_objects(selector: Selector, state: str | None = None) -> WhereClause:
     for name, value in selector.labels:
         where.add("EXISTS (SELECT 1 FROM json_each(labels) l WHERE l.key = ? AND l.value = ?)", name, value)
     if selector.name_like is not None:
-        where.add("id LIKE ? ESCAPE '\\'", f"%{selector.name_like.translate(ESCAPES)}%")
+        where.add("id LIKE ? ESCAPE '\\'", like_pattern(selector.name_like))
+    if selector.ids is not None:
+        where.add("id IN (SELECT value FROM json_each(?))", encode(selector.ids).decode())
     return where
 
 
@@ -156,7 +187,7 @@ def object_page(connection: sqlite3.Connection, selector: Selector, page: Page) 
 
 def _states(connection: sqlite3.Connection, selector: Selector) -> tuple[str | None, ...]:
     """Return the states to merge, or only None if another index serves the selector."""
-    if selector.kind is None or selector.parent is not None:
+    if selector.kind is None or selector.parent is not None or selector.ids is not None:
         return (None,)
     if selector.states is not None:
         return tuple(dict.fromkeys(selector.states))
@@ -168,3 +199,51 @@ def _part(selector: Selector, page: Page, state: str | None) -> tuple[str, list[
     if page.after is not None:
         where.add("id > ?", page.after)
     return render_sql(PART, source=indexed_table(selector), where=str(where)), [*where.values, page.limit]
+
+
+PATH_KEY = re.compile(r"[A-Za-z0-9_.:/ -]+")
+"""A name that can stand in a JSON path of SQLite as it is."""
+
+INDEXED_COLUMNS = ("id", "kind", "state", "ns")
+
+
+# The inner query sorts row numbers, so that only the rows of the page are read in full and packed.
+SORTED = json_packed(
+    "<shown>, {Object:o}",
+    """FROM (
+    SELECT rowid AS row, <value> AS value, ns, id FROM <source> WHERE <where>
+    ORDER BY value <way>, ns <way>, id <way> LIMIT ?
+) k CROSS JOIN objects o ON o.rowid = k.row ORDER BY k.value <way>, k.ns <way>, k.id <way>""",
+)
+
+
+def sorted_page(
+    connection: sqlite3.Connection, selector: Selector, page: SortedPage
+) -> list[tuple[str | float, Object]]:
+    """Return a page of the selected objects in some order, with their sort values."""
+    where = where_objects(selector)
+    value, values = _sort_value(page.order)
+    if page.after is not None:
+        where.add(f"({value}, ns, id) {'<' if page.order.is_descending else '>'} (?, ?, ?)", *values, *page.after)
+    way = "DESC" if page.order.is_descending else "ASC"
+    shown = FULL_PRECISION.replace("<column>", "k.value") if page.order.is_number else "k.value"
+    # Reading the table in its own order is three times as fast as by the index of the namespace.
+    is_scan = page.order.column not in INDEXED_COLUMNS and selector.kind is None and selector.parent is None
+    source = "objects NOT INDEXED" if is_scan else indexed_table(selector)
+    sql = render_sql(SORTED, shown=shown, value=value, source=source, where=str(where), way=way)
+    rows = fetch_packed(connection, sql, (*values, *where.values, page.limit))
+    return [(float(first) if page.order.is_number else first, object_of(rest)) for first, *rest in rows]
+
+
+def _sort_value(order: SortOrder) -> tuple[str, list[object]]:
+    """Return the expression of the sort value, and its values."""
+    if not order.path:
+        return (order.column if order.is_number else f"substr(coalesce({order.column}, ''), 1, {SORT_CHARS})"), []
+    values: list[object] = ["".join(["$", *(f'."{name}"' for name in order.path)])]
+    found = f"json_extract({order.column}, ?)"
+    if order.column == "labels" and PATH_KEY.fullmatch(order.path[0]) is None:  # half as fast, but for any name
+        found, values = "(SELECT l.value FROM json_each(labels) l WHERE l.key = ?)", [order.path[0]]
+    if not order.is_number:
+        return f"substr(coalesce({found}, ''), 1, {SORT_CHARS})", values
+    number = f"CAST({found} AS REAL)"
+    return f"min(max(coalesce({number}, {MISSING_NUMBER}), {MISSING_NUMBER}), {-MISSING_NUMBER})", values

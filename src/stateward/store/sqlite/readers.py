@@ -4,19 +4,34 @@ A query for one row runs on the event loop at once: handing it to a thread costs
 Longer queries run on a thread, and so does a short one if the database is busy.
 """
 
+import re
 import sqlite3
 from asyncio import get_running_loop, to_thread
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from msgspec.json import encode
 from msgspec.structs import replace
 
 from stateward.store.errors import StoreBusy, Unavailable
-from stateward.store.filters import JournalFilter, Page, Selector
-from stateward.store.port import KindFilter, LaneLoad, LaneWork, StateCounts, StuckWork
+from stateward.store.filters import (
+    BY_STATE,
+    GroupField,
+    JournalFilter,
+    OperationCursor,
+    OperationFilter,
+    Page,
+    SearchText,
+    Selector,
+    SortedPage,
+    WhereClause,
+    group_columns,
+)
+from stateward.store.port import KindFilter, LaneLoad, LaneWork, SearchHits, StateCounts, StuckWork
 from stateward.store.records import (
+    STATUSES,
     JournalEntry,
     Key,
     LaneGroup,
@@ -24,6 +39,7 @@ from stateward.store.records import (
     Object,
     Operation,
     Progress,
+    Status,
     Timer,
     WorkerRecord,
     WorkItem,
@@ -35,6 +51,7 @@ from stateward.store.sqlite.codec import (
     fetch_packed,
     journal_entry_of,
     json_packed,
+    object_of,
     operation_of,
     progress_of,
     render_sql,
@@ -43,7 +60,16 @@ from stateward.store.sqlite.codec import (
 )
 from stateward.store.sqlite.connections import SqliteSettings, open_reader, snapshot
 from stateward.store.sqlite.errors import translate_error
-from stateward.store.sqlite.queries import KeyQuery, indexed_table, object_page, where_journal, where_objects
+from stateward.store.sqlite.queries import (
+    KeyQuery,
+    indexed_table,
+    like_pattern,
+    object_page,
+    operation_index,
+    sorted_page,
+    where_journal,
+    where_objects,
+)
 from stateward.store.sqlite.shared_file import FileIdentity
 
 T = TypeVar("T")
@@ -149,23 +175,61 @@ def run_query(connection: sqlite3.Connection, query: Callable[[sqlite3.Connectio
 Value: TypeAlias = object
 
 # The stored status is `waiting` until the end; whether an operation runs is derived from its work item.
-DISPLAYED_STATUS = (
-    "CASE WHEN o.status = 'waiting' AND (w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote = 1)"
-    " THEN 'running' ELSE o.status END"
-)
-DISPLAYED = "FROM operations o LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id WHERE o.ns = ? AND <which>"
+RUNNING = "(w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote = 1)"
+DISPLAYED_STATUS = f"CASE WHEN o.status = 'waiting' AND {RUNNING} THEN 'running' ELSE o.status END"
+# So is the time when its work began, from the deadline of its first state, as at its end (`completion`).
+DISPLAYED_START = """coalesce(o.started, CASE WHEN o.status = 'waiting' AND w.deadline IS NOT NULL AND (
+    o.hidden OR (SELECT b.state FROM objects b WHERE b.ns = o.ns AND b.id = o.object) = o.via
+) THEN max(o.created, w.deadline - o.within) END)"""
+DISPLAYED_ATTEMPTS = "CASE WHEN o.status = 'waiting' THEN coalesce(w.attempts, o.attempts) ELSE o.attempts END"
+DISPLAYED = "FROM operations o<index> LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id WHERE o.ns = ? AND <which>"
 
 
-def _shown(which: str) -> str:
-    """Render a query of operations with their displayed status."""
-    return json_packed("{Operation:o}", DISPLAYED, which=which).replace("o.status", DISPLAYED_STATUS, 1)
+def _shown(which: str, index: str = "") -> str:
+    """Render a query of operations with their displayed status, start and attempts."""
+    packed = json_packed("{Operation:o}", DISPLAYED, index=index, which=which)
+    head, start, rest = packed.partition("FROM operations")
+    for column, shown in (
+        ("o.status", DISPLAYED_STATUS),
+        ("o.started", DISPLAYED_START),
+        ("o.attempts", DISPLAYED_ATTEMPTS),
+    ):
+        head = re.sub(rf"{re.escape(column)}\b", shown, head)
+    return head + start + rest
 
 
 OPERATION = _shown("o.id = ?")
 OPERATIONS_OF = _shown("o.object = ? ORDER BY o.rowid DESC LIMIT ?")
 CHILDREN_OF = _shown("o.parent = ? ORDER BY o.rowid")
-STATES = "SELECT kind, state, count(*) FROM <source> WHERE <where> GROUP BY kind, state"
+# Objects share a few texts of labels, and the inner query finds them: each is parsed once.
+GROUPS = """
+SELECT <fields>, sum(number) FROM (
+    SELECT <columns>, count(*) AS number FROM <source> WHERE <where> GROUP BY <columns>
+) GROUP BY <places> LIMIT ?
+"""
+LABEL = "(SELECT l.value FROM json_each(labels) l WHERE l.key = ?)"
+OPERATION_PAGE = "<where> ORDER BY o.created DESC, o.id DESC LIMIT ?"
+PARTS = """
+SELECT o.<group>, <status>, count(*) FROM operations o LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id
+WHERE o.ns = ? AND o.<group> IN (SELECT value FROM json_each(?)) GROUP BY 1, 2
+"""
+PARTS_OF_PARENTS = render_sql(PARTS, group="parent", status=DISPLAYED_STATUS)
+PARTS_OF_BULKS = render_sql(PARTS, group="bulk", status=DISPLAYED_STATUS)
+
+
+def operation_page(only: OperationFilter, before: OperationCursor | None) -> tuple[str, list[object]]:
+    """Return the query of a page of operations, and its values but for the limit."""
+    where = WhereClause()
+    where.add_operation_filter(only, before, RUNNING)
+    page = render_sql(OPERATION_PAGE, where=str(where))
+    return _shown(page, f" INDEXED BY {operation_index(only)}"), [only.ns, *where.values]
+
+
 LINES = json_packed("{JournalEntry}", "FROM journal WHERE seq > ? AND <where> ORDER BY seq LIMIT ?")
+TRANSITIONS = """
+SELECT ns, CAST((at - ?2) / ?3 AS INTEGER) AS step, count(*) FROM journal
+WHERE seq > ?1 AND at >= ?2 AND target IS NOT NULL AND source IS NOT target GROUP BY ns, step
+"""
 LAST_JOURNAL_SEQ = "SELECT coalesce(max(seq), 0) FROM journal"
 PROGRESS_OF = json_packed("{Progress}", "FROM progress WHERE ns = ? AND op = ? AND seq > ? ORDER BY seq")
 WORKERS = json_packed("{WorkerRecord}", "FROM workers ORDER BY id")
@@ -191,6 +255,10 @@ JOIN operations o ON o.ns = w.ns AND o.id = w.op
 WHERE ?2 IS NULL OR w.ns IN (SELECT value FROM json_each(?2))
 ORDER BY f.since, w.seq LIMIT ?3
 """
+LABEL_KEYS = """
+SELECT DISTINCT l.key FROM objects o, json_each(o.labels) l
+WHERE o.ns IN (SELECT value FROM json_each(?)) AND o.removed = 0 ORDER BY 1
+"""
 # A loose index scan: one step for each namespace.
 NAMESPACES = """
 WITH RECURSIVE found(ns) AS (
@@ -200,6 +268,30 @@ WITH RECURSIVE found(ns) AS (
 )
 SELECT ns FROM found WHERE ns IS NOT NULL
 """
+AMONG = "ns IN (SELECT value FROM json_each(?1))"
+ID_BEGINS = json_packed(
+    "{Object}", "FROM objects WHERE <among> AND removed = 0 AND id >= ?2 AND id < ?3 LIMIT ?4", among=AMONG
+)
+ID_HAS = json_packed(
+    "{Object}", "FROM objects WHERE <among> AND removed = 0 AND id LIKE ?2 ESCAPE '\\' LIMIT ?3", among=AMONG
+)
+ERROR_HAS = json_packed(
+    "{Object}",
+    "FROM objects INDEXED BY objects_by_error"
+    " WHERE <among> AND removed = 0 AND error IS NOT NULL AND error LIKE ?2 ESCAPE '\\' LIMIT ?3",
+    among=AMONG,
+)
+LABELS_HAVE = render_sql(
+    "SELECT DISTINCT labels FROM objects INDEXED BY objects_by_labels"
+    " WHERE <among> AND removed = 0 AND labels <> '{}' AND <where> LIMIT ?2",
+    among=AMONG,
+)
+OPERATION_BEGINS = json_packed(
+    "{Operation:o}",
+    "FROM operations o LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id"
+    " WHERE o.<among> AND o.id >= ?2 AND o.id < ?3 LIMIT ?4",
+    among=AMONG,
+).replace("o.status", DISPLAYED_STATUS, 1)
 # A passed deadline of a live worker is left out: that worker is about to end the operation.
 NEXT_DUE_ROWS = """
 SELECT min(at) FROM (
@@ -244,17 +336,43 @@ class SqliteReader:
 
         return await self._executor.run(query)
 
+    async def count_groups(
+        self, selector: Selector, by: tuple[GroupField, ...], limit: int | None = None
+    ) -> dict[tuple[str | None, ...], int]:
+        rows = await self._executor.run(lambda connection: _group_counts(connection, selector, by, limit))
+        return {tuple(values): count for *values, count in rows}
+
+    async def list_sorted(self, selector: Selector, page: SortedPage) -> list[tuple[str | float, Object]]:
+        return await self._executor.run(lambda connection: sorted_page(connection, selector, page))
+
+    async def search(self, namespaces: Sequence[str], text: SearchText, limit: int) -> SearchHits:
+        names, like = _namespace_list(namespaces), like_pattern(text.text)
+
+        def query(connection: sqlite3.Connection) -> SearchHits:
+            with snapshot(connection):
+                fetch = partial(fetch_packed, connection)
+                objects = fetch(ID_BEGINS, (names, text.text, text.end, limit))
+                if len(objects) < limit:
+                    objects += fetch(ID_HAS, (names, like, limit))
+                return SearchHits(
+                    [*{one.key: one for one in map(object_of, objects)}.values()][:limit],
+                    [object_of(row) for row in fetch(ERROR_HAS, (names, like, limit))],
+                    _labels_with(connection, names, text, limit),
+                    [operation_of(row) for row in fetch(OPERATION_BEGINS, (names, text.text, text.end, limit))],
+                )
+
+        return await self._executor.run(query)
+
     async def count_states(self, selector: Selector) -> dict[tuple[str, str], int]:
-        where = where_objects(selector)
-        sql = render_sql(STATES, source=indexed_table(selector), where=str(where))
-        rows = await self._executor.run(lambda connection: connection.execute(sql, where.values).fetchall())
+        rows = await self._executor.run(lambda connection: _group_counts(connection, selector, BY_STATE))
         return {(kind, state): count for kind, state, count in rows}
 
     async def count_by_namespace(self, namespaces: Sequence[str], kind: str | None = None) -> StateCounts:
         def query(connection: sqlite3.Connection) -> StateCounts:
             with snapshot(connection):
                 (seq,) = connection.execute(LAST_JOURNAL_SEQ).fetchone()
-                return StateCounts(seq, dict(states for ns in namespaces for states in _counted(connection, ns, kind)))
+                found = {ns: _group_counts(connection, Selector(ns, kind), BY_STATE) for ns in namespaces}
+            return StateCounts(seq, {(ns, *states): count for ns, rows in found.items() for *states, count in rows})
 
         return await self._executor.run(query)
 
@@ -268,6 +386,21 @@ class SqliteReader:
     async def operations_of(self, key: Key, limit: int) -> list[Operation]:
         return await self._all(operation_of, OPERATIONS_OF, *key, limit)
 
+    async def list_operations(
+        self, only: OperationFilter, before: OperationCursor | None, limit: int
+    ) -> list[Operation]:
+        sql, values = operation_page(only, before)
+        return await self._all(operation_of, sql, *values, limit)
+
+    async def count_parts(self, ns: str, entries: Collection[str]) -> dict[str, dict[Status, int]]:
+        values = ns, encode([*entries]).decode()
+        found: dict[str, dict[Status, int]] = {}
+        for sql in (PARTS_OF_PARENTS, PARTS_OF_BULKS):
+            rows = await self._executor.run(lambda connection, sql=sql: connection.execute(sql, values).fetchall())  # type: ignore[misc]
+            for entry, status, count in rows:
+                found.setdefault(entry, {})[STATUSES[status]] = count
+        return found
+
     async def children_of(self, key: Key) -> list[Operation]:
         return await self._all(operation_of, CHILDREN_OF, *key)
 
@@ -277,6 +410,11 @@ class SqliteReader:
     async def journal(self, after: int, limit: int, only: JournalFilter) -> list[JournalEntry]:
         where = where_journal(only)
         return await self._all(journal_entry_of, render_sql(LINES, where=str(where)), after, *where.values, limit)
+
+    async def count_transitions(self, after: int, since: float, step_s: float) -> dict[tuple[str, int], int]:
+        values = after, since, step_s
+        rows = await self._executor.run(lambda connection: connection.execute(TRANSITIONS, values).fetchall())
+        return {(ns, step): count for ns, step, count in rows}
 
     async def last_journal_seq(self) -> int:
         last: int = await self._one(LAST_JOURNAL_SEQ)
@@ -305,6 +443,11 @@ class SqliteReader:
     async def namespaces(self) -> list[str]:
         rows = await self._executor.run(lambda connection: connection.execute(NAMESPACES).fetchall())
         return [ns for (ns,) in rows]
+
+    async def label_keys(self, namespaces: Collection[str]) -> list[str]:
+        names = _namespace_list(namespaces)
+        rows = await self._executor.run(lambda connection: connection.execute(LABEL_KEYS, (names,)).fetchall())
+        return [key for (key,) in rows]
 
     async def workers(self) -> list[WorkerRecord]:
         return await self._all(worker_of, WORKERS)
@@ -337,14 +480,37 @@ class SqliteReader:
         return await self._executor.run(lambda connection: connection.execute(sql, values).fetchone()[0])
 
 
+def _labels_with(connection: sqlite3.Connection, names: str | None, text: SearchText, limit: int) -> list[str]:
+    where = WhereClause()
+    for place, piece in enumerate(text.pieces, 3):
+        where.add(f"labels LIKE ?{place} ESCAPE '\\'")
+        where.values.append(like_pattern(piece))
+    if not where.parts:
+        return []
+    sql = LABELS_HAVE.replace("<where>", str(where))
+    return [labels for (labels,) in connection.execute(sql, (names, limit, *where.values)).fetchall()]
+
+
 def _namespace_list(namespaces: Collection[str] | None) -> str | None:
     """Return namespaces as one JSON value; None means all."""
     return None if namespaces is None else encode(sorted(namespaces)).decode()
 
 
-def _counted(connection: sqlite3.Connection, ns: str, kind: str | None) -> Iterator[tuple[tuple[str, str, str], int]]:
-    selector = Selector(ns, kind)
+def _group_counts(
+    connection: sqlite3.Connection, selector: Selector, by: tuple[GroupField, ...], limit: int | None = None
+) -> list[tuple[Any, ...]]:
     where = where_objects(selector)
-    sql = render_sql(STATES, source=indexed_table(selector), where=str(where))
-    for found, state, count in connection.execute(sql, where.values):
-        yield (ns, found, state), count
+    names = [one.label for one in by if one.label is not None]
+    values = (*names, *where.values, -1 if limit is None else limit)
+    return connection.execute(_group_sql(selector, by, where), values).fetchall()
+
+
+def _group_sql(selector: Selector, by: tuple[GroupField, ...], where: WhereClause) -> str:
+    return render_sql(
+        GROUPS,
+        fields=", ".join(one.column if one.label is None else LABEL for one in by),
+        columns=group_columns(by),
+        source=indexed_table(selector),
+        where=str(where),
+        places=", ".join(str(place) for place in range(1, len(by) + 1)),
+    )

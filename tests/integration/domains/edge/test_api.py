@@ -107,7 +107,7 @@ async def test_what_cannot_be_is_refused_with_the_field_named(api: Api) -> None:
     contrary: dict[str, object] = {"min": 5, "max": 4}
     for policy, wanted in (("/autoscale/p", contrary), ("/autoprov/p", {"cloudlets": [], **contrary})):
         problem = await api.call("PUT", policy, wanted, 400)
-        assert "at least min, which is 5" in problem["detail"]
+        assert "at least 5, the minimum" in problem["detail"]
     await api.call("GET", "/cloudlets/munich:c1", status=400)
 
 
@@ -181,6 +181,7 @@ async def test_the_same_key_does_it_only_once(api: Api) -> None:
     answers = [await client.post(path, json={"name": "c1"}, headers=headers) for _ in range(2)]
     assert [one.status_code for one in answers] == [202, 202], answers[1].text
     assert answers[0].json()["operation"]["id"] == answers[1].json()["operation"]["id"]
+    assert [one.headers.get("idempotency-replayed") for one in answers] == [None, "true"]
 
 
 async def dialled(api: Api, token: str, address: str = "192.0.2.7") -> list[int]:

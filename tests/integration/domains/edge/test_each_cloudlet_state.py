@@ -18,12 +18,13 @@ from tests.integration.domains.edge.process_deployment import (
     release,
     until_serving,
 )
+from tests.long_forms import in_long_form
 
 HERE = "/cloudlets/munich"
 CLUSTER = f"{HERE}/clusterinsts/c1"
 APP = f"{CLUSTER}/appinsts/web"
 FAULTS = ("controller", "agent", "cut", "both")
-every_fault = pytest.mark.parametrize("fault", FAULTS)
+every_fault = pytest.mark.parametrize("fault", in_long_form(FAULTS, short=("cut", "both")))
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from hashlib import sha256
 import pytest
 
 from tests.integration.domains.edge.process_deployment import NS, ProcessDeployment, open_deployment
+from tests.long_forms import in_long_form
 
 MUNICH = "/cloudlets/munich"
 CLUSTERS = f"{MUNICH}/clusterinsts"
@@ -138,7 +139,7 @@ def hold_dependents(deployment: ProcessDeployment) -> None:
     deployment.until(GUEST, "CreatingDependencies")
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", in_long_form(FAULTS, short=("cut", "both")))
 def test_whatever_dies_in_whichever_state_all_ends_well_and_once(deployment: ProcessDeployment, fault: str) -> None:
     clusters, apps = InstanceKind(deployment), InstanceKind(deployment, "home")
     set_up(deployment, clusters, apps)
@@ -186,7 +187,7 @@ def remove_everything(deployment: ProcessDeployment, clusters: InstanceKind, app
     deployment.until_true(lambda: deployment.machines() == 0)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", in_long_form(FAULTS, short=("cut", "both")))
 def test_a_cloudlet_that_is_being_deleted_is_gone_in_the_end_with_all_it_had(
     deployment: ProcessDeployment, fault: str
 ) -> None:

@@ -51,17 +51,15 @@ async def test_why_names_the_agent_its_last_report_and_the_deadline_and_that_its
     assert work.deadline is not None
     told = await why(harness)
     assert told["reason"] == "another party works on it"
-    begin = (
-        f"create: it has waited for the agent of cloudlet munich since {time_text(accepted.op.created)}; "
-        f"last report at {time_text(report.at)}: step 1"
-    )
-    end = f"; it may take until {time_text(work.deadline)}"
-    assert told["text"] == begin + end
+    since = f"since {time_text(accepted.op.created)}"
+    end = f"; last report at {time_text(report.at)}: step 1; it may take until {time_text(work.deadline)}"
+    assert told["text"] == f"create: the agent of cloudlet munich has worked on it {since}{end}"
     await runner.kill()
     offline = await harness.until("munich", "Offline")
-    assert (await why(harness))[
-        "text"
-    ] == f"{begin}; not connected: munich is Offline since {time_text(offline.since)}{end}"
+    away = f"which is not connected: munich is Offline since {time_text(offline.since)}"
+    assert (await why(harness))["text"] == (
+        f"create: it has waited for the agent of cloudlet munich {since}, {away}{end}"
+    )
     gate.set()
 
 
@@ -72,6 +70,6 @@ async def test_why_says_of_a_new_cloudlet_that_no_agent_is_connected(harness: Ed
             await asyncio.sleep(0.005)
     begun = time_text(accepted.op.created)
     assert (await why(harness, "oslo"))["text"].startswith(
-        f"create: it has waited for the agent of cloudlet oslo since {begun}; no progress reported; "
-        f"not connected: oslo is Init since {begun}; it may take until "
+        f"create: it has waited for the agent of cloudlet oslo since {begun}, which is not connected: "
+        f"oslo is Init since {begun}; no progress reported; it may take until "
     )

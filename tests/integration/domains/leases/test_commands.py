@@ -115,6 +115,11 @@ def test_a_span_counts_from_the_start_and_a_warning_back_from_the_end(cli: Lease
     cli.done("delete", "far")
 
 
+def test_a_calendar_of_centuries_is_refused(cli: LeaseCliServer) -> None:
+    done = cli.run("calendar", "--span", "99999d")
+    assert (done.exit_code, "--span: '99999d' must be at most 366d" in done.stderr) == (2, True), done.output
+
+
 def test_what_is_neither_a_time_nor_a_span_is_refused_with_the_option(cli: LeaseCliServer) -> None:
     odd_ones = ("0h", "1.5h", "9H", "-1h", "8", "1w", "90 m", "2030", "1h30m")
     for option, odd in product(("--end", "--start", "--before-end"), odd_ones):

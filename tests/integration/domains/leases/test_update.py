@@ -6,6 +6,7 @@ from stateward.domains.leases.errors import NotEnoughHosts, NotPlanned, Reservat
 from stateward.domains.leases.lifecycle import EventState
 from stateward.domains.leases.model import EventType, Lease
 from stateward.engine import Refused
+from stateward.engine.errors import Protected
 from stateward.errors import BadInput
 from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, at, hosts, thing
 from tests.integration.domains.leases.scripted_resource import never
@@ -209,3 +210,24 @@ async def test_a_lease_cannot_be_made_or_changed_by_a_bare_request(site: LeaseHa
         await site.engine.create(NS, "bare", "leases.lease", spec={"name": "bare"})
     with pytest.raises(NotPlanned):
         await site.engine.act(NS, lease.object.id, "update", spec={"name": "bare"})
+
+
+async def test_nobody_brings_the_end_of_a_protected_lease_forward(site: LeaseHarness) -> None:
+    await site.hosts("h1")
+    lease = await site.lease("long", end=3600)
+    active = await site.until(lease, "ACTIVE")
+    await site.engine.protect(NS, lease.object.id, "audit")
+    for end in ("now", at(1800)):
+        with pytest.raises(Protected, match="audit"):
+            await changed(site, active, end_date=end)
+    await changed(site, active, name="longer", end_date=at(7200))
+    await site.engine.protect(NS, lease.object.id, None)
+    await changed(site, active, end_date="now")
+    await site.until(lease, "TERMINATED")
+
+
+async def test_a_protected_lease_ends_by_its_own_time(site: LeaseHarness) -> None:
+    await site.hosts("h1")
+    lease = await site.lease("short", end=1)
+    await site.engine.protect(NS, lease.object.id)
+    await site.until(lease, "TERMINATED")

@@ -290,7 +290,7 @@ async def test_a_subgroup_is_added(api: ApiHarness) -> None:
     assert answer.json()["newVmList"] == ["g2-1", "g2-2"]
     assert answer.json()["status"] == "Running:4 (R:4/4)"
     shared, key = f"{NS}-shared-{AWS}", (await api.get(f"{M1}/vm/g1-1")).json()["sshKeyId"]
-    static = group("g3", 1, vNetId=shared, securityGroupIds=[shared], sshKeyId=key)
+    static = group("g3", 1, vNetId=shared, securityGroupIds=[f"{shared}-closed"], sshKeyId=key)
     answer = await api.post(f"{M1}/vm?wait=60", static)
     assert answer.json()["newVmList"] == ["g3-1"]
     assert (await api.get(f"{M1}/subgroup")).json() == {"output": ["g1", "g2", "g3"]}
@@ -307,9 +307,15 @@ async def test_nothing_is_scaled_while_something_is_under_way(api: ApiHarness) -
     api.set_profile(CALM)
 
 
+async def test_a_running_vm_is_terminated_before_it_is_deleted(api: ApiHarness) -> None:
+    await api.created()
+    assert (await api.delete(f"{M1}/vm/g1-1")).json() == {"message": "Deleted the VM info"}
+    assert (await api.get(f"{M1}?option=id")).json() == {"output": ["g1-2"]}
+    assert ("aws", "terminate") in api.calls
+
+
 async def test_a_terminated_vm_is_forgotten(api: ApiHarness) -> None:
     await api.created()
-    assert (await api.delete(f"{M1}/vm/g1-1")).status_code == 409
     await api.done(f"{M1}/vm/g1-1?action=terminate")
     answer = await api.delete(f"{M1}/vm/g1-1")
     assert (answer.status_code, answer.json()) == (200, {"message": "Deleted the VM info"})

@@ -5,11 +5,16 @@ from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stateward.access import Role, Tokens
+from stateward.domains.mci.lifecycle import VM
 from stateward.domains.mci.provider.evidence import Evidence
 from stateward.drivers import MachineListing, MachineSpec
 from stateward.drivers.simulated.faults import CALM
+from stateward.store.changes import Changes
+from stateward.store.filters import Page, Selector
+from stateward.store.port import Tx
 from tests.integration.domains.mci.api_harness import AWS, DEAD, HERE, NS, UBUNTU, ApiHarness, group, mci, open_api
 
 OWN = "http://test/api/v1/mci"
@@ -119,6 +124,35 @@ async def test_a_machine_that_no_record_knows_is_found_and_terminated(api: ApiHa
     answer = await api.post(f"{OWN}/orphans/terminate", {"connection": AWS, "key": "lost"})
     assert answer.status_code == 202, answer.text
     assert (await api.get(f"{OWN}/orphans?connection={AWS}")).json()["orphans"] == []
+
+
+async def test_one_bad_record_does_not_hide_the_orphans_and_guards_them(api: ApiHarness) -> None:
+    shown = await api.created()
+    api.plugin.cloud.create_orphan(HERE, MachineSpec("lost", "lost", "t3.nano", UBUNTU))
+    vms = await api.engine.store.reader.list_objects(Selector(NS, VM.kind), Page())
+    key = next(one.key for one in vms if shown["vm"][0]["uid"] in one.spec)
+
+    async def damage(tx: Tx) -> None:
+        found = (await tx.objects([key]))[key]
+        await tx.apply(Changes(objects=[replace(found, spec='{"name": 5}', version=found.version + 1)]))
+
+    await api.engine.store.transact(damage)
+    found = (await api.get(f"{OWN}/orphans?connection={AWS}")).json()
+    assert "lost" in {one["key"] for one in found["orphans"]}
+    assert "its record cannot be read" in found["trouble"][f"{key.ns}/{key.id}"]
+    answer = await api.post(f"{OWN}/orphans/terminate", {"connection": AWS, "key": "lost"})
+    assert (answer.status_code, key.id in answer.text) == (409, True), answer.text
+
+
+@pytest.mark.parametrize(
+    ("driver", "option", "nearest"), [("process", "spec", "specs"), ("aws", "endpoint", "endpoint_url")]
+)
+async def test_an_unknown_option_of_a_driver_is_refused_with_the_nearest(
+    api: ApiHarness, driver: str, option: str, nearest: str
+) -> None:
+    body = {"name": "mine", "provider": "p", "region": "r", "driver": driver, "options": {option: "x"}}
+    answer = await api.post(f"{OWN}/connections", body)
+    assert (answer.status_code, f"did you mean '{nearest}'?" in answer.text) == (400, True), answer.text
 
 
 async def test_a_machine_that_a_record_knows_is_no_orphan(api: ApiHarness) -> None:

@@ -258,6 +258,20 @@ async def test_what_every_server_knows_is_under_system(api: ApiHarness) -> None:
     assert UBUNTU in images["output"]
 
 
+async def test_who_may_act_in_one_namespace_reads_what_every_server_knows_and_nothing_else_of_it(
+    api: ApiHarness,
+) -> None:
+    for path in ("spec", "image"):
+        answer = await api.get(f"/ns/system/resources/{path}", "operator")
+        assert answer.status_code == 200
+        name = answer.json()[path][0]["id"]
+        assert (await api.get(f"/ns/system/resources/{path}/{name}", "operator")).status_code == 200
+        assert (await api.post(f"/ns/system/resources/{path}", {}, "operator")).status_code == 403
+        assert (await api.delete(f"/ns/system/resources/{path}/{name}", "operator")).status_code == 403
+    assert (await api.get("/ns/system", "operator")).status_code == 403
+    assert (await api.get("/ns/system/mci", "operator")).status_code == 403
+
+
 async def test_a_security_group_on_a_network_that_is_not_there_is_refused_before_anything_is_begun(
     api: ApiHarness,
 ) -> None:

@@ -19,6 +19,7 @@ from stateward.errors import StatewardError
 from stateward.store.records import Status
 from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, group, mci
 from tests.integration.domains.mci.virtual_world import World, live
+from tests.long_forms import in_long_form
 
 SEOUL, TOKYO = ProviderRegion("aws", "ap-northeast-2"), ProviderRegion("aws", "ap-northeast-1")
 FAIR = FaultProfile()
@@ -122,7 +123,7 @@ async def end(world: World) -> None:
 
 
 @pytest.mark.parametrize("storm", STORMS)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", in_long_form(range(4), short=range(2)))
 def test_after_a_storm_all_is_at_rest_and_true_and_can_be_ended(storm: str, seed: int) -> None:
     async def course(world: World) -> None:
         await trouble(world, Random(f"{storm}/{seed}"), kills=False)
@@ -132,7 +133,7 @@ def test_after_a_storm_all_is_at_rest_and_true_and_can_be_ended(storm: str, seed
     live(seed, STORMS[storm], course)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", in_long_form(range(20), short=range(8)))
 def test_after_a_storm_in_which_processes_are_killed_all_is_at_rest_and_true(seed: int) -> None:
     chance = Random(f"kills/{seed}")
     storm = chance.choice(list(STORMS))

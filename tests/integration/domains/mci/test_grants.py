@@ -143,7 +143,7 @@ async def test_what_was_accepted_before_a_grant_was_revoked_is_not_made_and_says
 async def test_a_machine_whose_grant_was_revoked_is_controlled_and_ended_and_runs_no_command(
     harness: MciHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await revoked_before_use(harness, monkeypatch, harness.plugin._mcis)
+    await revoked_before_use(harness, monkeypatch, harness.plugin.shells)
     await harness.created(mci("m1", ON_HOST, post_command=PostCommand("", ("echo done",))))
     seen = mci_seen(await harness.service.mci(NS, "m1"))
     assert seen.results == {"p-1": ()}

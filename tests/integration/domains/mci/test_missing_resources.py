@@ -24,8 +24,12 @@ def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provider_client, "ABSENT_AFTER_S", 0.0)
 
 
+def name_of(word: str) -> str:
+    return f"{SHARED}-closed" if word == "securityGroup" else SHARED
+
+
 async def part(harness: MciHarness, word: str) -> Object:
-    return await harness.service.resource(NS, word, SHARED)
+    return await harness.service.resource(NS, word, name_of(word))
 
 
 async def lose(harness: MciHarness, word: str) -> None:
@@ -39,8 +43,8 @@ async def test_a_part_that_is_lost_is_an_error_that_tells_what_is_missing(harnes
     await lose(harness, word)
     await harness.plugin.reconciler.reconcile_all()
     found = await part(harness, word)
-    assert (found.state, resource_seen(found).missing) == (ResourceState.ERROR, (f"{word} {SHARED}",))
-    line = (await harness.engine.history(NS, record_id(word, SHARED)))[-1]
+    assert (found.state, resource_seen(found).missing) == (ResourceState.ERROR, (f"{word} {name_of(word)}",))
+    line = (await harness.engine.history(NS, record_id(word, name_of(word))))[-1]
     assert (line.actor, line.event) == (PROVIDER, "shows none")
     others = [await part(harness, other) for other in RESOURCE_LIFECYCLES if other != word]
     assert {one.state for one in others} == {ResourceState.AVAILABLE}
@@ -104,7 +108,8 @@ async def test_a_process_without_a_worker_tells_the_private_key_that_it_has_made
     want = KeySpec("k1", "uid-k1", "aws-ap-northeast-2", "aws", "ap-northeast-2")
     async with open_harness(new_store(), tmp_path / "a") as working:
         async with open_harness(new_store(), tmp_path / "b", works=False, cloud=working.cloud) as asking:
-            found, secret = await asking.service.create_resource(NS, "sshKey", want, ANN, 60.0)
-        assert (found.state, "PRIVATE KEY" in secret) == (ResourceState.AVAILABLE, True)
+            found, pair = await asking.service.create_resource(NS, "sshKey", want, ANN, 60.0)
+        assert pair is not None
+        assert (found.state, "PRIVATE KEY" in pair.private) == (ResourceState.AVAILABLE, True)
         lines = await working.engine.history(NS, found.id)
         assert "PRIVATE" not in f"{lines}{await working.engine.record(NS, found.id)}"

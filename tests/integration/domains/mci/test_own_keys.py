@@ -1,22 +1,37 @@
 """Keys of a dynamic MCI: named, given by the caller, or created for its VMs."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import asyncssh
 import pytest
-from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_ssh_private_key,
+    load_ssh_public_key,
+)
 from msgspec.structs import replace
 
-from stateward.domains.mci.model import MciSpec, mci_of
+from stateward.aio.coalescer import CallCoalescer
+from stateward.domains.mci.model import MciSpec, mci_of, vm_id, vm_of, vm_seen
+from stateward.domains.mci.provider.encrypted_keys import open_encrypted
 from stateward.domains.mci.provider.key_pairs import new_pair, owner_of, remove_ownerless_keys
-from stateward.drivers import ResourceKind
+from stateward.drivers import MachineSpec, MachineState, Observation, Outcome, ResourceKind
+from stateward.drivers.process import driver as process_driver
+from stateward.drivers.simulated.driver import SimulatedDriver
 from stateward.errors import BadInput
+from stateward.store.records import Key
 from tests.integration.domains.mci.api_harness import AWS, HERE, MICRO, NS, ApiHarness, group, mci, open_api
 from tests.integration.domains.mci.conftest import ANN, MciHarness
 from tests.integration.domains.mci.conftest import mci as wanted
 from tests.integration.drivers.local.host_machines import kill_all_in
+from tests.integration.drivers.local.ssh_logins import log_in
 
 M1 = f"/ns/{NS}/mci/m1"
 KEYS = f"/ns/{NS}/resources/sshKey"
@@ -131,7 +146,32 @@ async def test_the_way_in_is_told_with_user_key_addresses_and_port(api: ApiHarne
     assert (await api.get(f"{M1}/vm/g1-1?option=accessinfo")).json()["sshKeyId"] == first["sshKeyId"]
 
 
-async def test_a_vm_that_nobody_can_log_in_to_is_told_without_port_and_key(api: ApiHarness, tmp_path: Path) -> None:
+async def test_a_vm_of_this_host_can_be_logged_in_to_with_the_pair_that_was_made(
+    api: ApiHarness, tmp_path: Path
+) -> None:
+    await api.plugin.service.grant("local", [NS], ANN)
+    shown = await api.created(mci("m1", group("p", 1, specId="local+here+tiny", imageId="sh")))
+    access = (await api.get(f"{M1}/vm/p-1?option=accessinfo")).json()
+    try:
+        seen = Observation("", "", MachineState.RUNNING, "", ssh_port=access["sshPort"], host_key=await host_key(api))
+        private = asyncssh.import_private_key(shown["newKeyPair"]["privateKey"])
+        async with log_in(seen, private, access["vmUserName"] or "root") as connection:
+            assert (await connection.run("echo $STATEWARD_NAME")).stdout == "m1-p-1\n"
+    finally:
+        kill_all_in(tmp_path / "machines" / "process" / "here")
+
+
+async def host_key(api: ApiHarness) -> str:
+    """Return the host key of the only VM, as it is stored."""
+    found = await api.engine.store.reader.object(Key(NS, vm_id("m1", "p-1")))
+    assert found is not None
+    return vm_seen(found).host_key
+
+
+async def test_a_vm_that_nobody_can_log_in_to_is_told_without_port_and_key(
+    api: ApiHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_driver, "is_ssh_installed", lambda: False)
     await api.plugin.service.grant("local", [NS], ANN)
     shown = await api.created(mci("m1", group("p", 1, specId="local+here+tiny", imageId="sh")))
     access = (await api.get(f"{M1}/vm/p-1?option=accessinfo")).json()
@@ -178,3 +218,51 @@ async def test_an_mci_over_the_general_api_may_bring_a_public_key(harness: MciHa
     await harness.created(bringing(public))
     parts = harness.cloud.region(HERE).resources.all()
     assert [one.facts["public_key"] for one in parts if one.kind is ResourceKind.SSH_KEY] == [public]
+
+
+# --- encrypted for the caller, and the server's own key --------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def recipient() -> tuple[str, bytes]:
+    """A caller's RSA key: the public half, and the private one."""
+    key = generate_private_key(65537, 2048)
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    return public, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+async def test_the_private_half_leaves_the_server_only_encrypted_if_the_caller_asks_for_that(
+    api: ApiHarness, recipient: tuple[str, bytes]
+) -> None:
+    public, private = recipient
+    shown = await api.created(mci("m1", encryptFor=public))
+    group_reply = (await api.post(f"{M1}/subGroupDynamic?wait=60", group("g2", 1, encryptFor=public))).json()
+    key_reply = (await api.post(KEYS, {"name": "k", "connectionName": AWS, "encryptFor": public})).json()
+    for pair in (shown["newKeyPair"], group_reply["newKeyPair"], key_reply):
+        assert "privateKey" not in pair
+        opened = open_encrypted(pair["encryptedPrivateKey"].encode(), private)
+        assert load_ssh_private_key(opened.encode(), None).public_key() == load_ssh_public_key(
+            pair["publicKey"].encode()
+        )
+
+
+async def test_a_key_to_encrypt_for_that_is_none_is_refused_before_anything_is_made(api: ApiHarness) -> None:
+    answer = await api.post(f"/ns/{NS}/mciDynamic", mci("m1", encryptFor="ssh-ed25519 AAAA"))
+    assert (answer.status_code, answer.json()["field"]) == (400, "encryptFor")
+    assert (await api.get(M1)).status_code == 404
+
+
+async def test_every_vm_trusts_the_key_of_its_namespace_beside_that_of_its_caller(api: ApiHarness) -> None:
+    client = await api.plugin.clients.by_name(AWS)
+    machines: list[MachineSpec] = []
+
+    async def spy(specs: Sequence[MachineSpec]) -> Sequence[Outcome]:
+        machines.extend(specs)
+        return await SimulatedDriver.create(cast("SimulatedDriver", client.driver), specs)
+
+    client._creates = CallCoalescer(spy, 10)
+    await api.created(mci("m1", group("g1", 2)))
+    own = api.plugin.access_keys.public_key(NS)
+    assert own
+    assert [list(one.authorized_keys) for one in machines] == [[own], [own]]
+    assert vm_of(await api.engine.record(NS, "m1.g1-1")).access_key == own

@@ -38,6 +38,7 @@ from stateward.domains.mci.provider.catalogue import LOCAL_IMAGE
 from stateward.domains.mci.shared_schemas import OrphanMachine
 from stateward.drivers import CallRefused as No
 from stateward.drivers import MachineState, ProviderRegion, RefusalReason
+from stateward.drivers.process import driver as process_driver
 from stateward.drivers.simulated.faults import CALM, FaultProfile
 from stateward.drivers.simulated.machine import state_at
 from stateward.engine import Refused
@@ -288,7 +289,10 @@ async def test_a_post_command_is_run_on_every_machine_and_what_it_wrote_is_kept(
 
 
 @pytest.mark.usefixtures("machines_end")
-async def test_a_post_command_that_takes_too_long_is_told_and_fails_no_machine(harness: MciHarness) -> None:
+async def test_a_post_command_that_takes_too_long_is_told_and_fails_no_machine(
+    harness: MciHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_driver, "is_ssh_installed", lambda: False)  # an SSH server takes a second to start
     command = PostCommand("ann", ("echo before", "sleep 3600", "echo after"), minutes=0.02)
     await harness.grant_host()
     await harness.created(mci("m1", ON_HOST, post_command=command))
@@ -338,7 +342,9 @@ async def with_parts(harness: MciHarness) -> str:
     """Create the resources that an MCI names; returns the private key of the response."""
     await harness.service.create_resource(NS, "vNet", NET, ANN)
     await harness.service.create_resource(NS, "securityGroup", WALL, ANN)
-    return (await harness.service.create_resource(NS, "sshKey", KEY, ANN))[1]
+    _, pair = await harness.service.create_resource(NS, "sshKey", KEY, ANN)
+    assert pair is not None
+    return pair.private
 
 
 async def test_a_static_mci_stands_on_the_parts_that_it_names(harness: MciHarness) -> None:

@@ -62,7 +62,7 @@ async def test_of_racing_actions_on_an_mci_one_wins_and_the_others_are_told_whic
     assert (len(won), len(lost)) == (1, RACERS - 1)
     winner = operation_id(won[0]).op
     assert {names(one) for one in lost} == {winner.id}
-    assert {f"({winner.action} by user of ann)" in str(one) for one in lost} == {True}
+    assert {f", {winner.action} by user (ann)" in str(one) for one in lost} == {True}
     go_on(harness)
     assert (await harness.ended(won[0].whole)).status is Status.SUCCEEDED
     assert await harness.state() == ENDS[winner.action]

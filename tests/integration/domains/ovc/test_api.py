@@ -286,10 +286,10 @@ async def test_a_clone_is_made_of_what_does_not_run(api: Api) -> None:
 
 async def test_the_same_key_makes_one_machine(api: Api) -> None:
     body = {"name": "once", "cloudspace": api.ids["box"], "image": api.ids["image"]}
-    answers = [
-        (await api.call("POST", "/machines", json=body, headers={"Idempotency-Key": "k1"})).json() for _ in range(2)
-    ]
-    assert answers[0]["object"]["id"] == answers[1]["object"]["id"]
+    key = {"Idempotency-Key": "k1"}
+    answers = [await api.call("POST", "/machines", json=body, headers=key) for _ in range(2)]
+    assert answers[0].json()["object"]["id"] == answers[1].json()["object"]["id"]
+    assert [one.headers.get("idempotency-replayed") for one in answers] == [None, "true"]
 
 
 async def test_to_ask_once_more_for_what_is_done_already_succeeds_with_the_same_key_too(api: Api) -> None:

@@ -413,7 +413,7 @@ async def test_one_request_waits_behind_a_migration_and_a_second_is_refused_what
 
 async def test_users_cannot_migrate_and_are_not_told_of_it(cloud: Cloud) -> None:
     vm = await cloud.vm()
-    with pytest.raises(Refused, match="only the admin/controller"):
+    with pytest.raises(Refused, match="for admin and controller only"):
         await cloud.ask(vm, "migrate")
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import platform
 import signal
 import subprocess
 import time
@@ -112,7 +113,13 @@ class Real:
         return {file.name for file in (self.folder / "ovc" / "vault").glob("*") if file.is_file()}
 
 
-@pytest.fixture(params=ARCHITECTURES)
+LONG_FORM = [
+    one if one.values == (platform.machine(),) else pytest.param(*one.values, marks=(*one.marks, pytest.mark.long))
+    for one in ARCHITECTURES
+]
+
+
+@pytest.fixture(params=LONG_FORM)
 async def real(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Real]:
     """Two QEMU nodes, on which migrations take some seconds."""
     async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, FILES) as cloud:

@@ -187,8 +187,9 @@ async def test_a_deploy_can_be_cancelled(api: Api) -> None:
 
 async def test_the_same_key_is_one_deploy(api: Api) -> None:
     body, key = {"definition": "{command: x}", "path": "/a"}, {"Idempotency-Key": "k1"}
-    answers = [(await api.ask("POST", "/shop/deploys", body, headers=key)).json() for _ in range(2)]
-    assert answers[0]["operation"] == answers[1]["operation"]
+    answers = [await api.ask("POST", "/shop/deploys", body, headers=key) for _ in range(2)]
+    assert answers[0].json()["operation"] == answers[1].json()["operation"]
+    assert [one.headers.get("idempotency-replayed") for one in answers] == [None, "true"]
     other = await api.ask("POST", "/shop/deploys", {**body, "path": "/b"}, headers=key)
     assert (other.status_code, other.json()["code"]) == (409, "key_reused")
 

@@ -15,7 +15,7 @@ from stateward.domains.systems.model import ChangeSpec, spec_of
 from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.domains.systems.service import SystemActions
 from stateward.engine import AlreadyExists, Denied, Engine, Locked, NotFound
-from stateward.errors import BadInput
+from stateward.errors import BadInput, UnknownValue
 from stateward.lifecycle import CONTROLLER
 from stateward.store.port import Store
 from stateward.store.records import Key, Status
@@ -175,8 +175,8 @@ async def test_services_of_a_node_pool_that_is_not_stable_are_updating_until_it_
 
 
 async def test_a_service_without_its_node_pool_is_refused_before_anything_is_done(harness: SystemsHarness) -> None:
-    ended = await harness.deployed("/a", service(node_pool="main"))
-    assert "there is none of that name" in (ended.error or "")
+    with pytest.raises(UnknownValue, match="a known node pool, and 'main' is none"):
+        await harness.deployed("/a", service(node_pool="main"))
     assert await harness.states() == {}
 
 
@@ -257,6 +257,22 @@ async def test_a_crash_shows_in_the_service_and_in_the_system_and_so_does_its_en
     assert await harness.states() == {"web": "degraded", "store.api": "stable", "store.db": "stable"}
     harness.backend.mend(ref("/web"))
     await harness.becomes("shop", "stable")
+
+
+async def test_a_crash_during_a_change_fails_the_operation_of_the_system_and_is_its_reason(
+    harness: SystemsHarness,
+) -> None:
+    await harness.deployed("/", SHOP)
+    harness.backend.fail("/store/db")
+    await harness.deploy("/store/db", service("db v2", deadline=60))
+    await harness.becomes("shop", "updating")
+    harness.backend.crash(ref("/web"))
+    await harness.becomes("shop", "degraded")
+    operations = await harness.engine.store.reader.operations_of(Key(NS, "shop"), 50)
+    failed = [one for one in operations if one.status is Status.FAILED]
+    assert [one.action for one in failed] == ["updating"]
+    assert str(failed[0].error).startswith("service shop:web is degraded: instance ")
+    assert "crashed" in str(failed[0].error)
 
 
 async def test_a_deploy_is_cancelled_as_a_deploy_and_not_behind_its_back(harness: SystemsHarness) -> None:

@@ -1,12 +1,23 @@
 """A machine from its network to its end, seen by a boto3 that is not the driver's."""
 
+from base64 import b64decode
 from typing import Any
 
+import yaml
 from msgspec.structs import replace
 
-from stateward.drivers import CallAccepted, CloudResource, MachineAction, MachineHandle, MachineState, ResourceKind
+from stateward.drivers import (
+    CallAccepted,
+    CallRefused,
+    CloudResource,
+    MachineAction,
+    MachineHandle,
+    MachineState,
+    ResourceKind,
+)
 from stateward.drivers.aws import AwsDriver
 from stateward.drivers.aws.instances import key_filter
+from stateward.drivers.ssh_keys import new_ssh_key_pair
 from tests.integration.drivers.aws.conftest import MakeDriver
 from tests.integration.drivers.aws.ec2_machines import (
     create_machines,
@@ -117,3 +128,20 @@ async def test_every_call_is_told_to_the_meter_under_its_own_name(make: MakeDriv
     driver = make(meter=told.append)
     await driver.create(new_machine_specs(2))
     assert told == ["DescribeInstances", "RunInstances", "RunInstances"]
+
+
+async def test_further_keys_log_in_through_cloud_init(driver: AwsDriver, ec2: Any) -> None:
+    key = new_ssh_key_pair().public
+    want = replace(new_machine_specs(1)[0], authorized_keys=(f"{key} somebody",))
+    (outcome,) = await driver.create([want])
+    assert isinstance(outcome, CallAccepted)
+    shown = ec2.describe_instance_attribute(InstanceId=outcome.native_id, Attribute="userData")["UserData"]["Value"]
+    head, body = b64decode(shown).decode().split("\n", 1)
+    assert head == "#cloud-config"
+    assert yaml.safe_load(body) == {"ssh_authorized_keys": [key]}
+
+
+async def test_a_text_that_is_no_public_key_creates_nothing(driver: AwsDriver, ec2: Any) -> None:
+    (outcome,) = await driver.create([replace(new_machine_specs(1)[0], authorized_keys=("no key",))])
+    assert isinstance(outcome, CallRefused)
+    assert describe_machines(ec2) == []

@@ -17,6 +17,7 @@ from stateward.drivers import Driver, MachineHandle, MachineSpec, MachineState, 
 from stateward.drivers.process.machine_dir import MachineRecord
 from stateward.drivers.process.procfs import find_marked, parse_stat
 from stateward.drivers.process.spawn import reap_children
+from stateward.drivers.process.ssh_daemon import MODULE
 from stateward.drivers.qemu.hardware import BOARDS, Hardware
 
 TIMEOUT_S = 30.0
@@ -57,14 +58,21 @@ def live_processes_in(folder: Path) -> list[int]:
     return sorted(one.pid for one in stats if one.alive and one.session in leaders)
 
 
+def ssh_servers_in(folder: Path) -> list[int]:
+    """Return the process that serves SSH to the machines in a folder, if there is one."""
+    reap_children()
+    found = find_marked([str(folder.absolute())]).values()
+    return [pid for pid in found if MODULE.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
 def _marks(record: MachineRecord) -> list[str]:
     return [record.native_id, *(f"{record.native_id}/{boot}" for boot in range(1, record.boot + 2))]
 
 
 def kill_all_in(folder: Path) -> None:
-    """End all machines in a folder, and wait until they are gone."""
+    """End all machines in a folder and their SSH server, and wait until they are gone."""
     deadline = time.monotonic() + TIMEOUT_S
-    while pids := live_processes_in(folder):
+    while pids := [*live_processes_in(folder), *ssh_servers_in(folder)]:
         assert time.monotonic() < deadline, f"these do not end: {pids}"
         for pid in pids:
             with suppress(ProcessLookupError):

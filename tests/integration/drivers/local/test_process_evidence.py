@@ -46,7 +46,9 @@ async def one_machine(folder: Path) -> ProcessDriver:
 
 async def one_dead_machine(folder: Path) -> ProcessDriver:
     driver = await one_machine(folder)
-    os.kill(live_processes_in(folder)[0], 9)
+    (record,) = records_in(folder)
+    assert record.process is not None
+    os.kill(record.process.pid, 9)
     await wait_for_state(driver, "key-0", MachineState.TERMINATED)
     return driver
 

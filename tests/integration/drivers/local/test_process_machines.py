@@ -83,9 +83,16 @@ async def test_what_runs_on_a_machine_is_suspended_and_resumed_with_it(folder: P
     await driver.close()
 
 
+STOPPED = ("T", "Z", "D")
+"""Stopped; ended and not waited for by a stopped parent; waiting for a stopped child that will run another program."""
+
+
 async def stopped(pid: int) -> bool:
-    text = Path(f"/proc/{pid}/stat").read_text()
-    return text.rpartition(")")[2].split()[0] in ("T", "Z")  # one that has just ended is waited for by a stopped parent
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True  # it ended, and was waited for, right before its parent was stopped
+    return text.rpartition(")")[2].split()[0] in STOPPED
 
 
 @pytest.mark.parametrize("action", [MachineAction.TERMINATE, MachineAction.REBOOT])

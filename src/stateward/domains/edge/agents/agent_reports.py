@@ -31,7 +31,7 @@ from stateward.store import records
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object, Operation
 
-NO_NAME = "it names nothing"
+NO_NAME = "the message names no instance"
 
 
 class AgentMessage(Struct, frozen=True):
@@ -129,7 +129,7 @@ def _apply_observed_change(
     item = message.content
     assert isinstance(item, InventoryItem)
     if item.notify != record.notify or item.operation or record.state != "Ready":
-        return ReportResult(False, "it is news no more")
+        return ReportResult(False, "the message is outdated")
     step = on_inventory_item(RULES[found.kind], record, item)
     write_step(uow, found, operation, step, message.cloudlet)
     return ReportResult(True, is_missing=step.record.missing)

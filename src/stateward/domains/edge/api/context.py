@@ -16,7 +16,7 @@ from stateward.domains.edge.model import NAME, app_id, cluster_id
 from stateward.domains.edge.policy.policy_controller import PolicyController
 from stateward.domains.edge.service import Service
 from stateward.plugin.request_params import IdempotencyKey, Ns
-from stateward.plugin.route_options import actor_of, grant_of, needs
+from stateward.plugin.route_options import actor_of, can_dry_run, grant_of, needs
 from stateward.schemas.caller import Caller
 
 NS_PATH = "/ns/{ns:str}"
@@ -79,13 +79,14 @@ def _caller_with_overrides(request: Call, ignore: Ignores = None, key: Idempoten
     return caller_of(request, ignore, key)
 
 
-def _accepts(caller: Callable[..., Caller]) -> dict[str, Any]:
-    return {**ACCEPTED, "dependencies": {"by": Provide(caller, sync_to_thread=False)}}
+def _accepts(caller: Callable[..., Caller], **options: Any) -> dict[str, Any]:  # noqa: ANN401 - options of a route
+    return {**ACCEPTED, **options, "dependencies": {"by": Provide(caller, sync_to_thread=False)}}
 
 
 DONE_AT_ONCE: dict[str, Any] = {"opt": ACT, "status_code": 200}
 ACCEPTED: dict[str, Any] = {"opt": ACT, "status_code": 202}
 KEYED, OVERRIDABLE = _accepts(_caller_with_key), _accepts(_caller_with_overrides)
+CREATES = _accepts(_caller_with_overrides, opt=ACT | can_dry_run())
 """Options of a route that acts. A keyed request takes an idempotency key, an overridable one also overrides."""
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-from litestar import Router, WebSocket, delete, get, patch, post, websocket
+from litestar import WebSocket, delete, get, patch, post, websocket
 from litestar.di import Provide
 from litestar.exceptions import WebSocketDisconnect
 from litestar.params import JSONBody
@@ -19,6 +19,7 @@ from stateward.domains.edge.agents.agent_hub import AgentHub
 from stateward.domains.edge.api.context import (
     ACCEPTED,
     ACT,
+    CREATES,
     DONE_AT_ONCE,
     KEYED,
     NS_PATH,
@@ -60,8 +61,9 @@ from stateward.domains.edge.model import CloudletSpec, ClusterInst, parse_instan
 from stateward.domains.edge.policy.demand import ClusterLoad
 from stateward.domains.edge.policy.policy_controller import PolicyController
 from stateward.domains.edge.service import Service
+from stateward.plugin.owned_router import OwnedRouter
 from stateward.plugin.request_params import IdempotencyKey, Ns
-from stateward.plugin.route_options import grant_of, needs
+from stateward.plugin.route_options import can_dry_run, grant_of, needs
 from stateward.store.errors import StoreError
 
 log = logging.getLogger("stateward.edge")
@@ -88,7 +90,7 @@ async def list_cloudlets(service: ServiceDependency, ns: Ns) -> list[View]:
     return [view(one) for one in await service.list_all(ns, CLOUDLET.kind)]
 
 
-@post(CLOUDLETS, opt=ACT, summary="Make a cloudlet", status_code=202)
+@post(CLOUDLETS, opt=ACT | can_dry_run(), summary="Create a cloudlet", status_code=202)
 async def create_cloudlet(
     request: Call, service: ServiceDependency, ns: Ns, data: JSONBody[NewCloudlet], key: IdempotencyKey = None
 ) -> EdgeAcceptedView:
@@ -142,7 +144,7 @@ async def list_clusters(service: ServiceDependency, ns: Ns, cloudlet: OnCloudlet
     return [view(one) for one in await service.list_all(ns, CLUSTERINST.kind, cloudlet)]
 
 
-@post(CLUSTERS, **OVERRIDABLE, summary="Make a cluster")
+@post(CLUSTERS, **CREATES, summary="Create a cluster")
 async def create_cluster(on_cloudlet: TargetDependency, data: JSONBody[NewCluster]) -> EdgeAcceptedView:
     """Create a cluster of nodes."""
     cloudlet, spec = on_cloudlet.id, msgspec.convert(data, ClusterInst, from_attributes=True)
@@ -185,7 +187,7 @@ async def list_appinsts(service: ServiceDependency, ns: Ns, cloudlet: OnCloudlet
     return [view(one) for one in await service.list_all(ns, APPINST.kind, cloudlet)]
 
 
-@post(APPS, **OVERRIDABLE, summary="Deploy an app")
+@post(APPS, **CREATES, summary="Deploy an app")
 async def create_appinst(on_cluster: TargetDependency, data: JSONBody[NewAppInst]) -> EdgeAcceptedView:
     """Deploy an app in a cluster; for an `autocluster...`, a cluster is reserved or created."""
     cloudlet, cluster = parse_instance_id(on_cluster.kind, on_cluster.id)
@@ -283,9 +285,9 @@ HANDLERS = (
 
 def routes(
     service: Callable[[], Service], hub: Callable[[], AgentHub], policies: Callable[[], PolicyController]
-) -> list[Router]:
+) -> list[OwnedRouter]:
     """Return the router of the domain."""
     parts = {"service": service, "hub": hub, "policies": policies}
     provided = {name: Provide(one, sync_to_thread=False) for name, one in parts.items()}
     dependencies = {**provided, **target_dependencies(service)}
-    return [Router(BASE, route_handlers=HANDLERS, dependencies=dependencies, tags=["edge"])]
+    return [OwnedRouter(BASE, route_handlers=HANDLERS, dependencies=dependencies, tags=["edge"])]

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
+from stateward.client.confirmation import confirm_action
 from stateward.client.formatting import filled_table
-from stateward.client.output import print_json, results
-from stateward.client.session import Session, Timeout, Wait, on_server
-from stateward.domains.edge.api.schemas import AgentsView
+from stateward.client.output import results
+from stateward.client.session import Session, Timeout, Wait, Yes, on_server
+from stateward.domains.edge.api.schemas import OVERRIDES, AgentsView
 from stateward.domains.edge.cli.instance_requests import (
     APPINST,
     CLOUDLET,
@@ -27,7 +28,7 @@ from stateward.domains.edge.cli.instance_requests import (
     show_one,
 )
 from stateward.domains.edge.cli.record_commands import register
-from stateward.errors import BadInput
+from stateward.errors import BadInput, count_text
 
 app = typer.Typer(no_args_is_help=True, help="Cloudlets with agents, and clusters and apps on them.")
 cloudlets = typer.Typer(no_args_is_help=True, help="Edge sites, each with its agent.")
@@ -65,6 +66,7 @@ def _options(
     ignore: Ignore = None,
     wait: Wait = False,
     timeout: Timeout = None,
+    yes: Yes = False,
 ) -> None:
     """Declare the options of all requests; only its signature is used."""
 
@@ -72,6 +74,7 @@ def _options(
 OPTIONS = inspect.signature(_options).parameters
 WAIT = ("wait", "timeout")
 OVERRIDE = ("ignore", *WAIT)
+REMOVAL = (*OVERRIDE, "yes")
 CLUSTER_FIELDS = ("nodes", "flavor", "organization", "setup", "autoscale", "reservable")
 
 REQUESTS = (
@@ -80,7 +83,7 @@ REQUESTS = (
      "Create a cloudlet; it is ready when its agent has connected."),
     (CLOUDLET, "update",   ("missing", "orphans"),          (),
      "Change the policies for missing instances and orphans."),
-    (CLOUDLET, "delete",   (),                              OVERRIDE,
+    (CLOUDLET, "delete",   (),                              REMOVAL,
      "Delete a cloudlet that has no instances, except auto-deleted ones."),
     (CLOUDLET, "upgrade",  ("version", "within"),           WAIT,
      "Upgrade the agent: it starts its successor, which takes over."),
@@ -92,7 +95,7 @@ REQUESTS = (
      "Create a cluster of nodes on a cloudlet."),
     (CLUSTER,  "update",   ("nodes", "autoscale"),          OVERRIDE,
      "Change a cluster's number of nodes, or its autoscale policy."),
-    (CLUSTER,  "delete",   (),                              OVERRIDE,
+    (CLUSTER,  "delete",   (),                              REMOVAL,
      "Delete a cluster that has no apps, except auto-deleted ones."),
     (APPINST,  "create",   (),                              OVERRIDE,
      "Deploy an app in a cluster; for CLOUDLET/autocluster.../APP, a cluster is reserved or created."),
@@ -100,7 +103,7 @@ REQUESTS = (
      "Change the command, set-up command or number of processes of an app instance."),
     (APPINST,  "refresh",  (),                              WAIT,
      "Update an app instance to the current record of its app."),
-    (APPINST,  "delete",   (),                              OVERRIDE,
+    (APPINST,  "delete",   (),                              REMOVAL,
      "Delete an app instance."),
 )  # fmt: skip
 METHODS = {"create": "POST", "update": "PATCH", "delete": "DELETE"}
@@ -119,8 +122,12 @@ def _add_request(form: str, command: str, fields: tuple[str, ...], others: tuple
         elif command not in METHODS:
             parts.append(command)
         elif command == "update" and form != CLOUDLET and not body:
-            raise BadInput("options", None, "given: say what is to be changed")
+            raise BadInput("options", None, "given: at least one option with a new value")
         chosen = {option: given[option] for option in others}
+        session.yes = chosen.pop("yes", False)
+        if command == "delete":
+            ignored = [OVERRIDES[one.value] for one in chosen["ignore"] or ()]
+            confirm_action(session, command, [name.replace("/", ":")], {"facts": ignored} if ignored else {})
         send(session, METHODS.get(command, "POST"), path(session, *parts), body if body or fields else None, **chosen)
 
     shown = [_name_argument(form, NAME_HELPS[form]), *(OPTIONS[one] for one in (*fields, *others))]
@@ -162,12 +169,12 @@ def show_agents(session: Session) -> None:
     """Show the agents that are connected to the controller that answers, and the numbers of rejected reports."""
     found = session.client.http.call(AgentsView, "GET", path(session, "agents"))
     if session.json:
-        print_json(found)
+        session.print_data(found)
         return
     titles = ("cloudlet", "version", "notify", "settled", "orders")
     results().print(filled_table(titles, ([str(getattr(one, title)) for title in titles] for one in found.agents)))
     for why, number in sorted(found.rejected.items()):
-        results().print(f"{number} reports rejected: {why}", markup=False)
+        results().print(f"{count_text(number, 'report')} rejected: {why}", markup=False)
 
 
 @app.command("progress")

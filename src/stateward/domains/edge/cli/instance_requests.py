@@ -108,7 +108,12 @@ def show_all(session: Session, where: UrlPath, cloudlet: str | None = None) -> N
         rows = [_facts(session, one) for one in found]
         return filled_table(tuple(rows[0]), (tuple(row.values()) for row in rows))
 
-    session.show(session.client.http.call(list[View], "GET", where, params={"cloudlet": cloudlet or None}), table)
+    found = session.client.http.call(list[View], "GET", where, params={"cloudlet": cloudlet or None})
+    if cloudlet and not found:
+        session.client.http.call(
+            View, "GET", path(session, *object_parts(CLOUDLET, cloudlet))
+        )  # tells if it is unknown
+    session.show(found, table)
 
 
 def show_one(session: Session, where: UrlPath) -> None:

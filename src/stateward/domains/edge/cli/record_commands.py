@@ -5,7 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from stateward.client.arguments import parse_pairs, parse_values
-from stateward.client.session import Session, on_server
+from stateward.client.confirmation import confirm_action
+from stateward.client.session import Session, Yes, on_server
 from stateward.client.url_paths import UrlPath
 from stateward.domains.edge.api.schemas import View
 from stateward.domains.edge.cli.instance_requests import path, show_all, show_one
@@ -31,10 +32,10 @@ RECORD_COMMANDS = {
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     for noun, (where, help_) in RECORD_COMMANDS.items():
-        app.add_typer(_commands(where, help_, demand=noun == "app"), name=noun)
+        app.add_typer(_commands(noun, where, help_), name=noun)
 
 
-def _commands(where: str, help_: str, *, demand: bool) -> typer.Typer:
+def _commands(noun: str, where: str, help_: str) -> typer.Typer:
     commands = typer.Typer(no_args_is_help=True, help=help_)
 
     @on_server
@@ -50,8 +51,10 @@ def _commands(where: str, help_: str, *, demand: bool) -> typer.Typer:
         _send(session, "PUT", path(session, where, ("NAME", name)), {**before, **values})
 
     @on_server
-    def delete(session: Session, name: Name) -> None:
+    def delete(session: Session, name: Name, yes: Yes = False) -> None:
         """Delete it."""
+        session.yes = yes
+        confirm_action(session, "delete", [f"{noun}.{name}"], {})
         _send(session, "DELETE", path(session, where, ("NAME", name)))
 
     @on_server
@@ -64,7 +67,7 @@ def _commands(where: str, help_: str, *, demand: bool) -> typer.Typer:
 
     for command in (create, update, delete, show):
         commands.command()(command)
-    if demand:
+    if noun == "app":
         commands.command("demand")(report_demand)
     return commands
 

@@ -10,9 +10,10 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from stateward.client.arguments import parse_pairs
+from stateward.client.confirmation import confirm_action, confirm_removal
 from stateward.client.errors import ApiError
 from stateward.client.http import NOTHING, Params
-from stateward.client.session import Session, on_server
+from stateward.client.session import Session, Yes, on_server
 from stateward.client.url_paths import NamedPart, url_path
 from stateward.domains.leases.cli.views import (
     CalendarWindow,
@@ -59,12 +60,15 @@ Properties = Annotated[
     list[str] | None,
     typer.Option("--property", "-p", metavar="KEY=VALUE", help="A property; empty VALUE removes it."),
 ]
-From = Annotated[str, typer.Option("--from", metavar="TIME", help="The begin of the shown time span.")]
-Span = Annotated[str, typer.Option("--span", metavar="SPAN", help="The time that is shown, such as 12h or 7d.")]
+From = Annotated[str, typer.Option("--from", metavar="TIME", help="The beginning of the calendar.")]
+Span = Annotated[str, typer.Option("--span", metavar="SPAN", help="The length of the calendar, such as 12h or 7d.")]
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until it is gone.")]
 
 UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 SPAN_PATTERN = re.compile(r"[1-9][0-9]{0,5}[mhd]")
+LONGEST_CALENDAR = timedelta(days=366)
+"""The longest time that a calendar shows: the days of more have no room in a row."""
+
 SPAN_RULE = "a span: a whole number from 1 and m, h or d, such as 90m, 8h or 3d"
 TIME_PATTERN = re.compile(r"[0-9]{4}-[0-9T:. -]+")
 TIME_RULE = f"a time in UTC such as '2030-01-31 14:00', now, or {SPAN_RULE}"
@@ -148,17 +152,21 @@ def update(
 
 @app.command("end")
 @on_server
-def end_lease(session: Session, lease: LeaseName) -> None:
+def end_lease(session: Session, lease: LeaseName, yes: Yes = False) -> None:
     """End a lease now."""
     found = _find(session, lease)
+    session.yes = yes
+    confirm_removal(session, f"End the lease {found.name} ({found.id}) now?")
     session.show(_call_lease(session, "PUT", found.id, body={"end_date": "now"}), lease_view)
 
 
 @app.command()
 @on_server
-def delete(session: Session, lease: LeaseName, wait: Wait = False) -> None:
+def delete(session: Session, lease: LeaseName, wait: Wait = False, yes: Yes = False) -> None:
     """Delete a lease, in any status."""
     found = _find(session, lease)
+    session.yes = yes
+    confirm_action(session, "delete", [found.id], {})
     _call(session, NoneType, "DELETE", "leases", found.id)
     while (there := _if_found(lambda: _call_lease(session, "GET", found.id)) is not None) and wait:
         session.pause(POLL_INTERVAL_S)
@@ -168,7 +176,7 @@ def delete(session: Session, lease: LeaseName, wait: Wait = False) -> None:
 @app.command()
 @on_server
 def recover(session: Session, lease: LeaseName) -> None:
-    """Let a lease leave ERROR for the status that its reservations and events derive."""
+    """Set a lease in ERROR back to the status that its reservations and events have."""
     found = _find(session, lease)
     session.show(_call_lease(session, "POST", found.id, "recover"), lease_view)
 
@@ -185,13 +193,14 @@ def history(session: Session, lease: LeaseName) -> None:
 @app.command()
 @on_server
 def calendar(session: Session, begin: From = "now", span: Span = "7d") -> None:
-    """Show the bookings of hosts over time: a row per host, a letter per lease."""
+    """Show the bookings of hosts over time: a row for each host, a letter for each lease."""
     start = _parse_time("--from", begin)
+    end = _add_span("--span", start, span)
+    if end - start > LONGEST_CALENDAR:
+        raise BadInput("--span", span, f"at most {LONGEST_CALENDAR.days}d")
     found, leases = _hosts(session), _leases(session)
     longest = max((len(one.hypervisor_hostname) for one in found), default=4)
-    window = CalendarWindow(
-        start, _add_span("--span", start, span), max(20, shutil.get_terminal_size().columns - longest - 3)
-    )
+    window = CalendarWindow(start, end, max(20, shutil.get_terminal_size().columns - longest - 3))
     shown = [one for one in leases if one.status not in ("TERMINATED", "DELETING")]
     session.show(shown, lambda those: draw_calendar(found, those, window, datetime.now(UTC)))
 
@@ -238,9 +247,11 @@ def recover_host(session: Session, host: HostName) -> None:
 
 @hosts.command("remove")
 @on_server
-def remove_host(session: Session, host: HostName) -> None:
+def remove_host(session: Session, host: HostName, yes: Yes = False) -> None:
     """Remove a host without bookings."""
     found = _call_host(session, "GET", ("HOST", host))
+    session.yes = yes
+    confirm_action(session, "remove", [f"host-{found.hypervisor_hostname}"], {})
     _call(session, NoneType, "DELETE", "os-hosts", ("HOST", host))
     session.show(found, lambda one: f"{one.hypervisor_hostname}: removed")
 
@@ -273,11 +284,18 @@ def _show_host(session: Session, method: str, *parts: str | NamedPart, body: obj
 
 
 def _leases(session: Session) -> list[LeaseView]:
-    return _call(session, dict[str, list[LeaseView]], "GET", "leases")["leases"]
+    return _checked(session, _call(session, dict[str, list[LeaseView]], "GET", "leases")["leases"])
 
 
 def _hosts(session: Session) -> list[LeaseHostView]:
-    return _call(session, dict[str, list[LeaseHostView]], "GET", "os-hosts")["hosts"]
+    return _checked(session, _call(session, dict[str, list[LeaseHostView]], "GET", "os-hosts")["hosts"])
+
+
+def _checked(session: Session, found: list[T]) -> list[T]:
+    """Return a list; raises if it is empty because there is no such namespace."""
+    if not found:
+        session.require_namespace()
+    return found
 
 
 def _find(session: Session, name: str) -> LeaseView:

@@ -51,7 +51,7 @@ class PhysicalHosts(HostResource):
         least = read_count("min", given, before, 1)
         most = read_count("max", given, before, 1)
         if most < least:
-            raise BadInput("max", most, f"at least min, {least}")
+            raise BadInput("max", most, f"at least {least}, the minimum")
         return {"min": least, "max": most} | read_properties(given, before)
 
     def demand(self, details: Mapping[str, Any]) -> Demand:

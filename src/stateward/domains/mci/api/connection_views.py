@@ -59,6 +59,12 @@ LOCATION_OF_REGION = {
 }
 
 
+def known_location(provider: str, region: str) -> tuple[float, float] | None:
+    """Return the latitude and the longitude of a region, or None if they are not known."""
+    town = LOCATION_OF_REGION.get((provider, region))
+    return None if town is None else (LOCATIONS[town].latitude, LOCATIONS[town].longitude)
+
+
 def location_of(provider: str, region: str) -> Location:
     """Return the location of a region; an unknown region is at 0, 0."""
     town = LOCATION_OF_REGION.get((provider, region))
@@ -90,6 +96,7 @@ def connection_view(connection: CloudConnection, *, credential: bool = False) ->
 
 def spec_view(spec: SpecRecord, connection: CloudConnection | None) -> SpecView:
     """Return the view of a spec."""
+    place = Location("", 0.0, 0.0) if connection is None else location_of(connection.provider, connection.region)
     return SpecView(
         id=spec.id,
         name=spec.id,
@@ -101,6 +108,14 @@ def spec_view(spec: SpecRecord, connection: CloudConnection | None) -> SpecView:
         memory_gib=spec.memory_gib,
         cost_per_hour=spec.cost,
         description=spec.description,
+        architecture=spec.architecture,
+        disk_size_gb=spec.disk_gib,
+        accelerator_type="gpu" if spec.gpus else "",
+        accelerator_model=spec.gpu_model,
+        accelerator_count=spec.gpus,
+        accelerator_memory_gb=spec.gpu_memory_gib,
+        region_latitude=place.latitude,
+        region_longitude=place.longitude,
     )
 
 
@@ -114,4 +129,7 @@ def image_view(image: ImageRecord, connection: CloudConnection | None) -> ImageV
         csp_image_name=image.csp_name,
         os_type=image.system,
         description=image.description,
+        region_list=[] if connection is None else [connection.region],
+        os_architecture=image.architecture,
+        os_distribution=image.system,
     )

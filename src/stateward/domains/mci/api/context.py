@@ -25,6 +25,7 @@ from stateward.domains.mci.model import CloudConnection, record_id, vm_id
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.domains.mci.service import Service
+from stateward.engine.dry_run import is_dry_run
 from stateward.errors import BadInput, UnknownName
 from stateward.naming import IDEMPOTENCY_KEY, new_id
 from stateward.plugin.route_options import actor_of, grant_of
@@ -134,7 +135,7 @@ class RequestLogMiddleware:
         id_ = given if re.match(IDEMPOTENCY_KEY, given) else new_id()
         entry = self._context.request_log.begin(id_, scope, time.time())
         scope[CONTEXT_KEY], scope[LOG_ENTRY_KEY] = self._context, entry  # type: ignore[literal-required]
-        to_keep = id_ == given and entry.head.changes
+        to_keep = id_ == given and entry.head.changes and not is_dry_run()
         if to_keep:
             await store_request(self._context.domain.service.engine, entry.to_logged_request())
 

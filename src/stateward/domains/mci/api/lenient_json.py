@@ -1,6 +1,7 @@
 """Lenient reading of JSON bodies: the clients of this API send many dialects.
 
-Keys are case-insensitive, unknown keys are ignored, numbers may be texts, and a single value may stand for a list.
+Keys are case-insensitive and of any release, unknown keys are ignored, numbers may be texts, and a single value may
+stand for a list.
 Anything else is bad input, and the error names the path of the field.
 """
 
@@ -10,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from stateward.domains.mci.api.release_names import OLDER_FIELDS
 from stateward.errors import BadInput, UnknownField
 
 MAX_TEXT_CHARS = 10_000
@@ -28,7 +30,10 @@ class Fields:
         if not isinstance(value, dict):
             raise BadInput(path or "body", value, "an object")
         self.path = path
-        self._values = {str(key).lower(): one for key, one in value.items()}
+        self._values = {}
+        for key, one in value.items():
+            lower = str(key).lower()
+            self._values[OLDER_FIELDS.get(lower, lower)] = one
 
     def require_known(self, *names: str) -> None:
         """Refuse unknown fields: native routes read strictly, so that no field is ignored by mistake."""

@@ -1,15 +1,18 @@
 """Parsers of request bodies: MCIs, subgroups and scaling."""
 
 from collections.abc import Sequence
+from ipaddress import ip_network
 from typing import Literal
 
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.mci.api.lenient_json import Fields
 from stateward.domains.mci.api.tumblebug_params import check_choice, check_id, check_name, check_reference
 from stateward.domains.mci.guards.spec_validation import MAX_VMS
-from stateward.domains.mci.model import MciSpec, Policy, PostCommand, SubGroup
+from stateward.domains.mci.model import EVERYBODY, MciSpec, Policy, PostCommand, SubGroup
+from stateward.domains.mci.provider.encrypted_keys import read_recipient
 from stateward.domains.mci.provider.key_pairs import check_public_key, needs_key
 from stateward.errors import BadInput
 
@@ -53,7 +56,24 @@ def parse_mci(body: Fields, uid: str, *, dynamic: bool, hold: bool = False, leas
         install_mon_agent=body.text("installMonAgent", default="no") or "no",
         placement=body.text("placementAlgo"),
         post_command=_post_command(body.object("postCommand")),
+        access_from=parse_access(body),
     )
+
+
+def parse_access(body: Fields) -> tuple[str, ...]:
+    """Parse who may connect to the VMs: ranges of addresses for SSH, `*` for every port and everybody; else nobody."""
+    given = body.texts("accessFrom")
+    if EVERYBODY in given:
+        return (EVERYBODY,)
+    return tuple(sorted({_range(f"{body.field('accessFrom')}[{number}]", one) for number, one in enumerate(given)}))
+
+
+def _range(field: str, text: str) -> str:
+    try:
+        return str(ip_network(text.strip(), strict=False))
+    except ValueError:
+        allowed = f"a range of addresses such as 203.0.113.0/24, or {EVERYBODY!r} for every port and everybody"
+        raise BadInput(field, text, allowed) from None
 
 
 def with_public_key(body: Fields, groups: tuple[SubGroup, ...]) -> tuple[SubGroup, ...]:
@@ -63,6 +83,12 @@ def with_public_key(body: Fields, groups: tuple[SubGroup, ...]) -> tuple[SubGrou
         return groups
     check_public_key(body.field("publicKey"), public)
     return tuple(replace(one, public_key=public) if needs_key(one) else one for one in groups)
+
+
+def parse_recipient(body: Fields) -> RSAPublicKey | None:
+    """Parse the public key that a new private key is encrypted for, if there is one."""
+    text = body.text("encryptFor").strip()
+    return read_recipient(body.field("encryptFor"), text) if text else None
 
 
 def _groups(bodies: Sequence[Fields], *, dynamic: bool, least: int) -> tuple[SubGroup, ...]:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.access import Grant, Role
+from stateward.domains.mci.api.before_routing import ORIGINAL_PATH
 from stateward.store.records import Key, Operation, Status
 
 MAX_REQUESTS = 1000
@@ -211,7 +212,8 @@ def without_secrets(value: Any) -> Any:  # noqa: ANN401 - any JSON
 def _url(scope: Scope) -> str:
     pairs = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
     query = urlencode([(name, MASK if _is_secret(name) else value) for name, value in pairs], safe="*")
-    return f"{scope['path']}?{query}" if query else scope["path"]
+    path: str = scope.get(ORIGINAL_PATH) or scope["path"]  # type: ignore[assignment]
+    return f"{path}?{query}" if query else path
 
 
 def _is_secret(name: object) -> bool:

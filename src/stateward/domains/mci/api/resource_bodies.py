@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from ipaddress import IPv4Network, ip_network
 
+from msgspec.structs import replace
+
 from stateward import naming
 from stateward.domains.mci.api.lenient_json import Fields, parse_int
 from stateward.domains.mci.api.tumblebug_params import check_choice, check_name, check_record_name, check_reference
@@ -120,6 +122,33 @@ def parse_spec(body: Fields, place: CloudConnection) -> SpecRecord:
         body.real("memoryGiB", "mem_GiB", default=1.0, low=0.0, high=1e6),
         body.real("costPerHour", "cost_per_hour", default=0.0, low=0.0, high=1e6),
         body.text("description"),
+        body.text("architecture", default="x86_64"),
+        body.real("diskSizeGB", default=0.0, low=-1.0, high=1e6),
+        body.number("acceleratorCount", default=0, low=0, high=1000),
+        body.text("acceleratorModel"),
+        body.real("acceleratorMemoryGB", default=0.0, low=0.0, high=1e6),
+    )
+
+
+def change_spec(body: Fields, was: SpecRecord) -> SpecRecord:
+    """Return a spec with the fields of a body."""
+    return replace(
+        was,
+        csp_name=check_reference("cspSpecName", body.text("cspSpecName") or was.csp_name),
+        vcpu=body.number("vCPU", default=was.vcpu, low=1, high=100_000),
+        memory_gib=body.real("memoryGiB", default=was.memory_gib, low=0.0, high=1e6),
+        cost=body.real("costPerHour", default=was.cost, low=0.0, high=1e6),
+        description=body.text("description", default=was.description),
+    )
+
+
+def change_image(body: Fields, was: ImageRecord) -> ImageRecord:
+    """Return an image with the fields of a body."""
+    return replace(
+        was,
+        csp_name=check_reference("cspImageName", body.text("cspImageName") or was.csp_name),
+        system=body.text("osType", "guestOS", default=was.system),
+        description=body.text("description", default=was.description),
     )
 
 
@@ -127,7 +156,8 @@ def parse_image(body: Fields, place: CloudConnection) -> ImageRecord:
     """Parse an image."""
     csp_name = check_reference("cspImageName", body.text("cspImageName", "cspImageId", "cspResourceId"), needed=True)
     name = check_record_name("name", body.text("name").strip() or f"{place.provider}+{place.region}+{csp_name}")
-    return ImageRecord(name, place.name, csp_name, body.text("osType", "guestOS"), body.text("description"))
+    system, architecture = body.text("osType", "guestOS"), body.text("osArchitecture", default="x86_64")
+    return ImageRecord(name, place.name, csp_name, system, body.text("description"), architecture)
 
 
 CONNECTION_FIELDS = (

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct, field
 
 from stateward.domains.mci.lifecycle import ResourceState
 from stateward.domains.mci.model import ResourceSpec, key_of, network_of, resource_seen, security_group_of
 from stateward.domains.mci.resource_usage import path_of_user
+from stateward.domains.mci.shared_schemas import NewKeyPair
 from stateward.store.records import Object
 
 IN_USE = "InUse"
@@ -70,10 +72,13 @@ class KeyView(ResourceView, frozen=True, rename="camel", kw_only=True, omit_defa
 
     public_key: str
     private_key: str = ""
+    encrypted_private_key: str = ""
 
 
-def resource_view(resource_type: str, found: Object, users: Sequence[Object] = (), secret: str = "") -> ResourceView:
-    """Return the view of a resource; `secret` is the private key, for the creator of the pair."""
+def resource_view(
+    resource_type: str, found: Object, users: Sequence[Object] = (), pair: NewKeyPair | None = None
+) -> ResourceView:
+    """Return the view of a resource; `pair` has the private key, for the creator of the pair."""
     match resource_type:
         case "vNet":
             network = network_of(found)
@@ -86,7 +91,8 @@ def resource_view(resource_type: str, found: Object, users: Sequence[Object] = (
             return SecurityGroupView(**shown, v_net_id=group.network, firewall_rules=rules)
         case _:
             key = key_of(found)
-            return KeyView(**_shown(resource_type, found, key, users), public_key=key.public_key, private_key=secret)
+            private = {} if pair is None else msgspec.structs.asdict(pair)
+            return KeyView(**_shown(resource_type, found, key, users), **{"public_key": key.public_key} | private)
 
 
 def subnet_views(found: Object) -> list[SubnetView]:

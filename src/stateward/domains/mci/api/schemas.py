@@ -79,6 +79,16 @@ class SpecView(Struct, frozen=True, rename="camel", kw_only=True):
     memory_gib: float = field(name="memoryGiB")
     cost_per_hour: float
     description: str
+    architecture: str
+    disk_size_gb: float = field(name="diskSizeGB")
+    accelerator_type: str
+    accelerator_model: str
+    accelerator_count: int
+    accelerator_memory_gb: float = field(name="acceleratorMemoryGB")
+    region_latitude: float
+    region_longitude: float
+    infra_type: str = "vm"
+    order_in_filtered_result: int = 0
 
 
 class ImageView(Struct, frozen=True, rename="camel", kw_only=True):
@@ -92,6 +102,15 @@ class ImageView(Struct, frozen=True, rename="camel", kw_only=True):
     csp_image_name: str
     os_type: str
     description: str
+    region_list: list[str]
+    os_architecture: str
+    os_distribution: str
+    os_platform: str = "Linux/UNIX"
+    image_status: str = "Available"
+    is_gpu_image: bool = field(name="isGPUImage", default=False)
+    is_kubernetes_image: bool = False
+    is_basic_image: bool = True
+    infra_type: str = "vm"
 
 
 class VmInfo(Struct, frozen=True, rename="camel", kw_only=True):
@@ -171,7 +190,7 @@ class PostCommandView(Struct, frozen=True, rename="camel"):
 
     user_name: str
     command: list[str]
-    timeout_minutes: float
+    timeout_minutes: int
 
 
 class CommandResult(Struct, frozen=True, rename="camel"):
@@ -185,6 +204,36 @@ class CommandResult(Struct, frozen=True, rename="camel"):
     stderr: dict[str, str]
     exit_status: dict[str, int]
     err: str
+
+
+class RemoteResult(Struct, frozen=True, rename="camel"):
+    """The results of a request's commands on a VM, each by its number."""
+
+    mci_id: str
+    vm_id: str
+    vm_ip: str
+    command: dict[str, str]
+    stdout: dict[str, str]
+    stderr: dict[str, str]
+    exit_status: dict[str, int]
+    error: str
+
+
+class RemoteResults(Struct, frozen=True):
+    """The results of a request's commands on all VMs; `operation` is the operation, `command` its record."""
+
+    results: list[RemoteResult]
+    command: str
+    operation: str
+
+
+class BastionView(Struct, frozen=True, rename="camel"):
+    """The VM through which another one is reached, and whether somebody has chosen it."""
+
+    ns_id: str
+    mci_id: str
+    vm_id: str
+    assigned: str
 
 
 class CommandResults(Struct, frozen=True):
@@ -267,7 +316,10 @@ class VmAccess(Struct, frozen=True, rename="camel"):
     ssh_port: int
     vm_user_name: str
     ssh_key_id: str
+    host_key_fingerprint: str
+    bastion_vm_id: str
     connection_config: ConnectionView | None
+    host_key: str
 
 
 class GroupAccess(Struct, frozen=True, rename="pascal"):

@@ -29,10 +29,72 @@ Name = Annotated[
     str, PathParameter(pattern=naming.PATH_PART, description="the name of a resource, a connection or a provider")
 ]
 
-Text = Annotated[str | None, QueryParameter(pattern=TEXT)]
-FilterKey = Annotated[str | None, QueryParameter(name="filterKey", pattern=TEXT)]
-FilterVal = Annotated[str | None, QueryParameter(name="filterVal", pattern=TEXT)]
-Holder = Annotated[str | None, QueryParameter(name="filterCredentialHolder", pattern=TEXT)]
+IdsOnly = Annotated[str | None, QueryParameter(name="option", pattern=TEXT, description="`id`: return only the ids")]
+McisOption = Annotated[
+    str | None,
+    QueryParameter(name="option", pattern=TEXT, description="what to return: `id`, `status`, or all (`simple`)"),
+]
+MciOption = Annotated[
+    str | None,
+    QueryParameter(
+        name="option", pattern=TEXT, description="what to return: `id`, `status`, `accessinfo`, or all (`simple`)"
+    ),
+]
+VmOption = Annotated[
+    str | None,
+    QueryParameter(name="option", pattern=TEXT, description="what to return: `status`, `idsInDetail`, `accessinfo`"),
+]
+CreateOption = Annotated[
+    str | None,
+    QueryParameter(name="option", pattern=TEXT, description="`hold`: prepare it, and wait for `continue`"),
+]
+DeleteOption = Annotated[
+    str | None,
+    QueryParameter(
+        name="option", pattern=TEXT, description="`terminate`: end its VMs first; `force`: remove records only"
+    ),
+]
+ControlAction = Annotated[
+    str | None,
+    QueryParameter(name="action", pattern=TEXT, description="what to do: suspend, resume, reboot, terminate, ..."),
+]
+RegisterAction = Annotated[
+    str | None,
+    QueryParameter(name="action", pattern=TEXT, description="Tumblebug's way of registering; all do the same here"),
+]
+RemoveAction = Annotated[
+    str | None, QueryParameter(name="action", pattern=TEXT, description="`force` is the same as `force=true`")
+]
+Force = Annotated[
+    str | None,
+    QueryParameter(name="force", pattern=TEXT, description="`true`: also where the state or the provider forbids it"),
+]
+Fresh = Annotated[
+    str | None, QueryParameter(name="fresh", pattern=TEXT, description="`true`: ask the providers, not the records")
+]
+StatusVms = Annotated[
+    str | None, QueryParameter(name="vm", pattern=TEXT, description="`none`: the status without that of each VM")
+]
+FilterKey = Annotated[
+    str | None, QueryParameter(name="filterKey", pattern=TEXT, description="the field that has to fit, such as id")
+]
+FilterVal = Annotated[
+    str | None, QueryParameter(name="filterVal", pattern=TEXT, description="a part of the value of `filterKey`")
+]
+Holder = Annotated[
+    str | None,
+    QueryParameter(name="filterCredentialHolder", pattern=TEXT, description="only connections of this holder"),
+]
+OnlyConnection = Annotated[
+    str | None, QueryParameter(name="connection", pattern=TEXT, description="only at this connection")
+]
+RequestStatus = Annotated[
+    str | None, QueryParameter(name="status", pattern=TEXT, description="only `Handling`, `Error` or `Success`")
+]
+RequestMethod = Annotated[
+    str | None, QueryParameter(name="method", pattern=TEXT, description="only requests with this method")
+]
+RequestUrl = Annotated[str | None, QueryParameter(name="url", pattern=TEXT, description="a part of the address")]
 Wait = Annotated[float | None, QueryParameter(ge=0, le=300, description="seconds to wait for the end")]
 
 
@@ -77,6 +139,7 @@ def check_choice(field: str, text: str | None, *allowed: str) -> str:
 
 READ = needs(Right.READ, messages=True)
 ACT = needs(Right.ACT, messages=True)
+READ_ALL_WITH_MESSAGES = needs(Right.READ, everywhere=True, messages=True)
 READ_ALL = needs(Right.READ, everywhere=True)
 GOVERN_ALL = needs(Right.GOVERN, everywhere=True)
 OPEN = open_to_all("the program that starts the server must see that it is ready")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from math import ceil
 from typing import Any
 
 from msgspec.structs import replace
@@ -46,8 +47,11 @@ from stateward.domains.mci.model import (
     vm_seen,
 )
 from stateward.domains.mci.provider.catalogue import Catalogue
+from stateward.domains.mci.remote.host_key_pins import known_host_key
+from stateward.domains.mci.remote.ssh_route import choose_bastion
 from stateward.domains.mci.service import Service
 from stateward.drivers import ResourceKind
+from stateward.drivers.ssh.host_key import fingerprint
 from stateward.errors import StatewardError
 from stateward.store.filters import Selector
 from stateward.store.records import Object
@@ -269,7 +273,7 @@ def _messages(found: Object, seen: MciSeen) -> list[str]:
 
 def _post_command(command: PostCommand | None) -> PostCommandView:
     asked = command or PostCommand()
-    return PostCommandView(asked.user, list(asked.commands), asked.minutes)
+    return PostCommandView(asked.user, list(asked.commands), ceil(asked.minutes))
 
 
 def _results(mci: str, wanted: MciSpec, seen: MciSeen, vms: Sequence[Object]) -> CommandResults:
@@ -287,8 +291,9 @@ def _result(vm: CommandResult, runs: CommandRuns) -> CommandResult:
     """Return the result of a VM with one entry per command."""
     each = (CommandRun(runs),) if isinstance(runs, str) else runs
     written = {str(number): one.written for number, one in enumerate(each)}
+    errors = {str(number): one.stderr for number, one in enumerate(each) if one.stderr}
     statuses = {str(number): one.status for number, one in enumerate(each) if one.status is not None}
-    return replace(vm, stdout=written, exit_status=statuses)
+    return replace(vm, stdout=written, stderr=errors, exit_status=statuses)
 
 
 def _errors(wanted: MciSpec, seen: MciSeen, vms: Sequence[Object]) -> CreationErrors | None:
@@ -315,20 +320,37 @@ def _phase(name: str, groups: set[str]) -> str:
     return "vm_creation" if in_a_group else "object_creation"
 
 
-async def vm_access(views: Views, found: Object) -> VmAccess:
-    """Return the access data of a VM."""
-    vm, seen = vm_of(found), vm_seen(found)
-    connection = await views.connection(vm.connection)
-    key = vm.key if seen.ssh_port else ""  # without a login there is no use for a key
-    return VmAccess(vm.name, seen.public_ip, seen.private_ip, seen.ssh_port, vm.user, key, connection)
+async def vm_access(views: Views, found: Object, others: Sequence[Object]) -> VmAccess:
+    """Return the access data of a VM; `others` are the VMs of its MCI, of which one may be its bastion."""
+    vm, seen, host_key = vm_of(found), vm_seen(found), known_host_key(found)
+    bastion = None if seen.public_ip else choose_bastion(found, others)
+    return VmAccess(
+        vm_id=vm.name,
+        public_ip=seen.public_ip,
+        private_ip=seen.private_ip,
+        ssh_port=seen.ssh_port,
+        vm_user_name=vm.user,
+        ssh_key_id=vm.key if seen.ssh_port else "",  # without a login there is no use for a key
+        host_key_fingerprint=fingerprint(host_key),
+        bastion_vm_id="" if bastion is None else vm_of(bastion).name,
+        connection_config=await views.connection(vm.connection),
+        host_key=host_key,
+    )
 
 
 async def access_of(views: Views, mci: Object) -> MciAccess:
     """Return the access data of the VMs of an MCI, by subgroup."""
     groups: dict[str, list[VmAccess]] = {}
-    for one in await views.vms(mci):
-        groups.setdefault(vm_of(one).group, []).append(await vm_access(views, one))
-    return MciAccess(mci.id, [GroupAccess(name, "", vms) for name, vms in groups.items()])
+    vms = await views.vms(mci)
+    for one in vms:
+        groups.setdefault(vm_of(one).group, []).append(await vm_access(views, one, vms))
+    return MciAccess(
+        mci.id,
+        [
+            GroupAccess(name, next((one.bastion_vm_id for one in found if one.bastion_vm_id), ""), found)
+            for name, found in groups.items()
+        ],
+    )
 
 
 async def associated_of(views: Views, mci: Object) -> Associated:

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec.structs import replace
 
+from stateward.client.action_requests import request_body
+from stateward.client.arguments import ObjectSelector
+from stateward.client.confirmation import asks, confirm_action, confirm_group
 from stateward.client.errors import ApiError
 from stateward.client.formatting import error_text, status_text
-from stateward.client.output import NO, clean, err, print_json, results
+from stateward.client.output import NO, clean, err, results
 from stateward.client.session import Session, on_server, requests_action
 from stateward.client.shared_options import Force, complete_objects
 from stateward.client.url_paths import NamedPart, url_path
-from stateward.domains.mci.cli import connection_commands, namespace_commands
+from stateward.domains.mci.cli import connection_commands, key_commands, namespace_commands, remote_commands
 from stateward.domains.mci.cli.creation_progress import groups_of, is_watched, wait_until_held, wait_with_progress
-from stateward.domains.mci.cli.key_file import private_file
+from stateward.domains.mci.cli.key_file import private_file, read_file
 from stateward.domains.mci.cli.tumblebug_calls import MciReply, OrphanListing, Review, ask, status_of, statuses
 from stateward.domains.mci.cli.views import FEW, FEWER, mci_table, mci_view, orphan_view, review_view, skipped_table
 from stateward.errors import BadInput
@@ -26,12 +29,15 @@ from stateward.errors import BadInput
 if TYPE_CHECKING:
     from stateward.schemas.operations import OperationView
 
-app = typer.Typer(no_args_is_help=True, help="Make, see and control groups of VMs over many clouds.")
+app = typer.Typer(no_args_is_help=True, help="Create, show and control groups of VMs over many clouds.")
 app.add_typer(connection_commands.app, name="connection")
+remote_commands.add_to(app)
+app.add_typer(key_commands.app, name="key")
 app.add_typer(namespace_commands.app, name="namespace")
 
 
 NO_GROUPS: Mapping[str, str] = {}
+VM_KIND = "mci.vm"
 
 
 class Action(StrEnum):
@@ -53,20 +59,34 @@ Target = Annotated[
     str, typer.Argument(metavar="MCI[/VM]", help="An MCI, or one VM of it.", autocompletion=complete_objects)
 ]
 What = Annotated[Action, typer.Argument(metavar="ACTION", help=", ".join(Action))]
-Rename = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Another name than the file's.")]
+Rename = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="The name of the MCI, instead of that in the file.")
+]
 Hold = Annotated[bool, typer.Option("--hold", help="Stop when all is prepared, until `do continue` or `do withdraw`.")]
 KeyFile = Annotated[
     Path | None,
     typer.Option("--key", metavar="FILE", help="Write the private key that is made for its VMs to this new file."),
 ]
+EncryptFor = Annotated[
+    Path | None,
+    typer.Option(
+        "--encrypt-for",
+        metavar="FILE",
+        help="Get that private key only encrypted, for the RSA public key in this file; `mci key open` opens it.",
+    ),
+]
 Every = Annotated[bool, typer.Option("--all", "-a", help="Show every VM, however many there are.")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Ask the providers now what they show.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Ask the providers now for the states of the VMs.")]
 Subgroup = Annotated[str, typer.Argument(metavar="GROUP", help="The subgroup.")]
-Add = Annotated[int | None, typer.Option("--add", min=1, metavar="N", help="Make so many more VMs.")]
-Remove = Annotated[int | None, typer.Option("--remove", min=1, metavar="N", help="Terminate and remove so many.")]
-Size = Annotated[int | None, typer.Option("--size", min=0, metavar="N", help="Make or remove until there are so many.")]
-First = Annotated[bool, typer.Option("--terminate", help="Terminate VMs that live, and delete when that is done.")]
-Forget = Annotated[bool, typer.Option("--force", help="Remove the records only; says what may remain at providers.")]
+Add = Annotated[int | None, typer.Option("--add", min=1, metavar="N", help="Create this many VMs more.")]
+Remove = Annotated[int | None, typer.Option("--remove", min=1, metavar="N", help="Terminate and remove this many VMs.")]
+Size = Annotated[
+    int | None, typer.Option("--size", min=0, metavar="N", help="Create or remove VMs until there are this many.")
+]
+First = Annotated[bool, typer.Option("--terminate", help="Terminate its VMs first, and delete it after that.")]
+Forget = Annotated[
+    bool, typer.Option("--force", help="Remove the records only; machines may remain at providers, and are listed.")
+]
 
 
 At = Annotated[str | None, typer.Option("--connection", metavar="NAME", help="Only at this connection.")]
@@ -75,9 +95,18 @@ End = Annotated[bool, typer.Option("--terminate", help="Terminate them.")]
 
 @app.command()
 @requests_action
-def create(session: Session, file: File, name: Rename = None, hold: Hold = False, key: KeyFile = None) -> None:
-    """Make an MCI from a file: prepare networks, groups and keys, then provision its VMs."""
+def create(
+    session: Session,
+    file: File,
+    name: Rename = None,
+    hold: Hold = False,
+    key: KeyFile = None,
+    encrypt_for: EncryptFor = None,
+) -> None:
+    """Create an MCI from a file: networks, security groups and keys first, then its VMs."""
     body = _fleet(file, name)
+    if encrypt_for is not None:
+        body["encryptFor"] = read_file("--encrypt-for", encrypt_for)
     with private_file(key) as save:
         reply = ask(session, MciReply, "POST", "mciDynamic", params={"option": "hold" if hold else None}, body=body)
         save(reply.new_key_pair)
@@ -89,7 +118,7 @@ def create(session: Session, file: File, name: Rename = None, hold: Hold = False
 @app.command()
 @on_server
 def review(session: Session, file: File, name: Rename = None) -> None:
-    """Say whether a file's MCI could be made, why not, and what it would cost; makes nothing."""
+    """Tell whether the MCI of a file could be created, why not, and what it would cost; nothing is changed."""
     found = ask(session, Review, "POST", "mciDynamicReview", body=_fleet(file, name))
     session.show(found, review_view)
     if not found.creation_viable:
@@ -114,10 +143,11 @@ def status(session: Session, mci: Named, every: Every = False, fresh: Fresh = Fa
 @app.command()
 @requests_action
 def do(session: Session, action: What, target: Target, force: Force = False) -> None:
-    """Do something to all VMs of an MCI whose states allow it, or to one VM."""
+    """Request an action on all VMs of an MCI whose states allow it, or on one VM."""
     mci, slash, vm = target.partition("/")
     of_vm: list[str | NamedPart] = ["vm", ("VM", vm)] if slash else []
     params = {"action": action.value, "force": "true" if force else None}
+    confirm_action(session, action.value, [f"{mci}.{vm}" if slash else mci], request_body(force, [], {}))
     _finish(session, mci, ask(session, MciReply, "POST", "mci", ("MCI", mci), *of_vm, params=params), wait=session.wait)
 
 
@@ -131,6 +161,11 @@ def scale(
     body = {field: number for field, number in given.items() if number is not None}
     if len(body) != 1:
         raise BadInput("size", None, "given by exactly one of --add, --remove, --size")
+    if size is not None and asks(session):
+        chosen = ObjectSelector(kind=VM_KIND, parent=mci, labels={"subgroup": group})
+        remove = session.client.count_objects(session.ns, chosen, ["kind"]).total - size
+    if remove is not None and remove > 0:
+        confirm_action(session, "scale in", [mci], request_body(False, [], {"group": group, "count": remove}))
     reply = ask(session, MciReply, "POST", "mci", ("MCI", mci), "subgroup", ("GROUP", group), body=body)
     _finish(session, mci, reply, wait=session.wait)
 
@@ -138,12 +173,16 @@ def scale(
 @app.command()
 @requests_action
 def delete(session: Session, mci: Named, terminate: First = False, force: Forget = False) -> None:
-    """Delete an MCI whose VMs are all terminated or failed; or see to it, with --terminate."""
+    """Delete an MCI whose VMs are all terminated or failed; --terminate terminates the others first."""
     if terminate and force:
         raise BadInput("--force", None, "left out where --terminate is given")
     option = "terminate" if terminate else "force" if force else None
     groups = groups_of(session, mci) if session.wait and is_watched(session) else {}  # the records go with the MCI
     params = {"option": option, "wait": "0" if terminate else None}
+    if terminate:
+        confirm_action(session, "delete", [mci], request_body(False, ["option=terminate"], {}))
+    elif force:
+        confirm_group(session, "remove", ObjectSelector(kind=VM_KIND, parent=mci), request_body(True, [], {}))
     reply = ask(session, MciReply, "DELETE", "mci", ("MCI", mci), params=params)
     _finish(session, mci, reply, groups, wait=session.wait)
 
@@ -196,7 +235,7 @@ def _finish(session: Session, mci: str, reply: MciReply, groups: Mapping[str, st
     operation = None if reply.operation is None else session.client.operation(session.ns, reply.operation)
     if operation is not None and not session.client.has_worker:
         err().print("No server runs on this data folder: the work waits until one does.", style="yellow")
-    if operation is not None and wait and not operation.has_ended:
+    if operation is not None and wait:  # bars are shown even if it has ended already
         operation = wait_with_progress(session, mci, operation, groups)
     _print(session, mci, reply, operation)
     if operation is not None and operation.status in ("failed", "cancelled"):
@@ -212,7 +251,7 @@ def _print(session: Session, mci: str, reply: MciReply, operation: "OperationVie
         found = None
     if session.json:
         more = {"skipped": reply.skipped or [], "output": reply.output, "remains": reply.remains, "left": reply.left}
-        print_json({"mci": found, "operation": operation, **more})
+        session.print_data({"mci": found, "operation": operation, **more})
         return
     console = results()
     console.print(

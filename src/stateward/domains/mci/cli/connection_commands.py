@@ -5,8 +5,9 @@ from typing import Annotated
 import typer
 
 from stateward.client.arguments import parse_pairs
-from stateward.client.output import clean, print_json, results
-from stateward.client.session import Session, on_server
+from stateward.client.confirmation import confirm_removal
+from stateward.client.output import clean, results
+from stateward.client.session import Session, Yes, on_server
 from stateward.client.url_paths import NamedPart, UrlPath, url_path
 from stateward.domains.mci.cli.tumblebug_calls import Connection
 from stateward.domains.mci.cli.views import connection_table
@@ -18,7 +19,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The connection's name
 Provider = Annotated[str, typer.Option("--provider", help="The provider, such as aws.")]
 Region = Annotated[str, typer.Option("--region", help="Its region.")]
 Zone = Annotated[str, typer.Option("--zone", help="A zone of the region.")]
-Driver = Annotated[str, typer.Option("--driver", help="simulated, process, qemu or aws.")]
+Driver = Annotated[str, typer.Option("--driver", help="simulated, process, qemu, aws or gcp.")]
 Credential = Annotated[
     str,
     typer.Option(
@@ -87,11 +88,13 @@ def _change_grants(session: Session, name: str, how: str, namespaces: list[str])
 
 @app.command()
 @on_server
-def remove(session: Session, name: Name) -> None:
+def remove(session: Session, name: Name, yes: Yes = False) -> None:
     """Remove a connection at which nothing stands."""
+    session.yes = yes
+    confirm_removal(session, f"Remove the connection {name}?")
     session.client.http.call(object, "DELETE", _path(("NAME", name)))
     if session.json:
-        print_json({"removed": name})
+        session.print_data({"removed": name})
     else:
         results().print(f"Connection {clean(name)} is removed.", markup=False, highlight=False)
 

@@ -152,5 +152,6 @@ READERS: Mapping[str, Read] = {
     "subGroups": _Reader.groups,
     "postCommand": _Reader.command,
     "command": _Reader.texts,
+    "accessFrom": _Reader.texts,
 }
 """The readers of values by field, in the names of the Tumblebug API; the other fields are texts."""

@@ -34,11 +34,20 @@ def private_file(path: Path | None) -> Iterator[Save]:
             path.unlink()
 
 
+def read_file(option: str, path: Path) -> str:
+    """Return the text of a file that an option names."""
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise BadInput(option, str(path), f"a file that can be read ({why})") from error
+
+
 def _write(write: Callable[[str], int], pair: NewKeyPair | None) -> None:
     if pair is None:
         err().print("No key was made: the file names the keys of its VMs.", style="yellow")
     else:
-        write(pair.private_key)
+        write(pair.encrypted_private_key or pair.private_key)
 
 
 def _warn(pair: NewKeyPair | None) -> None:

@@ -5,9 +5,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from stateward.client.confirmation import confirm_removal
 from stateward.client.formatting import filled_table
-from stateward.client.output import clean, print_json, results
-from stateward.client.session import Session, on_server
+from stateward.client.output import clean, results
+from stateward.client.session import Session, Yes, on_server
 from stateward.client.url_paths import url_path
 from stateward.domains.mci.cli.tumblebug_calls import WIRE, NamespaceEntry
 
@@ -38,11 +39,13 @@ def list_(session: Session) -> None:
 
 @app.command()
 @on_server
-def delete(session: Session, name: NamespaceName) -> None:
+def delete(session: Session, name: NamespaceName, yes: Yes = False) -> None:
     """Delete an empty namespace."""
+    session.yes = yes
+    confirm_removal(session, f"Delete the namespace {name}?")
     session.client.http.call(object, "DELETE", url_path("ns", ("NAME", name)), base=WIRE)
     if session.json:
-        print_json({"deleted": name})
+        session.print_data({"deleted": name})
     else:
         results().print(f"Namespace {clean(name)} is deleted.", markup=False, highlight=False)
 

@@ -13,6 +13,8 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from stateward.domains.mci.errors import NotDone
 from stateward.domains.mci.lifecycle import VM, VmState
 from stateward.domains.mci.model import CloudConnection, vm_of, vm_seen
@@ -69,9 +71,9 @@ async def find_orphans(
     The providers are listed first: a record is always older than its machine, so a new machine is no orphan.
     """
     listings = await asyncio.gather(*(_list_machines(clients, connection) for connection in connections))
-    recorded = await _recorded_uids(reader) if any(listing.machines for listing in listings) else set[str]()
-    orphans: dict[tuple[str, str], OrphanMachine] = {}
     trouble: dict[str, str] = {}
+    recorded = await _recorded_uids(reader, trouble) if any(one.machines for one in listings) else set[str]()
+    orphans: dict[tuple[str, str], OrphanMachine] = {}
     for connection, listing in zip(connections, listings, strict=True):
         if not listing.complete:
             trouble[connection.name] = listing.problem or "the listing was not complete"
@@ -85,11 +87,24 @@ async def _list_machines(clients: ProviderClients, connection: CloudConnection) 
         return await (await clients.for_connection(connection)).list_shared()
     except StatewardError as error:
         return MachineListing((), complete=False, problem=str(error))
+    except Exception as error:  # of a driver: the other connections are listed all the same
+        log.exception("connection %s cannot be listed", connection.name)
+        return MachineListing((), complete=False, problem=f"{type(error).__name__}: {error}")
 
 
-async def _recorded_uids(reader: Reader) -> set[str]:
-    """Return the keys of all machines that have a record, at any connection and in any namespace."""
-    return {vm_of(vm).uid for ns in await reader.namespaces() async for vm in list_all(reader, Selector(ns, VM.kind))}
+async def _recorded_uids(reader: Reader, trouble: dict[str, str]) -> set[str]:
+    """Return the keys of all machines that have a record, at any connection and in any namespace.
+
+    A record that cannot be read is noted in `trouble`; its machine may be among the orphans.
+    """
+    found: set[str] = set()
+    for ns in await reader.namespaces():
+        async for vm in list_all(reader, Selector(ns, VM.kind)):
+            try:
+                found.add(vm_of(vm).uid)
+            except msgspec.DecodeError as error:
+                trouble[f"{ns}/{vm.id}"] = f"its record cannot be read, and its machine may be listed here: {error}"
+    return found
 
 
 async def terminate_orphan(
@@ -101,8 +116,13 @@ async def terminate_orphan(
     no termination.
     """
     shown = [one for one in (await _list_machines(clients, connection)).machines if one.key == key]
-    if not shown or key in await _recorded_uids(reader):
+    unread: dict[str, str] = {}
+    if not shown or key in await _recorded_uids(reader, unread):
         raise NotFound(connection.name, key)
+    if unread:
+        raise NotDone(
+            f"terminate of {key} at {connection.name}", f"{', '.join(unread)} may own it: see its record first"
+        )
     orphan = next((one for one in shown if one.state not in ENDED_STATES), None)
     if orphan is None:
         return

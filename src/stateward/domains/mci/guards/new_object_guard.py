@@ -7,6 +7,7 @@ A new VM or resource gets its uid, region and native ids here, in the transactio
 names must exist in its namespace. Requests of operations were resolved by their operation and stay as they are.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
@@ -45,8 +46,8 @@ FIELDS = {
 class NewObjectGuard:
     """Completes the spec of a new VM or resource, or refuses it; refuses subgroups that name missing objects."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
+    def __init__(self, catalogue: Catalogue, access_key_of: Callable[[str], str]) -> None:
+        self._catalogue, self._access_key_of = catalogue, access_key_of
 
     def wrap(self, guard: Guard) -> Guard:
         """Return a guard that completes the new objects which the wrapped guard accepts."""
@@ -112,6 +113,7 @@ class NewObjectGuard:
             csp_spec=planned.spec.csp_name,
             csp_image=planned.image.csp_name,
             cost=planned.spec.cost,
+            access_key=self._access_key_of(ns),
             parts=native_ids(vm.subnet, found.get(("vNet", vm.network)), groups, found.get(("sshKey", vm.key))),
         )
 

@@ -31,7 +31,8 @@ async def guard_mci(uow: UnitOfWork, request: Request, found: Object) -> Request
     if request.creates is not None:
         want = decode_spec(found.kind, request.spec or EMPTY)
         check_mci_spec(want)
-        return with_own_uid(request, want) if request.parent is None else None
+        closed = replace(want, access_from=want.access_from or ())  # over the general API it may be left out
+        return with_own_uid(request, closed) if request.parent is None else None
     if request.action == "delete":
         await _guard_delete(uow, request, found)
     if request.action in SCALE_DIRECTIONS:

@@ -27,12 +27,14 @@ from stateward.domains.mci.model import (
 )
 from stateward.domains.mci.provider.key_pairs import check_public_key
 from stateward.engine import Request
+from stateward.engine.kind_types import require_known_fields
 from stateward.engine.requests import EMPTY
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.store.records import Object
 from stateward.validation_texts import bad_input
 
+MADE_BY_COMMAND = "`stateward mci create -f FILE` creates an MCI with its VMs, and needs less"
 PLACE = ("name", "uid", "connection", "provider", "region")
 OF_VM = tuple(name for name in VmSpec.__struct_fields__ if name not in ("label", "description"))
 
@@ -67,9 +69,25 @@ async def guard_spec(_uow: UnitOfWork, request: Request, found: Object) -> None:
 def check_spec(request: Request, found: Object) -> None:
     """Refuse a spec of the wrong form; most requests have no spec."""
     if request.creates is not None:
-        _check_name(SPEC_FORMS[found.kind], decode_spec(found.kind, request.spec or EMPTY), found)
+        want = _decode_new_spec(found.kind, request.spec or EMPTY)
+        _check_name(SPEC_FORMS[found.kind], want, found)
     elif request.spec is not None:
-        _check_fixed(SPEC_FORMS[found.kind], decode_spec(found.kind, request.spec, found.state), found)
+        want = decode_spec(found.kind, request.spec, found.state)
+        _check_fixed(SPEC_FORMS[found.kind], want, found)
+    else:
+        return
+    if request.parent is None:  # the domain's own operations write the records themselves, thousands at a time
+        require_known_fields(msgspec.json.decode(request.spec or EMPTY), want, request, found.state)
+
+
+def _decode_new_spec(kind: str, spec: str) -> Any:  # noqa: ANN401 - the record of the kind
+    """Return the spec of a new object; people do not write the whole spec of an MCI, so the error names the command."""
+    try:
+        return decode_spec(kind, spec)
+    except BadInput as error:
+        if kind not in (MCI.kind, VM.kind):
+            raise
+        raise BadInput(error.field, error.value, f"{error.allowed}; {MADE_BY_COMMAND}") from error
 
 
 def decode_spec(kind: str, spec: str, state: str | None = None) -> Any:  # noqa: ANN401 - the record of the kind
@@ -102,7 +120,7 @@ MAX_VMS = 10_000
 """Number of VMs that one request may ask for."""
 
 MCI_NAME = re.compile(r"[A-Za-z][A-Za-z0-9+-]{0,99}\Z")
-MCI_NAME_RULE = "a letter, then at most 99 letters, digits, - and +"
+MCI_NAME_RULE = "1 to 100 letters, digits, - and +, of which the first is a letter"
 
 
 def check_mci_spec(wanted: MciSpec) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
+from stateward.aio.coalescer import CallWitness
 from stateward.domains.mci.guards.subgroups import drop_subgroup_on_end, mci_lock_set
 from stateward.domains.mci.lifecycle import RECONCILE, VM, VmState
 from stateward.domains.mci.model import VmSpec, VmTarget, seen_of, spec_reader, vm_of, vm_seen, vm_target
@@ -24,6 +25,7 @@ from stateward.domains.mci.provider.evidence import (
 )
 from stateward.domains.mci.provider.evidence import EVENT_STATES as EXPECTED
 from stateward.domains.mci.provider.provider_client import ProviderClient
+from stateward.domains.mci.remote.host_key_pins import BASTION_LABEL, HOST_KEY_LABEL
 from stateward.drivers import (
     AlreadyDone,
     CallAccepted,
@@ -33,6 +35,7 @@ from stateward.drivers import (
     MachineHandle,
     MachineSpec,
     MachineState,
+    Outcome,
     RefusalReason,
     TransientFailure,
 )
@@ -60,8 +63,8 @@ REPORT_FIRST_S, REPORT_MAX_S = 10.0, 3_600.0
 CONCLUDE_WITHIN_S = 15.0
 """How long the last observation of an ending operation waits for an action that the provider has accepted."""
 
-VM_LABELS = ("mci", "subgroup", "provider", "region", "connection")
-"""The labels that a VM gets from its MCI."""
+VM_LABELS = ("mci", "subgroup", "provider", "region", "connection", HOST_KEY_LABEL, BASTION_LABEL)
+"""The labels that a VM gets from its MCI, and those that tell how it is reached over SSH."""
 
 AT_REST = (MachineState.RUNNING, MachineState.SUSPENDED)
 
@@ -109,17 +112,20 @@ class CloudVmHandlers:
     async def _create(self, job: Job) -> Ending:
         vm = vm_of(job.claim.object)
         client = await self._granted_client_of(vm.connection, job.ns)
-        raise_for_outcome(await client.create(_machine_spec(vm), job))
+        raise_for_outcome(await client.create(_machine_spec(vm), _watch(job, "create", vm.uid)))
         return await self._wait(client, job, vm.uid)
 
     async def _act_on_machine(self, job: Job) -> Ending:
         vm = vm_target(job.claim.object)
         client = await self._client_of(vm.connection)
-        outcome = await client.act(MACHINE_ACTIONS[job.action], _ref(job, vm), job)
+        outcome = await self._act(client, MACHINE_ACTIONS[job.action], job, vm)
         if isinstance(outcome, CallRefused) and outcome.why in (RefusalReason.NOT_FOUND, RefusalReason.CONFLICT):
             return await self._after_refusal(client, job, vm, outcome)
         raise_for_outcome(outcome)
         return await self._wait(client, job, vm.uid)
+
+    async def _act(self, client: ProviderClient, action: MachineAction, job: Job, vm: VmTarget) -> Outcome:
+        return await client.act(action, _ref(job, vm), _watch(job, action, vm.uid))
 
     async def _after_refusal(self, client: ProviderClient, job: Job, vm: VmTarget, refused: CallRefused) -> Ending:
         """Observe the VM after a refusal: the action is done if its goal is reached, otherwise it has failed."""
@@ -143,9 +149,9 @@ class CloudVmHandlers:
         raise Permanent(refused.message)
 
     async def _wait(self, client: ProviderClient, job: Job, uid: str) -> Ending:
-        evidence = await self._wait_reporting(
-            client, job, uid, final_evidence_check(job.action, await self._evidence_cutoff(client, job), client.clock)
-        )
+        is_last = final_evidence_check(job.action, await self._evidence_cutoff(client, job), client.clock)
+        with job.record_call("observe", at=job.claim.work.lane, target=uid):
+            evidence = await self._wait_reporting(client, job, uid, is_last)
         if is_reached(job.action, evidence):
             return _completed(job, evidence)
         assert evidence.observation is not None
@@ -214,7 +220,7 @@ class CloudVmHandlers:
         """Complete a reboot whose worker died half-way: the machine would stay down."""
         shown = (await client.observe(vm.uid)).observation if job.action == "reboot" else None
         if shown is not None and job.key.id in shown.reboot_tokens and shown.state is not MachineState.RUNNING:
-            await client.act(MachineAction.REBOOT, _ref(job, vm), job)
+            await self._act(client, MachineAction.REBOOT, job, vm)
 
     async def _evidence_cutoff(self, client: ProviderClient, job: Job) -> float:
         """Return the earliest start of a listing that proves something about the action, not about the time before."""
@@ -246,6 +252,11 @@ class CloudVmHandlers:
             seen, key = seen_of(evidence.observation), f"{job.key.id} reconciled"
             await self.engine.act(*found.key, event, actor=PROVIDER, facts={RECONCILE}, seen=seen, key=key)
         return event
+
+
+def _watch(job: Job, name: str, uid: str) -> CallWitness:
+    """Return the witness of a call, which goes to the VM's region: the lane has its name."""
+    return job.watch_call(name, at=job.claim.work.lane, target=uid)
 
 
 def final_evidence_check(action: str, since: float, clock: Callable[[], float]) -> Callable[[Evidence], bool]:
@@ -297,6 +308,7 @@ def _machine_spec(vm: VmSpec) -> MachineSpec:
         disk_gib=vm.disk_gib,
         user=vm.user,
         tags={"mci": vm.mci, "subgroup": vm.group},
+        authorized_keys=(vm.access_key,) if vm.access_key else (),
     )
 
 

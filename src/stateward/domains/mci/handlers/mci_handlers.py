@@ -11,12 +11,12 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.mci.control.status_rollup import rollup_event
-from stateward.domains.mci.handlers.cloud_vm_handlers import GrantedClientOf
 from stateward.domains.mci.handlers.post_commands import PostCommandResults, run_post_command
 from stateward.domains.mci.handlers.prerequisites import Prerequisites, with_prerequisite_names
 from stateward.domains.mci.lifecycle import HOLD, MCI, VM, MciState, VmState
 from stateward.domains.mci.model import MciSeen, MciSpec, Scale, SubGroup, mci_of, vm_id, vm_of
 from stateward.domains.mci.provider.catalogue import Catalogue
+from stateward.domains.mci.remote.vm_shells import VmShells
 from stateward.domains.mci.vm_placement import (
     DriverOf,
     PlacedSubGroup,
@@ -44,8 +44,14 @@ FORCED = frozenset({FORCE})
 class MciHandlers:
     """The handlers of MCIs."""
 
-    def __init__(self, granted_client_of: GrantedClientOf, driver_of: DriverOf, catalogue: Catalogue) -> None:
-        self._granted_client_of, self._driver_of = granted_client_of, driver_of
+    def __init__(
+        self,
+        shells: VmShells,
+        driver_of: DriverOf,
+        catalogue: Catalogue,
+        access_key_of: Callable[[str], str],
+    ) -> None:
+        self._shells, self._driver_of, self._access_key_of = shells, driver_of, access_key_of
         self._catalogue = catalogue
         self._prerequisites = Prerequisites(catalogue)
 
@@ -62,7 +68,7 @@ class MciHandlers:
         }
         handlers |= dict.fromkeys(VM_ONLY_ACTIONS, self._roll_up) | {"terminate": self._terminate}
         made = {action: Handler(run, cancelled=self._end_cancelled) for action, run in handlers.items()}
-        return Kind(MCI, made, guard=guard)
+        return Kind(MCI, made, guard=guard, removal_actions=("delete", "scale in", "refine"))
 
     # --- creating ----------------------------------------------------------------------------------------------------
 
@@ -104,7 +110,7 @@ class MciHandlers:
     def _new_vm(
         self, job: Job, mci: MciSpec, one: PlacedSubGroup, number: int, parts: dict[str, str], names: SubGroup
     ) -> Request:
-        vm = make_vm_spec(mci, one, number, job.key.id, parts, names)
+        vm = make_vm_spec(mci, one, number, job.key.id, parts, names, self._access_key_of(job.ns))
         labels = {"mci": mci.name, "subgroup": vm.group, "provider": vm.provider, "region": vm.region}
         labels |= {"connection": vm.connection}
         creation = Creation(VM.kind, job.object, to_json(labels))
@@ -151,7 +157,8 @@ class MciHandlers:
 
     async def _post_command(self, job: Job, mci: MciSpec, made: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
         running = [one for one in await self._vms_among(job, made) if one.state == VmState.RUNNING]
-        return msgspec.to_builtins(await run_post_command(self._granted_client_of, mci.post_command, running))
+        run = f"{job.key.id}-post"
+        return msgspec.to_builtins(await run_post_command(self._shells, run, mci.post_command, running))
 
     async def _withdraw(self, job: Job) -> Ending:
         await self._prerequisites.undo(job, mci_of(job.claim.object))
@@ -182,10 +189,7 @@ class MciHandlers:
         return await self._roll_up(job)
 
     async def _leaving(self, job: Job, scale: Scale) -> list[str]:
-        """Choose VMs to remove: failed, undefined and terminated ones first, then the newest."""
-        group = [one for one in await self._vms(job) if vm_of(one).group == scale.group]
-        group.sort(key=lambda one: (one.state not in (*BAD_STATES, VmState.TERMINATED), -_vm_number(one)))
-        return [one.id for one in group[: scale.count]]
+        return choose_leaving(await self._vms(job), scale)
 
     # --- removing ----------------------------------------------------------------------------------------------------
 
@@ -275,6 +279,13 @@ class MciHandlers:
 
 async def _requested_sizes(mci: MciSpec) -> dict[str, int]:
     return {one.name: one.size for one in mci.groups}
+
+
+def choose_leaving(vms: Sequence[Object], scale: Scale) -> list[str]:
+    """Choose VMs to remove: failed, undefined and terminated ones first, then the newest."""
+    group = [one for one in vms if vm_of(one).group == scale.group]
+    group.sort(key=lambda one: (one.state not in (*BAD_STATES, VmState.TERMINATED), -_vm_number(one)))
+    return [one.id for one in group[: scale.count]]
 
 
 def _vm_number(vm: Object) -> int:

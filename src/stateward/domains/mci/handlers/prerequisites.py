@@ -1,17 +1,20 @@
 """Prerequisites of VMs: networks, security groups and keys exist before the first VM is requested.
 
-A dynamic MCI shares a network and a security group with the other MCIs of its namespace at the same connection. It has
-a key of its own (`key_pairs`), or the key that it names. Missing resources are created by operations of their own, and
-deleted again if the preparation fails.
+A dynamic MCI shares a network and a security group with the other MCIs of its namespace at the same connection. The
+group is closed, but for SSH from the addresses of the request; MCIs with other addresses share another group. An MCI
+has a key of its own (`key_pairs`), or the key that it names. Missing resources are created by operations of their own,
+and deleted again if the preparation fails.
 """
 
 from collections.abc import Sequence
 from functools import partial
+from hashlib import blake2b
 
 from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import MCI, MciState, ResourceState
 from stateward.domains.mci.model import (
+    EVERYBODY,
     MADE_FOR,
     RESOURCE_LIFECYCLES,
     SHARED,
@@ -41,6 +44,7 @@ from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, to_json
 
 CIDR, SUBNET_CIDR = "10.0.0.0/16", "10.0.1.0/24"
+SSH_PORT = "22"
 OPEN_RULES = (FirewallRule("1-65535", "tcp"), FirewallRule("1-65535", "udp"), FirewallRule("", "icmp"))
 ENDED_STATES = (MciState.TERMINATED, MciState.FAILED, MciState.EMPTY)
 """The states of MCIs that need no resources any more."""
@@ -60,6 +64,7 @@ class Prerequisites:
 
     async def prepare(self, job: Job, mci: MciSpec, planned: Sequence[PlacedSubGroup], when: str = "") -> str | None:
         """Create all missing resources; returns the problem, if there is one."""
+        planned = representatives(planned)
         for resource_type in RESOURCE_LIFECYCLES:
             trouble = await self._ensure_type(job, mci, resource_type, planned, when)
             if trouble is not None:
@@ -68,6 +73,7 @@ class Prerequisites:
 
     async def recheck(self, job: Job, mci: MciSpec, planned: Sequence[PlacedSubGroup]) -> str | None:
         """Check once more right before VMs are created, and create what was deleted meanwhile."""
+        planned = representatives(planned)
         for resource_type in RESOURCE_LIFECYCLES:
             if await self._find_problem(job.ns, mci, resource_type, planned) is not None:
                 return await self.prepare(job, mci, planned, " for VMs")
@@ -184,7 +190,8 @@ class Prerequisites:
             subnets = (Subnet(names.subnet, SUBNET_CIDR, place.zone),)
             want = NetworkSpec(name=names.network, cidr=CIDR, subnets=subnets, **common)
         elif resource_type == "securityGroup":
-            want = SecurityGroupSpec(name=names.groups[0], network=names.network, rules=OPEN_RULES, **common)
+            rules = shared_rules(mci)
+            want = SecurityGroupSpec(name=names.groups[0], network=names.network, rules=rules, **common)
         else:
             want = KeySpec(name=names.key, public_key=one.group.public_key, **common)
         labels = {MADE_FOR: mci.uid, SHARED: "yes"} | ({OWNED_BY: mci.uid} if own else {})
@@ -201,7 +208,39 @@ def with_prerequisite_names(ns: str, mci: MciSpec, one: PlacedSubGroup) -> SubGr
         return group
     shared = f"{ns}-shared-{connection}"
     key = group.key or (own_key_name(mci, group, connection) if group.public_key else shared)
-    return replace(group, network=shared, subnet=shared, groups=(shared,), key=key)
+    return replace(group, network=shared, subnet=shared, groups=(shared_group_name(mci, shared),), key=key)
+
+
+def shared_group_name(mci: MciSpec, shared: str) -> str:
+    """Return the name of the security group that MCIs with the same access share at a connection."""
+    if is_open_to_all(mci):
+        return shared
+    if not mci.access_from:
+        return f"{shared}-closed"
+    digest = blake2b(" ".join(sorted(mci.access_from)).encode(), digest_size=4).hexdigest()
+    return f"{shared}-ssh-{digest}"
+
+
+def is_open_to_all(mci: MciSpec) -> bool:
+    """Tell whether every port of an MCI's VMs is open to all addresses; it was so before `access_from` existed."""
+    return mci.access_from is None or EVERYBODY in mci.access_from
+
+
+def shared_rules(mci: MciSpec) -> tuple[FirewallRule, ...]:
+    """Return the rules of the shared security group: closed, but for SSH from where the caller says."""
+    if is_open_to_all(mci):
+        return OPEN_RULES
+    return tuple(FirewallRule(SSH_PORT, "tcp", cidr=one) for one in sorted(mci.access_from or ()))
+
+
+def representatives(planned: Sequence[PlacedSubGroup]) -> list[PlacedSubGroup]:
+    """Return one subgroup for each set of resources: 400 subgroups may share the resources of a few connections."""
+    found: dict[tuple[object, ...], PlacedSubGroup] = {}
+    for one in planned:
+        group = one.group
+        shared = group.network, group.subnet, group.groups, group.key, group.public_key
+        found.setdefault((one.connection.name, *shared), one)
+    return list(found.values())
 
 
 def _names(resource_type: str, group: SubGroup) -> tuple[str, ...]:

@@ -105,11 +105,11 @@ class ResourceHandlers:
         for name, id_ in resource_seen(job.claim.object).subnets.items():
             if name not in wanted:
                 part = CloudResource(ResourceKind.SUBNET, subnet_key(want.uid, name), name, native_id=id_)
-                raise_unless_removed(await job.call(driver.remove(part)))
+                raise_unless_removed(await _call(job, driver.remove(part), part))
         if job.action == "create" or not driver.caps.has_resources:
             return
         for part in orphan_subnets(want, native, (await driver.list_resources()).resources):
-            outcome = await job.call(driver.remove(part))
+            outcome = await _call(job, driver.remove(part), part)
             if isinstance(outcome, CallRefused):  # an orphan subnet that stays must not fail the request
                 log.warning(
                     "network %s: orphan subnet %s could not be deleted: %s", native, part.native_id, outcome.message
@@ -139,12 +139,12 @@ class ResourceHandlers:
         if kind is ResourceKind.NETWORK:
             await self._remove_subnets(driver, job, replace(network_of(found), subnets=()), seen.native_id)
         part = CloudResource(kind, where.uid, where.name, native_id=seen.native_id)
-        raise_unless_removed(await job.call(driver.remove(part)))
+        raise_unless_removed(await _call(job, driver.remove(part), part))
 
     async def _ensure(self, job: Job, driver: Driver, part: CloudResource) -> str:
         if not driver.caps.has_resources:
-            return part.name
-        outcome = await job.call(driver.ensure(part))
+            return part.facts.get("public_key", part.name)  # such a driver knows a key by nothing else
+        outcome = await _call(job, driver.ensure(part), part)
         raise_for_outcome(outcome)
         assert isinstance(outcome, CallAccepted | AlreadyDone)
         return outcome.native_id
@@ -162,6 +162,11 @@ class ResourceHandlers:
 
     async def _driver(self, connection: str) -> Driver:
         return (await self._client_of(connection)).driver
+
+
+async def _call(job: Job, call: Awaitable[Outcome], part: CloudResource) -> Outcome:
+    """Call the provider of the job's lane for a resource."""
+    return await job.call(call, at=job.claim.work.lane, target=f"{part.kind} {part.name}")
 
 
 def _route(found: Object, _action: str) -> Route:

@@ -7,6 +7,7 @@ or image is an object of a namespace.
 
 from collections.abc import Callable, Iterator
 from copy import copy
+from functools import cache
 
 from msgspec.structs import replace
 
@@ -22,7 +23,7 @@ from stateward.domains.mci.model import (
     spec_record,
 )
 from stateward.drivers.process.shell_machine import NAMED_SIZES
-from stateward.drivers.simulated.provider_catalogue import IMAGES, REGIONS, SPECS
+from stateward.drivers.simulated.provider_catalogue import IMAGES, REGIONS, SPECS, SimulatedSpec
 from stateward.engine.queries import list_all
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput, UnknownName
@@ -55,6 +56,8 @@ def _built_in() -> Iterator[CloudConnection]:
 BUILT_IN = {one.name: one for one in _built_in()}
 """The built-in connections, by name."""
 
+BUILT_IN_LANES = frozenset(one.lane for one in BUILT_IN.values())
+
 
 def _is_local(connection: CloudConnection) -> bool:
     return (connection.name, connection.lane, connection.driver) == (LOCAL.name, LOCAL.lane, LOCAL.driver)
@@ -72,18 +75,19 @@ class Catalogue:
     def __init__(self, on_host: Callable[[str], bool], *, local: bool = True) -> None:
         self._on_host, self._local = on_host, local
         self._known: dict[Key, Object | None] | None = None
+        self._found: dict[str, CloudConnection | None] | None = None
         self._uow: UnitOfWork | None = None
 
     def snapshot(self) -> "Catalogue":
         """Return a catalogue that reads each record once: 400 subgroups may name the same few records."""
         found: Catalogue = copy(self)
-        found._known = {}
+        found._known, found._found = {}, {}
         return found
 
     def within(self, uow: UnitOfWork) -> "Catalogue":
         """Return a catalogue that reads records inside a transaction."""
         found: Catalogue = copy(self)
-        found._known, found._uow = None, uow
+        found._known, found._found, found._uow = None, None, uow
         return found
 
     async def record(self, key: Key) -> Object | None:
@@ -110,7 +114,12 @@ class Catalogue:
         return await self._find_connection(name) or await self.connection(name)
 
     async def _find_connection(self, name: str) -> CloudConnection | None:
-        return self.read_connection(name, await self.record(Key(DEPLOYMENT_NS, record_id("connection", name))))
+        if self._found is not None and name in self._found:
+            return self._found[name]
+        found = self.read_connection(name, await self.record(Key(DEPLOYMENT_NS, record_id("connection", name))))
+        if self._found is not None:
+            self._found[name] = found
+        return found
 
     async def connections(self) -> list[CloudConnection]:
         """Return all enabled connections, sorted by name."""
@@ -177,12 +186,22 @@ class Catalogue:
 def known_specs(connection: CloudConnection) -> list[SpecRecord]:
     """Return the built-in specs of a connection."""
     if connection.driver == "process":
-        sizes = [(name, size.processors, size.mib / 1024, 0.0) for name, size in NAMED_SIZES.items()]
+        sizes = [SimulatedSpec(name, size.processors, size.mib / 1024, 0.0) for name, size in NAMED_SIZES.items()]
     else:
-        sizes = [(one.name, one.vcpu, one.memory_gib, one.cost) for one in SPECS.get(connection.provider, ())]
+        sizes = list(SPECS.get(connection.provider, ()))
     return [
-        SpecRecord(f"{connection.provider}+{connection.region}+{name}", connection.name, name, vcpu, memory_gib, cost)
-        for name, vcpu, memory_gib, cost in sizes
+        SpecRecord(
+            f"{connection.provider}+{connection.region}+{one.name}",
+            connection.name,
+            one.name,
+            one.vcpu,
+            one.memory_gib,
+            one.cost,
+            gpus=one.gpus,
+            gpu_model=one.gpu_model,
+            gpu_memory_gib=one.gpu_memory_gib,
+        )
+        for one in sizes
     ]
 
 
@@ -195,12 +214,13 @@ def known_images(connection: CloudConnection) -> list[ImageRecord]:
 
 def find_known_spec(id_: str) -> SpecRecord | None:
     """Return a built-in spec by its full name."""
-    provider, _, rest = id_.partition("+")
-    region, _, name = rest.partition("+")
-    for connection in BUILT_IN.values():
-        if (connection.provider, connection.region) == (provider, region):
-            return next((one for one in known_specs(connection) if one.csp_name == name), None)
-    return None
+    return _built_in_specs().get(id_)
+
+
+@cache
+def _built_in_specs() -> dict[str, SpecRecord]:
+    """Return all built-in specs by id: 400 subgroups look up 400 of them, several times."""
+    return {one.id: one for connection in BUILT_IN.values() for one in known_specs(connection)}
 
 
 def _known_image(id_: str, connection: CloudConnection) -> ImageRecord | None:

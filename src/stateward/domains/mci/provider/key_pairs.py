@@ -57,7 +57,11 @@ class KeyPair(Struct, frozen=True):
 
 def new_pair(comment: str = "") -> KeyPair:
     """Create a key pair."""
-    key = Ed25519PrivateKey.generate()
+    return pair_of(Ed25519PrivateKey.generate(), comment)
+
+
+def pair_of(key: Ed25519PrivateKey, comment: str) -> KeyPair:
+    """Return a key pair in OpenSSH format."""
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     return KeyPair(f"{public.decode()} {comment}".strip(), private.decode())

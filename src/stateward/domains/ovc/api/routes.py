@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from litestar import Router, delete, get, post
+from litestar import delete, get, post
 from litestar.params import JSONBody, QueryParameter
 from litestar.types import ControllerRouterHandler
 
@@ -48,8 +48,9 @@ from stateward.domains.ovc.model import (
     read_spec,
 )
 from stateward.lifecycle import ADMIN
+from stateward.plugin.owned_router import OwnedRouter
 from stateward.plugin.request_params import IdempotencyKey, Ns
-from stateward.plugin.route_options import actor_of, disclosure_of, grant_of, needs
+from stateward.plugin.route_options import actor_of, can_dry_run, disclosure_of, grant_of, needs
 
 BASE = "/api/v1/ovc/{ns:str}"
 ACT = needs(Right.ACT)
@@ -64,27 +65,27 @@ async def _create(request: Call, ns: str, spec: OvcSpec, key: str | None, *, dep
 # --- creation --------------------------------------------------------------------------------------------------------
 
 
-@post("/accounts", opt=ACT, status_code=202, summary="Make an account")
+@post("/accounts", opt=ACT | can_dry_run(), status_code=202, summary="Create an account")
 async def make_account(
     request: Call, ns: Ns, data: JSONBody[NewAccount], key: IdempotencyKey = None
 ) -> OvcAcceptedView:
-    """Make an account."""
+    """Create an account."""
     return await _create(request, ns, AccountSpec(data.name, data.retention), key)
 
 
-@post("/cloudspaces", opt=ACT, status_code=202, summary="Make a cloudspace")
+@post("/cloudspaces", opt=ACT | can_dry_run(), status_code=202, summary="Create a cloudspace")
 async def make_cloudspace(
     request: Call, ns: Ns, data: JSONBody[NewCloudspace], key: IdempotencyKey = None
 ) -> OvcAcceptedView:
-    """Make a cloudspace, and deploy it."""
+    """Create a cloudspace, and deploy it."""
     return await _create(request, ns, CloudspaceSpec(data.name, data.account), key)
 
 
-@post("/machines", opt=ACT, status_code=202, summary="Make a VM")
+@post("/machines", opt=ACT | can_dry_run(), status_code=202, summary="Create a VM")
 async def make_machine(
     request: Call, ns: Ns, data: JSONBody[NewMachine], key: IdempotencyKey = None
 ) -> OvcAcceptedView:
-    """Make a VM, and deploy it."""
+    """Create a VM, and deploy it."""
     box = read_spec(await service_of(request).get(ns, CLOUDSPACE.kind, data.cloudspace), CloudspaceSpec)
     spec = OvcVmSpec(data.name, box.account, data.cloudspace, data.image, data.size, data.gib)
     return await _create(request, ns, spec, key, deploy=data.deploy)
@@ -94,25 +95,25 @@ async def make_machine(
 async def clone_machine(
     request: Call, ns: Ns, id: ItemId, data: JSONBody[NewClone], key: IdempotencyKey = None
 ) -> OvcAcceptedView:
-    """Make a VM whose disk starts with the contents of this VM's disk; this VM must be HALTED meanwhile."""
+    """Create a VM whose disk starts with the contents of this VM's disk; this VM must be HALTED meanwhile."""
     of = read_spec(await service_of(request).get(ns, VM.kind, id), OvcVmSpec)
     spec = OvcVmSpec(data.name, of.account, of.cloudspace, of.image, of.size, of.gib, clone_of=id)
     return await _create(request, ns, spec, key)
 
 
-@post("/disks", opt=ACT, status_code=202, summary="Make a disk")
+@post("/disks", opt=ACT | can_dry_run(), status_code=202, summary="Create a disk")
 async def make_disk(request: Call, ns: Ns, data: JSONBody[NewDisk], key: IdempotencyKey = None) -> OvcAcceptedView:
-    """Make a disk that belongs to no VM."""
+    """Create a disk that belongs to no VM."""
     return await _create(request, ns, DiskSpec(data.name, data.account, data.gib), key)
 
 
-@post("/images", opt=ACT, status_code=202, summary="Make an image")
+@post("/images", opt=ACT | can_dry_run(), status_code=202, summary="Create an image")
 async def make_image(request: Call, ns: Ns, data: JSONBody[NewImage], key: IdempotencyKey = None) -> OvcAcceptedView:
-    """Make an image."""
+    """Create an image."""
     return await _create(request, ns, ImageSpec(data.name, data.account, data.source), key)
 
 
-@post("/nodes", opt=GOVERN, status_code=202, summary="Register a node")
+@post("/nodes", opt=GOVERN | can_dry_run(), status_code=202, summary="Register a node")
 async def register_node(request: Call, ns: Ns, data: JSONBody[NewNode], key: IdempotencyKey = None) -> OvcAcceptedView:
     """Register a node; one that runs programs on the server's host, only as an administrator of all namespaces."""
     if data.driver in HOST_DRIVERS and not grant_of(request).governs_all:
@@ -135,7 +136,7 @@ async def list_disks(request: Call, ns: Ns, id: ItemId) -> list[ItemView]:
 async def add_disk(
     request: Call, ns: Ns, id: ItemId, data: JSONBody[AddedDisk], key: IdempotencyKey = None
 ) -> OvcAcceptedView:
-    """Make a disk for a VM, and attach it; if one of both fails, neither is done."""
+    """Create a disk for a VM, and attach it; if one of both fails, neither is done."""
     return await act_on(request, ns, VM.kind, id, "add disk", args={"name": data.name, "gib": data.gib}, key=key)
 
 
@@ -227,4 +228,4 @@ ROUTES = (
 def ovc_routes() -> list[ControllerRouterHandler]:
     """Return the routes of the domain: those that every kind has, and those of one kind alone."""
     shared = [route for one in COLLECTIONS for route in routes_of(one)]
-    return [Router(BASE, route_handlers=[*shared, *ROUTES], tags=["ovc"])]
+    return [OwnedRouter(BASE, route_handlers=[*shared, *ROUTES], tags=["ovc"])]

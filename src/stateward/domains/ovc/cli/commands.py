@@ -10,6 +10,7 @@ import typer
 
 from stateward.client.action_requests import finish_requests, read_outcome
 from stateward.client.arguments import ObjectSelector, parse_pairs
+from stateward.client.confirmation import confirm_action
 from stateward.client.http import NOTHING, Params, idempotency_headers
 from stateward.client.session import Session, on_server, requests_action
 from stateward.client.url_paths import NamedPart, UrlPath, url_path
@@ -42,12 +43,16 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The new object's name
 Account = Annotated[str, typer.Option("--account", help="The account, by its id or as account/NAME.")]
 Cloudspace = Annotated[str, typer.Option("--cloudspace", help="The cloudspace, by its id or as cloudspace/NAME.")]
 Image = Annotated[str, typer.Option("--image", help="The image, by its id or as image/NAME.")]
-Gib = Annotated[int, typer.Option("--gib", min=1, help="The disk's size.")]
+Gib = Annotated[int, typer.Option("--gib", min=1, help="The size of the disk in GiB.")]
 Size = Annotated[str, typer.Option("--size", help="tiny, small, medium, large, or such as 2c512m.")]
-Retention = Annotated[float, typer.Option("--retention", min=0, help="Days that deleted things lie in the bin.")]
+Retention = Annotated[
+    float, typer.Option("--retention", min=0, help="Days until objects in the recycle bin are destroyed.")
+]
 Source = Annotated[str, typer.Option("--source", help="The built-in guest, or a file of the library.")]
 Driver = Annotated[str, typer.Option("--driver", help="simulated, process or qemu.")]
-Options = Annotated[list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="Repeatable.")]
+Options = Annotated[
+    list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="A setting of the driver. Repeatable.")
+]
 Kinds = Annotated[str, typer.Argument(metavar="KINDS", help="accounts, cloudspaces, machines, disks, images or nodes.")]
 States = Annotated[str | None, typer.Option("--state", "-s", help="Limit to these states, separated by commas.")]
 Permanently = Annotated[bool, typer.Option("--permanently", help="Destroy it for good.")]
@@ -71,6 +76,7 @@ PLAIN_ACTIONS = {
     "destroy": "Destroy an object for good.",
     "decommission": "Take a node out of service for good; its machines move to other nodes.",
 }
+FINAL_ACTIONS = ("destroy", "decommission")
 
 
 # --- queries ---------------------------------------------------------------------------------------------------------
@@ -124,14 +130,14 @@ def healing(session: Session, hours: Hours = 24.0) -> None:
 @create.command("account")
 @requests_action
 def create_account(session: Session, name: Name, retention: Retention = 7.0) -> None:
-    """Make an account."""
+    """Create an account."""
     _submit(session, "accounts", body={"name": name, "retention": retention * 86_400})
 
 
 @create.command("cloudspace")
 @requests_action
 def create_cloudspace(session: Session, name: Name, account: Account) -> None:
-    """Make a cloudspace."""
+    """Create a cloudspace."""
     _submit(session, "cloudspaces", body={"name": name, "account": _id(session, account)})
 
 
@@ -140,7 +146,7 @@ def create_cloudspace(session: Session, name: Name, account: Account) -> None:
 def create_machine(
     session: Session, name: Name, cloudspace: Cloudspace, image: Image, size: Size = "tiny", gib: Gib = 1
 ) -> None:
-    """Make a machine, and deploy it."""
+    """Create a machine, and deploy it."""
     body = {"name": name, "cloudspace": _id(session, cloudspace), "image": _id(session, image), "size": size}
     _submit(session, "machines", body={**body, "gib": gib})
 
@@ -148,14 +154,14 @@ def create_machine(
 @create.command("disk")
 @requests_action
 def create_disk(session: Session, name: Name, account: Account, gib: Gib = 1) -> None:
-    """Make a disk that belongs to no machine."""
+    """Create a disk that belongs to no machine."""
     _submit(session, "disks", body={"name": name, "account": _id(session, account), "gib": gib})
 
 
 @create.command("image")
 @requests_action
 def create_image(session: Session, name: Name, account: Account, source: Source = "tick") -> None:
-    """Make an image."""
+    """Create an image."""
     _submit(session, "images", body={"name": name, "account": _id(session, account), "source": source})
 
 
@@ -174,6 +180,8 @@ def _plain_command(action: str, about: str) -> Callable[..., None]:
     """Return the command of an action that needs nothing but its object."""
 
     def run(session: Session, object: ObjectArg, status: ExpectedStatus = None) -> None:
+        if action in FINAL_ACTIONS:
+            confirm_action(session, action, [_id(session, object)], {})
         _act(session, object, action, status=status)
 
     run.__name__, run.__doc__ = action, about
@@ -189,6 +197,7 @@ for _action, _about in PLAIN_ACTIONS.items():
 def delete(session: Session, object: ObjectArg, permanently: Permanently = False) -> None:
     """Move an object to the recycle bin; or destroy it."""
     params = {"permanently": str(permanently).lower()}
+    confirm_action(session, "destroy" if permanently else "delete", [_id(session, object)], {})
     _submit(session, *_parts(session, object), method="DELETE", params=params)
 
 
@@ -209,7 +218,7 @@ def detach(session: Session, machine: MachineArg, disk: DiskArg) -> None:
 @app.command("add-disk")
 @requests_action
 def add_disk(session: Session, machine: MachineArg, name: Name, gib: Gib = 1) -> None:
-    """Make a disk for a machine, and attach it."""
+    """Create a disk for a machine, and attach it."""
     _act(session, machine, "disks", {"name": name, "gib": gib})
 
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from stateward.client.formatting import age_text, error_text, filled_table, state_text, utc_text
 from stateward.domains.ovc.api.views import HealingView, ItemView, ObjectQueueView, OrphanView
 from stateward.domains.ovc.model import NodeReport
+from stateward.errors import count_text
 
 if TYPE_CHECKING:
     from stateward.client.session import Session
@@ -45,12 +46,12 @@ def _more(one: ItemView) -> str:
     remarks = [
         f"firewall {one.firewall}" if one.firewall else "",
         f"on {one.node}" if one.node else "",
-        f"{len(one.disks)} disks" if one.disks else "",
+        count_text(len(one.disks), "disk") if one.disks else "",
         f"of {one.vm}" if one.vm else "",
-        f"{one.users} users" if one.users else "",
-        f"{len(one.away)} VMs away" if one.away else "",
+        count_text(one.users, "user") if one.users else "",
+        f"{count_text(len(one.away), 'VM')} away" if one.away else "",
         one.trouble or "",
-        f"{len(one.orphans)} orphans" if one.orphans else "",
+        count_text(len(one.orphans), "orphan") if one.orphans else "",
         f"in the bin with {one.bin.along}" if one.bin is not None and one.bin.along else "",
     ]
     return ", ".join(filter(None, remarks))

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from stateward.client.action_requests import RequestOutcome, finish_requests, read_outcome, wait_for_outcomes
+from stateward.client.confirmation import confirm_action, confirm_removal
 from stateward.client.http import NOTHING, Params, idempotency_headers
-from stateward.client.output import clean, out, print_json
+from stateward.client.output import clean, out
 from stateward.client.session import Session, on_server, requests_action
 from stateward.client.url_paths import NamedPart, UrlPath, url_path
 from stateward.domains.systems.backends.port import LogExcerpt
@@ -22,21 +23,35 @@ File = Annotated[Path, typer.Option("--file", "-f", metavar="FILE", help="The de
 MaybeFile = Annotated[
     Path | None, typer.Option("--file", "-f", metavar="FILE", help="A definition, in YAML, to deploy to it at once.")
 ]
-At = Annotated[str, typer.Option("--path", "-p", metavar="PATH", help="Where in the system; / is all of it.")]
-MaybeAt = Annotated[str | None, typer.Option("--path", "-p", metavar="PATH", help="The last deploy of this path.")]
+At = Annotated[
+    str,
+    typer.Option("--path", "-p", metavar="PATH", help="The part of the system, such as /store/api; / is all of it."),
+]
+MaybeAt = Annotated[
+    str | None, typer.Option("--path", "-p", metavar="PATH", help="Roll back the last deploy of this path.")
+]
 Queue = Annotated[
     float | None,
-    typer.Option("--queue", min=0, metavar="SECONDS", help="Wait so long for the lock; otherwise refused at once."),
+    typer.Option(
+        "--queue",
+        min=0,
+        metavar="SECONDS",
+        help="Seconds to wait for the lock, if others deploy here; without it, the command is refused at once.",
+    ),
 ]
 Backend = Annotated[str, typer.Option("--backend", help="Where its services run: local, or simulated.")]
 Deploy = Annotated[str, typer.Argument(metavar="DEPLOY", help="The deploy, as `system deploys` lists it.")]
-MaybeDeploy = Annotated[str | None, typer.Option("--deploy", metavar="DEPLOY", help="This one; else the last one.")]
+MaybeDeploy = Annotated[
+    str | None, typer.Option("--deploy", metavar="DEPLOY", help="Roll back this deploy, instead of the last one.")
+]
 Service = Annotated[str, typer.Argument(metavar="PATH", help="The service, such as /store/api.")]
 Instance = Annotated[str | None, typer.Option("--instance", "-i", metavar="NAME", help="Only this instance.")]
-Tail = Annotated[int, typer.Option("--tail", min=1, max=1_000_000, metavar="BYTES", help="The last so many bytes.")]
-Follow = Annotated[bool, typer.Option("--follow", help="Go on showing what is written, until Ctrl-C.")]
-Instances = Annotated[bool, typer.Option("--instances/--no-instances", "-i/-I", help="With the instances.")]
-Force = Annotated[bool, typer.Option("--force", help="Cancel deploys in the way, and wait for them.")]
+Tail = Annotated[int, typer.Option("--tail", min=1, max=1_000_000, metavar="BYTES", help="Show the last BYTES only.")]
+Follow = Annotated[bool, typer.Option("--follow", help="Keep printing what is written, until Ctrl-C.")]
+Instances = Annotated[
+    bool, typer.Option("--instances/--no-instances", "-i/-I", help="Show the instances of services, too.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Cancel deploys that are under way, and wait for their end.")]
 
 PAUSE = 0.5
 
@@ -49,7 +64,7 @@ def create(
     file: MaybeFile = None,
     backend: Backend = "local",
 ) -> None:
-    """Make a system; with a file, deploy it at once."""
+    """Create a system; with --file, deploy it at once."""
     asked = _ask(session, "POST", body={"name": system, "backend": backend})
     if file is None:
         _finish(session, asked)
@@ -61,7 +76,7 @@ def create(
 @app.command()
 @requests_action
 def retry(session: Session, system: System) -> None:
-    """Try again to make a system ready that has failed."""
+    """Retry the creation of a system that has failed."""
     _finish(session, _ask(session, "POST", ("SYSTEM", system), "retry"))
 
 
@@ -74,7 +89,7 @@ def deploy(
     path: At = "/",
     queue: Queue = None,
 ) -> None:
-    """Bring a definition about, at a path and below it; nothing else is touched."""
+    """Deploy a definition: create, change and remove services at a path and below it."""
     _finish(session, _deploy(session, system, file, path, queue))
 
 
@@ -97,7 +112,7 @@ def rollback(
     deploy: MaybeDeploy = None,
     queue: Queue = None,
 ) -> None:
-    """Bring back what was before the last deploy that succeeded, or before the one named."""
+    """Deploy what was there before the last deploy that succeeded, or before --deploy."""
     body = {"path": path, "deploy": deploy, "wait": queue}
     _finish(session, _ask(session, "POST", ("SYSTEM", system), "rollback", body=body))
 
@@ -113,14 +128,16 @@ def cancel(session: Session, system: System, deploy: Deploy) -> None:
 @requests_action
 def teardown(session: Session, system: System, queue: Queue = None) -> None:
     """End all services of a system; the system stays."""
+    confirm_removal(session, f"End all services of {session.ns}/{system}?")
     _finish(session, _ask(session, "POST", ("SYSTEM", system), "teardowns", body={"wait": queue}))
 
 
 @app.command()
 @requests_action
 def delete(session: Session, system: System, force: Force = False) -> None:
-    """Remove a system with all that it has."""
+    """Delete a system with all its services."""
     params = {"force": str(force).lower()}
+    confirm_action(session, "delete", [system], {"tree": system, "locks": [{"path": "/", "mode": "X"}]})
     _finish(session, _ask(session, "DELETE", ("SYSTEM", system), params=params))
 
 
@@ -162,7 +179,7 @@ def logs(
     """Show what the instances of a service have written."""
     found = _written(session, system, {"path": path, "instance": instance, "most": tail})
     if session.json:
-        print_json(found)
+        session.print_data(found)
         return
     places = {one.instance: _shown(one) for one in found}
     while follow:

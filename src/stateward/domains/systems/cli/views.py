@@ -15,6 +15,7 @@ from rich.tree import Tree
 from stateward.client.formatting import age_text, error_text, filled_table, state_text
 from stateward.client.output import clean
 from stateward.domains.systems.views import ChangeView, InstanceView, SystemLockView
+from stateward.errors import count_text
 
 if TYPE_CHECKING:
     from stateward.client.session import Session
@@ -92,7 +93,7 @@ def _instance(one: InstanceView) -> Text:
         f"process {one.pid}" if one.pid else "",
         f"port {one.port}" if one.port else "",
         f"on {one.node}" if one.node else "",
-        f"restarted {one.restarts} times" if one.restarts else "",
+        f"restarted {count_text(one.restarts, 'time')}" if one.restarts else "",
     ]
     style = "green" if one.ready else "yellow" if one.phase in ("starting", "stopping") else "red"
     line = Text.assemble(clean(one.name), " ", ("ready" if one.ready else one.phase, style))

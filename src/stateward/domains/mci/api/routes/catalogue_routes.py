@@ -1,21 +1,34 @@
 """Routes of specs and images: registered ones, and built-in ones in the namespace `system`."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from litestar import delete, get, post
+import msgspec
+from litestar import delete, get, post, put
 from litestar.handlers import HTTPRouteHandler
 
 from stateward.domains.mci.api.connection_views import image_view, spec_view
 from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, list_response
 from stateward.domains.mci.api.lenient_json import Fields
 from stateward.domains.mci.api.operation_replies import OperationReply
-from stateward.domains.mci.api.resource_bodies import parse_image, parse_spec
+from stateward.domains.mci.api.resource_bodies import change_image, change_spec, parse_image, parse_spec
 from stateward.domains.mci.api.schemas import ImageView, SpecView, matches_filter
-from stateward.domains.mci.api.tumblebug_params import ACT, READ, FilterKey, FilterVal, Name, Ns, Text, check_choice
-from stateward.domains.mci.model import CloudConnection, ImageRecord, SpecRecord
+from stateward.domains.mci.api.tumblebug_params import (
+    ACT,
+    READ,
+    FilterKey,
+    FilterVal,
+    Force,
+    IdsOnly,
+    Name,
+    Ns,
+    RegisterAction,
+    check_choice,
+)
+from stateward.domains.mci.model import CloudConnection, ImageRecord, SpecRecord, record_id
 from stateward.domains.mci.provider.catalogue import known_images, known_specs
 from stateward.engine import Denied, NotFound
-from stateward.plugin.route_options import reads
+from stateward.plugin.route_options import reads, shares
 
 EVERYBODY = "system"
 """The namespace in which Tumblebug clients look for built-in specs and images."""
@@ -24,6 +37,8 @@ PARSERS: dict[str, Callable[[Fields, CloudConnection], SpecRecord | ImageRecord]
     "spec": parse_spec,
     "image": parse_image,
 }
+RECORDS: dict[str, type[SpecRecord | ImageRecord]] = {"spec": SpecRecord, "image": ImageRecord}
+CHANGES: dict[str, Callable[[Fields, Any], SpecRecord | ImageRecord]] = {"spec": change_spec, "image": change_image}
 EXAMPLES = {
     "spec": {"connectionName": "aws-ap-northeast-2", "cspSpecName": "t3.micro", "name": "small"},
     "image": {"connectionName": "aws-ap-northeast-2", "cspImageName": "ubuntu22.04", "name": "ubuntu"},
@@ -38,7 +53,7 @@ def _routes(resource_type: str) -> list[HTTPRouteHandler]:
     path = f"/ns/{{ns:str}}/resources/{resource_type}"
 
     @post(path, opt=ACT | reads(EXAMPLES[resource_type]), status_code=200, name=f"register {resource_type}")
-    async def register(request: TumblebugRequest, ns: Ns, action: Text = None) -> Record:
+    async def register(request: TumblebugRequest, ns: Ns, action: RegisterAction = None) -> Record:
         """Register a spec or an image of a provider."""
         check_choice("action", action, *ACTIONS)
         body = await request.fields()
@@ -47,11 +62,11 @@ def _routes(resource_type: str) -> list[HTTPRouteHandler]:
         await request.service.register(ns, what, request.caller)
         return _view(what, {place.name: place})
 
-    @get(path, opt=READ, name=f"list {resource_type}")
+    @get(path, opt=READ | shares(EVERYBODY), name=f"list {resource_type}")
     async def list_all(
         request: TumblebugRequest,
         ns: Ns,
-        option: Text = None,
+        option: IdsOnly = None,
         filter_key: FilterKey = None,
         filter_val: FilterVal = None,
     ) -> AnyResponse:
@@ -60,7 +75,7 @@ def _routes(resource_type: str) -> list[HTTPRouteHandler]:
         chosen = [one for one in found if not filter_key or matches_filter(one, filter_key, filter_val or "")]
         return list_response(resource_type, chosen, option)
 
-    @get(f"{path}/{{name:str}}", opt=READ, name=f"get {resource_type}")
+    @get(f"{path}/{{name:str}}", opt=READ | shares(EVERYBODY), name=f"get {resource_type}")
     async def get_one(request: TumblebugRequest, ns: Ns, name: Name) -> Record:
         """Return a registered or a built-in record."""
         for home in dict.fromkeys((ns, EVERYBODY)):
@@ -69,8 +84,17 @@ def _routes(resource_type: str) -> list[HTTPRouteHandler]:
                     return one
         raise NotFound(ns, name)
 
+    @put(f"{path}/{{name:str}}", opt=ACT | reads(EXAMPLES[resource_type]), name=f"change {resource_type}")
+    async def change_one(request: TumblebugRequest, ns: Ns, name: Name) -> Record:
+        """Change a registered record: the fields that the body has; its id and its connection stay."""
+        kept = (await request.service.engine.record(ns, record_id(resource_type, name))).spec
+        was: SpecRecord | ImageRecord = msgspec.json.decode(kept, type=RECORDS[resource_type])
+        what = CHANGES[resource_type](await request.fields(), was)
+        await request.service.change_record(ns, what, request.caller)
+        return _view(what, {one.name: one for one in await request.visible_connections()})
+
     @delete(f"{path}/{{name:str}}", opt=ACT, status_code=200, name=f"delete {resource_type}")
-    async def delete_one(request: TumblebugRequest, ns: Ns, name: Name, force: Text = None) -> OperationReply:  # noqa: ARG001 - as others
+    async def delete_one(request: TumblebugRequest, ns: Ns, name: Name, force: Force = None) -> OperationReply:  # noqa: ARG001 - as others
         """Remove a registered record."""
         await request.service.unregister(ns, resource_type, name, request.caller)
         return OperationReply(f"The {resource_type} {name} has been deleted")
@@ -82,7 +106,7 @@ def _routes(resource_type: str) -> list[HTTPRouteHandler]:
         registered = [one.id for one in await _registered(request, ns, resource_type)]
         return {"output": [await _delete(request, ns, resource_type, name) for name in registered]}
 
-    return [register, list_all, get_one, delete_one, delete_all]
+    return [register, list_all, get_one, change_one, delete_one, delete_all]
 
 
 async def _delete(request: TumblebugRequest, ns: str, resource_type: str, name: str) -> str:

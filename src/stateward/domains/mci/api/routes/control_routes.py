@@ -5,7 +5,17 @@ from litestar import get, post
 from stateward.domains.mci.api.context import TumblebugRequest, adds_object_state, mci_in_path, vm_in_path
 from stateward.domains.mci.api.lenient_json import parse_flag
 from stateward.domains.mci.api.operation_replies import OperationReply, SkippedVm, operation_id, wait_for_end
-from stateward.domains.mci.api.tumblebug_params import ACT, Mci, Ns, Text, Vm, Wait, check_choice, normalize_id
+from stateward.domains.mci.api.tumblebug_params import (
+    ACT,
+    ControlAction,
+    Force,
+    Mci,
+    Ns,
+    Vm,
+    Wait,
+    check_choice,
+    normalize_id,
+)
 from stateward.domains.mci.service import GROUP_ACTIONS
 from stateward.engine import Denied, Refused
 from stateward.errors import BadInput, StatewardError
@@ -28,7 +38,7 @@ VM_ACTIONS = (*GROUP_ACTIONS, "reconcile")
 @post("/ns/{ns:str}/mci/{mci:str}", opt=ACT, status_code=200)
 @adds_object_state(mci_in_path)
 async def control_mci(
-    request: TumblebugRequest, ns: Ns, mci: Mci, action: Text = None, force: Text = None, wait: Wait = None
+    request: TumblebugRequest, ns: Ns, mci: Mci, action: ControlAction = None, force: Force = None, wait: Wait = None
 ) -> OperationReply:
     """Run an action on an MCI."""
     return await control_whole_mci(request, ns, mci, _required_action(action, *MESSAGES), force, wait)
@@ -37,7 +47,7 @@ async def control_mci(
 @get("/ns/{ns:str}/control/mci/{mci:str}", opt=ACT)
 @adds_object_state(mci_in_path)
 async def control_mci_by_get(
-    request: TumblebugRequest, ns: Ns, mci: Mci, action: Text = None, force: Text = None, wait: Wait = None
+    request: TumblebugRequest, ns: Ns, mci: Mci, action: ControlAction = None, force: Force = None, wait: Wait = None
 ) -> OperationReply:
     """Run an action on an MCI, in Tumblebug's form."""
     return await control_whole_mci(request, ns, mci, _required_action(action, *MESSAGES), force, wait)
@@ -46,7 +56,13 @@ async def control_mci_by_get(
 @post("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=ACT, status_code=200)
 @adds_object_state(vm_in_path)
 async def control_vm(
-    request: TumblebugRequest, ns: Ns, mci: Mci, vm: Vm, action: Text = None, force: Text = None, wait: Wait = None
+    request: TumblebugRequest,
+    ns: Ns,
+    mci: Mci,
+    vm: Vm,
+    action: ControlAction = None,
+    force: Force = None,
+    wait: Wait = None,
 ) -> OperationReply:
     """Run an action on a VM."""
     return await control_one_vm(request, ns, mci, vm, _required_action(action, *VM_ACTIONS), force, wait)
@@ -55,7 +71,13 @@ async def control_vm(
 @get("/ns/{ns:str}/control/mci/{mci:str}/vm/{vm:str}", opt=ACT)
 @adds_object_state(vm_in_path)
 async def control_vm_by_get(
-    request: TumblebugRequest, ns: Ns, mci: Mci, vm: Vm, action: Text = None, force: Text = None, wait: Wait = None
+    request: TumblebugRequest,
+    ns: Ns,
+    mci: Mci,
+    vm: Vm,
+    action: ControlAction = None,
+    force: Force = None,
+    wait: Wait = None,
 ) -> OperationReply:
     """Run an action on a VM, in Tumblebug's form."""
     return await control_one_vm(request, ns, mci, vm, _required_action(action, *VM_ACTIONS), force, wait)

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from litestar import Response, delete, get, post
 from msgspec.structs import replace
 
 from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, adds_object_state, mci_in_path
 from stateward.domains.mci.api.lenient_json import parse_flag
-from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_MCI, AN_MCI, parse_mci
+from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_MCI, AN_MCI, parse_mci, parse_recipient
 from stateward.domains.mci.api.operation_replies import (
     OperationReply,
     operation_id,
@@ -18,23 +19,30 @@ from stateward.domains.mci.api.schemas import Associated, MciInfo, matches_filte
 from stateward.domains.mci.api.tumblebug_params import (
     ACT,
     READ,
+    CreateOption,
+    DeleteOption,
     FilterKey,
     FilterVal,
+    Force,
+    Fresh,
     Mci,
+    MciOption,
+    McisOption,
     Ns,
-    Text,
+    StatusVms,
     Wait,
     check_choice,
 )
 from stateward.domains.mci.api.views import Views, access_of, associated_of
 from stateward.domains.mci.errors import NotDone
 from stateward.domains.mci.model import vm_of
+from stateward.domains.mci.provider.encrypted_keys import encrypt_for
 from stateward.domains.mci.provider.key_pairs import KeyPair, with_pair
 from stateward.domains.mci.shared_schemas import NewKeyPair, PossibleOrphan
 from stateward.engine import Denied
 from stateward.errors import BadInput, StatewardError
 from stateward.naming import new_id
-from stateward.plugin.route_options import reads
+from stateward.plugin.route_options import can_dry_run, reads
 from stateward.store.records import Object
 
 DELETE_WAIT_S = 120.0
@@ -49,14 +57,16 @@ def views(request: TumblebugRequest) -> Views:
 # --- create ----------------------------------------------------------------------------------------------------------
 
 
-@post("/ns/{ns:str}/mci", opt=ACT | reads(AN_MCI), status_code=200)
-async def create_mci(request: TumblebugRequest, ns: Ns, option: Text = None, wait: Wait = None) -> MciInfo:
+@post("/ns/{ns:str}/mci", opt=ACT | can_dry_run() | reads(AN_MCI), status_code=200)
+async def create_mci(request: TumblebugRequest, ns: Ns, option: CreateOption = None, wait: Wait = None) -> MciInfo:
     """Create an MCI from existing resources."""
     return await _create(request, ns, option, wait, dynamic=False)
 
 
-@post("/ns/{ns:str}/mciDynamic", opt=ACT | reads(A_DYNAMIC_MCI), status_code=200)
-async def create_mci_dynamic(request: TumblebugRequest, ns: Ns, option: Text = None, wait: Wait = None) -> MciInfo:
+@post("/ns/{ns:str}/mciDynamic", opt=ACT | can_dry_run() | reads(A_DYNAMIC_MCI), status_code=200)
+async def create_mci_dynamic(
+    request: TumblebugRequest, ns: Ns, option: CreateOption = None, wait: Wait = None
+) -> MciInfo:
     """Create an MCI and the resources that it needs."""
     return await _create(request, ns, option, wait, dynamic=True)
 
@@ -65,16 +75,21 @@ async def _create(
     request: TumblebugRequest, ns: str, option: str | None, wait: float | None, *, dynamic: bool
 ) -> MciInfo:
     hold = check_choice("option", option, "hold", "register", "create") == "hold"
-    wanted = parse_mci(await request.fields(), new_id(), dynamic=dynamic, hold=hold)
-    wanted, pair = with_pair(wanted)
+    body = await request.fields()
+    recipient = parse_recipient(body)
+    wanted, pair = with_pair(parse_mci(body, new_id(), dynamic=dynamic, hold=hold))
     accepted = await request.service.create(ns, wanted, request.caller)
     made = await wait_and_show(request, ns, wanted.name, operation_id(accepted), wait)
-    return replace(made, new_key_pair=pair_view(pair))
+    return replace(made, new_key_pair=pair_view(pair, recipient))
 
 
-def pair_view(pair: KeyPair | None) -> NewKeyPair | None:
+def pair_view(pair: KeyPair | None, recipient: RSAPublicKey | None) -> NewKeyPair | None:
     """Return the view of a new key pair, for the response to the request that created it."""
-    return None if pair is None else NewKeyPair(pair.public, pair.private)
+    if pair is None:
+        return None
+    if recipient is None:
+        return NewKeyPair(pair.public, pair.private)
+    return NewKeyPair(pair.public, encrypted_private_key=encrypt_for(recipient, pair.private))
 
 
 async def wait_and_show(
@@ -91,7 +106,7 @@ async def wait_and_show(
 
 @get("/ns/{ns:str}/mci", opt=READ)
 async def list_mcis(
-    request: TumblebugRequest, ns: Ns, option: Text = None, fresh: Text = None, vm: Text = None
+    request: TumblebugRequest, ns: Ns, option: McisOption = None, fresh: Fresh = None, vm: StatusVms = None
 ) -> AnyResponse:
     """Return the MCIs of a namespace, their statuses, or their ids."""
     await request.service.namespace(ns)
@@ -111,9 +126,9 @@ async def get_mci(
     request: TumblebugRequest,
     ns: Ns,
     mci: Mci,
-    option: Text = None,
-    fresh: Text = None,
-    vm: Text = None,
+    option: MciOption = None,
+    fresh: Fresh = None,
+    vm: StatusVms = None,
     filter_key: FilterKey = None,
     filter_val: FilterVal = None,
 ) -> AnyResponse:
@@ -155,7 +170,7 @@ async def _ids(view: Views, found: Object, key: str | None, value: str | None) -
 @delete("/ns/{ns:str}/mci/{mci:str}", opt=ACT, status_code=200)
 @adds_object_state(mci_in_path)
 async def delete_mci(
-    request: TumblebugRequest, ns: Ns, mci: Mci, option: Text = None, force: Text = None, wait: Wait = None
+    request: TumblebugRequest, ns: Ns, mci: Mci, option: DeleteOption = None, force: Force = None, wait: Wait = None
 ) -> AnyResponse:
     """Delete an MCI; with `terminate`, terminate its VMs first and wait for that, up to a limit.
 
@@ -172,7 +187,7 @@ async def delete_mci(
 
 @delete("/ns/{ns:str}/mci", opt=ACT, status_code=200)
 async def delete_mcis(
-    request: TumblebugRequest, ns: Ns, option: Text = None, force: Text = None, wait: Wait = None
+    request: TumblebugRequest, ns: Ns, option: DeleteOption = None, force: Force = None, wait: Wait = None
 ) -> AnyResponse:
     """Delete all MCIs of a namespace; the error names those that could not be deleted."""
     word = delete_option(option, force)

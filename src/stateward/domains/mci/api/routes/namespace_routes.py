@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, list_response
 from stateward.domains.mci.api.operation_replies import OperationReply
-from stateward.domains.mci.api.tumblebug_params import ACT, READ, Ns, Text, check_name
+from stateward.domains.mci.api.tumblebug_params import ACT, READ, IdsOnly, Ns, check_name
 from stateward.domains.mci.model import spec_reader
 from stateward.plugin.route_options import grant_of, reads
 from stateward.store.records import Object
@@ -49,7 +49,7 @@ async def create_ns(request: TumblebugRequest) -> MciNamespaceView:
 
 
 @get("/ns", opt=READ)
-async def list_ns(request: TumblebugRequest, option: Text = None) -> AnyResponse:
+async def list_ns(request: TumblebugRequest, option: IdsOnly = None) -> AnyResponse:
     """Return the namespaces that the caller's token covers."""
     grant = grant_of(request)
     found = [view for one in await request.service.namespaces() if grant.opens((view := _view(one)).name)]

@@ -14,12 +14,22 @@ from stateward.domains.mci.api.resource_bodies import CONNECTION_FIELDS, parse_c
 from stateward.domains.mci.api.routes.control_routes import control_one_vm, control_whole_mci
 from stateward.domains.mci.api.routes.vm_routes import scale
 from stateward.domains.mci.api.schemas import ImageView, MciInfo, SpecView
-from stateward.domains.mci.api.tumblebug_params import GOVERN_ALL, READ_ALL, Group, Mci, Name, Ns, Text, Vm, Wait
+from stateward.domains.mci.api.tumblebug_params import (
+    GOVERN_ALL,
+    READ_ALL,
+    Group,
+    Mci,
+    Name,
+    Ns,
+    OnlyConnection,
+    Vm,
+    Wait,
+)
 from stateward.domains.mci.control.orphan_machines import find_orphans, terminate_orphan
 from stateward.domains.mci.model import CloudConnection
 from stateward.domains.mci.provider.catalogue import BUILT_IN, known_images, known_specs
 from stateward.domains.mci.shared_schemas import OrphanMachines
-from stateward.errors import BadInput, UnknownName
+from stateward.errors import UnknownName, UnknownValue
 from stateward.plugin.route_options import grant_of, needs, reads
 
 BASE = "/api/v1/mci"
@@ -83,7 +93,7 @@ async def add_connection(request: TumblebugRequest) -> ConnectionDetails:
     try:
         return _out(await request.service.add_connection(wanted, request.caller), grant_of(request))
     except UnknownName as error:
-        raise BadInput(error.what, error.name, f"one of {', '.join(error.known)}") from error
+        raise UnknownValue(error.what, error.what, error.name, error.known) from error
 
 
 @delete("/connections/{name:str}", opt=GOVERN_ALL, status_code=200)
@@ -116,7 +126,7 @@ async def get_offer(request: TumblebugRequest, name: Name) -> Offer:
 
 
 @get("/orphans", opt=READ_ALL)
-async def list_orphans(request: TumblebugRequest, connection: Text = None) -> OrphanMachines:
+async def list_orphans(request: TumblebugRequest, connection: OnlyConnection = None) -> OrphanMachines:
     """Return the orphan machines, at one connection or at all."""
     domain, catalogue = request.context.domain, request.catalogue
     chosen = [await catalogue.connection_of_machines(connection)] if connection else await catalogue.connections()

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from litestar import delete, get, post
+from litestar import delete, get, post, put
 from litestar.handlers import HTTPRouteHandler
+from msgspec.structs import replace
 
 from stateward.domains.mci.api.context import (
     AnyResponse,
@@ -14,11 +15,24 @@ from stateward.domains.mci.api.context import (
     resource_in_path,
 )
 from stateward.domains.mci.api.lenient_json import Fields, parse_flag
+from stateward.domains.mci.api.mci_bodies import parse_recipient
 from stateward.domains.mci.api.operation_replies import OperationReply, wait_for_end
 from stateward.domains.mci.api.resource_bodies import parse_key, parse_network, parse_security_group
 from stateward.domains.mci.api.resource_views import ResourceView, resource_view
+from stateward.domains.mci.api.routes.mci_routes import pair_view
 from stateward.domains.mci.api.schemas import matches_filter
-from stateward.domains.mci.api.tumblebug_params import ACT, READ, FilterKey, FilterVal, Name, Ns, Text, check_choice
+from stateward.domains.mci.api.tumblebug_params import (
+    ACT,
+    READ,
+    FilterKey,
+    FilterVal,
+    Force,
+    IdsOnly,
+    Name,
+    Ns,
+    RemoveAction,
+    check_choice,
+)
 from stateward.domains.mci.errors import InUse, NotDone
 from stateward.domains.mci.lifecycle import ResourceState
 from stateward.domains.mci.model import (
@@ -27,6 +41,7 @@ from stateward.domains.mci.model import (
     CloudConnection,
     ResourceSpec,
     SecurityGroupSpec,
+    key_of,
     resource_identity,
     resource_seen,
 )
@@ -75,7 +90,7 @@ def _routes(resource_type: str, made: int) -> list[HTTPRouteHandler]:
     async def list_all(
         request: TumblebugRequest,
         ns: Ns,
-        option: Text = None,
+        option: IdsOnly = None,
         filter_key: FilterKey = None,
         filter_val: FilterVal = None,
     ) -> AnyResponse:
@@ -92,7 +107,7 @@ def _routes(resource_type: str, made: int) -> list[HTTPRouteHandler]:
     @delete(f"{path}/{{name:str}}", opt=ACT, status_code=200, name=f"delete {resource_type}")
     @adds_object_state(resource_in_path(resource_type))
     async def delete_one(
-        request: TumblebugRequest, ns: Ns, name: Name, force: Text = None, action: Text = None
+        request: TumblebugRequest, ns: Ns, name: Name, force: Force = None, action: RemoveAction = None
     ) -> OperationReply:
         """Delete an unused resource and wait for it."""
         anyway = (
@@ -101,7 +116,7 @@ def _routes(resource_type: str, made: int) -> list[HTTPRouteHandler]:
         return OperationReply(await remove(request, ns, resource_type, name, force=anyway))
 
     @delete(path, opt=ACT, status_code=200, name=f"delete every {resource_type}")
-    async def delete_all(request: TumblebugRequest, ns: Ns, force: Text = None) -> dict[str, list[str]]:
+    async def delete_all(request: TumblebugRequest, ns: Ns, force: Force = None) -> dict[str, list[str]]:
         """Delete all unused resources."""
         await request.service.namespace(ns)
         found = await request.service.resources(ns, resource_type)
@@ -113,13 +128,14 @@ def _routes(resource_type: str, made: int) -> list[HTTPRouteHandler]:
 async def _make(request: TumblebugRequest, ns: str, resource_type: str) -> ResourceView:
     body = await request.fields()
     place = await request.require_connection("connectionName", body.text("connectionName").strip(), ns)
+    recipient = parse_recipient(body)
     want = PARSERS[resource_type](body, place, new_id())
     if isinstance(want, SecurityGroupSpec):
         await _check_network(request, ns, want)
-    found, secret = await request.service.create_resource(ns, resource_type, want, request.caller, RESOURCE_WAIT_S)
+    found, pair = await request.service.create_resource(ns, resource_type, want, request.caller, RESOURCE_WAIT_S)
     if found.state == ResourceState.ERROR:
         raise NotDone(f"{resource_type} {want.name!r}", f"{found.error}; it is kept as Error until it is deleted")
-    return resource_view(resource_type, found, secret=secret)
+    return resource_view(resource_type, found, pair=pair_view(pair, recipient))
 
 
 async def _check_network(request: TumblebugRequest, ns: str, want: SecurityGroupSpec) -> None:
@@ -202,7 +218,22 @@ async def delete_shared(request: TumblebugRequest, ns: Ns) -> dict[str, list[str
     return {"output": lines}
 
 
+@put("/ns/{ns:str}/resources/sshKey/{name:str}", opt=ACT | reads({"description": "of the web servers"}))
+@adds_object_state(resource_in_path("sshKey"))
+async def change_key(request: TumblebugRequest, ns: Ns, name: Name) -> ResourceView:
+    """Change the description of a key; its public key stays, and a private key is never stored."""
+    body, was = await request.fields(), key_of(await request.service.resource(ns, "sshKey", name))
+    public = body.text("publicKey").strip()
+    if public and public != was.public_key:
+        raise BadInput("publicKey", None, "left out: VMs have the key; create another sshKey for another public key")
+    want = replace(was, description=body.text("description", default=was.description))
+    await request.service.describe_resource(ns, "sshKey", want, request.caller)
+    usage = await usage_of(request.service.engine.store.reader, ns)
+    found = await request.service.resource(ns, "sshKey", name)
+    return resource_view("sshKey", found, usage.get(("sshKey", name), ()))
+
+
 ROUTES = (
     *_routes("vNet", 201), *_routes("securityGroup", 200), *_routes("sshKey", 200),
-    delete_shared,
+    delete_shared, change_key,
 )  # fmt: skip

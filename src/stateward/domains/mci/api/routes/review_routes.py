@@ -6,10 +6,11 @@ from litestar import post
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.domains.mci.action_effects import access_text
 from stateward.domains.mci.api.context import TumblebugRequest
 from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_MCI, parse_mci
 from stateward.domains.mci.api.tumblebug_params import READ, Ns
-from stateward.domains.mci.model import CloudConnection, ImageRecord, MciSpec, SpecRecord, SubGroup
+from stateward.domains.mci.model import EVERYBODY, WORLD, CloudConnection, ImageRecord, MciSpec, SpecRecord, SubGroup
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.vm_placement import (
     DriverOf,
@@ -127,6 +128,13 @@ async def review_mci(request: TumblebugRequest, ns: Ns) -> MciReview:
     return reviewed(wanted, looked, taken=namesake is not None and not namesake.removed)
 
 
+async def review_group(request: TumblebugRequest, ns: str, group: SubGroup) -> VmReview:
+    """Tell whether a subgroup can be created, and its cost; writes nothing."""
+    known, driver_of = request.catalogue.snapshot(), request.context.domain.clients.driver_for
+    (looked,) = await _ask(driver_of, [await _look(known, ns, group)])
+    return _vm_review(looked)
+
+
 async def _look(catalogue: Catalogue, ns: str, group: SubGroup) -> ReviewedSubGroup:
     """Resolve a subgroup as far as possible."""
     looked = ReviewedSubGroup(group, None, None, None, [])
@@ -168,7 +176,11 @@ def reviewed(wanted: MciSpec, looked: Sequence[ReviewedSubGroup], *, taken: bool
     said += [f"{len(bad)} of {len(looked)} subgroups cannot be made"] if bad else []
     does, when = POLICIES[wanted.policy]
     return MciReview(
-        overall_status=ERROR if not viable else WARNING if any(one.doubt for one in looked) else READY,
+        overall_status=ERROR
+        if not viable
+        else WARNING
+        if any(one.doubt for one in looked) or _is_open(wanted)
+        else READY,
         overall_message="; ".join(said) or "all VMs can be made",
         creation_viable=viable,
         estimated_cost=money(sum(one.cost for one in looked)),
@@ -179,8 +191,13 @@ def reviewed(wanted: MciSpec, looked: Sequence[ReviewedSubGroup], *, taken: bool
         policy_recommendation=when,
         vm_reviews=[_vm_review(one) for one in looked],
         resource_summary=_summary(looked),
-        recommendations=[f"{one.group.name}: {why}" for one in looked for why in one.errors],
+        recommendations=[access_text(wanted), *(f"{one.group.name}: {why}" for one in looked for why in one.errors)],
     )
+
+
+def _is_open(wanted: MciSpec) -> bool:
+    """Tell whether anybody in the Internet may try to connect to the VMs."""
+    return any(one in (EVERYBODY, *WORLD) for one in wanted.access_from or ())
 
 
 def _vm_review(one: ReviewedSubGroup) -> VmReview:

@@ -16,7 +16,7 @@ from stateward.domains.mci.api.operation_replies import OperationReply
 from stateward.domains.mci.api.resource_bodies import check_subnets_fit, parse_subnet
 from stateward.domains.mci.api.resource_views import SubnetView, subnet_views
 from stateward.domains.mci.api.routes.resource_routes import wait_done
-from stateward.domains.mci.api.tumblebug_params import ACT, READ, Name, Ns, Text, check_choice
+from stateward.domains.mci.api.tumblebug_params import ACT, READ, Force, IdsOnly, Name, Ns, RemoveAction, check_choice
 from stateward.domains.mci.model import network_of
 from stateward.engine import NotFound
 from stateward.plugin.route_options import reads
@@ -28,7 +28,7 @@ A_SUBNET = {"name": "back", "ipv4_CIDR": "10.0.2.0/24", "zone": "a"}
 
 @get(PATH, opt=READ)
 @adds_object_state(resource_in_path("vNet"))
-async def list_subnets(request: TumblebugRequest, ns: Ns, name: Name, option: Text = None) -> AnyResponse:
+async def list_subnets(request: TumblebugRequest, ns: Ns, name: Name, option: IdsOnly = None) -> AnyResponse:
     """Return the subnets of a network."""
     return list_response("subnet", subnet_views(await request.service.resource(ns, "vNet", name)), option)
 
@@ -55,7 +55,7 @@ async def make_subnet(request: TumblebugRequest, ns: Ns, name: Name) -> SubnetVi
 @delete(f"{PATH}/{{subnet:str}}", opt=ACT, status_code=200)
 @adds_object_state(resource_in_path("vNet"))
 async def delete_subnet(
-    request: TumblebugRequest, ns: Ns, name: Name, subnet: Name, force: Text = None, action: Text = None
+    request: TumblebugRequest, ns: Ns, name: Name, subnet: Name, force: Force = None, action: RemoveAction = None
 ) -> OperationReply:
     """Remove a subnet from a network."""
     anyway = parse_flag("force", force) or check_choice("action", action, "refine", "force") == "force"

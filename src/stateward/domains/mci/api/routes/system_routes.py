@@ -10,7 +10,16 @@ from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest
 from stateward.domains.mci.api.request_log import MAX_REQUESTS, LoggedRequest, RequestView
 from stateward.domains.mci.api.request_log_store import all_stored_requests, stored_requests
 from stateward.domains.mci.api.schemas import ConnectionView
-from stateward.domains.mci.api.tumblebug_params import OPEN, READ, Holder, Name, Text, check_choice
+from stateward.domains.mci.api.tumblebug_params import (
+    OPEN,
+    READ,
+    Holder,
+    Name,
+    RequestMethod,
+    RequestStatus,
+    RequestUrl,
+    check_choice,
+)
 from stateward.engine import NotFound
 from stateward.errors import UnknownName
 from stateward.plugin.route_options import grant_of
@@ -80,7 +89,7 @@ async def get_request(request: TumblebugRequest, name: Name) -> RequestView:
 
 @get("/requests", opt=READ)
 async def list_requests(
-    request: TumblebugRequest, status: Text = None, method: Text = None, url: Text = None
+    request: TumblebugRequest, status: RequestStatus = None, method: RequestMethod = None, url: RequestUrl = None
 ) -> AnyResponse:
     """Return the outcomes of the latest requests, newest first."""
     wanted = check_choice("status", status, "Handling", "Error", "Success")

@@ -1,5 +1,7 @@
 """Routes of subgroups and VMs: add and scale subgroups, read VMs, delete VMs."""
 
+from collections.abc import Collection
+
 from litestar import Response, delete, get, post
 from msgspec.structs import replace
 
@@ -10,6 +12,7 @@ from stateward.domains.mci.api.mci_bodies import (
     A_DYNAMIC_GROUP,
     A_GROUP,
     ScaleRequest,
+    parse_recipient,
     parse_scale,
     parse_subgroup,
     with_public_key,
@@ -26,16 +29,20 @@ from stateward.domains.mci.api.schemas import MciInfo, VmIds
 from stateward.domains.mci.api.tumblebug_params import (
     ACT,
     READ,
+    DeleteOption,
+    Force,
+    Fresh,
     Group,
     Mci,
     Ns,
-    Text,
     Vm,
+    VmOption,
     Wait,
     check_choice,
     normalize_id,
 )
 from stateward.domains.mci.api.views import vm_access
+from stateward.domains.mci.guards.object_guards import DELETABLE_STATES
 from stateward.domains.mci.model import mci_of, vm_of, vm_seen
 from stateward.domains.mci.provider.key_pairs import with_pair_for
 from stateward.domains.mci.vm_placement import free_numbers
@@ -70,15 +77,21 @@ async def add_group_dynamic(request: TumblebugRequest, ns: Ns, mci: Mci, wait: W
     return await _add(request, ns, mci, wait, dynamic=True)
 
 
+def free_group_name(taken: Collection[str]) -> str:
+    """Return the name of a further subgroup that the caller has not named."""
+    return next(name for number in range(1, len(taken) + 2) if (name := f"g{number}") not in taken)
+
+
 async def _add(request: TumblebugRequest, ns: str, mci: str, wait: float | None, *, dynamic: bool) -> MciInfo:
     taken = {one.name for one in mci_of(await request.service.mci(ns, mci)).groups}
-    otherwise = next(name for number in range(1, len(taken) + 2) if (name := f"g{number}") not in taken)
+    otherwise = free_group_name(taken)
     body = await request.fields()
+    recipient = parse_recipient(body)
     groups, pair = with_pair_for(with_public_key(body, (parse_subgroup(body, otherwise, dynamic=dynamic),)), mci)
     accepted = await request.service.add_group(ns, mci, groups[0], request.caller)
     new = [f"{groups[0].name}-{number}" for number in range(1, groups[0].size + 1)]
     made = await wait_and_show(request, ns, mci, operation_id(accepted), wait, new)
-    return replace(made, new_key_pair=pair_view(pair))
+    return replace(made, new_key_pair=pair_view(pair, recipient))
 
 
 @get("/ns/{ns:str}/mci/{mci:str}/subgroup", opt=READ)
@@ -141,7 +154,7 @@ def _change(wanted: ScaleRequest, now: int) -> int:
 @get("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=READ)
 @adds_object_state(vm_in_path)
 async def get_vm(
-    request: TumblebugRequest, ns: Ns, mci: Mci, vm: Vm, option: Text = None, fresh: Text = None
+    request: TumblebugRequest, ns: Ns, mci: Mci, vm: Vm, option: VmOption = None, fresh: Fresh = None
 ) -> AnyResponse:
     """Return a VM, its status, all its names, or its access data."""
     whole = await request.service.mci(ns, mci)
@@ -153,7 +166,7 @@ async def get_vm(
             seen, wanted = vm_seen(found), vm_of(found)
             return Response(VmIds(wanted.name, wanted.uid, seen.native_id, seen.name or wanted.uid))
         case "accessinfo":
-            return Response(await vm_access(view, found))
+            return Response(await vm_access(view, found, await view.vms(whole)))
         case _:
             return Response((await view.vm_infos(whole, [found]))[0])
 
@@ -161,15 +174,21 @@ async def get_vm(
 @delete("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=ACT, status_code=200)
 @adds_object_state(vm_in_path)
 async def delete_vm(
-    request: TumblebugRequest, ns: Ns, mci: Mci, vm: Vm, option: Text = None, force: Text = None, wait: Wait = None
+    request: TumblebugRequest,
+    ns: Ns,
+    mci: Mci,
+    vm: Vm,
+    option: DeleteOption = None,
+    force: Force = None,
+    wait: Wait = None,
 ) -> AnyResponse:
-    """Delete a VM that is Terminated or Failed; with `terminate`, any VM, at its provider first.
+    """Delete a VM; one that may run is terminated at its provider first.
 
     With `force`, the record is removed in any state; the response names the machine that may be left.
     """
     service, name, word = request.service, normalize_id(vm), delete_option(option, force)
-    if word == "terminate":
-        found = await service.vm(ns, mci, name)
+    found = await service.vm(ns, mci, name)
+    if word == "terminate" or (not word and found.state not in DELETABLE_STATES):
         op = operation_id(await service.terminate_and_delete_vm(ns, mci, name, request.caller))
         request.link_operation(ns, op)
         if not await wait_until_deleted(request, found, op, wait):

@@ -1,0 +1,143 @@
+"""`stateward describe`: the page of an object as text."""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from stateward.client.arguments import ObjectSelector, parse_ref
+from stateward.client.formatting import (
+    actor_text,
+    age_text,
+    duration_text,
+    entry_text,
+    error_text,
+    facts_table,
+    filled_table,
+    json_text,
+    state_text,
+    status_text,
+    utc_text,
+)
+from stateward.client.output import clean
+from stateward.client.session import Session, on_server
+from stateward.client.shared_options import Object
+from stateward.schemas.journal import LineView
+from stateward.schemas.objects import AllowedView, GroupCount, ObjectView
+from stateward.schemas.operations import OperationView
+from stateward.schemas.waiting import WhyView
+
+NEWEST_OPERATIONS, NEWEST_ENTRIES, MOST_CHILDREN = 5, 10, 20
+FORCE = "force"
+
+
+class ObjectPageText(Struct, frozen=True):
+    """What the page of an object shows; `children` are counted by kind and state."""
+
+    object: ObjectView
+    waiting: WhyView
+    allowed: AllowedView
+    operations: list[OperationView]
+    events: list[LineView]
+    children: list[GroupCount]
+
+
+@on_server
+def describe(session: Session, object: Object) -> None:  # noqa: A002 - the glossary's word
+    """Show all about an object, as its page in the console does.
+
+    This is its state, what goes on and why it waits, the last error, possible actions, events and children.
+
+    stateward describe vm/web-1
+    """
+    found = session.find(parse_ref(object))
+    client, ns = session.client, session.ns
+    page = ObjectPageText(
+        found,
+        client.why(ns, found.id),
+        client.allowed(ns, found.id),
+        client.operations(ns, NEWEST_OPERATIONS, object=found.id),
+        list(client.object_history(ns, found.id))[-NEWEST_ENTRIES:],
+        client.count_objects(ns, ObjectSelector(parent=found.id), ["kind", "state"]).rows,
+    )
+    session.show(page, lambda page: _page(session, page))
+
+
+def _page(session: Session, page: ObjectPageText) -> RenderableType:
+    parts: list[RenderableType] = [_summary(session, page)]
+    parts += _section("Actions", _actions(page.allowed))
+    parts += _section("Operations", _operations(page.operations))
+    parts += _section("Children", _children(session, page.children))
+    parts += _section("Events", [entry_text(session.state_class, one) for one in page.events])
+    return Group(*parts)
+
+
+def _section(title: str, lines: Iterable[RenderableType]) -> list[RenderableType]:
+    found = list(lines)
+    return [Text(f"\n{title}", style="bold"), *found] if found else []
+
+
+def _summary(session: Session, page: ObjectPageText) -> RenderableType:
+    one, last = page.object, next(iter(page.operations), None)
+    return facts_table(
+        [
+            ("object", f"{one.kind}/{one.id}"),
+            ("namespace", one.ns),
+            ("state", state_text(session.state_class, one.kind, one.state, one.state_class)),
+            ("since", f"{utc_text(one.since)} ({age_text(one.since)})"),
+            ("now", clean(page.waiting.text)),
+            ("error", error_text(one.error or (last.error if last else None))),
+            ("last", "" if last is None else f"{last.action} by {actor_text(last.actor, last.who)}, {last.status}"),
+            ("parent", one.parent or ""),
+            ("labels", " ".join(f"{name}={value}" for name, value in sorted(one.labels.items()))),
+            ("created", utc_text(one.created)),
+            ("version", str(one.version)),
+            *((f"spec.{name}", _value(value)) for name, value in (one.spec or {}).items()),
+            *((f"seen.{name}", _value(value)) for name, value in (one.seen or {}).items()),
+        ]
+    )
+
+
+def _value(value: object) -> str:
+    return value if isinstance(value, str) else json_text(msgspec.to_builtins(value))
+
+
+def _actions(allowed: AllowedView) -> list[RenderableType]:
+    """Return the actions that make sense now, with what each needs and where it leads."""
+    possible = [one for one in allowed.actions if one.allowed and one.event != "create"]
+    rows = [
+        (
+            one.event,
+            f"to {one.end}" if one.end else "",
+            " ".join("--force" if fact == FORCE else f"--fact {fact}" for fact in one.needs),
+        )
+        for one in possible
+    ]
+    return [filled_table(("action", "leads", "needs"), rows)] if rows else []
+
+
+def _operations(found: list[OperationView]) -> list[RenderableType]:
+    rows = (
+        (
+            one.id,
+            one.action,
+            status_text(one.status),
+            actor_text(one.actor, one.who),
+            utc_text(one.created),
+            duration_text(one),
+            error_text(one.error),
+        )
+        for one in found
+    )
+    return [filled_table(("operation", "action", "status", "by", "created", "took", "error"), rows)] if found else []
+
+
+def _children(session: Session, counts: list[GroupCount]) -> list[RenderableType]:
+    rows = [
+        (kind or "", state_text(session.state_class, kind or "", state or ""), f"{one.count:,}")
+        for one in counts[:MOST_CHILDREN]
+        for kind, state in [one.values]
+    ]
+    return [filled_table(("kind", "state", "objects"), rows)] if rows else []

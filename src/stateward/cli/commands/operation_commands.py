@@ -1,0 +1,229 @@
+"""`stateward operations ...` and `stateward logs`: list operations, show one, follow it."""
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated
+
+import typer
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from stateward.cli.commands.kind_options import OnlyKind
+from stateward.cli.commands.wait import Operation
+from stateward.cli.default_command import set_default_command
+from stateward.client.arguments import parse_ref
+from stateward.client.formatting import (
+    actor_text,
+    age_text,
+    duration_text,
+    error_text,
+    filled_table,
+    operation_details,
+    span_text,
+    status_text,
+    utc_text,
+)
+from stateward.client.output import NO, clean, results
+from stateward.client.session import Session, on_server
+from stateward.client.shared_options import Everywhere, complete_objects
+from stateward.errors import BadInput, count_text
+from stateward.schemas.operations import OperationView
+from stateward.schemas.timeline import SpanKind, SpanStatus, SpanView, TimelineView
+
+app = typer.Typer(
+    help="List operations, show one, or follow it.\n\n"
+    "Without a command, it lists the newest operations of the namespace.\n\n"
+    "  stateward operations list --status running,waiting\n"
+    "  stateward operations follow OPERATION"
+)
+
+OfObject = Annotated[
+    str | None,
+    typer.Option("--object", metavar="OBJECT", help="Only those on this object.", autocompletion=complete_objects),
+]
+ByAction = Annotated[str | None, typer.Option("--action", metavar="ACTION", help="Only those of this action.")]
+InStatus = Annotated[
+    str | None,
+    typer.Option("--status", metavar="STATUS", help="Only these: waiting, running, succeeded, failed, cancelled."),
+]
+By = Annotated[
+    str | None, typer.Option("--who", metavar="NAME", help="Only those that this person or client requested.")
+]
+PartsOf = Annotated[str | None, typer.Option("--group", metavar="OPERATION", help="Only the parts of this operation.")]
+Most = Annotated[int, typer.Option("--limit", min=1, help="Show at most this many.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Keep printing lines until the operation has ended.")]
+
+LOOK_EVERY_S = 0.5
+NO_TIME = "-".ljust(20)
+
+
+@on_server
+def list_(
+    session: Session,
+    object: OfObject = None,  # noqa: A002 - the glossary's word
+    kind: OnlyKind = None,
+    action: ByAction = None,
+    status: InStatus = None,
+    who: By = None,
+    group: PartsOf = None,
+    everywhere: Everywhere = False,
+    limit: Most = 50,
+) -> None:
+    """List operations, newest first; an action on many objects is one line, with the number of its parts.
+
+    stateward operations list --status failed -A
+    stateward operations list --object vm/web-1
+    """
+    named = None if object is None else parse_ref(object).id
+    for option, value in (("--object", object), ("--group", group)):
+        if everywhere and value is not None:
+            raise BadInput(option, value, "left out where -A is given: it is of one namespace")
+    only = {
+        "kind": None if kind is None else session.kind(kind),
+        "action": action,
+        "status": status,
+        "who": who,
+        **({} if everywhere else {"object": named, "group": group}),
+    }
+    found = session.client.operations(None if everywhere else session.ns, limit, **only)
+    if not found and named is not None:
+        session.client.object(session.ns, named)  # tells that there is no such object
+    if not found and group is not None:
+        session.client.operation(session.ns, group)
+    session.show(found, lambda found: _table(found, everywhere=everywhere, wide=session.is_wide))
+
+
+def _table(found: list[OperationView], *, everywhere: bool, wide: bool) -> Table:
+    rows = (
+        (
+            one.id,
+            one.ns if everywhere else "",
+            one.object,
+            one.action,
+            status_text(one.status),
+            _parts(one),
+            actor_text(one.actor, one.who),
+            age_text(one.created),
+            duration_text(one),
+            str(one.attempts) if wide else "",
+            one.kind if wide else "",
+            error_text(one.error),
+        )
+        for one in found
+    )
+    titles = ("operation", "namespace", "object", "action", "status", "parts", "by", "age", "took", "attempts", "kind")
+    return filled_table((*titles, "error"), rows)
+
+
+def _parts(one: OperationView) -> str:
+    return ", ".join(f"{count:,} {status}" for status, count in (one.parts or {}).items())
+
+
+@on_server
+def show(session: Session, operation: Operation) -> None:
+    """Show an operation, and where its time went: waits, attempts, steps, provider calls, parts, output.
+
+    stateward operations show OPERATION
+    """
+    found = session.client.timeline(session.ns, operation)
+    session.show(found, lambda found: Group(operation_details(found.operation), Text(), _timeline(found)))
+
+
+def _timeline(found: TimelineView) -> Table:
+    rows = (
+        (utc_text(one.began), one.kind, span_name(one), _status_text(one.status), _took(one), one.text)
+        for one in found.spans
+    )
+    return filled_table(("when", "what", "name", "status", "took", "text"), rows)
+
+
+@on_server
+def follow(session: Session, operation: Operation) -> None:
+    """Follow an operation: print its steps and progress until it has ended, then how it ended.
+
+    The exit code is 1 if it failed or was cancelled.
+    """
+    ended = print_log(session, operation, following=True)
+    if session.json:
+        session.print_data_line(ended)
+    else:
+        session.show(ended, operation_details)
+    if ended.status != "succeeded":
+        raise typer.Exit(NO)
+
+
+@on_server
+def logs(session: Session, operation: Operation, following: Follow = False) -> None:
+    """Print the steps and the progress of an operation, line by line.
+
+    stateward logs -f OPERATION
+    """
+    print_log(session, operation, following=following)
+
+
+def print_log(session: Session, operation: str, *, following: bool) -> OperationView:
+    """Print the spans of an operation, each again when it has ended; returns the operation as it is then.
+
+    The timeline is read again and again, so that a restart of the server is no end.
+    """
+    console, seen = results(), dict[SpanKey, str]()
+    found = session.client.timeline(session.ns, operation)
+    if following and not found.operation.has_ended:
+        session.require_worker()
+    while True:
+        for one in new_spans(found.spans, seen):
+            if session.json:
+                session.print_data_line(one)
+            else:
+                console.print(_line(one), soft_wrap=True)
+        if not following or found.operation.has_ended:
+            return found.operation
+        session.pause(LOOK_EVERY_S)
+        found = session.client.timeline(session.ns, operation)
+
+
+SpanKey = tuple[str, str, str, str]
+
+
+def new_spans(spans: Iterable[SpanView], seen: dict[SpanKey, str]) -> Iterator[SpanView]:
+    """Yield the spans that were not seen, or not in their status; from now on they are seen."""
+    for one in spans:
+        key = (one.kind, span_name(one), str(one.began), one.op or "")
+        if seen.get(key) != one.status:
+            seen[key] = one.status
+            yield one
+
+
+def span_name(one: SpanView) -> str:
+    """Return the name of a span; a call also has its target, its provider, and how often it was sent."""
+    if one.kind is not SpanKind.CALL:
+        return one.name
+    often = ""
+    if one.count > 1:
+        slowest = "" if one.slowest_s is None else f", the slowest {span_text(one.slowest_s)}"
+        often = f" ({count_text(one.count, 'time')}{slowest})"
+    return f"{one.name}{f' {one.target}' if one.target else ''}{f' at {one.provider}' if one.provider else ''}{often}"
+
+
+def _line(one: SpanView) -> Text:
+    words = Text.assemble((utc_text(one.began) or NO_TIME, "dim"), f" {one.kind} ", (clean(span_name(one)), "bold"))
+    if one.kind not in (SpanKind.OUTPUT, SpanKind.EVENT):
+        words.append(" ").append_text(_status_text(one.status))
+    took = f" after {_took(one)}" if _took(one) else ""
+    return words.append(clean(f"{took}{': ' if one.text else ''}{one.text}"))
+
+
+def _status_text(status: str) -> Text:
+    return status_text("succeeded" if status == SpanStatus.DONE else status, status)
+
+
+def _took(one: SpanView) -> str:
+    if one.began is None or one.ended is None or one.ended == one.began:
+        return ""
+    return span_text((one.ended - one.began).total_seconds())
+
+
+set_default_command(app, list_)
+app.command("list")(list_)
+app.command("show")(show)
+app.command("follow")(follow)

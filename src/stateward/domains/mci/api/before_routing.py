@@ -1,0 +1,64 @@
+"""Paths of Tumblebug that have no route of their own: newer names of routes, and endpoints that are not offered.
+
+A route of the framework costs milliseconds at the start of a server, and there are hundreds of such paths. A request is
+therefore changed before it is routed: a newer name becomes the older one, and what is not offered goes to one route,
+which answers 501 with the reason.
+"""
+
+from collections.abc import Iterable
+
+from litestar.enums import ScopeType
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from stateward.domains.mci.api.path_table import PathTable, is_parameter
+from stateward.domains.mci.api.release_names import RenamedResponse, present_path, with_older_parameters
+
+ORIGINAL_PATH = "mci.path"
+"""The key in the scope of a request: its path as the caller sent it."""
+
+REASON = "mci.reason"
+"""The key in the scope of a request: why it is not offered."""
+
+Endpoint = tuple[str, str]
+"""A method and a path pattern."""
+
+
+class BeforeRouting:
+    """ASGI middleware before the routes below `base`."""
+
+    def __init__(
+        self, app: ASGIApp, base: str, served: Iterable[str], missing: dict[Endpoint, str], refusal: str
+    ) -> None:
+        self._app, self._base, self._refusal = app, base, refusal
+        known = {*served, *(path for _, path in missing)}
+        self._older = PathTable((new, one) for one in known if (new := present_path(one)) != one)
+        methods = {method for method, _ in missing}
+        self._missing = {
+            method: PathTable((path, why) for (of, path), why in missing.items() if of == method) for method in methods
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        if scope["type"] != ScopeType.HTTP or not scope["path"].startswith(f"{self._base}/"):
+            await self._app(scope, receive, send)
+            return
+        scope[ORIGINAL_PATH] = scope["path"]  # type: ignore[literal-required]
+        path = scope["path"].removeprefix(self._base)
+        older = self._older.find(path)
+        if older is not None:
+            send = RenamedResponse(send)
+            path = _with_names_of(older, path)
+            scope["query_string"] = with_older_parameters(scope["query_string"])
+        missing = self._missing.get(str(scope.get("method")))
+        reason = None if missing is None else missing.find(path)
+        if reason is not None:
+            scope[REASON] = reason  # type: ignore[literal-required]
+            path = self._refusal
+        scope["path"] = f"{self._base}{path}"
+        await self._app(scope, receive, send)
+
+
+def _with_names_of(pattern: str, path: str) -> str:
+    """Return a path with the fixed segments of a pattern of the same length, and its own parameters."""
+    pairs = zip(pattern.strip("/").split("/"), path.strip("/").split("/"), strict=True)
+    return "/" + "/".join(got if is_parameter(want) else want for want, got in pairs)

@@ -1,0 +1,160 @@
+"""Routes that check before something is created: specs with their connections, subgroups, pairs of spec and image."""
+
+from typing import Any
+
+from litestar import get, post
+
+from stateward.domains.mci.api.connection_views import CREDENTIAL_HOLDER, image_view, region_view, spec_view
+from stateward.domains.mci.api.context import TumblebugRequest, adds_object_state, mci_in_path
+from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_GROUP, parse_subgroup
+from stateward.domains.mci.api.operation_replies import OperationReply
+from stateward.domains.mci.api.routes.catalogue_routes import records
+from stateward.domains.mci.api.routes.mci_routes import views
+from stateward.domains.mci.api.routes.review_routes import ERROR, VmReview, money, review_group
+from stateward.domains.mci.api.routes.system_routes import Ready
+from stateward.domains.mci.api.routes.vm_routes import free_group_name
+from stateward.domains.mci.api.tumblebug_params import OPEN, READ, IdsOnly, Mci, Name, Ns, check_choice, check_reference
+from stateward.domains.mci.model import RESOURCE_LIFECYCLES, SubGroup, mci_of
+from stateward.domains.mci.provider.catalogue import find_known_spec, known_images
+from stateward.engine import NotFound
+from stateward.errors import BadInput, UnknownName
+from stateward.naming import DEFAULT_NAMESPACE
+from stateward.plugin.route_options import grant_of, reads
+
+A_PAIR = {"specId": "aws+ap-northeast-2+t3.micro", "imageId": "ubuntu22.04"}
+MAX_SPECS = 1000
+
+
+@get("/livez", opt=OPEN)
+async def livez() -> Ready:
+    """Answer, as long as the process can."""
+    return Ready("The server is alive", True, True)
+
+
+@post("/mciDynamicCheckRequest", opt=READ | reads({"specId": [A_PAIR["specId"]]}), status_code=200)
+async def check_specs(request: TumblebugRequest) -> dict[str, Any]:
+    """Return each spec with its region, its images and the connections that offer it."""
+    names = (await request.fields()).texts("specId", "specIds", "commonSpecs", "commonSpec")
+    if not names or len(names) > MAX_SPECS:
+        raise BadInput("specId", len(names), f"a list of 1 to {MAX_SPECS} specs")
+    return {"reqCheck": [await _checked(request, one) for one in names]}
+
+
+async def _checked(request: TumblebugRequest, name: str) -> dict[str, Any]:
+    spec = find_known_spec(name)
+    places = {one.name: one for one in await request.visible_connections()}
+    home = None if spec is None else places.get(spec.connection)
+    if spec is None or home is None:
+        problem = f"{name} is no spec of a connection that the caller may use"
+        return {"connectionConfigCandidates": [], "spec": None, "image": [], "region": None, "systemMessage": problem}
+    return {
+        "connectionConfigCandidates": [one.name for one in places.values() if one.lane == home.lane],
+        "spec": spec_view(spec, home),
+        "image": [image_view(one, home) for one in known_images(home)],
+        "region": region_view(home),
+        "systemMessage": "",
+    }
+
+
+@post("/ns/{ns:str}/mci/{mci:str}/subGroupDynamicReview", opt=READ | reads(A_DYNAMIC_GROUP), status_code=200)
+@adds_object_state(mci_in_path)
+async def review_subgroup(request: TumblebugRequest, ns: Ns, mci: Mci) -> VmReview:
+    """Tell whether a subgroup can be added to an MCI, and its cost; writes nothing."""
+    taken = {one.name for one in mci_of(await request.service.mci(ns, mci)).groups}
+    group = parse_subgroup(await request.fields(), free_group_name(taken), dynamic=True)
+    if group.name in taken:
+        raise BadInput("name", group.name, f"another name than that of a subgroup of {mci}")
+    return await review_group(request, ns, group)
+
+
+@post("/specImagePairReview", opt=READ | reads(A_PAIR), status_code=200)
+async def review_pair(request: TumblebugRequest) -> dict[str, Any]:
+    """Tell whether a spec and an image can be used together, and what a VM would cost."""
+    body = await request.fields()
+    spec, image = (check_reference(one, body.text(one).strip(), needed=True) for one in ("specId", "imageId"))
+    ns = min(grant_of(request).namespace_filter or {DEFAULT_NAMESPACE})
+    review = await review_group(request, ns, SubGroup("pair", 1, spec, image))
+    known = find_known_spec(spec)
+    return {
+        "specId": spec,
+        "imageId": image,
+        "isValid": review.can_create,
+        "status": "OK" if review.status == "Ready" else review.status,
+        "message": review.message,
+        "connectionName": review.connection_name,
+        "providerName": review.provider_name,
+        "regionName": review.region_name,
+        "estimatedCost": money(0.0 if known is None else known.cost),
+        "specValidation": review.spec_validation,
+        "imageValidation": review.image_validation,
+        "requestedZone": body.text("zone"),
+        "requestedRootDiskType": body.text("rootDiskType"),
+        "info": review.info,
+        "warnings": review.warnings,
+        "errors": review.errors if review.status == ERROR else [],
+    }
+
+
+@get("/ns/{ns:str}/checkResource/{resource_type:str}/{name:str}", opt=READ)
+async def check_resource(request: TumblebugRequest, ns: Ns, resource_type: Name, name: Name) -> OperationReply:
+    """Tell whether a resource exists; it is a 404 if it does not."""
+    word = check_choice("resourceType", resource_type, *RESOURCE_LIFECYCLES, "spec", "image")
+    if word in ("spec", "image"):
+        if all(one.id != name for one in await records(request, ns, word)):
+            raise NotFound(ns, name)
+    else:
+        await request.service.resource(ns, word, name)
+    return OperationReply(f"The {word} {name} exists")
+
+
+@get("/ns/{ns:str}/resources/vm", opt=READ)
+async def list_vms_of_namespace(request: TumblebugRequest, ns: Ns, option: IdsOnly = None) -> dict[str, Any]:
+    """Return all VMs of a namespace, each with its MCI, or their ids."""
+    await request.service.namespace(ns)
+    view, found = views(request), []
+    for mci in await request.service.mcis(ns):
+        found += [(mci.id, one) for one in await view.vm_infos(mci, await view.vms(mci))]
+    if check_choice("option", option, "id") == "id":
+        return {"output": [one.id for _, one in found]}
+    return {"vm": [{"mciId": mci, "vm": one} for mci, one in found]}
+
+
+@get("/credentialHolder", opt=READ)
+async def list_holders(request: TumblebugRequest) -> dict[str, Any]:
+    """Return the holders of credentials: there is one, with all connections."""
+    return {"credentialHolderList": [await _holder(request)]}
+
+
+@get("/credentialHolder/{name:str}", opt=READ)
+async def get_holder(request: TumblebugRequest, name: Name) -> dict[str, Any]:
+    """Return a holder of credentials."""
+    if name != CREDENTIAL_HOLDER:
+        raise UnknownName("credential holder", name, [CREDENTIAL_HOLDER])
+    return await _holder(request)
+
+
+async def _holder(request: TumblebugRequest) -> dict[str, Any]:
+    found = await request.visible_connections()
+    return {
+        "credentialHolder": CREDENTIAL_HOLDER,
+        "isDefault": True,
+        "connectionCount": len(found),
+        "verifiedConnectionCount": len(found),
+        "providers": sorted({one.provider for one in found}),
+    }
+
+
+@get("/cloudInfo", opt=READ)
+async def cloud_info(request: TumblebugRequest) -> dict[str, Any]:
+    """Return the providers with their regions and the drivers behind them."""
+    csps: dict[str, dict[str, Any]] = {}
+    for one in await request.visible_connections():
+        about = csps.setdefault(one.provider, {"description": one.provider, "driver": one.driver, "regions": {}})
+        about["regions"][one.region] = region_view(one)
+    return {"csps": csps}
+
+
+ROUTES = (
+    livez, check_specs, review_subgroup, review_pair, check_resource, list_vms_of_namespace,
+    list_holders, get_holder, cloud_info,
+)  # fmt: skip

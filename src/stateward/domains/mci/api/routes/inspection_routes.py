@@ -1,0 +1,146 @@
+"""Routes that compare the records with what the providers show."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from litestar import get, post
+
+from stateward.domains.mci.api.context import TumblebugRequest
+from stateward.domains.mci.api.tumblebug_params import READ_ALL_WITH_MESSAGES, check_choice
+from stateward.domains.mci.lifecycle import VM
+from stateward.domains.mci.model import (
+    RESOURCE_LIFECYCLES,
+    CloudConnection,
+    resource_identity,
+    resource_seen,
+    vm_of,
+    vm_seen,
+)
+from stateward.drivers import MachineState, ResourceKind
+from stateward.engine.queries import list_all
+from stateward.errors import BadInput, StatewardError
+from stateward.plugin.route_options import reads
+from stateward.store.filters import Selector
+
+AN_INSPECTION = {"connectionName": "aws-ap-northeast-2", "resourceType": "vNet"}
+TYPES = (*RESOURCE_LIFECYCLES, "vm")
+ENDED = (MachineState.TERMINATED, MachineState.TERMINATING)
+
+Shown = dict[str, str]
+"""Objects at a provider: native id by key."""
+
+
+@post("/inspectResources", opt=READ_ALL_WITH_MESSAGES | reads(AN_INSPECTION), status_code=200)
+async def inspect_resources(request: TumblebugRequest) -> dict[str, Any]:
+    """Compare the records of one type at a connection with what its provider shows."""
+    body = await request.fields()
+    given = body.text("resourceType", "type").strip()
+    word = check_choice("resourceType", "vm" if given == "node" else given, *TYPES)
+    if not word:
+        raise BadInput("resourceType", None, f"one of {', '.join(TYPES)}")
+    place = await request.require_connection("connectionName", body.text("connectionName").strip())
+    return await _inspect(request, place, word)
+
+
+@get("/inspectResourcesOverview", opt=READ_ALL_WITH_MESSAGES)
+async def inspect_overview(request: TumblebugRequest) -> dict[str, Any]:
+    """Compare the records of all connections with what the providers show."""
+    places = await request.catalogue.connections()
+    results = await asyncio.gather(*(_overview(request, one) for one in places))
+    here, only = ({word: sum(one[side][word] for one in results) for word in TYPES} for side in (KEPT, ONLY))
+    return {
+        "registeredConnection": len(places),
+        "availableConnection": sum(not one["systemMessage"] for one in results),
+        "elapsedTime": 0,
+        KEPT: here,
+        ONLY: only,
+        "inspectResult": results,
+    }
+
+
+KEPT, ONLY = "tumblebugOverview", "cspOnlyOverview"
+
+
+async def _overview(request: TumblebugRequest, place: CloudConnection) -> dict[str, Any]:
+    each = {word: await _inspect(request, place, word) for word in TYPES}
+    return {
+        "connectionName": place.name,
+        "systemMessage": next((one["systemMessage"] for one in each.values() if one["systemMessage"]), ""),
+        "elapsedTime": 0,
+        KEPT: {word: one["resourceOverview"]["onTumblebug"] for word, one in each.items()},
+        ONLY: {word: one["resourceOverview"]["onCspOnly"] for word, one in each.items()},
+    }
+
+
+async def _inspect(request: TumblebugRequest, place: CloudConnection, word: str) -> dict[str, Any]:
+    try:
+        shown, problem = await _at_provider(request, place, word)
+    except StatewardError as error:
+        shown, problem = {}, str(error)
+    kept = [one async for one in _records(request, place, word)]
+    known = {one["cspResourceName"] for one in kept}
+    total = [{"refNameOrId": key, "cspResourceId": native} for key, native in sorted(shown.items())]
+    alone = [one for one in total if one["refNameOrId"] not in known]
+    listed = [{"idBySp": one["cspResourceName"], "cspResourceId": one["cspResourceId"]} for one in kept]
+    return {
+        "connectionName": place.name,
+        "resourceType": word,
+        "systemMessage": problem,
+        "resourceOverview": {
+            "onTumblebug": len(kept),
+            "onSpider": len(kept),
+            "onSpiderNotTumblebug": 0,
+            "onCspTotal": len(total),
+            "onCspOnly": len(alone),
+        },
+        "resources": {
+            "onTumblebug": _counted(kept),
+            "onSpider": _counted(listed),
+            "onSpiderNotTumblebug": _counted([]),
+            "onCspTotal": _counted(total),
+            "onCspOnly": _counted(alone),
+        },
+    }
+
+
+def _counted(info: Iterable[dict[str, str]]) -> dict[str, Any]:
+    rows = list(info)
+    return {"count": len(rows), "info": rows}
+
+
+async def _at_provider(request: TumblebugRequest, place: CloudConnection, word: str) -> tuple[Shown, str]:
+    """Return what a provider shows, and the problem if the listing is not complete."""
+    client = await request.context.domain.clients.for_connection(place)
+    if word == "vm":
+        machines = await client.list_shared()
+        shown = {one.key: one.native_id for one in machines.machines if one.state not in ENDED}
+        return shown, "" if machines.complete else machines.problem or "the listing was not complete"
+    listing = await client.driver.list_resources()
+    kind = ResourceKind(word)
+    shown = {one.key: one.native_id for one in listing.resources if one.kind is kind}
+    return shown, "" if listing.complete else listing.problem or "the listing was not complete"
+
+
+async def _records(request: TumblebugRequest, place: CloudConnection, word: str) -> Any:  # noqa: ANN401 - rows
+    """Yield the records of one type at a connection, of all namespaces."""
+    reader = request.service.engine.store.reader
+    for ns in await reader.namespaces():
+        if word == "vm":
+            async for vm in list_all(reader, Selector(ns, VM.kind, labels=(("connection", place.name),))):
+                spec, seen = vm_of(vm), vm_seen(vm)
+                row = _row(ns, spec.name, f"/ns/{ns}/mci/{spec.mci}/vm/{spec.name}", seen.native_id, spec.uid)
+                yield {**row, "mciId": spec.mci}
+            continue
+        async for one in list_all(reader, Selector(ns, RESOURCE_LIFECYCLES[word].kind)):
+            resource = resource_identity(one)
+            if resource.connection == place.name:
+                path = f"/ns/{ns}/resources/{word}/{resource.name}"
+                yield _row(ns, resource.name, path, resource_seen(one).native_id, resource.uid)
+
+
+def _row(ns: str, name: str, path: str, native: str, uid: str) -> dict[str, str]:
+    return {"idByTb": name, "nsId": ns, "objectKey": path, "cspResourceId": native, "cspResourceName": uid}
+
+
+ROUTES = (inspect_resources, inspect_overview)

@@ -1,0 +1,258 @@
+"""Handlers of commands on VMs: one durable operation runs them on all VMs of a request, or copies a file there.
+
+The run has the id of its operation on each VM, so another worker that continues the operation follows the run there,
+and starts nothing twice. Output is streamed as progress in bounded pieces. The results are stored at the end.
+"""
+
+import asyncio
+from base64 import b64decode
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+
+from msgspec.structs import replace
+
+from stateward.aio.supervise import wait_for_event
+from stateward.domains.mci.lifecycle import COMMAND, VmState
+from stateward.domains.mci.model import (
+    CommandInput,
+    CommandSeen,
+    CommandSpec,
+    VmCommandResult,
+    command_of,
+    vm_id,
+    vm_of,
+)
+from stateward.domains.mci.remote.vm_shells import CopyOrder, RunOrder, ShellGroup, VmShells
+from stateward.engine import Ending, Handler, Job, Kind, Route
+from stateward.engine.kinds import Guard
+from stateward.engine.typed_values import MASK, SHORTEST_SECRET
+from stateward.lifecycle import CANCELLED, FAILED
+from stateward.store.records import Key, Object, to_json
+
+MAX_CONCURRENT = 100
+"""VMs on which one command runs at once."""
+
+LANE_GROUP = "commands"
+"""The group of the lanes of commands: each namespace has one, so that none keeps the others from running theirs."""
+
+MAX_VM_OUTPUT_CHARS, MIN_COMMAND_OUTPUT_CHARS, MAX_TOTAL_OUTPUT_CHARS = 65_536, 500, 4_000_000
+"""Limits of stored output in characters: per VM, per command at least, and for all VMs."""
+
+STREAM_INTERVAL_S, MAX_PIECE_CHARS, MAX_STREAMED_CHARS = 0.5, 20_000, 1_000_000
+"""Streamed output: the interval, the largest piece, and the largest sum; the stored results have their own limits."""
+
+END_ALL_TIMEOUT_S = 25.0
+MAX_NAMED = 5
+
+
+class CommandHandlers:
+    """The handlers of commands."""
+
+    def __init__(self, shells: VmShells) -> None:
+        self._shells = shells
+
+    def kind(self, guard: Guard | None = None) -> Kind:
+        """Return the kind of commands with its handler."""
+        handler = Handler(self._run, cancelled=self._end_cancelled, args=CommandInput)
+        made_by = "`stateward mci exec MCI -- COMMAND`"
+        return Kind(COMMAND, {"run": handler}, _route, guard=guard, spec=CommandSpec, general=False, made_by=made_by)
+
+    async def _run(self, job: Job) -> Ending:
+        spec, given = command_of(job.claim.object), job.args
+        began: float = await job.once("began", lambda: _as_step(job.now))
+        seconds = spec.minutes * 60 - (job.now - began)
+        vms = await self._vms(job, spec)
+        mask = secret_mask(given.secrets.values())
+        stream = OutputStream(job, len(spec.vms), mask)
+        async with self._shells.open(list(vms.values())) as shells:
+            if spec.path:
+                copied = CopyOrder(b64decode(given.content), spec.path, spec.file, spec.user, seconds)
+                work = _copier(shells, copied)
+            else:
+                work = _runner(shells, _order(job, spec, given, seconds), stream)
+            async with stream.flushing():
+                found = await _on_each(spec.vms, vms, work, stream)
+        return _ending(spec, found, mask)
+
+    async def _end_cancelled(self, job: Job) -> Ending:
+        """End the processes of a cancelled command on all its VMs."""
+        spec = command_of(job.claim.object)
+        if spec.path:
+            return Ending(CANCELLED, error="cancelled: the file may be on some VMs")
+        vms, order = await self._vms(job, spec), _order(job, spec, CommandInput(), END_ALL_TIMEOUT_S)
+        left: dict[str, str] = {}
+
+        async def end(shells: ShellGroup, vm: Object) -> None:
+            name = vm_of(vm).name
+            left[name] = "there was no time to end it"
+            left[name] = await shells.end(vm, order)
+
+        async with self._shells.open(list(vms.values())) as shells:
+            tasks = [asyncio.ensure_future(end(shells, vm)) for vm in vms.values()]
+            if tasks:
+                await asyncio.wait(tasks, timeout=END_ALL_TIMEOUT_S)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        unsure = {name: VmCommandResult(error=f"it may still run: {why}") for name, why in left.items() if why}
+        error = "cancelled" + (f"; it may still run on {_named(sorted(unsure))}" if unsure else "")
+        return Ending(CANCELLED, error=error, seen=to_json(CommandSeen(unsure)))
+
+    async def _vms(self, job: Job, spec: CommandSpec) -> dict[str, Object]:
+        """Return the VMs of a command that still exist, by name."""
+        keys = {name: Key(job.ns, vm_id(spec.mci, name)) for name in spec.vms}
+        found = await self._shells.engine.store.reader.objects(set(keys.values()))
+        return {name: found[key] for name, key in keys.items() if key in found and not found[key].removed}
+
+
+async def _as_step(value: float) -> float:
+    return value
+
+
+def _order(job: Job, spec: CommandSpec, given: CommandInput, seconds: float) -> RunOrder:
+    return RunOrder(job.key.id, spec.commands, spec.user, given.secrets, seconds)
+
+
+Mask = Callable[[str], str]
+VmWork = Callable[[Object], Awaitable[VmCommandResult]]
+
+
+def _runner(shells: ShellGroup, order: RunOrder, stream: "OutputStream") -> VmWork:
+    return lambda vm: shells.run(vm, order, stream.add)
+
+
+def _copier(shells: ShellGroup, order: CopyOrder) -> VmWork:
+    return lambda vm: shells.copy(vm, order)
+
+
+async def _on_each(
+    names: Sequence[str], vms: dict[str, Object], work: VmWork, stream: "OutputStream"
+) -> dict[str, VmCommandResult]:
+    """Do something on each VM, many at once; a VM that is gone or does not run has an error instead of a result."""
+    room, found = asyncio.Semaphore(MAX_CONCURRENT), dict[str, VmCommandResult]()
+
+    async def one(name: str) -> None:
+        async with room:
+            vm = vms.get(name)
+            if vm is None:
+                found[name] = VmCommandResult(error="the VM is gone")
+            elif vm.state != VmState.RUNNING:
+                found[name] = VmCommandResult(error=f"the VM is {vm.state}")
+            else:
+                found[name] = await work(vm)
+            stream.done += 1
+
+    async with asyncio.TaskGroup() as tasks:
+        for name in names:
+            tasks.create_task(one(name))
+    return found
+
+
+def _ending(spec: CommandSpec, found: dict[str, VmCommandResult], mask: Mask) -> Ending:
+    most = max(
+        MIN_COMMAND_OUTPUT_CHARS,
+        min(MAX_VM_OUTPUT_CHARS, MAX_TOTAL_OUTPUT_CHARS // max(1, len(found))) // max(1, len(spec.commands)),
+    )
+    results = {name: with_limited_output(_masked(found[name], mask), most) for name in spec.vms}
+    seen = to_json(CommandSeen(results))
+    failed = [name for name in spec.vms if found[name].error]
+    if not failed:
+        return Ending(seen=seen)
+    first = results[failed[0]].error
+    error = f"it failed on {len(failed)} of {len(found)} VMs ({_named(failed)}), on {failed[0]} with: {first}"
+    return Ending(FAILED, error=error, seen=seen)
+
+
+def secret_mask(values: Iterable[str]) -> Mask:
+    """Return a function that masks secrets in a text: a whole one, and each line of one that has several."""
+    parts = {part for value in values for part in (value, *value.splitlines()) if len(part) >= SHORTEST_SECRET}
+    longest_first = sorted(parts, key=len, reverse=True)
+
+    def mask(text: str) -> str:
+        for part in longest_first:
+            text = text.replace(part, MASK)
+        return text
+
+    return mask
+
+
+def _masked(one: VmCommandResult, mask: Mask) -> VmCommandResult:
+    runs = tuple(replace(run, written=mask(run.written), stderr=mask(run.stderr)) for run in one.runs)
+    return replace(one, runs=runs, error=mask(one.error))
+
+
+def with_limited_output(one: VmCommandResult, most: int) -> VmCommandResult:
+    """Return a result whose texts have limited lengths."""
+    runs = tuple(replace(run, written=tail_of(run.written, most), stderr=tail_of(run.stderr, most)) for run in one.runs)
+    return replace(one, runs=runs, error=tail_of(one.error, most))
+
+
+def tail_of(text: str, most: int) -> str:
+    """Return the end of a text that is too long, with a note about the omitted part: errors come last."""
+    left_out = len(text) - most
+    return text if left_out <= 0 else f"({left_out} characters left out)\n{text[left_out:]}"
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
+
+
+def _route(found: Object, _action: str) -> Route:
+    return Route(LANE_GROUP, f"{LANE_GROUP}/{found.ns}")
+
+
+class OutputStream:
+    """The output of a command on all its VMs, as lines of progress: each line begins with the name of its VM."""
+
+    def __init__(self, job: Job, total: int, mask: Mask) -> None:
+        self._job, self._total, self._mask, self.done = job, total, mask, 0
+        self._is_over = asyncio.Event()
+        self._lines: list[str] = []
+        self._partial: dict[str, str] = {}
+        self._told, self._streamed = -1, 0
+
+    def add(self, vm: str, text: str) -> None:
+        """Take what a command has written on a VM; a line is told when it is complete."""
+        *lines, rest = (self._partial.pop(vm, "") + text).split("\n")
+        self._lines += [f"{vm}: {self._mask(line)}" for line in lines]
+        if rest:
+            self._partial[vm] = rest
+
+    @asynccontextmanager
+    async def flushing(self) -> AsyncIterator[None]:
+        """Store the output at intervals, and the rest at the end."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._flush_often())
+            yield
+            self._is_over.set()
+
+    async def _flush_often(self) -> None:
+        while not await wait_for_event(self._is_over, STREAM_INTERVAL_S):
+            await self._flush()
+        for vm in list(self._partial):
+            self.add(vm, "\n")
+        while self._lines or self._told < self.done:
+            await self._flush()
+
+    async def _flush(self) -> None:
+        piece = self._take_piece()
+        if piece or self._told < self.done:
+            self._told = self.done
+            await self._job.progress(piece, self.done, self._total)
+
+    def _take_piece(self) -> str:
+        """Return the next lines, up to the limits; behind the last limit, lines are left out."""
+        room = min(MAX_PIECE_CHARS, MAX_STREAMED_CHARS - self._streamed)
+        if room <= 0:
+            self._lines.clear()
+            return ""
+        taken, size = 0, 0
+        while taken < len(self._lines) and (taken == 0 or size + len(self._lines[taken]) < room):
+            size += len(self._lines[taken]) + 1
+            taken += 1
+        piece, self._lines = "\n".join(self._lines[:taken])[:room], self._lines[taken:]
+        self._streamed += max(len(piece), 1 if taken else 0)
+        if self._streamed >= MAX_STREAMED_CHARS:
+            piece += "\n(further output is not streamed)"
+        return piece

@@ -1,0 +1,1 @@
+"""Commands and files on VMs over SSH: keys, ways to VMs, runs, and their results."""

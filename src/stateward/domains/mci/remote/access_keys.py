@@ -1,0 +1,86 @@
+"""Access keys: the SSH keys by which the server itself logs in to VMs, one for each namespace.
+
+A caller's private key is never stored. So the server has keys of its own, and nothing is stored for them but one secret
+of the deployment: the key of a namespace is derived from it (HKDF-SHA256, RFC 5869). The secret is a file that only its
+owner can read. With the embedded database, it is created in the data folder at the first need. On PostgreSQL, all
+processes must be given the same file. Without it, VMs get no access key, and commands are refused.
+"""
+
+import os
+import secrets
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from stateward.domains.mci.errors import NoAccessSecret
+from stateward.domains.mci.provider.key_pairs import KeyPair, pair_of
+
+SECRET_FILE = "mci-access-secret"  # noqa: S105 - the name of a file
+SECRET_BYTES = 32
+KEY_PURPOSE = b"stateward mci access key 1 "
+"""The beginning of HKDF's `info`; the namespace follows."""
+
+READABLE_BY_OTHERS = 0o077
+
+
+class AccessKeys:
+    """The access keys of all namespaces, from the secret of the deployment."""
+
+    def __init__(self, folder: Path, file: str = "", *, is_embedded: bool = True) -> None:
+        self._path = Path(file) if file else folder / SECRET_FILE if is_embedded else None
+        self._creates = not file
+        self._pairs: dict[str, KeyPair] = {}
+
+    @cached_property
+    def _secret(self) -> bytes:
+        if self._path is None:
+            raise NoAccessSecret("this deployment has no such secret")
+        if self._creates:
+            create_secret(self._path)
+        return read_secret(self._path)
+
+    def pair(self, ns: str) -> KeyPair:
+        """Return the key pair of a namespace; raises `NoAccessSecret` if the deployment has no secret."""
+        if ns not in self._pairs:
+            seed = HKDF(SHA256(), 32, None, KEY_PURPOSE + ns.encode()).derive(self._secret)
+            self._pairs[ns] = pair_of(Ed25519PrivateKey.from_private_bytes(seed), f"stateward-{ns}")
+        return self._pairs[ns]
+
+    def public_key(self, ns: str) -> str:
+        """Return the public key of a namespace for a new VM; empty if the deployment has no secret."""
+        try:
+            return self.pair(ns).public
+        except NoAccessSecret:
+            return ""
+
+
+def create_secret(path: Path) -> None:
+    """Create the file of a secret, unless it exists; a process that reads it never finds a part of it."""
+    if path.exists():
+        return
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(secrets.token_hex(SECRET_BYTES) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    with suppress(FileExistsError):  # another process was faster: its secret counts
+        os.link(new, path)
+    new.unlink()
+
+
+def read_secret(path: Path) -> bytes:
+    """Return the secret of a file; raises `NoAccessSecret` if others can read the file, or if it is too short."""
+    try:
+        if path.stat().st_mode & READABLE_BY_OTHERS:
+            raise NoAccessSecret(f"{path} can be read by others than its owner (chmod 600)")
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise NoAccessSecret(f"{path} cannot be read ({error.strerror})") from error
+    if len(secret) < SECRET_BYTES:
+        raise NoAccessSecret(f"{path} must have at least {SECRET_BYTES} bytes")
+    return secret

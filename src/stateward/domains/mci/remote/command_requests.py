@@ -1,0 +1,130 @@
+"""Requests for commands and file transfers: the VMs that they select, and how long their records are kept."""
+
+import logging
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from operator import attrgetter
+
+import msgspec
+from msgspec import Struct
+
+from stateward.aio.supervise import repeat
+from stateward.domains.mci.errors import NoTargets
+from stateward.domains.mci.lifecycle import COMMAND, ENDED_COMMAND, VmState
+from stateward.domains.mci.model import CommandInput, CommandSpec, record_id, vm_of
+from stateward.domains.mci.service import Service
+from stateward.engine import Accepted, Denied, Engine, NotFound
+from stateward.engine.queries import list_all
+from stateward.engine.typed_values import SHORTEST_SECRET
+from stateward.errors import BadInput
+from stateward.lifecycle import CONTROLLER
+from stateward.naming import new_id
+from stateward.schemas.caller import Caller
+from stateward.store.errors import StoreError
+from stateward.store.filters import Selector
+from stateward.store.records import Object
+
+log = logging.getLogger("stateward.mci")
+
+MAX_COMMANDS, MAX_COMMAND_CHARS = 100, 65_536
+"""Limits of one request: the number of commands, and all their characters (one argument of a Linux process)."""
+
+MAX_MINUTES = 24 * 60.0
+USER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}\Z")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
+
+KEPT_COMMANDS, PRUNE_INTERVAL_S = 500, 600.0
+"""How many ended commands a namespace keeps, and the time between two prunings."""
+
+
+class VmChoice(Struct, frozen=True):
+    """Which VMs of an MCI a request is for: one, those of a subgroup, those with labels; all without a condition."""
+
+    vm: str = ""
+    group: str = ""
+    labels: Mapping[str, str] = {}
+
+
+async def submit_command(
+    service: Service, ns: str, choice: VmChoice, spec: CommandSpec, given: CommandInput, by: Caller
+) -> Accepted:
+    """Request a command on the VMs of an MCI; the spec gets their names here."""
+    check_command(spec, given)
+    names = await chosen_names(service, ns, spec.mci, choice)
+    chosen = msgspec.structs.replace(spec, vms=names)
+    return await service.engine.create(
+        ns,
+        record_id("command", new_id()),
+        COMMAND.kind,
+        "run",
+        spec=chosen,
+        args=given,
+        labels={"mci": spec.mci},
+        actor=by.actor,
+        who=by.who,
+    )
+
+
+async def chosen_names(service: Service, ns: str, mci: str, choice: VmChoice) -> tuple[str, ...]:
+    """Return the names of the VMs that a request selects; terminated ones are none of them."""
+    await service.mci(ns, mci)
+    vms = [one for one in await service.vms(ns, mci) if one.state != VmState.TERMINATED]
+    if choice.vm and all(vm_of(one).name != choice.vm for one in vms):
+        raise NotFound(ns, f"{mci}/{choice.vm}")
+    names = tuple(sorted(vm_of(one).name for one in vms if _is_chosen(one, choice)))
+    if not names:
+        raise NoTargets(mci)
+    return names
+
+
+def _is_chosen(found: Object, choice: VmChoice) -> bool:
+    vm = vm_of(found)
+    labels = {**msgspec.json.decode(found.labels, type=dict[str, str]), **vm.label, "sys.id": vm.name}
+    return (
+        choice.vm in ("", vm.name)
+        and choice.group in ("", vm.group)
+        and all(labels.get(name) == value for name, value in choice.labels.items())
+    )
+
+
+def check_command(spec: CommandSpec, given: CommandInput) -> None:
+    """Refuse a command that could not run."""
+    if not spec.path and not spec.commands:
+        raise BadInput("command", None, "a list of at least one command")
+    if len(spec.commands) > MAX_COMMANDS or sum(map(len, spec.commands)) > MAX_COMMAND_CHARS:
+        allowed = f"at most {MAX_COMMANDS} commands, with at most {MAX_COMMAND_CHARS} characters together"
+        raise BadInput("command", f"{len(spec.commands)} commands", allowed)
+    for number, command in enumerate(spec.commands):
+        if "\0" in command:
+            raise BadInput(f"command[{number}]", None, "a text without NUL")
+    if spec.user and USER_NAME.match(spec.user) is None:
+        raise BadInput("userName", spec.user, "the name of a user of the VM")
+    if not 0 < spec.minutes <= MAX_MINUTES:
+        raise BadInput("timeoutMinutes", spec.minutes, f"a number above 0, at most {MAX_MINUTES:g}")
+    for name, value in given.secrets.items():
+        if VARIABLE.match(name) is None:
+            raise BadInput("secrets", name, "names of environment variables")
+        if len(value) < SHORTEST_SECRET or "\0" in value:
+            raise BadInput(f"secrets.{name}", None, f"a text of at least {SHORTEST_SECRET} characters, without NUL")
+
+
+# --- retention -------------------------------------------------------------------------------------------------------
+
+
+async def prune_commands_loop(engine: Engine) -> None:
+    """Remove the oldest records of ended commands, for ever."""
+    run_once = partial(prune_commands, engine)
+    await repeat("retention of commands", run_once, lambda: PRUNE_INTERVAL_S, log, transient=StoreError)
+
+
+async def prune_commands(engine: Engine, kept: int = KEPT_COMMANDS) -> None:
+    """Remove the records of ended commands of each namespace, but the newest."""
+    reader = engine.store.reader
+    states = tuple(state.word for state in ENDED_COMMAND)
+    for ns in await reader.namespaces():
+        ended = [one async for one in list_all(reader, Selector(ns, COMMAND.kind, states=states))]
+        for one in sorted(ended, key=attrgetter("created"), reverse=True)[kept:]:
+            with suppress(Denied):  # another process was faster
+                await engine.act(ns, one.id, "forget", actor=CONTROLLER, version=one.version, seen={})

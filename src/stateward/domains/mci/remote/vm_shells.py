@@ -1,0 +1,381 @@
+"""Shells on VMs: commands and files, over SSH or by the driver itself.
+
+A VM whose driver has SSH is reached with the access key of its namespace. A machine that has just started may not
+answer yet, so the first connection is tried again for a while. A driver without SSH that can run commands (simulated
+clouds) runs them itself.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from stateward.domains.mci.handlers.cloud_vm_handlers import GrantedClientOf
+from stateward.domains.mci.lifecycle import VM
+from stateward.domains.mci.model import CommandRun, VmCommandResult, vm_of, vm_seen
+from stateward.domains.mci.remote.access_keys import AccessKeys
+from stateward.domains.mci.remote.host_key_pins import pin_host_key
+from stateward.domains.mci.remote.ssh_route import NoRoute, SshRoute, find_route
+from stateward.drivers import CommandFailed, Driver, MachineHandle
+from stateward.drivers.ssh.host_key import HostKeyChanged, fingerprint
+from stateward.drivers.ssh.remote_run import (
+    CHUNK_BYTES,
+    RunReport,
+    copy_script,
+    end_script,
+    most_bytes,
+    new_mark,
+    poll_script,
+    read_chunk,
+    read_report,
+    start_script,
+)
+from stateward.drivers.ssh.ssh_address import LoginRefused
+from stateward.engine import Engine, Permanent
+from stateward.engine.queries import list_all
+from stateward.errors import StatewardError
+from stateward.store.filters import Selector
+from stateward.store.records import Object
+
+if TYPE_CHECKING:
+    from stateward.drivers.ssh.ssh_connection import SshConnection
+
+MAX_SESSIONS = 100
+"""Connections that the commands of one process have at once."""
+
+POLL_FIRST_S, POLL_MAX_S, POLL_SHARE = 2.0, 10.0, 10.0
+"""Intervals at which the output of a running command is read; a poll of a busy VM takes a tenth of the time at most."""
+
+RETRY_FIRST_S, RETRY_MAX_S = 0.5, 10.0
+"""Pauses between attempts to reach a VM that does not answer."""
+
+MAX_COPY_ANSWER_BYTES = 65_536
+END_TIMEOUT_S = 20.0
+"""How long the end of a run's processes may take."""
+
+NO_SHELL_OUTPUT = "(the driver offers no way in)"
+ENDS = {
+    "lost": "its folder on the VM is there, but nobody knows whether it has begun; it is not run again",
+    "interrupted": "it has begun, and its process is gone without a status: the VM was restarted, or it was killed",
+    "ended": "it was ended before",
+    "refused": "its folder cannot be made on the VM",
+}
+"""Why a run that is not done has no result."""
+
+OnOutput = Callable[[str, str], None]
+"""Gets the name of a VM, and what a command has written there."""
+
+
+class RunOrder(Struct, frozen=True):
+    """What to run: an id by which it runs once on each VM, the commands, the user, secrets, and how long it may take.
+
+    `patience_s` is how long a VM may take to answer at all.
+    """
+
+    id: str
+    commands: tuple[str, ...]
+    user: str = ""
+    secrets: Mapping[str, str] = {}
+    seconds: float = 1800.0
+    patience_s: float = 20.0
+
+
+class CopyOrder(Struct, frozen=True):
+    """What to copy: a content, the path for it, and its name if the path is a folder."""
+
+    content: bytes
+    path: str
+    name: str
+    user: str = ""
+    seconds: float = 1800.0
+    patience_s: float = 20.0
+
+
+class VmShells:
+    """Runs commands on VMs, and copies files there."""
+
+    engine: Engine
+
+    def __init__(
+        self, access_keys: AccessKeys, granted_client_of: GrantedClientOf, is_on_host: Callable[[str], Awaitable[bool]]
+    ) -> None:
+        self._access_keys, self._granted_client_of = access_keys, granted_client_of
+        self.is_on_host = is_on_host  # tells whether the machines of a connection are on this host, and reached there
+        self.room = asyncio.Semaphore(MAX_SESSIONS)
+
+    @asynccontextmanager
+    async def open(self, vms: Sequence[Object]) -> AsyncIterator["ShellGroup"]:
+        """Yield the shells of some VMs, which share connections to their bastions."""
+        async with AsyncExitStack() as stack:
+            group = ShellGroup(self, vms, stack)
+            try:
+                yield group
+            finally:
+                await group.stop_connecting()
+
+    async def driver_of(self, vm: Object) -> Driver:
+        """Return the driver of a VM whose namespace has a grant for the connection; raises `Permanent` otherwise."""
+        return (await self._granted_client_of(vm_of(vm).connection, vm.ns)).driver
+
+    @asynccontextmanager
+    async def connect(
+        self, vm: Object, route: SshRoute, via: "SshConnection | None", patience_s: float
+    ) -> AsyncIterator["SshConnection"]:
+        """Open a connection to a VM; the host key that it shows at first sight is pinned."""
+        try:
+            from stateward.drivers.ssh.ssh_connection import open_ssh  # an extra, and slow to import
+        except ModuleNotFoundError as error:
+            raise NoRoute("commands over SSH need the extra `ssh` on every worker: stateward[ssh]") from error
+        private = self._access_keys.pair(vm.ns).private
+        until, pause = time.monotonic() + patience_s, RETRY_FIRST_S
+        async with AsyncExitStack() as stack:
+            while True:
+                try:
+                    connection = await stack.enter_async_context(open_ssh(route.address, private, via))
+                    break
+                except HostKeyChanged as error:
+                    raise HostKeyRefused(vm, error) from error
+                except (OSError, TimeoutError) as error:
+                    if time.monotonic() + pause > until:
+                        raise self._explained(vm, error) from error
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, RETRY_MAX_S)
+            if not route.address.host_key:
+                await self._pin(vm, connection.host_key)
+            yield connection
+
+    async def _pin(self, vm: Object, shown: str) -> None:
+        pinned = await self.engine.store.transact(lambda tx: pin_host_key(tx, vm.key, shown))
+        if pinned != shown:  # another command was faster, and has seen another server
+            raise HostKeyRefused(vm, HostKeyChanged(vm.id, pinned, shown))
+
+    def _explained(self, vm: Object, error: Exception) -> Exception:
+        """Return an error that says what to add where a VM does not know the key of its namespace."""
+        if not isinstance(error, LoginRefused):
+            return error
+        line = self._access_keys.pair(vm.ns).public
+        return LoginRefused(f"{error}; its authorized_keys must have this line: {line}")
+
+
+class HostKeyRefused(ConnectionError):
+    """The SSH server of a VM shows another host key than the one that is known."""
+
+    def __init__(self, vm: Object, changed: HostKeyChanged) -> None:
+        spec = vm_of(vm)
+        super().__init__(
+            f"the host key has changed: {fingerprint(changed.known)} is known, and the machine shows"
+            f" {fingerprint(changed.shown)}; if it was installed anew, `stateward mci forget-host-key"
+            f" {spec.mci}/{spec.name}` accepts the next one, otherwise somebody stands between"
+        )
+
+
+class ShellGroup:
+    """The shells of the VMs of one command."""
+
+    def __init__(self, shells: VmShells, vms: Sequence[Object], stack: AsyncExitStack) -> None:
+        self._shells, self._vms, self._stack = shells, vms, stack
+        self._bastions: dict[str, asyncio.Task[SshConnection]] = {}
+        self._others: list[Object] | None = None
+        self._on_host: dict[str, bool] = {}
+        self._reading = asyncio.Lock()
+
+    async def stop_connecting(self) -> None:
+        """Give up connections to bastions that nobody waits for any more."""
+        for task in self._bastions.values():
+            task.cancel()
+        await asyncio.gather(*self._bastions.values(), return_exceptions=True)
+
+    async def run(self, vm: Object, order: RunOrder, on_output: OnOutput = lambda _vm, _text: None) -> VmCommandResult:
+        """Run commands on a VM; an error is a part of the result."""
+        address = vm_seen(vm).public_ip or vm_seen(vm).private_ip
+        try:
+            driver = await self._shells.driver_of(vm)
+            if driver.caps.has_ssh and vm_seen(vm).ssh_port:
+                return await self._run_over_ssh(vm, order, on_output, address)
+            return await _run_by_driver(driver, vm, order, on_output, address)
+        except (OSError, TimeoutError, Permanent, StatewardError) as error:
+            return VmCommandResult(error=str(error) or type(error).__name__, address=address)
+
+    async def copy(self, vm: Object, order: CopyOrder) -> VmCommandResult:
+        """Copy a file to a VM; an error is a part of the result."""
+        address = vm_seen(vm).public_ip or vm_seen(vm).private_ip
+        try:
+            driver = await self._shells.driver_of(vm)
+            if not driver.caps.has_ssh or not vm_seen(vm).ssh_port:
+                raise NoRoute("files are copied over SSH, and its driver offers none")
+            async with asyncio.timeout(order.seconds), self._connected(vm, order) as shell:
+                command = copy_script(order.path, order.name)
+                output, status = await shell.run_shell(order.content, MAX_COPY_ANSWER_BYTES, command)
+        except (OSError, TimeoutError, Permanent, StatewardError) as error:
+            return VmCommandResult(error=str(error) or type(error).__name__, address=address)
+        run = CommandRun(status=status, stderr=_text(output))
+        why = "" if status == 0 else f"the file was not written: {_text(output).strip() or f'exit status {status}'}"
+        return VmCommandResult((run,), why, address)
+
+    async def end(self, vm: Object, order: RunOrder) -> str:
+        """End the processes of a run on a VM; returns why that is not certain, or nothing."""
+        try:
+            driver = await self._shells.driver_of(vm)
+            if not driver.caps.has_ssh or not vm_seen(vm).ssh_port:
+                return ""
+            async with asyncio.timeout(END_TIMEOUT_S), self._connected(vm, order) as shell:
+                mark = new_mark()
+                output, _ = await shell.run_shell(end_script(order.id, mark), most_bytes(1))
+                return "" if read_report(output, 1, mark).end else "its shell gave no answer"
+        except (OSError, TimeoutError, Permanent, StatewardError) as error:
+            return str(error) or type(error).__name__
+
+    # --- over SSH ----------------------------------------------------------------------------------------------------
+
+    async def _run_over_ssh(self, vm: Object, order: RunOrder, on_output: OnOutput, address: str) -> VmCommandResult:
+        try:
+            async with asyncio.timeout(max(0.0, order.seconds)) as limit, self._connected(vm, order) as shell:
+                report = await _followed(shell, order, lambda text: on_output(vm_of(vm).name, text))
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            left = await self.end(vm, order)
+            why = f"not done in time (at most {order.seconds:g} s were left)"
+            ended = f"; its processes may still run: {left}" if left else "; its processes were ended"
+            return VmCommandResult(error=why + ended, address=address)
+        return _result(order, report, address)
+
+    @asynccontextmanager
+    async def _connected(self, vm: Object, order: RunOrder | CopyOrder) -> AsyncIterator["SshConnection"]:
+        async with self._shells.room:
+            route = await self._route(vm, order.user)
+            via = None if route.bastion is None else await self._bastion(route.bastion, order.patience_s)
+            async with self._shells.connect(vm, route, via, order.patience_s) as shell:
+                yield shell
+
+    async def _route(self, vm: Object, user: str) -> SshRoute:
+        connection = vm_of(vm).connection
+        if connection not in self._on_host:
+            self._on_host[connection] = await self._shells.is_on_host(connection)
+        on_host = self._on_host[connection]
+        with suppress(NoRoute):
+            return find_route(vm, self._vms, user, on_host=on_host)
+        return find_route(vm, await self._all_vms(vm.ns), user, on_host=on_host)
+
+    async def _all_vms(self, ns: str) -> list[Object]:
+        """Return all VMs of the namespace, for a bastion of the same network in another MCI."""
+        async with self._reading:
+            if self._others is None:
+                reader = self._shells.engine.store.reader
+                self._others = [one async for one in list_all(reader, Selector(ns, VM.kind))]
+        return self._others
+
+    async def _bastion(self, bastion: Object, patience_s: float) -> "SshConnection":
+        """Return the connection to a bastion, which all VMs behind it share."""
+        if bastion.id not in self._bastions:
+            opened = self._stack.enter_async_context(
+                self._shells.connect(bastion, find_route(bastion, ()), None, patience_s)
+            )
+            self._bastions[bastion.id] = asyncio.ensure_future(opened)
+        try:
+            return await asyncio.shield(self._bastions[bastion.id])
+        except (OSError, TimeoutError) as error:
+            raise ConnectionError(f"its bastion {bastion.id} cannot be reached: {error}") from error
+
+
+async def _followed(shell: "SshConnection", order: RunOrder, on_text: Callable[[str], None]) -> RunReport:
+    """Start a run, or follow one that was started; what it writes is told while it runs."""
+    mark = new_mark()
+    script = start_script(order.id, order.commands, order.secrets, mark)
+    task = asyncio.ensure_future(shell.run_shell(script, most_bytes(len(order.commands))))
+    try:
+        reader = OutputReader(shell, order, on_text)
+        pause = POLL_FIRST_S
+        while not (await asyncio.wait([task], timeout=pause))[0]:
+            began = time.monotonic()
+            await reader.poll()
+            pause = max(min(1.5 * pause, POLL_MAX_S), POLL_SHARE * (time.monotonic() - began))
+        output, _ = await task
+    finally:
+        task.cancel()
+    report = read_report(output, len(order.commands), mark)
+    await reader.finish(report)
+    return report
+
+
+class OutputReader:
+    """Reads what the commands of a run write, while they run."""
+
+    def __init__(self, shell: "SshConnection", order: RunOrder, on_text: Callable[[str], None]) -> None:
+        self._shell, self._order, self._on_text = shell, order, on_text
+        self._number, self._stdout, self._stderr = 0, 0, 0
+        self._has_polled = False
+
+    async def poll(self) -> bool:
+        """Read the next piece; returns whether there may be more at once."""
+        if self._number >= len(self._order.commands):
+            return False
+        self._has_polled = True
+        mark = new_mark()
+        script = poll_script(self._order.id, self._number, self._stdout, self._stderr, mark)
+        output, _ = await self._shell.run_shell(script, most_bytes(1))
+        found = read_chunk(output, mark)
+        self._stdout, self._stderr = self._stdout + len(found.stdout), self._stderr + len(found.stderr)
+        self._on_text(_text(found.stdout) + _text(found.stderr))
+        if max(len(found.stdout), len(found.stderr)) >= CHUNK_BYTES:
+            return True
+        if found.has_ended:
+            self._number, self._stdout, self._stderr = self._number + 1, 0, 0
+        return found.has_ended
+
+    async def finish(self, report: RunReport) -> None:
+        """Tell the rest of the output of a run that has ended; most commands end before the first poll."""
+        if self._has_polled:
+            while await self.poll():
+                pass
+            return
+        for one in report.results:
+            self._on_text(_text(one.stdout) + _text(one.stderr))
+
+
+def _result(order: RunOrder, report: RunReport, address: str) -> VmCommandResult:
+    cut = f"(only the last {CHUNK_BYTES} bytes are kept)\n"
+    runs = tuple(
+        CommandRun((cut if one.is_cut else "") + _text(one.stdout), one.status, _text(one.stderr))
+        for one in report.results
+    )
+    failed = next((number for number, one in enumerate(runs) if one.status != 0), None)
+    error = ""
+    if failed is not None and runs[failed].status is not None:
+        error = f"{order.commands[failed]!r} ended with exit status {runs[failed].status}"
+    elif report.end != "done":
+        error = ENDS.get(report.end, f"the shell of the VM was cut off: {report.trouble}".rstrip(": "))
+    return VmCommandResult(runs, error, address)
+
+
+def _text(output: bytes) -> str:
+    return output.decode(errors="replace").replace("\0", "?")
+
+
+# --- by the driver itself --------------------------------------------------------------------------------------------
+
+
+async def _run_by_driver(
+    driver: Driver, vm: Object, order: RunOrder, on_output: OnOutput, address: str
+) -> VmCommandResult:
+    """Run the commands in order until one fails, by a driver that can do so without SSH."""
+    if not driver.caps.runs_commands:
+        return VmCommandResult((CommandRun(NO_SHELL_OUTPUT),), address=address)
+    spec, runs = vm_of(vm), list[CommandRun]()
+    handle = MachineHandle(spec.uid, vm_seen(vm).native_id or None)
+    for line in order.commands:
+        try:
+            written = await driver.run(handle, line, order.user or spec.user, order.seconds)
+        except CommandFailed as error:
+            on_output(spec.name, error.written)
+            why = f"{line!r} ended with {error}"
+            return VmCommandResult((*runs, CommandRun(error.written, error.status)), why, address)
+        except (OSError, TimeoutError) as error:
+            why = f"{line!r} failed: {type(error).__name__} {error}".rstrip()
+            return VmCommandResult((*runs, CommandRun()), why, address)
+        on_output(spec.name, written)
+        runs.append(CommandRun(written, 0))
+    return VmCommandResult(tuple(runs), address=address)

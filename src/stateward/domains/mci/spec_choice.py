@@ -1,0 +1,163 @@
+"""Choice of specs: which fit conditions, and which come first.
+
+The conditions compare fields of the catalogue. The order is a weighted sum: each priority gives each spec a share from
+0 (best) to 1 (worst of those that fit). Distances are great circles between the locations of regions, and latencies are
+estimated from distances: nothing is measured. A region whose location is not known comes last.
+"""
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from random import Random
+
+from msgspec import Struct
+
+from stateward.domains.mci.model import CloudConnection, SpecRecord
+
+EARTH_KM = 6371.0
+LATENCY_MS_PER_KM = 0.02
+"""Round trip in glass fibre, with the usual detours of cables."""
+
+Coordinate = tuple[float, float]
+"""Latitude and longitude, in degrees."""
+
+
+class SpecOffer(Struct, frozen=True):
+    """A spec with the connection that offers it and the location of its region, if that is known."""
+
+    spec: SpecRecord
+    connection: CloudConnection
+    at: Coordinate | None
+
+
+NUMBERS: dict[str, Callable[[SpecOffer], float]] = {
+    "vCPU": lambda one: one.spec.vcpu,
+    "memoryGiB": lambda one: one.spec.memory_gib,
+    "costPerHour": lambda one: one.spec.cost,
+    "diskSizeGB": lambda one: one.spec.disk_gib,
+    "acceleratorCount": lambda one: one.spec.gpus,
+    "acceleratorMemoryGB": lambda one: one.spec.gpu_memory_gib,
+}
+"""The fields that are compared as numbers."""
+
+TEXTS: dict[str, Callable[[SpecOffer], str]] = {
+    "id": lambda one: one.spec.id,
+    "name": lambda one: one.spec.id,
+    "providerName": lambda one: one.connection.provider,
+    "regionName": lambda one: one.connection.region,
+    "connectionName": lambda one: one.connection.name,
+    "cspSpecName": lambda one: one.spec.csp_name,
+    "architecture": lambda one: one.spec.architecture,
+    "acceleratorModel": lambda one: one.spec.gpu_model,
+    "acceleratorType": lambda one: "gpu" if one.spec.gpus else "",
+    "infraType": lambda _: "vm",
+    "description": lambda one: one.spec.description,
+}
+"""The fields that are compared as texts: the operand is a part of the field, in any case."""
+
+OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+    "==": math.isclose,
+}
+
+
+class Condition(Struct, frozen=True):
+    """One condition: a metric, an operator and an operand; texts are compared by `==` only."""
+
+    metric: str
+    operator: str
+    operand: float | str
+
+    def holds(self, offer: SpecOffer) -> bool:
+        """Tell whether an offer fits."""
+        if isinstance(self.operand, str):
+            return self.operand.lower() in TEXTS[self.metric](offer).lower()
+        return OPERATORS[self.operator](NUMBERS[self.metric](offer), self.operand)
+
+
+class Priority(Struct, frozen=True):
+    """What comes first: a metric, its weight, and the places that a distance is measured to."""
+
+    metric: str
+    weight: float = 1.0
+    way: str = ""
+    places: tuple[Coordinate, ...] = ()
+
+
+PRIORITIES = ("cost", "performance", "location", "latency", "random")
+WAYS = {
+    "location": ("coordinateClose", "coordinateWithin", "coordinateFair"),
+    "latency": ("latencyMinimal",),
+}
+"""How a distance to several places counts: to the nearest one, to the farthest one, or the same to all of them."""
+
+
+def choose(
+    offers: Sequence[SpecOffer],
+    conditions: Sequence[Condition],
+    priorities: Sequence[Priority],
+    limit: int,
+    chance: Random,
+) -> list[SpecOffer]:
+    """Return the offers that fit all conditions, best first; without a priority the cheapest comes first."""
+    fitting = [one for one in offers if all(condition.holds(one) for condition in conditions)]
+    wanted = priorities or (Priority("cost"),)
+    shares = [_shares(fitting, one, chance) for one in wanted]
+    totals = [
+        sum(one.weight * share[number] for one, share in zip(wanted, shares, strict=True))
+        for number in range(len(fitting))
+    ]
+    order = sorted(
+        range(len(fitting)), key=lambda number: (totals[number], _cost(fitting[number]), fitting[number].spec.id)
+    )
+    return [fitting[number] for number in order][: limit or None]
+
+
+def _shares(offers: Sequence[SpecOffer], by: Priority, chance: Random) -> list[float]:
+    """Return the share of each offer: 0 for the best, 1 for the worst."""
+    values = [_value(one, by, chance) for one in offers]
+    known = [one for one in values if math.isfinite(one)]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    spread = high - low or 1.0
+    return [(one - low) / spread if math.isfinite(one) else 2.0 for one in values]
+
+
+def _value(offer: SpecOffer, by: Priority, chance: Random) -> float:
+    match by.metric:
+        case "cost":
+            return _cost(offer)
+        case "performance":
+            return -offer.spec.vcpu - offer.spec.memory_gib / 1024
+        case "random":
+            return chance.random()
+        case _:
+            return _distance(offer, by)
+
+
+def _cost(offer: SpecOffer) -> float:
+    """Return the price; a spec without a known price comes last."""
+    return offer.spec.cost or math.inf
+
+
+def _distance(offer: SpecOffer, by: Priority) -> float:
+    if offer.at is None or not by.places:
+        return math.inf
+    distances = [distance_km(offer.at, one) for one in by.places]
+    if by.way == "coordinateFair":
+        return max(distances) - min(distances)
+    return max(distances) if by.way in ("coordinateWithin", "latencyMinimal") else min(distances)
+
+
+def distance_km(one: Coordinate, other: Coordinate) -> float:
+    """Return the length of the great circle between two places."""
+    (lat1, long1), (lat2, long2) = (tuple(map(math.radians, place)) for place in (one, other))
+    half = math.sin((lat2 - lat1) / 2) ** 2 + math.cos(lat1) * math.cos(lat2) * math.sin((long2 - long1) / 2) ** 2
+    return 2 * EARTH_KM * math.asin(math.sqrt(min(1.0, half)))
+
+
+def estimated_latency_ms(one: Coordinate, other: Coordinate) -> float:
+    """Return a round trip between two places, estimated from their distance."""
+    return distance_km(one, other) * LATENCY_MS_PER_KM

@@ -1,0 +1,172 @@
+"""The client of Azure Resource Manager: each call is one request, counted, with one kind of error.
+
+A call is named as in the libraries, such as `compute.virtual_machines.begin_start`. Of a long-running operation it
+returns the first answer. The libraries' poller is not used: without polling it says "succeeded" at once, and with
+polling it waits inside the library.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+from msgspec.structs import replace
+
+from stateward.drivers.azure.arm_names import ArmScope
+from stateward.drivers.azure.arm_sdk import SDK_ERRORS, ArmConnection, TokenFailed
+from stateward.drivers.azure.errors import AzureCallFailed, classify_error, not_connected
+from stateward.drivers.azure.service_principal import read_principal
+from stateward.drivers.azure.settings import AzureSettings, read_settings
+from stateward.drivers.port import Meter, ProviderRegion, RefusalReason, TransientFailure
+from stateward.errors import StatewardError
+
+MAX_CONCURRENT_CALLS = 32
+CLOSE_WITHIN_S = 5.0
+
+ArmAnswer: TypeAlias = Mapping[str, Any]
+"""An answer, with the names of the REST API."""
+
+T = TypeVar("T")
+
+
+class ArmClient:
+    """Calls to Azure Resource Manager in one region."""
+
+    def __init__(self, provider_region: ProviderRegion, meter: Meter) -> None:
+        self._region = provider_region
+        self._meter = meter
+        self._connection: ArmConnection | None = None
+        self._requests: dict[asyncio.Task[Any], ArmConnection] = {}
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
+        self._closed = False
+
+    async def call(self, name: str, *args: object, **parameters: object) -> ArmAnswer:
+        """Make one call; raises only `AzureCallFailed`."""
+
+        async def send(method: Callable[..., Awaitable[Any]]) -> ArmAnswer:
+            if not name.rpartition(".")[2].startswith("begin_"):
+                return await method(*args, **parameters) or {}
+            poller = await method(*args, polling=False, **parameters)
+            return await poller.result() or {}
+
+        return await self._request(name, send)
+
+    async def delete(self, name: str, *args: str) -> bool:
+        """Delete a resource; returns whether there was one. Raises as `call` does."""
+
+        async def send(method: Callable[..., Awaitable[Any]]) -> bool:
+            polling = {"polling": False} if ".begin_" in name else {}
+            answer = await method(*args, cls=lambda answer, *_: answer, **polling)
+            answer = await answer.result() if polling else answer
+            return bool(answer.http_response.status_code != 204)
+
+        try:
+            return await self._request(name, send)
+        except AzureCallFailed as failed:
+            if failed.why is RefusalReason.NOT_FOUND:
+                return False
+            raise
+
+    async def pages(self, name: str, *args: object, **parameters: object) -> AsyncIterator[ArmAnswer]:
+        """Yield the resources of a listing, one call for each page; raises as `call` does."""
+        listing: Any = None
+
+        async def next_page(method: Callable[..., Any]) -> list[ArmAnswer] | None:
+            nonlocal listing
+            listing = listing or method(*args, **parameters).by_page()
+            try:
+                return [one async for one in await anext(listing)]
+            except StopAsyncIteration:
+                return None
+
+        while True:
+            page = await self._request(name, next_page)
+            for one in page or ():
+                yield one
+            if page is None or not listing.continuation_token:
+                return
+
+    async def scope(self) -> ArmScope:
+        """Return where the driver's resources are; raises as `call` does."""
+        connection = self._connected("connect")
+        settings = connection.settings
+        return ArmScope(connection.principal.subscription, settings.group, settings.location)
+
+    async def settings(self) -> AzureSettings:
+        """Return the settings of the driver; raises as `call` does."""
+        return self._connected("connect").settings
+
+    async def close(self) -> None:
+        """Close the connections; calls under way get some time to end, and are then without an answer."""
+        self._closed = True
+        connections = {*self._requests.values(), self._connection}
+        if self._requests:
+            _, late = await asyncio.wait([*self._requests], timeout=CLOSE_WITHIN_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        for connection in connections:
+            if connection is not None:
+                await connection.close()
+
+    async def _request(self, name: str, send: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        async with self._slots:
+            connection = self._connected(name)
+            self._meter(name)
+            task = asyncio.create_task(send(_method(connection, name)))
+            self._requests[task] = connection
+            try:
+                return await task
+            except (*SDK_ERRORS, TokenFailed) as error:
+                failed = classify_error(name, error)
+                self._renew_if_rejected(connection, failed)
+            except asyncio.CancelledError:
+                if not self._closed or _is_cancelled():
+                    raise
+                failed = classify_error(name, ConnectionError("the driver was closed"))
+            finally:
+                del self._requests[task]
+                if connection is not self._connection and connection not in self._requests.values():
+                    await connection.close()
+            raise _without_secrets(failed, connection)
+
+    def _connected(self, name: str) -> ArmConnection:
+        if self._closed:
+            raise _closed(name)
+        if self._connection is None:
+            try:
+                principal = read_principal(self._region.credential)
+            except StatewardError as error:
+                raise not_connected(name, error, RefusalReason.AUTH) from None
+            try:
+                self._connection = ArmConnection(read_settings(self._region), principal)
+            except (StatewardError, ValueError) as error:
+                failed = not_connected(name, error, RefusalReason.INVALID)
+                message = principal.hide(failed.outcome.message)
+                raise AzureCallFailed(name, 0, failed.code, replace(failed.outcome, message=message)) from None
+        return self._connection
+
+    def _renew_if_rejected(self, connection: ArmConnection, failed: AzureCallFailed) -> None:
+        """Let the next call read the credential again if it was rejected: it may have been renewed meanwhile."""
+        if failed.why is RefusalReason.AUTH and failed.status in (0, 401) and self._connection is connection:
+            self._connection = None
+
+
+def _method(connection: ArmConnection, name: str) -> Any:  # noqa: ANN401 - the libraries' methods have many types
+    found: Any = connection
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _closed(name: str) -> AzureCallFailed:
+    return AzureCallFailed(name, 0, "Closed", TransientFailure("", "the driver is closed"))
+
+
+def _without_secrets(failed: AzureCallFailed, connection: ArmConnection) -> AzureCallFailed:
+    outcome = replace(failed.outcome, message=connection.principal.hide(failed.outcome.message))
+    return AzureCallFailed(failed.call, failed.status, failed.code, outcome)

@@ -1,0 +1,252 @@
+"""The resources of Azure: networks, subnets, security groups and public keys.
+
+Each has the name of its key, so a repetition meets the same resource; what exists is never written again, except for
+rules that a group lacks. Subnets have no tags: their keys are tags of the network. A call returns when a resource is
+provisioned or gone, because the next call depends on it.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+
+from stateward.drivers.azure.arm_client import ArmClient
+from stateward.drivers.azure.arm_names import (
+    SECURITY_GROUP,
+    SSH_PUBLIC_KEY,
+    SUBNET_TAG_PREFIX,
+    VIRTUAL_NETWORK,
+    WITHIN_TAG,
+    ArmScope,
+    arm_name,
+    key_of,
+    subnet_tag,
+    tag_of,
+    tags_of,
+)
+from stateward.drivers.azure.arm_polling import delete_resource, find_resource, wait_until_provisioned
+from stateward.drivers.azure.errors import AzureCallFailed
+from stateward.drivers.azure.network_rules import group_rules, missing_rules
+from stateward.drivers.azure.vm_records import properties_of
+from stateward.drivers.port import (
+    AlreadyDone,
+    CallAccepted,
+    CallRefused,
+    CloudResource,
+    Outcome,
+    RefusalReason,
+    ResourceKind,
+    ResourceListing,
+)
+from stateward.drivers.security_rules import SecurityRule, wanted_rules
+from stateward.drivers.ssh_keys import new_ssh_key_pair
+from stateward.errors import BadInput
+
+NETWORKS, SUBNETS = "network.virtual_networks", "network.subnets"
+GROUPS, RULES = "network.network_security_groups", "network.security_rules"
+KEYS = "compute.ssh_public_keys"
+
+OPERATIONS = {
+    ResourceKind.NETWORK:        (NETWORKS, VIRTUAL_NETWORK),
+    ResourceKind.SECURITY_GROUP: (GROUPS,   SECURITY_GROUP),
+    ResourceKind.SSH_KEY:        (KEYS,     SSH_PUBLIC_KEY),
+}  # fmt: skip
+"""The operations and the type of each kind that has tags; subnets are in their networks."""
+
+CREATE_ONLY_HEADER = {"If-None-Match": "*"}
+"""Where Azure reads it, two drivers that create the same resource at once cannot overwrite each other."""
+
+EXISTS = 412
+"""The status of an answer to a PUT that may only create."""
+
+
+class NetworkResources:
+    """Finds, creates and removes resources; one at a time for each key, and for the tags of each network."""
+
+    def __init__(self, arm: ArmClient) -> None:
+        self._arm = arm
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def ensure(self, resource: CloudResource) -> Outcome:
+        """Find a resource by its key, or create it."""
+        return await self._one_at_a_time(resource, self._ensure)
+
+    async def remove(self, resource: CloudResource) -> Outcome:
+        """Remove what carries a resource's key."""
+        return await self._one_at_a_time(resource, self._remove)
+
+    async def listing(self) -> ResourceListing:
+        """List what carries one of our keys, kind by kind."""
+        try:
+            scope = await self._arm.scope()
+            found = [one async for one in self._list_networks(scope)]
+            found += [one async for one in self._list_kind(scope, ResourceKind.SECURITY_GROUP)]
+            found += [one async for one in self._list_kind(scope, ResourceKind.SSH_KEY)]
+        except AzureCallFailed as failed:
+            return ResourceListing((), complete=False, problem=str(failed))
+        return ResourceListing(found, complete=True)
+
+    async def _one_at_a_time(
+        self, resource: CloudResource, work: Callable[[CloudResource, ArmScope], Awaitable[Outcome]]
+    ) -> Outcome:
+        async with self._locks[resource.key]:
+            try:
+                return await work(resource, await self._arm.scope())
+            except AzureCallFailed as failed:
+                return failed.outcome_for(resource.key)
+
+    async def _ensure(self, resource: CloudResource, scope: ArmScope) -> Outcome:
+        if resource.kind is ResourceKind.SUBNET:
+            return await self._ensure_subnet(resource, scope)
+        rules = _rules(resource)  # bad ones are refused before anything is created
+        operations, kind = OPERATIONS[resource.kind]
+        name = arm_name(resource.key)
+        found = await find_resource(self._arm, operations, scope.group, name)
+        if found is None:
+            try:
+                return await self._create(resource, scope)
+            except AzureCallFailed as failed:
+                if failed.status != EXISTS:
+                    raise
+            found = await self._arm.call(f"{operations}.get", scope.group, name)
+        _check_key(resource, found)
+        await wait_until_provisioned(self._arm, found, operations, scope.group, name)
+        is_changed = resource.kind is ResourceKind.SECURITY_GROUP and await self._add_rules(scope, name, rules, found)
+        return (CallAccepted if is_changed else AlreadyDone)(resource.key, scope.id(kind, name))
+
+    async def _create(self, resource: CloudResource, scope: ArmScope) -> Outcome:
+        operations, kind = OPERATIONS[resource.kind]
+        name = arm_name(resource.key)
+        body, secret = create_body(resource, scope)
+        method = "create" if resource.kind is ResourceKind.SSH_KEY else "begin_create_or_update"
+        made = await self._arm.call(f"{operations}.{method}", scope.group, name, body, headers=CREATE_ONLY_HEADER)
+        await wait_until_provisioned(self._arm, made, operations, scope.group, name)
+        return CallAccepted(resource.key, scope.id(kind, name), secret)
+
+    async def _add_rules(self, scope: ArmScope, name: str, rules: set[SecurityRule], found: Mapping[str, Any]) -> bool:
+        lacking = missing_rules(rules, found)
+        for one in lacking:
+            call = f"{RULES}.begin_create_or_update"
+            made = await self._arm.call(call, scope.group, name, one["name"], one)
+            await wait_until_provisioned(self._arm, made, RULES, scope.group, name, str(one["name"]))
+        return bool(lacking)
+
+    async def _remove(self, resource: CloudResource, scope: ArmScope) -> Outcome:
+        if resource.kind is ResourceKind.SUBNET:
+            return await self._remove_subnet(resource, scope)
+        operations, kind = OPERATIONS[resource.kind]
+        name = arm_name(resource.key)
+        native_id = scope.id(kind, name)
+        found = await find_resource(self._arm, operations, scope.group, name)
+        if found is None:
+            return AlreadyDone(resource.key, native_id)
+        _check_key(resource, found)
+        if subnets := properties_of(found).get("subnets"):  # Azure would remove them together with the network
+            message = f"the network has {len(subnets)} subnets"
+            return CallRefused(resource.key, RefusalReason.IN_USE, message)
+        delete = "delete" if resource.kind is ResourceKind.SSH_KEY else "begin_delete"
+        is_found = await delete_resource(self._arm, operations, scope.group, name, delete=delete)
+        return (CallAccepted if is_found else AlreadyDone)(resource.key, native_id)
+
+    # --- subnets -----------------------------------------------------------------------------------------------------
+
+    async def _ensure_subnet(self, resource: CloudResource, scope: ArmScope) -> Outcome:
+        network, name = _network_name(resource.within, scope), arm_name(resource.key)
+        native_id = scope.id(VIRTUAL_NETWORK, network, "subnets", name)
+        await self._tag_network(scope, network, {subnet_tag(resource.key): resource.key})
+        found = await find_resource(self._arm, SUBNETS, scope.group, network, name)
+        if found is not None:
+            await wait_until_provisioned(self._arm, found, SUBNETS, scope.group, network, name)
+            return AlreadyDone(resource.key, native_id)
+        body = {"properties": {"addressPrefix": resource.facts.get("cidr", "10.0.0.0/24")}}
+        made = await self._arm.call(f"{SUBNETS}.begin_create_or_update", scope.group, network, name, body)
+        await wait_until_provisioned(self._arm, made, SUBNETS, scope.group, network, name)
+        return CallAccepted(resource.key, native_id)
+
+    async def _remove_subnet(self, resource: CloudResource, scope: ArmScope) -> Outcome:
+        name = arm_name(resource.key)
+        networks = [
+            str(one["name"])
+            async for one in self._arm.pages(f"{NETWORKS}.list", scope.group)
+            if any(str(subnet.get("name")).lower() == name for subnet in properties_of(one).get("subnets") or ())
+        ]
+        for network in networks:
+            await delete_resource(self._arm, SUBNETS, scope.group, network, name)
+            await self._tag_network(scope, network, {subnet_tag(resource.key): None})
+        return (CallAccepted if networks else AlreadyDone)(resource.key, resource.native_id)
+
+    async def _tag_network(self, scope: ArmScope, network: str, changes: Mapping[str, str | None]) -> None:
+        """Change tags of a network; raises `AzureCallFailed` if there is no network."""
+        async with self._locks[f"tags of {network}"]:
+            found = await self._arm.call(f"{NETWORKS}.get", scope.group, network)
+            tags = dict(found.get("tags") or {})
+            wanted = {tag: value for tag, value in {**tags, **changes}.items() if value is not None}
+            if wanted != tags:
+                await self._arm.call(f"{NETWORKS}.update_tags", scope.group, network, {"tags": wanted})
+
+    # --- listings ----------------------------------------------------------------------------------------------------
+
+    async def _list_networks(self, scope: ArmScope) -> AsyncIterator[CloudResource]:
+        async for shown in self._arm.pages(f"{NETWORKS}.list", scope.group):
+            if not scope.is_here(shown):
+                continue
+            native_id = scope.id(VIRTUAL_NETWORK, str(shown["name"]))
+            if key := key_of(shown):
+                yield CloudResource(ResourceKind.NETWORK, key, "", native_id=native_id)
+            names = {str(one.get("name")) for one in properties_of(shown).get("subnets") or ()}
+            keys = [value for tag, value in (shown.get("tags") or {}).items() if tag.startswith(SUBNET_TAG_PREFIX)]
+            for key in sorted(key for key in keys if arm_name(key) in names):
+                subnet = scope.id(VIRTUAL_NETWORK, str(shown["name"]), "subnets", arm_name(key))
+                yield CloudResource(ResourceKind.SUBNET, key, "", native_id, native_id=subnet)
+
+    async def _list_kind(self, scope: ArmScope, kind: ResourceKind) -> AsyncIterator[CloudResource]:
+        operations, arm_type = OPERATIONS[kind]
+        listing = "list_by_resource_group" if kind is ResourceKind.SSH_KEY else "list"
+        async for shown in self._arm.pages(f"{operations}.{listing}", scope.group):
+            if scope.is_here(shown) and (key := key_of(shown)):
+                native_id = scope.id(arm_type, arm_name(key))
+                yield CloudResource(kind, key, "", tag_of(shown, WITHIN_TAG), native_id=native_id)
+
+
+def create_body(resource: CloudResource, scope: ArmScope) -> tuple[dict[str, object], str]:
+    """Return the body that creates a resource, and the private key if it is a new pair."""
+    within = {WITHIN_TAG: resource.within} if resource.within else {}
+    tags, secret = tags_of(resource.key, resource.name, within), ""
+    properties: dict[str, object] = {}
+    match resource.kind:
+        case ResourceKind.NETWORK:
+            properties = {"addressSpace": {"addressPrefixes": [resource.facts.get("cidr", "10.0.0.0/16")]}}
+        case ResourceKind.SECURITY_GROUP:
+            properties = {"securityRules": group_rules(_rules(resource))}
+        case ResourceKind.SSH_KEY if resource.facts.get("public_key"):
+            properties = {"publicKey": resource.facts["public_key"]}
+        case ResourceKind.SSH_KEY:
+            pair = new_ssh_key_pair()
+            properties, secret = {"publicKey": pair.public}, pair.private
+    return {"location": scope.location, "tags": tags, "properties": properties}, secret
+
+
+def _rules(resource: CloudResource) -> set[SecurityRule]:
+    """Read the rules that a group must have; raises `AzureCallFailed` for bad ones."""
+    if resource.kind is not ResourceKind.SECURITY_GROUP:
+        return set()
+    try:
+        return wanted_rules(resource.facts.get("rules", ""))
+    except BadInput as error:
+        refusal = CallRefused(resource.key, RefusalReason.INVALID, str(error))
+        raise AzureCallFailed("rules", 0, "BadInput", refusal) from None
+
+
+def _check_key(resource: CloudResource, found: Mapping[str, Any]) -> None:
+    """Refuse to touch a resource of the same name that is not ours."""
+    if key_of(found) != resource.key:
+        message = f"{found.get('name')} does not carry the key {resource.key!r}"
+        raise AzureCallFailed("key", 200, "Foreign", CallRefused("", RefusalReason.CONFLICT, message))
+
+
+def _network_name(native_id: str, scope: ArmScope) -> str:
+    names = scope.child_names(native_id, VIRTUAL_NETWORK)
+    if names is None or len(names) != 1:
+        message = f"{native_id!r} is no network of the resource group {scope.group}"
+        raise AzureCallFailed("network", 0, "Invalid", CallRefused("", RefusalReason.INVALID, message))
+    return names[0]

@@ -1,0 +1,147 @@
+"""Creation and removal of machines: a public address, a network interface, then the virtual machine.
+
+Each step is a PUT under the name of the machine's key. A repeated create continues the first one: the parts are the
+same, and a virtual machine is created only if there is none (`If-None-Match`). If Azure refuses it, the parts are
+removed. If the process dies in between, the listing shows them under the machine's key, and a terminate removes them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from stateward.drivers.azure.arm_client import ArmClient
+from stateward.drivers.azure.arm_names import SSH_PUBLIC_KEY, VIRTUAL_MACHINE, ArmScope, arm_name, key_of
+from stateward.drivers.azure.arm_polling import delete_resource, find_resource, wait_until_provisioned
+from stateward.drivers.azure.arm_sdk import CREATE_ONLY
+from stateward.drivers.azure.errors import AzureCallFailed
+from stateward.drivers.azure.vm_images import image_reference
+from stateward.drivers.azure.vm_records import address_body, interface_body, machine_body, provisioning_of
+from stateward.drivers.port import (
+    AlreadyDone,
+    CallAccepted,
+    CallRefused,
+    MachineSpec,
+    Outcome,
+    RefusalReason,
+    ResourceKind,
+)
+from stateward.drivers.ssh_keys import authorized_keys_of, new_ssh_key_pair
+from stateward.errors import BadInput
+
+MACHINES, DISKS = "compute.virtual_machines", "compute.disks"
+INTERFACES, ADDRESSES = "network.network_interfaces", "network.public_ip_addresses"
+MAX_REMEMBERED_KEYS = 10_000
+
+
+class VmCreation:
+    """Creates and removes machines, and remembers removed ones: Azure gives their names to new machines."""
+
+    def __init__(self, arm: ArmClient) -> None:
+        self._arm = arm
+        self._removed: dict[str, None] = {}
+        self._public_keys: dict[str, str] = {}
+
+    async def create(self, machine_spec: MachineSpec) -> Outcome:
+        """Create a machine, or continue its creation."""
+        key = machine_spec.key
+        if key in self._removed:
+            return CallRefused(key, RefusalReason.CONFLICT, "the machine of this key was terminated")
+        try:
+            scope = await self._arm.scope()
+            found = await find_resource(self._arm, MACHINES, scope.group, arm_name(key))
+            if found is not None:
+                return existing_outcome(key, found, scope)
+            return await self._create(machine_spec, scope)
+        except AzureCallFailed as failed:
+            return failed.outcome_for(key)
+
+    async def remove(self, key: str) -> Outcome:
+        """Remove a machine. Azure removes its parts with it; parts without a virtual machine are removed one by one."""
+        name = arm_name(key)
+        try:
+            scope = await self._arm.scope()
+            is_found = await self._arm.delete(f"{MACHINES}.begin_delete", scope.group, name)
+            is_found = is_found or await self._remove_parts(scope, name)
+        except AzureCallFailed as failed:
+            return failed.outcome_for(key)
+        if not is_found:
+            return CallRefused(key, RefusalReason.NOT_FOUND, f"no machine carries the key {key!r}")
+        self._remember(key)
+        return CallAccepted(key, scope.id(VIRTUAL_MACHINE, name))
+
+    async def _create(self, machine_spec: MachineSpec, scope: ArmScope) -> Outcome:
+        settings, name = await self._arm.settings(), arm_name(machine_spec.key)
+        subnet = machine_spec.resources.get(ResourceKind.SUBNET) or settings.subnet
+        self._check(machine_spec, subnet)
+        image = image_reference(machine_spec.image)
+        public_key = await self._public_key(machine_spec.resources.get(ResourceKind.SSH_KEY, ""), scope)
+        try:
+            if settings.has_public_address:
+                await self._put(ADDRESSES, scope.group, name, address_body(machine_spec, settings))
+            await self._put(INTERFACES, scope.group, name, interface_body(machine_spec, settings, scope, subnet))
+            body = machine_body(machine_spec, settings, scope, image, public_key)
+            await self._arm.call(f"{MACHINES}.begin_create_or_update", scope.group, name, body, **CREATE_ONLY)
+        except AzureCallFailed as failed:
+            return await self._after_failure(machine_spec.key, scope, failed)
+        return CallAccepted(machine_spec.key, scope.id(VIRTUAL_MACHINE, name))
+
+    async def _put(self, operations: str, group: str, name: str, body: Mapping[str, object]) -> None:
+        made = await self._arm.call(f"{operations}.begin_create_or_update", group, name, body)
+        await wait_until_provisioned(self._arm, made, operations, group, name)
+
+    async def _after_failure(self, key: str, scope: ArmScope, failed: AzureCallFailed) -> Outcome:
+        """Return the outcome of a create that failed; after a refusal no parts are left, unless Azure keeps them."""
+        if failed.why is None:
+            return failed.outcome_for(key)
+        name = arm_name(key)
+        try:
+            found = await find_resource(self._arm, MACHINES, scope.group, name)
+            if found is not None:  # somebody else has created it meanwhile
+                return existing_outcome(key, found, scope)
+            await self._remove_parts(scope, name)
+        except AzureCallFailed:
+            return failed.outcome_for(key)  # what is left is listed under the key
+        return failed.outcome_for(key)
+
+    async def _remove_parts(self, scope: ArmScope, name: str) -> bool:
+        removed = [await delete_resource(self._arm, kind, scope.group, name) for kind in (INTERFACES, ADDRESSES, DISKS)]
+        return any(removed)
+
+    async def _public_key(self, native_id: str, scope: ArmScope) -> str:
+        """Return the text of a public key; without one, a key that nobody has the private part of."""
+        if not native_id:
+            return new_ssh_key_pair().public
+        if native_id not in self._public_keys:
+            names = scope.child_names(native_id, SSH_PUBLIC_KEY) or (native_id,)
+            found = await self._arm.call("compute.ssh_public_keys.get", scope.group, names[0])
+            self._public_keys[native_id] = str(found["properties"].get("publicKey") or "")
+        return self._public_keys[native_id]
+
+    def _check(self, machine_spec: MachineSpec, subnet: str) -> None:
+        """Refuse what Azure cannot do, before anything is created."""
+        if not subnet:
+            raise _invalid("a machine needs a subnet: name one, or set the option `subnet` of the connection")
+        if "," in machine_spec.resources.get(ResourceKind.SECURITY_GROUP, ""):
+            raise _invalid("a network interface of Azure has one security group, and the machine names several")
+        try:
+            authorized_keys_of(machine_spec)
+        except BadInput as error:
+            raise _invalid(str(error)) from error
+
+    def _remember(self, key: str) -> None:
+        self._removed[key] = None
+        if len(self._removed) > MAX_REMEMBERED_KEYS:
+            del self._removed[next(iter(self._removed))]
+
+
+def existing_outcome(key: str, found: Mapping[str, Any], scope: ArmScope) -> Outcome:
+    """Return the outcome of a create whose virtual machine exists already."""
+    name = arm_name(key)
+    if key_of(found) != key:
+        return CallRefused(key, RefusalReason.CONFLICT, f"the virtual machine {name} is not ours")
+    if provisioning_of(found) == "Deleting":
+        return CallRefused(key, RefusalReason.CONFLICT, f"the machine of this key, {name}, is being removed")
+    return AlreadyDone(key, scope.id(VIRTUAL_MACHINE, name))
+
+
+def _invalid(message: str) -> AzureCallFailed:
+    return AzureCallFailed("create", 0, "Invalid", CallRefused("", RefusalReason.INVALID, message))

@@ -1,0 +1,151 @@
+"""Images of Azure, and the check of a size and an image.
+
+An image is `publisher:offer:sku:version` of the marketplace (`latest` is a version), or the id of an image or of an
+image of a gallery.
+"""
+
+from collections.abc import Mapping
+from time import monotonic
+from typing import Any
+
+from msgspec import Struct
+
+from stateward.drivers.azure.arm_client import ArmClient
+from stateward.drivers.azure.arm_names import normal_location
+from stateward.drivers.azure.errors import AzureCallFailed
+from stateward.drivers.azure.vm_records import properties_of
+from stateward.drivers.port import CallRefused, Inconclusive, RefusalReason
+
+URN_PARTS = ("publisher", "offer", "sku", "version")
+IMAGE_MEANS = "publisher:offer:sku:version, or the id of an image"
+ID_FIELDS = {
+    "/subscriptions/": "id",
+    "/communitygalleries/": "communityGalleryImageId",
+    "/sharedgalleries/": "sharedGalleryImageId",
+}
+SIZES_LIFETIME_S = 600.0
+"""How long the sizes of a location are remembered: the listing of them has thousands of entries."""
+
+
+class VmSize(Struct, frozen=True):
+    """A size of virtual machines in a location."""
+
+    architecture: str
+    closed_zones: frozenset[str]  # where this subscription may not use it
+    is_closed: bool  # in the whole location
+
+
+def image_reference(image: str) -> dict[str, str]:
+    """Return an image as Azure refers to it; raises `AzureCallFailed` for a text that is none."""
+    for start, field in ID_FIELDS.items():
+        if image.lower().startswith(start):
+            return {field: image}
+    parts = image.split(":")
+    if len(parts) == len(URN_PARTS) and all(parts):
+        return dict(zip(URN_PARTS, parts, strict=True))
+    refusal = CallRefused(image, RefusalReason.INVALID, f"the image {image!r} must be {IMAGE_MEANS}")
+    raise AzureCallFailed("image", 0, "Invalid", refusal)
+
+
+class SizeLookup:
+    """Finds the sizes of a location, and remembers them for a while."""
+
+    def __init__(self, arm: ArmClient) -> None:
+        self._arm = arm
+        self._sizes: dict[str, VmSize] = {}
+        self._read_at = float("-inf")
+
+    async def find(self, name: str) -> VmSize | None:
+        """Return a size, or None if there is none of this name; raises `AzureCallFailed`."""
+        if monotonic() - self._read_at > SIZES_LIFETIME_S:
+            self._sizes, self._read_at = await self._read(), monotonic()
+        return self._sizes.get(name.lower())
+
+    async def _read(self) -> dict[str, VmSize]:
+        location = (await self._arm.scope()).location
+        listed = self._arm.pages("compute.resource_skus.list", filter=f"location eq '{normal_location(location)}'")
+        return {
+            str(one.get("name", "")).lower(): _size(one)
+            async for one in listed
+            if one.get("resourceType") == "virtualMachines"
+        }
+
+
+def _size(listed: Mapping[str, Any]) -> VmSize:
+    abilities = {one.get("name"): one.get("value") for one in listed.get("capabilities") or ()}
+    restrictions = listed.get("restrictions") or ()
+    zones = [(one.get("restrictionInfo") or {}).get("zones") or () for one in restrictions if one.get("type") == "Zone"]
+    return VmSize(
+        architecture=str(abilities.get("CpuArchitectureType") or ""),
+        closed_zones=frozenset(zone for each in zones for zone in each),
+        is_closed=any(one.get("type") == "Location" for one in restrictions),
+    )
+
+
+async def check_spec(arm: ArmClient, sizes: SizeLookup, spec: str, image: str) -> CallRefused | Inconclusive | None:
+    """Return why a machine cannot be created, or that Azure did not answer; None if it can."""
+    try:
+        size = await sizes.find(spec)
+        if size is None:
+            return CallRefused(spec, RefusalReason.NOT_FOUND, f"there is no size {spec!r} here")
+        zone = (await arm.settings()).zone
+        if size.is_closed or zone in size.closed_zones:
+            return CallRefused(spec, RefusalReason.CAPACITY, f"the size {spec!r} is not available to this subscription")
+    except AzureCallFailed as failed:
+        return failed.outcome_for(spec)
+    try:
+        architecture = await _find_architecture(arm, image)
+    except AzureCallFailed as failed:
+        return failed.outcome_for(image)
+    return _mismatch(spec, size, architecture)
+
+
+async def _find_architecture(arm: ArmClient, image: str) -> str:
+    """Return the processor that an image is for, if that is known; raises `AzureCallFailed` if there is no image."""
+    reference = image_reference(image)
+    if "publisher" in reference:
+        return await _marketplace_architecture(arm, reference)
+    lookup = await _lookup_by_id(arm, image) if "id" in reference else None
+    if lookup is None:
+        return ""  # of another subscription: only Azure itself can check it
+    return str(properties_of(await arm.call(*lookup)).get("architecture") or "")
+
+
+async def _marketplace_architecture(arm: ArmClient, reference: Mapping[str, str]) -> str:
+    location = normal_location((await arm.scope()).location)
+    sku = (location, reference["publisher"], reference["offer"], reference["sku"])
+    version = reference["version"]
+    if version == "latest":
+        listed: Any = await arm.call("compute.virtual_machine_images.list", *sku, top=1, orderby="name desc")
+        versions = [str(one["name"]) for one in listed]
+        if not versions:
+            refusal = CallRefused("", RefusalReason.NOT_FOUND, f"there is no image {':'.join(sku[1:])!r} here")
+            raise AzureCallFailed("compute.virtual_machine_images.list", 200, "NotFound", refusal)
+        version = versions[0]
+    found = await arm.call("compute.virtual_machine_images.get", *sku, version)
+    return str(properties_of(found).get("architecture") or "")
+
+
+async def _lookup_by_id(arm: ArmClient, image: str) -> tuple[str, ...] | None:
+    """Return the call that reads an image of this subscription, with its arguments; None if there is none."""
+    parts = image.split("/")
+    if (await arm.scope()).subscription.lower() != parts[2].lower():
+        return None
+    group, kinds, names = parts[4:5], [part.lower() for part in parts[7::2]], parts[8::2]
+    calls = {
+        ("images",): "compute.images.get",
+        ("galleries", "images"): "compute.gallery_images.get",
+        ("galleries", "images", "versions"): "compute.gallery_image_versions.get",
+    }
+    call = calls.get(tuple(kinds))
+    if call is None or len(kinds) != len(names):
+        refusal = CallRefused("", RefusalReason.INVALID, f"the image {image!r} must be {IMAGE_MEANS}")
+        raise AzureCallFailed("image", 0, "Invalid", refusal)
+    return (call, *group, *(names[:3] if "versions" in kinds else names))
+
+
+def _mismatch(spec: str, size: VmSize, architecture: str) -> CallRefused | None:
+    if not size.architecture or not architecture or architecture.lower() == size.architecture.lower():
+        return None
+    message = f"{spec} runs {size.architecture}, and the image is for {architecture}"
+    return CallRefused(spec, RefusalReason.INVALID, message)

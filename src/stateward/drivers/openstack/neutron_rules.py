@@ -1,0 +1,91 @@
+"""The rules of security groups as Neutron's, and the calls that make a group have the wanted ones.
+
+A new group of Neutron lets nothing in and everything out. A group with outbound rules of its own allows only those, so
+the two rules that Neutron adds by itself are then deleted.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from stateward.drivers.openstack.cloud_client import ApiCall, OpenStackClient
+from stateward.drivers.openstack.errors import OpenStackCallFailed
+from stateward.drivers.port import CallRefused, CloudResource, RefusalReason
+from stateward.drivers.security_rules import ALL_PORTS, ANY, SecurityRule, wanted_rules
+from stateward.errors import BadInput
+
+EVERYWHERE = {"IPv4": "0.0.0.0/0", "IPv6": "::/0"}
+DEFAULT_EGRESS = {SecurityRule(False, ANY, -1, -1, cidr) for cidr in EVERYWHERE.values()}
+"""The outbound rules that Neutron adds to a new group."""
+
+EXISTS = "SecurityGroupRuleExists"
+
+
+def rules_of(resource: CloudResource) -> set[SecurityRule]:
+    """Read the rules that a group must have; raises `OpenStackCallFailed` for bad ones."""
+    try:
+        return wanted_rules(resource.facts.get("rules", ""))
+    except BadInput as error:
+        refusal = CallRefused(resource.key, RefusalReason.INVALID, str(error))
+        raise OpenStackCallFailed("rules", "BadInput", refusal) from None
+
+
+def rule_body(group: str, rule: SecurityRule) -> dict[str, object]:
+    """Return a rule as Neutron creates it."""
+    family = "IPv6" if ":" in rule.cidr else "IPv4"
+    body: dict[str, object] = {
+        "security_group_id": group,
+        "direction": "ingress" if rule.inbound else "egress",
+        "ethertype": family,
+        "remote_ip_prefix": rule.cidr,
+    }
+    if rule.protocol != ANY:
+        body["protocol"] = "ipv6-icmp" if (rule.protocol, family) == ("icmp", "IPv6") else rule.protocol
+    if rule.protocol in ("tcp", "udp") and (rule.first, rule.last) != ALL_PORTS:
+        body |= {"port_range_min": max(rule.first, 1), "port_range_max": rule.last}  # Neutron has no port 0
+    return {"security_group_rule": body}
+
+
+def present_rules(group: Mapping[str, Any]) -> dict[SecurityRule, str]:
+    """Return the rules that a group has, with their ids; one that refers to another group is none of ours."""
+    shown = [one for one in group.get("security_group_rules", ()) if not one.get("remote_group_id")]
+    return {_rule_of(one): str(one["id"]) for one in shown}
+
+
+def _rule_of(shown: Mapping[str, Any]) -> SecurityRule:
+    protocol = {None: ANY, "ipv6-icmp": "icmp", "icmpv6": "icmp"}.get(shown.get("protocol"), str(shown.get("protocol")))
+    inbound, cidr = shown["direction"] == "ingress", shown.get("remote_ip_prefix") or EVERYWHERE[shown["ethertype"]]
+    first, last = shown.get("port_range_min"), shown.get("port_range_max")
+    if protocol in (ANY, "icmp"):
+        return SecurityRule(inbound, protocol, -1, -1, cidr)
+    return SecurityRule(
+        inbound, protocol, ALL_PORTS[0] if first is None else first, ALL_PORTS[1] if last is None else last, cidr
+    )
+
+
+def _as_shown(rules: Iterable[SecurityRule]) -> dict[SecurityRule, SecurityRule]:
+    """Return rules by how Neutron shows them once they are there."""
+    return {_rule_of(rule_body("", rule)["security_group_rule"]): rule for rule in rules}  # type: ignore[arg-type]
+
+
+async def complete_rules(calls: OpenStackClient, resource: CloudResource, group: Mapping[str, Any]) -> bool:
+    """Add the rules that a group lacks, and delete the surplus ones of Neutron; returns whether there were any."""
+    wanted, present = _as_shown(rules_of(resource)), present_rules(group)
+    native = str(group["id"])
+    missing = [rule for shown, rule in sorted(wanted.items()) if shown not in present]
+    for rule in missing:
+        await _add(calls, native, rule)
+    own_egress = any(not rule.inbound for rule in wanted)
+    surplus = sorted((present.keys() & DEFAULT_EGRESS) - wanted.keys()) if own_egress else []
+    for rule in surplus:
+        path = f"/security-group-rules/{present[rule]}"
+        await calls.call(ApiCall("DeleteSecurityGroupRule", "network", "DELETE", path))
+    return bool(missing or surplus)
+
+
+async def _add(calls: OpenStackClient, group: str, rule: SecurityRule) -> None:
+    path, body = "/security-group-rules", rule_body(group, rule)
+    try:
+        await calls.call(ApiCall("CreateSecurityGroupRule", "network", "POST", path, body))
+    except OpenStackCallFailed as failed:
+        if failed.code != EXISTS:
+            raise

@@ -1,0 +1,264 @@
+"""Runs: commands that a machine runs once, whatever becomes of the connection or of the process that asked for them.
+
+A run has an id, and a folder of that name on the machine. Whoever can make the folder (`mkdir` is atomic) starts the
+run; everybody else follows it. Output and exit statuses are files there, so the commands outlive the connection.
+
+A run is ended by the tree of its processes, and by its process group if the SSH server gives each session one of its
+own. It must not leave the group of its session itself: a machine may be a process group.
+
+All of this is one script for a POSIX shell, sent as its input. The script is a function that is called in its last
+line: a part of it does nothing. A report is text between lines that begin with a mark that nobody can guess.
+"""
+
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from shlex import quote
+
+from msgspec import Struct
+
+FOLDER = ".stateward/runs"
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
+MAX_OUTPUT_BYTES = 65_536
+"""How much of the end of each output a report has."""
+
+CHUNK_BYTES = 65_536
+"""How much of an output one poll reads."""
+
+KEPT_RUNS, KEPT_DAYS = 100, 8
+"""A new run removes folders of older runs, if there are that many; a command has ended long before."""
+
+MARK_OVERHEAD = 4_096
+MAKE_BASE = '[ -d "$base" ] || mkdir -p -m 700 "$base"'
+
+
+FIND_TREE = """
+all=" $pid "; more=1
+while [ $more = 1 ]; do
+  more=0
+  for file in /proc/[0-9]*/stat; do
+    read -r line 2>/dev/null <"$file" || continue
+    set -- "${line%% *}" ${line##*) }
+    case "$all" in *" $1 "*) continue;; esac
+    case "$all" in *" $3 "*) all="$all$1 "; more=1;; esac
+  done
+done
+end_all() {
+  for one in $all; do kill -"$1" "$one" 2>/dev/null; done
+  [ "$group" = 0 ] || kill -"$1" "-$group" 2>/dev/null
+}"""
+"""Shell code that finds a process with all its descendants, and can send them a signal."""
+
+
+class RunResult(Struct, frozen=True):
+    """One command of a run: its output, the end of it if it was long, and its exit status if it has ended."""
+
+    stdout: bytes = b""
+    stderr: bytes = b""
+    status: int | None = None
+    is_cut: bool = False
+
+
+class RunReport(Struct, frozen=True):
+    """The report of a run: its commands in order, how it ended, and what the shell said before."""
+
+    results: tuple[RunResult, ...]
+    end: str
+    trouble: str = ""
+
+
+class OutputChunk(Struct, frozen=True):
+    """New output of one command: what it wrote behind the offsets, and whether it has ended."""
+
+    stdout: bytes
+    stderr: bytes
+    has_ended: bool
+
+
+def new_mark() -> str:
+    """Return a mark for one report."""
+    return f"--{secrets.token_hex(12)}"
+
+
+def most_bytes(commands: int) -> int:
+    """Return the largest size of a report."""
+    return commands * 2 * (MAX_OUTPUT_BYTES + 1) + MARK_OVERHEAD * (commands + 1)
+
+
+def _beginning(run: str) -> str:
+    if RUN_ID.match(run) is None:
+        raise ValueError(f"a run cannot be called {run!r}")
+    return f'base="${{HOME:-.}}/{FOLDER}"\ndir="$base/{run}"\n'
+
+
+def _function(lines: Sequence[str]) -> str:
+    body = "\n".join(lines)
+    return f"main() {{\nexec 2>&1\n{body}\n}}\nmain\n"
+
+
+def start_script(run: str, commands: Sequence[str], secret_values: Mapping[str, str], mark: str) -> str:
+    """Return the script that starts a run, or follows it if it was started, and reports how it ended."""
+    exports = [f"export {name}={quote(value)}" for name, value in secret_values.items()]
+    lines = [
+        _beginning(run),
+        "trap '' HUP",
+        MAKE_BASE,
+        'if mkdir -m 700 "$dir" 2>/dev/null; then',
+        *exports,
+        f"({_runner(commands)}) </dev/null >/dev/null 2>&1 &",
+        "wait $!",
+        "else",
+        f'[ -d "$dir" ] || {{ printf "\\n%s end refused\\n" {mark}; return; }}',
+        "fi",
+        _wait_for_end(),
+        *_report(len(commands), mark),
+        _clean_up(),
+    ]
+    return _function(lines)
+
+
+def _runner(commands: Sequence[str]) -> str:
+    """Return the shell code that runs commands in order until one fails, in a subshell of the script.
+
+    Each command has a subshell of its own, which is cheaper than another shell: starting programs is most of the work.
+    """
+    lines = [
+        "read -r me rest </proc/self/stat",
+        "set -- ${rest##*) }",  # behind the name of the program: its state, parent and group
+        'group=0; [ "$3" = "$$" ] && group=$3',
+        'cd "${HOME:-.}"; echo "$me $group" >"$dir/pid"',
+    ]
+    for number, command in enumerate(commands):
+        lines += [
+            f'(set --; eval {quote(command)}) >"$dir/{number}.out" 2>"$dir/{number}.err"',
+            f's=$?; echo $s >"$dir/{number}.status"',
+            '[ $s -eq 0 ] || { : >"$dir/done"; exit; }',
+        ]
+    return "\n".join([*lines, ': >"$dir/done"'])
+
+
+def _wait_for_end() -> str:
+    """Return the shell code that waits until a run has ended, or its process is gone, or it did not begin."""
+    return """
+n=0
+while [ ! -e "$dir/done" ]; do
+  if [ -s "$dir/pid" ]; then
+    read pid group <"$dir/pid"
+    kill -0 "$pid" 2>/dev/null || { [ -e "$dir/done" ] || break; }
+  else
+    n=$((n + 1)); [ $n -gt 25 ] && break
+  fi
+  sleep 0.2
+done"""
+
+
+def _report(commands: int, mark: str) -> list[str]:
+    lines = []
+    for number in range(commands):
+        lines += [
+            f'if [ -e "$dir/{number}.out" ]; then',
+            *(_tail(f"{number}.{kind}", number, kind, mark) for kind in ("out", "err")),
+            f's=; [ -s "$dir/{number}.status" ] && read s <"$dir/{number}.status"',
+            f'printf "\\n%s status {number} %s\\n" {mark} "$s"',
+            "fi",
+        ]
+    ended = 'e=lost; [ -s "$dir/pid" ] && e=interrupted; [ -e "$dir/done" ] && e=done; [ -e "$dir/ended" ] && e=ended'
+    return [*lines, ended, f'printf "\\n%s end %s\\n" {mark} "$e"']
+
+
+def _tail(file: str, number: int, kind: str, mark: str) -> str:
+    tail = f'[ -s "$dir/{file}" ] && tail -c {MAX_OUTPUT_BYTES + 1} "$dir/{file}"'
+    return f'printf "\\n%s {kind} {number}\\n" {mark}; {tail}'
+
+
+def _clean_up() -> str:
+    return f"""
+set -- "$base"/*
+[ $# -gt {KEPT_RUNS} ] && find "$base" -mindepth 1 -maxdepth 1 -mtime +{KEPT_DAYS} -exec rm -rf {{}} + 2>/dev/null
+:"""
+
+
+def end_script(run: str, mark: str) -> str:
+    """Return the script that ends a run with all its processes, and keeps one from starting that has not begun."""
+    return _function(
+        [
+            _beginning(run),
+            MAKE_BASE,
+            'if mkdir -m 700 "$dir" 2>/dev/null; then',
+            ': >"$dir/ended"; : >"$dir/done"',
+            f'printf "\\n%s end never\\n" {mark}; return',
+            "fi",
+            f'[ -e "$dir/done" ] && {{ printf "\\n%s end done\\n" {mark}; return; }}',
+            ': >"$dir/ended"',
+            "n=0",
+            'while [ ! -s "$dir/pid" ] && [ $n -lt 10 ]; do n=$((n + 1)); sleep 0.1; done',
+            'if [ -s "$dir/pid" ]; then',
+            'read pid group <"$dir/pid"',
+            FIND_TREE,
+            "end_all TERM; n=0",
+            'while kill -0 "$pid" 2>/dev/null && [ $n -lt 20 ]; do n=$((n + 1)); sleep 0.1; done',
+            "end_all KILL",
+            "fi",
+            ': >"$dir/done"',
+            f'printf "\\n%s end ended\\n" {mark}',
+        ]
+    )
+
+
+def poll_script(run: str, number: int, stdout: int, stderr: int, mark: str) -> str:
+    """Return the script that reads what a command has written behind two offsets."""
+    lines = [_beginning(run), f's=no; [ -s "$dir/{number}.status" ] && s=yes']
+    for kind, offset in (("out", stdout), ("err", stderr)):
+        read = f'tail -c +{offset + 1} "$dir/{number}.{kind}" | head -c {CHUNK_BYTES}'
+        lines.append(f'printf "\\n%s {kind} {number}\\n" {mark}; [ -s "$dir/{number}.{kind}" ] && {read}')
+    return _function([*lines, f'printf "\\n%s end %s\\n" {mark} "$s"'])
+
+
+def read_chunk(report: bytes, mark: str) -> OutputChunk:
+    """Read the answer to a poll."""
+    parts, end, _ = _parts(report, mark)
+    found = {kind: content for kind, _, _, content in parts}
+    return OutputChunk(found.get("out", b""), found.get("err", b""), end == "yes")
+
+
+def read_report(report: bytes, commands: int, mark: str) -> RunReport:
+    """Read a report; one without an end is an error, because the shell was cut off."""
+    parts, end, trouble = _parts(report, mark)
+    results: dict[int, RunResult] = {}
+    for kind, number, value, content in parts:
+        if not 0 <= number < commands:
+            continue
+        was = results.get(number, RunResult())
+        if kind == "status":
+            status = int(value) if value.isdecimal() else None
+            results[number] = RunResult(was.stdout, was.stderr, status, was.is_cut)
+        else:
+            kept, is_cut = content[-MAX_OUTPUT_BYTES:], was.is_cut or len(content) > MAX_OUTPUT_BYTES
+            streams = (kept, was.stderr) if kind == "out" else (was.stdout, kept)
+            results[number] = RunResult(*streams, was.status, is_cut)
+    return RunReport(tuple(results[number] for number in sorted(results)), end, trouble)
+
+
+def _parts(report: bytes, mark: str) -> tuple[list[tuple[str, int, str, bytes]], str, str]:
+    """Return the parts of a report (kind, number, value, content), its end, and the text before the first mark."""
+    first, *pieces = report.split(f"\n{mark} ".encode())
+    parts: list[tuple[str, int, str, bytes]] = []
+    end = ""
+    for piece in pieces:
+        head, _, content = piece.partition(b"\n")
+        kind, _, rest = head.decode(errors="replace").partition(" ")
+        if kind == "end":
+            end = rest.strip()
+            continue
+        number, _, value = rest.partition(" ")
+        parts.append((kind, int(number) if number.isdecimal() else -1, value.strip(), content))
+    return parts, end, first.decode(errors="replace").strip()
+
+
+def copy_script(path: str, name: str) -> str:
+    """Return the command that writes its input to a path of a machine at once, or into the folder of that path."""
+    code = f"""p={quote(path)}; n={quote(name)}
+case "$p" in */) p="$p$n";; *) [ -d "$p" ] && p="$p/$n";; esac
+t="$p.stateward-$$"
+cat >"$t" && mv -f "$t" "$p" || {{ s=$?; rm -f "$t"; exit $s; }}"""
+    return f"exec /bin/sh -c {quote(code)}"

@@ -1,0 +1,223 @@
+"""Deletion protection: a flag on an object or on a namespace, which refuses removals that people ask for.
+
+A person who removes the wrong object cannot take that back. A protected object, whatever is below it, and everything in
+a protected namespace is removed by nobody who asks for it, not even with force, before the flag is lifted. Work that
+nobody asked for (a timer, a reconciler) goes on. So do the children of an operation that was accepted before, unless
+their own object is protected.
+
+The flag of an object is a label, which only this module writes. So it needs no column, ends with the object, and can be
+selected like any label. The flag of a namespace is a record of the deployment.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.engine.errors import NotFound, Protected
+from stateward.engine.kinds import Kind, Kinds
+from stateward.engine.requests import EMPTY, Request
+from stateward.engine.transitions import absent_object, journal
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.errors import BadInput
+from stateward.lifecycle import ADMIN, CONTROLLER, GONE, NEW, STABLE, USER, Move, State, declare, step
+from stateward.naming import check_text
+from stateward.store.port import Reader, Tx
+from stateward.store.records import PROTECTED_LABEL, Key, Object, shown_labels, to_json
+
+NO_REASON = "yes"
+"""The stored reason of a flag that was set without one."""
+
+PEOPLE = frozenset((USER, ADMIN))
+"""The actors that act for people."""
+
+
+class ProtectionState(State):
+    """The states of a namespace's protection."""
+
+    IN_FORCE = "in force", STABLE, "what is in the namespace is not removed"
+
+
+P = ProtectionState
+
+ROWS = (
+    #    from        event     by                  to
+    step(NEW,        "set",    ADMIN | CONTROLLER, P.IN_FORCE),
+    step(P.IN_FORCE, "change", ADMIN | CONTROLLER, P.IN_FORCE),
+    step(P.IN_FORCE, "lift",   ADMIN | CONTROLLER, GONE),
+)  # fmt: skip
+
+PROTECTION = declare(
+    "engine.protection", ProtectionState, ROWS, ADMIN | CONTROLLER, about="the deletion protection of a namespace"
+)
+
+
+def protection_kind() -> Kind:
+    """Return the kind of namespaces' flags, for an engine to know."""
+    return Kind(PROTECTION, general=False)
+
+
+class NamespaceFlag(Struct, frozen=True):
+    """The spec of a namespace's flag."""
+
+    reason: str
+
+
+def flag_key(ns: str) -> Key:
+    """Return the key of a namespace's flag, in the namespace that only administrators see."""
+    return Key("(system)", f"protection-{ns}")
+
+
+def flag_of(found: Object | None) -> str:
+    """Return the reason of an object's own flag; empty if it has none."""
+    if found is None or found.removed or PROTECTED_LABEL not in found.labels:
+        return ""
+    labels: dict[str, str] = msgspec.json.decode(found.labels)
+    return labels.get(PROTECTED_LABEL, "")
+
+
+def namespace_flag_in(found: Object | None) -> str:
+    """Return the reason of a namespace's flag, given its record; empty if there is none."""
+    return "" if found is None or found.removed else msgspec.json.decode(found.spec, type=NamespaceFlag).reason
+
+
+async def load_protection(uow: UnitOfWork, kinds: Kinds, requests: Iterable[Request]) -> None:
+    """Read the flags that these requests may meet, level by level; most requests remove nothing, and read nothing."""
+    removals = [one for one in requests if one.action in kinds.removing_events and one.creates is None]
+    found = [uow.objects.get(Key(one.ns, one.object)) for one in removals if one.actor in PEOPLE]
+    wanted = {key for one in found if one is not None for key in (flag_key(one.ns), parent_key(one)) if key is not None}
+    read: set[Key] = set()
+    while wanted:
+        read |= wanted
+        above = await uow.peek(list(wanted))
+        wanted = {key for one in above if one is not None and (key := parent_key(one)) is not None} - read
+
+
+def parent_key(found: Object) -> Key | None:
+    """Return the key of an object's parent."""
+    return None if found.parent is None else Key(found.ns, found.parent)
+
+
+async def require_unprotected(uow: UnitOfWork, kind: Kind, request: Request, found: Object, move: Move) -> None:
+    """Refuse a removal that a person asks for, if the object, an ancestor or the namespace is protected."""
+    if request.creates is not None or not kind.removes(move):
+        return
+    parent = None if request.parent is None else uow.operations.get(Key(request.ns, request.parent))
+    if (request.actor if parent is None else parent.actor) not in PEOPLE:
+        return
+    if parent is None:
+        await require_no_flag(uow, request.action, found)
+    elif reason := flag_of(found):  # the parent's request was checked for flags above
+        raise Protected(request.action, found.ns, found.id, found.id, reason)
+
+
+async def require_no_flag(uow: UnitOfWork, action: str, found: Object) -> None:
+    """Raise if an object, an ancestor or the namespace is protected."""
+    if reason := flag_of(found):
+        raise Protected(action, found.ns, found.id, found.id, reason)
+    (record,) = await uow.peek([flag_key(found.ns)])
+    if reason := namespace_flag_in(record):
+        raise Protected(action, found.ns, found.id, None, reason)
+    passed, key = {found.key}, parent_key(found)
+    while key is not None and key not in passed:
+        passed.add(key)
+        (above,) = await uow.peek([key])
+        if reason := flag_of(above):
+            raise Protected(action, found.ns, found.id, key.id, reason)
+        key = None if above is None else parent_key(above)
+
+
+# --- setting and lifting ---------------------------------------------------------------------------------------------
+
+
+def _as_reason(reason: str) -> str:
+    if reason:
+        check_text("reason", reason, 1, 250)
+    return reason or NO_REASON
+
+
+async def set_object_flag(tx: Tx, key: Key, reason: str | None, actor: str, who: str) -> Object:
+    """Set the flag of an object, or lift it (None)."""
+    uow = UnitOfWork(tx)
+    await uow.load([key])
+    found = uow.objects.get(key)
+    if found is None or found.removed:
+        raise NotFound(*key)
+    former: dict[str, str] = msgspec.json.decode(found.labels)
+    labels = shown_labels(former) | ({} if reason is None else {PROTECTED_LABEL: _as_reason(reason)})
+    if labels == former:
+        return found
+    text = msgspec.json.encode(labels, order="sorted").decode()
+    changed = replace(found, labels=text, version=uow.next_version(key))
+    uow.save_object(key, changed)
+    journal(uow, found, None, actor, who, _event(reason), reason=labels.get(PROTECTED_LABEL))
+    await uow.apply()
+    return changed
+
+
+async def set_namespace_flag(tx: Tx, ns: str, reason: str | None, actor: str, who: str) -> str:
+    """Set the flag of a namespace, or lift it (None); returns the reason that is stored now."""
+    uow, key = UnitOfWork(tx), flag_key(ns)
+    await uow.load([key])
+    former = uow.objects.get(key)
+    now = "" if reason is None else _as_reason(reason)
+    if namespace_flag_in(former) == now:
+        return now
+    known = former or absent_object(key, PROTECTION, uow.now)
+    state = P.IN_FORCE if now else GONE
+    spec = to_json(NamespaceFlag(now)) if now else EMPTY
+    uow.save_object(
+        key, replace(known, state=state.word, spec=spec, removed=not now, since=uow.now, version=uow.next_version(key))
+    )
+    journal(uow, known, None, actor, who, _event(reason), known.state, state.word, now or None)
+    await uow.apply()
+    return now
+
+
+def _event(reason: str | None) -> str:
+    return "unprotect" if reason is None else "protect"
+
+
+async def namespace_flag(reader: Reader, ns: str) -> str:
+    """Return the reason of a namespace's flag; empty if it has none."""
+    return namespace_flag_in(await reader.object(flag_key(ns)))
+
+
+async def effective_flag(reader: Reader, found: Object) -> Protected | None:
+    """Return why nobody may remove an object: its own flag, or that of its namespace or of the nearest ancestor."""
+    if reason := flag_of(found):
+        return Protected("", found.ns, found.id, found.id, reason)
+    if reason := await namespace_flag(reader, found.ns):
+        return Protected("", found.ns, found.id, None, reason)
+    passed, key = {found.key}, parent_key(found)
+    while key is not None and key not in passed:
+        passed.add(key)
+        above = await reader.object(key)
+        if reason := flag_of(above):
+            return Protected("", found.ns, found.id, key.id, reason)
+        key = None if above is None else parent_key(above)
+    return None
+
+
+async def protected_parents(reader: Reader, members: Iterable[Object]) -> set[str]:
+    """Return the parents of some objects of a namespace that are protected, or are below a protected object."""
+    parents = {key for one in members if (key := parent_key(one)) is not None}
+    known: dict[Key, Object] = {}
+    wanted, read = parents, set[Key]()
+    while wanted:
+        read |= wanted
+        known |= await reader.objects(wanted)
+        wanted = {key for one in known.values() if (key := parent_key(one)) is not None} - read
+    flagged = {key for key, one in known.items() if flag_of(one)}
+    while more := {key for key, one in known.items() if parent_key(one) in flagged} - flagged:
+        flagged |= more
+    return {key.id for key in parents & flagged}
+
+
+def keep_flag(found: Object, labels: Mapping[str, str]) -> dict[str, str]:
+    """Return new labels of an object with the flag that it has; they must not name the flag themselves."""
+    if PROTECTED_LABEL in labels:
+        raise BadInput("labels", dict(labels), f"labels without {PROTECTED_LABEL}, which `stateward protect` sets")
+    reason = flag_of(found)
+    return {**labels, **({PROTECTED_LABEL: reason} if reason else {})}

@@ -1,0 +1,74 @@
+"""Names in requests to the API: query parameters and namespaces that do not exist are refused, with the nearest name.
+
+A mistyped name that is ignored gives an answer to another question: an empty list, or a list of everything. So each
+route of ours takes the query parameters that it declares and no others, and reading in a namespace that nobody knows is
+an error. The compatible APIs stay as their originals are.
+"""
+
+import re
+from collections.abc import Iterable
+from urllib.parse import parse_qsl
+
+from litestar.handlers import BaseRouteHandler
+from litestar.routes import BaseRoute, HTTPRoute
+from litestar.types import HTTPScope
+
+from stateward.access import Grant, Tokens
+from stateward.access.tokens import ANY, SYSTEM
+from stateward.engine import Engine
+from stateward.errors import UnknownField, UnknownName
+from stateward.naming import DEFAULT_NAMESPACE, NAME
+
+_OPTION = "query parameters"
+_MOST_TOKENS = 1_000
+
+
+def bind_query_names(routes: Iterable[BaseRoute], base: str) -> None:
+    """Note the declared query parameters of each route below a path."""
+    for route in routes:
+        if isinstance(route, HTTPRoute) and route.path.startswith(base):
+            for handler, takes in route.route_handler_map.values():
+                handler.opt[_OPTION] = frozenset(one.field_alias for one in takes.expected_query_params)
+
+
+class RequestNames:
+    """The check of the names in a request. A namespace that was known once stays known, and costs no read."""
+
+    def __init__(self, engine: Engine, tokens: Tokens) -> None:
+        self._engine = engine
+        self._tokens = tokens
+        self._known = {DEFAULT_NAMESPACE}
+
+    async def check(self, scope: HTTPScope, handler: BaseRouteHandler) -> None:
+        """Raise if a request names a query parameter that its route does not have, or reads an unknown namespace."""
+        declared: frozenset[str] | None = handler.opt.get(_OPTION)
+        if declared is None:
+            return
+        given = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        for name in given:
+            if name not in declared:
+                raise UnknownField(name, sorted(declared), "query parameter of this route")
+        ns = scope["path_params"].get("ns") or given.get("ns")
+        if ns is not None and ns not in self._known and scope["method"] == "GET" and re.match(NAME, ns):
+            await self.require_namespace(scope["auth"], ns)
+
+    async def require_namespace(self, grant: Grant, ns: str) -> None:
+        """Raise unless a namespace holds or held objects, is registered or has a token; names only what a token opens.
+
+        The caller may read the namespace, so nothing is disclosed by the answer.
+        """
+        stored = await self._engine.store.reader.namespaces()
+        if ns in stored or ns in grant.namespaces or await self._is_registered(ns) or await self._has_token(ns):
+            self._known.add(ns)
+            return
+        known = [one for one in stored if one != SYSTEM] if ANY in grant.namespaces else grant.namespaces
+        raise UnknownName("namespace", ns, sorted({DEFAULT_NAMESPACE, *known}))
+
+    async def _is_registered(self, ns: str) -> bool:
+        keys = [kind.names_namespace(ns) for kind in self._engine.kinds if kind.names_namespace is not None]
+        found = await self._engine.store.reader.objects(keys)
+        return any(not one.removed for one in found.values())
+
+    async def _has_token(self, ns: str) -> bool:
+        tokens = await self._tokens.list(limit=_MOST_TOKENS)
+        return any(named.partition(":")[0] == ns for one in tokens for named in one.namespaces)

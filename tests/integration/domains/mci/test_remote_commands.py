@@ -1,0 +1,302 @@
+"""Commands and files on VMs over real SSH: results, limits of rights, pinned host keys, one run, cancel, bastions."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateward.domains.mci.handlers.command_handlers import CommandHandlers
+from stateward.domains.mci.lifecycle import COMMAND
+from stateward.domains.mci.model import command_seen
+from stateward.domains.mci.remote.command_requests import prune_commands
+from stateward.domains.mci.remote.vm_shells import RunOrder
+from stateward.engine.queries import list_all
+from stateward.store.filters import JournalFilter, Selector
+from stateward.store.records import Key, Status
+from tests.integration.domains.mci.api_harness import AWS, NS, ApiHarness, group, mci, open_api
+from tests.integration.domains.mci.ssh_servers import USER, LoopbackMachines, loopback_machines
+
+M1, CMD = f"/ns/{NS}/mci/m1", f"/ns/{NS}/cmd/mci/m1"
+PATIENT = 60.0
+
+
+@pytest.fixture
+async def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LoopbackMachines]:
+    async with loopback_machines(tmp_path, monkeypatch) as made:
+        yield made
+
+
+@pytest.fixture
+async def api(tmp_path: Path, machines: LoopbackMachines) -> AsyncIterator[ApiHarness]:
+    async with open_api(tmp_path) as opened:
+        machines.keys.append(opened.plugin.access_keys.public_key(NS))
+        yield opened
+
+
+async def ran(api: ApiHarness, *commands: str, query: str = "", **how: Any) -> dict[str, Any]:
+    """Run commands and return the result of each VM."""
+    answer = await api.post(f"{CMD}{query}", {"command": list(commands), **how})
+    assert answer.status_code == 200, answer.text
+    return {one["vmId"]: one for one in answer.json()["results"]}
+
+
+async def until_file(path: Path) -> str:
+    """Wait until a file has a line."""
+    async with asyncio.timeout(PATIENT):
+        while not (path.exists() and path.read_text().endswith("\n")):
+            await asyncio.sleep(0.02)
+    return path.read_text().strip()
+
+
+async def until_gone(pid: int) -> None:
+    """Wait until a process has ended; a zombie has."""
+    async with asyncio.timeout(PATIENT):
+        while Path(f"/proc/{pid}").exists() and " Z " not in Path(f"/proc/{pid}/stat").read_text():
+            await asyncio.sleep(0.02)
+
+
+async def test_each_vm_has_the_results_of_each_command_and_a_failed_one_is_the_last(api: ApiHarness) -> None:
+    await api.created(mci("m1", group("g1", 2)))
+    found = await ran(api, "echo one; echo two >&2", "echo three; exit 3", "echo never")
+    assert list(found) == ["g1-1", "g1-2"]
+    for one in found.values():
+        assert (one["mciId"], one["vmIp"]) == ("m1", "127.0.0.1")
+        assert one["command"] == {"0": "echo one; echo two >&2", "1": "echo three; exit 3", "2": "echo never"}
+        assert one["stdout"] == {"0": "one\n", "1": "three\n", "2": ""}
+        assert one["stderr"] == {"0": "two\n", "1": "", "2": ""}
+        assert one["exitStatus"] == {"0": 0, "1": 3}
+        assert one["error"] == "'echo three; exit 3' ended with exit status 3"
+    commands = [one async for one in list_all(api.engine.store.reader, Selector(NS, COMMAND.kind))]
+    assert [one.state for one in commands] == ["Failed"]
+
+
+async def test_a_request_selects_vms_and_the_access_data_tells_how_they_are_reached(
+    api: ApiHarness, machines: LoopbackMachines
+) -> None:
+    await api.created(mci("m1", group("g1", 2, label={"role": "web"}), group("g2", 1)))
+    assert list(await ran(api, "true", query="?vmId=g1-2")) == ["g1-2"]
+    assert list(await ran(api, "true", query="?subGroupId=g2")) == ["g2-1"]
+    assert list(await ran(api, "true", query="?labelSelector=role=web,sys.id=g1-1")) == ["g1-1"]
+    assert (await api.post(f"{CMD}?vmId=g9-1", {"command": "true"})).status_code == 404
+    assert (await api.post(f"{CMD}?labelSelector=role=db", {"command": "true"})).status_code == 409
+    access = (await api.get(f"{M1}/vm/g1-2?option=accessinfo")).json()
+    server = machines.of("g1-2")
+    assert (access["publicIP"], access["sshPort"], access["vmUserName"]) == ("127.0.0.1", server.port, USER)
+    assert access["hostKeyFingerprint"] == server.fingerprint
+    assert access["sshKeyId"]
+
+
+async def test_only_operators_of_the_namespace_run_commands(api: ApiHarness) -> None:
+    await api.created(mci("m1", group("g1", 1)))
+    file = {"files": {"file": ("f", b"x")}, "data": {"path": "f"}}
+    for who, status in (("nobody", 401), ("viewer", 403), ("outsider", 403), ("operator", 200)):
+        assert (await api.post(CMD, {"command": ["true"]}, who)).status_code == status
+        assert (await api.post(f"/ns/{NS}/transferFile/mci/m1", None, who, **file)).status_code == status
+        assert (await api.delete(f"{M1}/vm/g1-1/hostKey", who)).status_code == status
+
+
+async def test_without_the_grant_of_its_connection_nothing_runs_on_a_vm(
+    api: ApiHarness, machines: LoopbackMachines
+) -> None:
+    await api.created(mci("m1", group("g1", 1)))
+    await api.plugin.service.revoke(AWS, ["*"], api_caller())
+    found = await ran(api, "echo here >marker")
+    assert "is not granted" in found["g1-1"]["error"]
+    assert not (machines.of("g1-1").home / "marker").exists()
+
+
+def api_caller() -> Any:
+    from tests.integration.domains.mci.conftest import ANN
+
+    return ANN
+
+
+async def test_secrets_reach_the_command_and_nobody_else(api: ApiHarness) -> None:
+    await api.created(mci("m1", group("g1", 1)))
+    secrets = {"TOKEN": "open-sesame", "PEM": "first-line\nsecond-line"}
+    answer = await api.post(
+        CMD, {"command": ['echo "$TOKEN"; echo "$PEM"; sleep 1.2; echo "$TOKEN" >&2; exit 4'], "secrets": secrets}
+    )
+    (one,) = answer.json()["results"]
+    assert (one["stdout"], one["stderr"], one["exitStatus"]) == ({"0": "***\n***\n"}, {"0": "***\n"}, {"0": 4})
+    reader, op = api.engine.store.reader, answer.json()["operation"]
+    found = await api.engine.record(NS, answer.json()["command"])
+    progress = await reader.progress_of(Key(NS, op), 0)
+    journal = await reader.journal(0, 1000, JournalFilter(NS))
+    requests = (await api.client().get("/requests")).text
+    operation = api.engine.kinds.disclosure(internal=True).operation(await api.engine.wait_record(NS, op, 1))
+    for text in (answer.text, str(found), str(progress), str(journal), requests, str(operation)):
+        assert not any(part in text for value in secrets.values() for part in value.splitlines()), text
+    assert any("g1-1: ***" in line.text for line in progress)
+
+
+async def test_a_host_key_is_pinned_at_first_sight_and_a_changed_one_is_refused(
+    api: ApiHarness, machines: LoopbackMachines
+) -> None:
+    await api.created(mci("m1", group("g1", 1)))
+    assert (await ran(api, "echo mine"))["g1-1"]["stdout"] == {"0": "mine\n"}
+    server = machines.of("g1-1")
+    before, logins = server.fingerprint, server.logins
+    await server.replace_host_key()
+    refused = (await ran(api, "echo stolen"))["g1-1"]["error"]
+    assert before in refused
+    assert server.fingerprint in refused
+    assert "forget-host-key m1/g1-1" in refused
+    assert server.logins == logins
+    assert (await api.delete(f"{M1}/vm/g1-1/hostKey", "operator")).status_code == 200
+    assert (await ran(api, "echo mine"))["g1-1"]["stdout"] == {"0": "mine\n"}
+
+
+async def test_a_vm_that_does_not_know_the_key_says_what_to_add(api: ApiHarness, machines: LoopbackMachines) -> None:
+    await api.created(mci("m1", group("g1", 1)))
+    machines.keys.clear()
+    api.plugin.shells.room = asyncio.Semaphore(1)
+    (vm,) = await api.plugin.service.vms(NS, "m1")
+    async with api.plugin.shells.open([vm]) as shells:
+        found = await shells.run(vm, RunOrder("r1", ("true",), patience_s=0.0))
+    assert f"authorized_keys must have this line: {api.plugin.access_keys.public_key(NS)}" in found.error
+
+
+async def test_a_second_connection_follows_the_run_of_the_first_and_runs_nothing_again(
+    api: ApiHarness, machines: LoopbackMachines
+) -> None:
+    await api.created(mci("m1", group("g1", 1)))
+    (vm,) = await api.plugin.service.vms(NS, "m1")
+    home = machines.of("g1-1").home
+    order = RunOrder("r1", ("echo run >>marker; while [ ! -e go ]; do sleep 0.05; done; cat marker; exit 5",))
+    async with api.plugin.shells.open([vm]) as shells:
+        first = asyncio.ensure_future(shells.run(vm, order))
+        await until_file(home / "marker")
+        first.cancel()  # as if its worker were killed: only the connection ends
+        await asyncio.gather(first, return_exceptions=True)
+    async with api.plugin.shells.open([vm]) as shells:
+        second = asyncio.ensure_future(shells.run(vm, order))
+        (home / "go").touch()
+        found = await second
+        again = await shells.run(vm, order)
+    assert found == again
+    assert [(one.written, one.status) for one in found.runs] == [("run\n", 5)]
+
+
+async def test_another_attempt_of_the_operation_runs_under_the_same_name(api: ApiHarness) -> None:
+    await api.created(mci("m1", group("g1", 1)))
+    answer = (await api.post(CMD, {"command": ["pwd"]})).json()
+    (vm,) = await api.plugin.service.vms(NS, "m1")
+    order = RunOrder(answer["operation"], ("echo not run",))
+    async with api.plugin.shells.open([vm]) as shells:
+        found = await shells.run(vm, order)
+    assert found.runs[0].written == answer["results"][0]["stdout"]["0"]
+
+
+@pytest.mark.parametrize("has_own_sessions", [True, False])
+async def test_cancel_ends_the_process_and_its_children(
+    api: ApiHarness, machines: LoopbackMachines, has_own_sessions: bool
+) -> None:
+    await api.created(mci("m1", group("g1", 1)))
+    machines.of("g1-1").has_own_sessions = has_own_sessions
+    home = machines.of("g1-1").home
+    answer = await api.post(f"{CMD}?async=true", {"command": ["sleep 300 & echo $! >child; wait", "echo no >next"]})
+    assert answer.status_code == 202
+    child = int(await until_file(home / "child"))
+    op = answer.json()["operation"]
+    await api.engine.cancel(NS, op)
+    ended = await api.engine.wait_record(NS, op, PATIENT)
+    assert (ended.status, ended.error) == (Status.CANCELLED, "cancelled")
+    await until_gone(child)
+    assert not (home / "next").exists()
+    commands = [one async for one in list_all(api.engine.store.reader, Selector(NS, COMMAND.kind))]
+    assert [one.state for one in commands] == ["Cancelled"]
+
+
+async def test_a_command_that_takes_too_long_is_ended(api: ApiHarness, machines: LoopbackMachines) -> None:
+    await api.created(mci("m1", group("g1", 1)))
+    found = await ran(api, "sleep 300 & echo $! >child; wait", timeoutMinutes=0.03)
+    assert "not done in time" in found["g1-1"]["error"]
+    assert "its processes were ended" in found["g1-1"]["error"]
+    await until_gone(int((machines.of("g1-1").home / "child").read_text()))
+
+
+async def test_output_is_streamed_while_a_command_runs(api: ApiHarness, machines: LoopbackMachines) -> None:
+    await api.created(mci("m1", group("g1", 1)))
+    home = machines.of("g1-1").home
+    command = "echo early; while [ ! -e go ]; do sleep 0.05; done; echo late"
+    op = (await api.post(f"{CMD}?async=true", {"command": [command]})).json()["operation"]
+    async with asyncio.timeout(PATIENT):
+        while not any("g1-1: early" in one.text for one in await api.engine.store.reader.progress_of(Key(NS, op), 0)):
+            await asyncio.sleep(0.05)
+    (home / "go").touch()
+    await api.engine.wait_record(NS, op, PATIENT)
+    lines = [one.text for one in await api.engine.store.reader.progress_of(Key(NS, op), 0)]
+    assert "\n".join(filter(None, lines)) == "g1-1: early\ng1-1: late"
+
+
+async def test_a_vm_without_a_public_address_is_reached_through_a_bastion(
+    api: ApiHarness, machines: LoopbackMachines
+) -> None:
+    machines.private = {"g2-1"}
+    await api.created(mci("m1", group("g1", 2), group("g2", 1)))
+    assert (await ran(api, "echo inside", query="?vmId=g2-1"))["g2-1"]["stdout"] == {"0": "inside\n"}
+    assert machines.of("g1-1").forwarded == [("127.0.0.1", machines.of("g2-1").port)]
+    shown = (await api.get(f"{M1}/vm/g2-1/bastion")).json()
+    assert shown == [{"nsId": NS, "mciId": "m1", "vmId": "g1-1", "assigned": "auto"}]
+    assert (await api.put(f"{M1}/vm/g2-1/bastion/g1-2", {})).status_code == 200
+    assert (await ran(api, "echo inside", query="?vmId=g2-1"))["g2-1"]["error"] == ""
+    assert len(machines.of("g1-2").forwarded) == 1
+    access = (await api.get(f"{M1}?option=accessinfo")).json()
+    assert [one["BastionVmId"] for one in access["MciSubGroupAccessInfo"]] == ["", "g1-2"]
+    assert (await api.delete(f"/ns/{NS}/mci/m1/bastion/g1-2")).status_code == 200
+    assert (await api.get(f"{M1}/vm/g2-1/bastion")).json()[0]["assigned"] == "auto"
+
+
+async def test_a_file_is_copied_whole_to_a_path_or_into_a_folder(api: ApiHarness, machines: LoopbackMachines) -> None:
+    await api.created(mci("m1", group("g1", 2)))
+    content, place = os.urandom(100_000), f"/ns/{NS}/transferFile/mci/m1"
+    for path in ("copied", "folder/"):
+        for vm in ("g1-1", "g1-2"):
+            (machines.of(vm).home / "folder").mkdir(exist_ok=True)
+        answer = await api.post(place, None, files={"file": ("data.bin", content)}, data={"path": path})
+        assert [one["error"] for one in answer.json()["results"]] == ["", ""], answer.text
+    for vm in ("g1-1", "g1-2"):
+        assert (machines.of(vm).home / "copied").read_bytes() == content
+        assert (machines.of(vm).home / "folder" / "data.bin").read_bytes() == content
+    failed = await api.post(place, None, files={"file": ("f", b"x")}, data={"path": "missing/f"})
+    assert all("not written" in one["error"] for one in failed.json()["results"])
+    assert (await api.post(place, None, data={"path": "f"})).status_code == 400
+
+
+async def test_post_commands_go_over_ssh(api: ApiHarness, machines: LoopbackMachines) -> None:
+    shown = await api.created(mci("m1", group("g1", 1), postCommand={"command": ["echo $0; pwd", "exit 3"]}))
+    (result,) = shown["postCommandResult"]["results"]
+    assert result["stdout"]["0"].endswith(f"{machines.of('g1-1').home}\n")
+    assert result["exitStatus"] == {"0": 0, "1": 3}
+    assert "exit status 3" in result["err"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "command"),
+        ({"command": ["x"], "userName": "a b"}, "userName"),
+        ({"command": ["x"], "timeoutMinutes": 10_000}, "timeoutMinutes"),
+        ({"command": ["x"], "secrets": {"a-b": "12345"}}, "secrets"),
+        ({"command": ["x"], "secrets": {"A": "123"}}, "secrets.A"),
+        ({"command": ["x"] * 101}, "command"),
+    ],
+)
+async def test_a_command_that_could_not_run_is_refused(api: ApiHarness, body: dict[str, Any], field: str) -> None:
+    await api.created(mci("m1", group("g1", 1)))
+    answer = await api.post(CMD, body)
+    assert (answer.status_code, answer.json()["field"]) == (400, field)
+
+
+async def test_old_commands_are_forgotten_and_running_ones_are_not(api: ApiHarness) -> None:
+    await api.created(mci("m1", group("g1", 1)))
+    for number in range(3):
+        await ran(api, f"echo {number}")
+    await prune_commands(api.engine, 1)
+    left = [one async for one in list_all(api.engine.store.reader, Selector(NS, COMMAND.kind))]
+    assert [command_seen(one).results["g1-1"].runs[0].written for one in left] == ["2\n"]
+    assert CommandHandlers(api.plugin.shells).kind().general is False

@@ -1,0 +1,110 @@
+"""Deletion protection in the engine: who asks for a removal is refused; everything else goes on."""
+
+import pytest
+
+from stateward.engine.errors import NotFound, Protected
+from stateward.errors import BadInput
+from stateward.lifecycle import FORCE
+from stateward.store.filters import Selector
+from stateward.store.records import Key
+from tests.integration.engine.conftest import Site
+from tests.integration.engine.pump_kinds import PUMP, STATION
+
+
+async def refusal(site: Site, name: str = "p1", **how: object) -> Protected:
+    with pytest.raises(Protected) as caught:
+        await site.engine.act("ns", name, "scrap", **how)
+    return caught.value
+
+
+async def test_a_protected_object_is_not_removed_even_with_force(site: Site) -> None:
+    await site.built("p1")
+    await site.engine.protect("ns", "p1", "holds the audit data", who="ann")
+    error = await refusal(site)
+    assert (error.holder, error.reason) == ("p1", "holds the audit data")
+    assert str(error) == (
+        "'scrap' would remove 'p1', or parts of it, and object 'p1' is protected (holds the audit data);"
+        " `stateward unprotect p1 -n ns` lifts the protection"
+    )
+    await refusal(site, facts={FORCE})
+    assert (await site.engine.get("ns", "p1")).protected == "holds the audit data"
+    await site.ended(await site.engine.act("ns", "p1", "pump"))
+    await site.engine.protect("ns", "p1", None)
+    await site.ended(await site.engine.act("ns", "p1", "scrap"))
+    assert await site.state("p1") == "scrapped"
+
+
+async def test_the_journal_says_who_protected_an_object_and_who_lifted_it(site: Site) -> None:
+    await site.built("p1", labels={"team": "web"})
+    await site.engine.protect("ns", "p1", who="ann")
+    await site.engine.protect("ns", "p1", who="ann")
+    shown = await site.engine.get("ns", "p1")
+    assert (shown.protected, shown.labels) == ("yes", {"team": "web"})
+    await site.engine.protect("ns", "p1", None, who="bob")
+    assert (await site.engine.get("ns", "p1")).labels == {"team": "web"}
+    entries = [(one.event, one.who, one.reason) for one in await site.engine.history("ns", "p1")]
+    assert entries[-2:] == [("protect", "ann", "yes"), ("unprotect", "bob", None)]
+
+
+async def test_what_is_below_a_protected_object_is_protected(site: Site) -> None:
+    await site.engine.create("ns", "s1", STATION.kind, "found")
+    await site.engine.create("ns", "s2", STATION.kind, "found", parent="s1")
+    await site.built("p1", parent="s2")
+    await site.built("p2")
+    await site.engine.protect("ns", "s1")
+    assert (await refusal(site)).holder == "s1"
+    await site.ended(await site.engine.act("ns", "p2", "scrap"))
+
+
+async def test_a_protected_namespace_protects_all_of_its_objects(site: Site) -> None:
+    await site.built("p1")
+    assert await site.engine.protect_namespace("ns", "freeze before the release", who="ann") == (
+        "freeze before the release"
+    )
+    error = await refusal(site)
+    assert error.holder is None
+    assert "stateward unprotect --namespace-flag -n ns" in str(error)
+    await site.built("p2")
+    assert await site.engine.protect_namespace("ns", None) == ""
+    await site.ended(await site.engine.act("ns", "p1", "scrap"))
+    entries = await site.engine.history("(system)", "protection-ns")
+    assert [(one.event, one.who) for one in entries] == [("protect", "ann"), ("unprotect", "")]
+
+
+async def test_a_flag_ends_with_its_object(site: Site) -> None:
+    await site.built("p1")
+    await site.ended(await site.engine.act("ns", "p1", "scrap"))
+    await site.engine.protect("ns", "p1")
+    with pytest.raises(Protected):
+        await site.engine.act("ns", "p1", "forget")
+    await site.engine.protect("ns", "p1", None)
+    await site.engine.act("ns", "p1", "forget")
+    with pytest.raises(NotFound):
+        await site.engine.protect("ns", "p1")
+    await site.built("p1")
+    assert (await site.engine.get("ns", "p1")).protected == ""
+
+
+async def test_a_group_skips_protected_members_and_is_refused_if_all_are(site: Site) -> None:
+    for name in ("p1", "p2"):
+        await site.built(name)
+    await site.engine.protect("ns", "p1")
+    scrap = site.engine.request("ns", "", "scrap")
+    pumps = Selector("ns", PUMP.kind)
+    verdict = await site.engine.group(None, pumps, scrap)
+    assert [one.object.id for one in verdict.begun] == ["p2"]
+    assert isinstance(verdict.skipped["p1"], Protected)
+    await site.ended(verdict.begun[0])
+    with pytest.raises(Protected):
+        await site.engine.group(None, Selector("ns", ids=("p1",)), scrap)
+    assert [type(one) for one in await site.engine.plan([site.engine.request("ns", "p1", "scrap")])] == [Protected]
+
+
+async def test_a_reason_is_a_short_text(site: Site) -> None:
+    await site.built("p1")
+    for unfit in ("x" * 251, "two\nlines"):
+        with pytest.raises(BadInput):
+            await site.engine.protect("ns", "p1", unfit)
+        with pytest.raises(BadInput):
+            await site.engine.protect_namespace("ns", unfit)
+    assert await site.engine.store.reader.object(Key("(system)", "protection-ns")) is None
