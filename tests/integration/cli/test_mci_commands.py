@@ -5,17 +5,20 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stateward.access import Role
 from stateward.client.http import HttpConnection
 from stateward.domains.mci.provider.key_pairs import new_pair
 from stateward.drivers import MachineSpec, ProviderRegion
+from stateward.drivers.simulated import CALM
 from stateward.lifecycle import USER
 from stateward.schemas.caller import Caller
 from tests.integration.cli.mci_cli_server import MciServer
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 NUMBERS = count(1)
+SEOUL = ProviderRegion("aws", "ap-northeast-2")
 FLEET = """
 name: m1
 groups:
@@ -146,7 +149,9 @@ def test_what_takes_longer_than_allowed_exits_with_1_and_goes_on(
     for terminal in ("", "1"):
         monkeypatch.setenv("FORCE_COLOR", terminal)
         name = f"m{terminal}"
+        cli.cloud.set_profile(SEOUL, replace(CALM, dead=True, patience=0.05))
         done = cli.run("mci", "create", "-f", "-", "--name", name, "--wait", "--timeout", "0", stdin=FLEET)
+        cli.cloud.set_profile(SEOUL, CALM)
         assert done.exit_code == 1, done.output
         assert "it goes on" in done.stderr
         cli.run("wait", name)

@@ -98,7 +98,7 @@ async def test_the_processes_end_with_the_demo(harness: MciHarness) -> None:
         await living
 
     async def gone() -> bool:
-        return not await processes(harness)
+        states = {one.state for one in await harness.service.vms(NS, HERE)}
+        return not await processes(harness) and states <= {"Terminated"}
 
     await until(gone)
-    assert {one.state for one in await harness.service.vms(NS, HERE)} <= {"Terminated"}
