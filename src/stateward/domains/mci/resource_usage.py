@@ -61,11 +61,3 @@ async def usage_of(reader: Reader, ns: str) -> Usage:
     async for group in list_all(reader, Selector(ns, SECURITY_GROUP.kind)):
         usage["vNet", security_group_of(group).network].append(group)
     return usage
-
-
-def path_of_user(user: Object) -> str:
-    """Return the path of a VM or a security group in the Tumblebug API."""
-    if user.kind == SECURITY_GROUP.kind:
-        return f"/ns/{user.ns}/resources/securityGroup/{resource_identity(user).name}"
-    vm = vm_of(user)
-    return f"/ns/{user.ns}/mci/{vm.mci}/vm/{vm.name}"

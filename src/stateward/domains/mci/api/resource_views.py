@@ -8,8 +8,8 @@ from msgspec import Struct, field
 
 from stateward.domains.mci.lifecycle import ResourceState
 from stateward.domains.mci.model import ResourceSpec, key_of, network_of, resource_seen, security_group_of
-from stateward.domains.mci.resource_usage import path_of_user
 from stateward.domains.mci.shared_schemas import NewKeyPair
+from stateward.domains.mci.tumblebug_keys import tumblebug_key
 from stateward.store.records import Object
 
 IN_USE = "InUse"
@@ -130,5 +130,5 @@ def _shown(resource_type: str, found: Object, spec: ResourceSpec, users: Sequenc
         "status": IN_USE if used else found.state,
         "description": spec.description,
         "system_message": found.error or _missing(found),
-        "associated_object_list": [path_of_user(one) for one in users],
+        "associated_object_list": [tumblebug_key(one) for one in users],
     }

@@ -1,37 +1,28 @@
 """Routes of labels: those of an object, and the objects that have some."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import Annotated, Any
 
-import msgspec
-from litestar import get
-from litestar.params import QueryParameter
+from litestar import delete, get, put
+from litestar.params import PathParameter, QueryParameter
 
 from stateward.domains.mci.api.context import TumblebugRequest
-from stateward.domains.mci.api.tumblebug_params import READ, TEXT, Name, check_choice
-from stateward.domains.mci.lifecycle import MCI, SECURITY_GROUP, SSH_KEY, VM, VNET
-from stateward.domains.mci.model import mci_of, resource_identity, vm_of
+from stateward.domains.mci.api.operation_replies import OperationReply
+from stateward.domains.mci.api.tumblebug_params import ACT, READ, TEXT, Name, check_choice
+from stateward.domains.mci.object_labels import LABELED_KINDS, Labels, change_labels, labels_of
+from stateward.domains.mci.tumblebug_keys import tumblebug_key
 from stateward.engine import NotFound
 from stateward.engine.queries import list_all
 from stateward.errors import BadInput
-from stateward.plugin.route_options import grant_of
+from stateward.plugin.route_options import grant_of, reads
 from stateward.store.filters import Selector
 from stateward.store.records import Object
 
-Labels = dict[str, str]
+LabelKey = Annotated[str, PathParameter(pattern=TEXT, description="the name of a label")]
 LabelSelector = Annotated[
     str | None,
     QueryParameter(name="labelSelector", pattern=TEXT, description="`a=b`, `a!=b`, `a` or `!a`, with commas between"),
 ]
-KINDS = {
-    "mci": MCI.kind,
-    "vm": VM.kind,
-    "vNet": VNET.kind,
-    "securityGroup": SECURITY_GROUP.kind,
-    "sshKey": SSH_KEY.kind,
-}
-"""The kinds of objects with labels, by their types in the API."""
-
 PRESENT_TYPES = {"infra": "mci", "node": "vm"}
 SYSTEM_LABELS = {
     "sys.id": "the object's id",
@@ -44,12 +35,26 @@ SYSTEM_LABELS = {
 @get("/label/{label_type:str}/{uid:str}", opt=READ)
 async def get_labels(request: TumblebugRequest, label_type: Name, uid: Name) -> dict[str, Any]:
     """Return the labels of an object, by its uid."""
-    word = _type(label_type)
-    async for found in _objects(request, word):
-        labels = _labels(word, found)
-        if labels["sys.uid"] == uid:
-            return {"resourceKey": f"/ns/{found.ns}/{word}/{found.id}", "labels": labels}
-    raise NotFound("label", uid)
+    found = await _find(request, label_type, uid)
+    return {"resourceKey": tumblebug_key(found), "labels": labels_of(found)}
+
+
+@put("/label/{label_type:str}/{uid:str}", opt=ACT | reads({"labels": {"team": "shop"}}))
+async def set_labels(request: TumblebugRequest, label_type: Name, uid: Name) -> OperationReply:
+    """Add labels to an object, or replace their values; the other labels stay, and so do the tags at the provider."""
+    given = (await request.fields()).labels("labels")
+    if not given:
+        raise BadInput("labels", None, 'given: an object with at least one label, such as {"team": "shop"}')
+    await _change(request, await _find(request, label_type, uid), given)
+    return OperationReply(f"The labels of {uid} have been changed")
+
+
+@delete("/label/{label_type:str}/{uid:str}/{key:path}", opt=ACT, status_code=200)
+async def remove_label(request: TumblebugRequest, label_type: Name, uid: Name, key: LabelKey) -> OperationReply:
+    """Remove a label from an object."""
+    name = key.removeprefix("/")
+    await _change(request, await _find(request, label_type, uid), {}, (name,))
+    return OperationReply(f"The label {name} has been removed")
 
 
 @get("/resources/{label_type:str}", opt=READ)
@@ -58,7 +63,7 @@ async def find_by_labels(
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the objects of a type in the caller's namespaces that have some labels."""
     word, fits = _type(label_type), parse_selector(selector or "")
-    found = [(one, _labels(word, one)) async for one in _objects(request, word)]
+    found = [(one, labels_of(one)) async for one in _objects(request, word)]
     return {
         "results": [
             {"resourceType": word, "id": labels["sys.id"], "uid": labels["sys.uid"], "nsId": one.ns, "label": labels}
@@ -71,7 +76,7 @@ async def find_by_labels(
 @get("/labelInfo", opt=READ)
 async def label_info() -> dict[str, Any]:
     """Return the types of objects that have labels, and the labels that all of them have."""
-    return {"labelTypes": list(KINDS), "systemLabels": SYSTEM_LABELS}
+    return {"labelTypes": list(LABELED_KINDS), "systemLabels": SYSTEM_LABELS}
 
 
 def parse_selector(text: str) -> Callable[[Labels], bool]:
@@ -93,30 +98,27 @@ def _test(text: str) -> Callable[[Labels], bool]:
 
 
 def _type(word: str) -> str:
-    return check_choice("labelType", PRESENT_TYPES.get(word, word), *KINDS)
+    return check_choice("labelType", PRESENT_TYPES.get(word, word), *LABELED_KINDS)
 
 
 async def _objects(request: TumblebugRequest, word: str) -> AsyncIterator[Object]:
     reader, covered = request.service.engine.store.reader, grant_of(request).namespace_filter
     for ns in await reader.namespaces() if covered is None else sorted(covered):
-        async for one in list_all(reader, Selector(ns, KINDS[word])):
+        async for one in list_all(reader, Selector(ns, LABELED_KINDS[word])):
             yield one
 
 
-def _labels(word: str, found: Object) -> Labels:
-    """Return the labels of an object: those that its creator gave, and those that all objects have."""
-    match word:
-        case "mci":
-            spec = mci_of(found)
-            own, name, uid = spec.label, spec.name, spec.uid
-        case "vm":
-            vm = vm_of(found)
-            own, name, uid = vm.label, vm.name, vm.uid
-        case _:
-            resource = resource_identity(found)
-            own = msgspec.json.decode(found.labels, type=Labels)
-            name, uid = resource.name, resource.uid
-    return {**own, "sys.id": name, "sys.namespace": found.ns, "sys.uid": uid, "sys.labelType": word}
+async def _find(request: TumblebugRequest, label_type: str, uid: str) -> Object:
+    """Return the object with a uid, in the caller's namespaces."""
+    async for found in _objects(request, _type(label_type)):
+        if labels_of(found)["sys.uid"] == uid:
+            return found
+    raise NotFound("label", uid)
 
 
-ROUTES = (get_labels, find_by_labels, label_info)
+async def _change(request: TumblebugRequest, found: Object, added: Labels, removed: Collection[str] = ()) -> None:
+    engine, by = request.service.engine, request.caller
+    await engine.store.transact(lambda tx: change_labels(tx, engine.kinds, found.key, added, removed, by))
+
+
+ROUTES = (get_labels, set_labels, remove_label, find_by_labels, label_info)

@@ -294,12 +294,8 @@ MISSING = (
         ),
     ),
     Missing(
-        "labels are given when an object is created, and are not changed afterwards",
-        (
-            "PUT /label/{label_type}/{uid}",
-            "DELETE /label/{label_type}/{uid}/{key}",
-            "PUT /mergeCSPLabel/{label_type}/{uid}",
-        ),
+        "the tags of an object at its provider are those of its creation: labels are kept here alone",
+        ("PUT /mergeCSPLabel/{label_type}/{uid}",),
     ),
     Missing(
         "the rules of a security group are given when it is created: create another group for others",

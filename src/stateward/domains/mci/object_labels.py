@@ -1,0 +1,120 @@
+"""Labels of MCIs, VMs and resources, and their changes.
+
+The labels of an MCI and of a VM are in its spec, and those of a resource are the labels of its object. An operation
+that fails gives its object the former spec back. A change of labels during the operation would then be lost, so it is
+refused until the operation has ended.
+
+Invariant: the labels by which the domain finds its objects, and the flag of the protection, do not change here.
+"""
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.domains.mci.lifecycle import MCI, SECURITY_GROUP, SSH_KEY, VM, VNET
+from stateward.domains.mci.model import mci_of, resource_identity, vm_of
+from stateward.engine import NotFound
+from stateward.engine.errors import Occupied, blocker_of
+from stateward.engine.kinds import Kinds
+from stateward.engine.transitions import journal
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.errors import BadInput, UnknownName
+from stateward.schemas.caller import Caller
+from stateward.store.port import Tx
+from stateward.store.records import PROTECTED_LABEL, Key, Object, shown_labels, to_json
+
+Labels = dict[str, str]
+
+LABELED_KINDS = {
+    "mci": MCI.kind,
+    "vm": VM.kind,
+    "vNet": VNET.kind,
+    "securityGroup": SECURITY_GROUP.kind,
+    "sshKey": SSH_KEY.kind,
+}
+"""The kinds of objects with labels, by their types in the Tumblebug API."""
+
+LABEL_TYPES = {kind: word for word, kind in LABELED_KINDS.items()}
+
+SYSTEM_PREFIX = "sys."
+MAX_LABELS = 100
+"""How many labels an object may have; each change stores all of them again."""
+
+
+def labels_of(found: Object) -> Labels:
+    """Return the labels of an object: those that its users gave, and those that all objects have."""
+    spec = mci_of(found) if found.kind == MCI.kind else vm_of(found) if found.kind == VM.kind else None
+    own = shown_labels(msgspec.json.decode(found.labels)) if spec is None else spec.label
+    identity = resource_identity(found) if spec is None else spec
+    return {
+        **own,
+        "sys.id": identity.name,
+        "sys.namespace": found.ns,
+        "sys.uid": identity.uid,
+        "sys.labelType": LABEL_TYPES[found.kind],
+    }
+
+
+async def change_labels(
+    tx: Tx, kinds: Kinds, key: Key, added: Mapping[str, str], removed: Collection[str], by: Caller
+) -> Object:
+    """Add or replace some labels of an object, and remove others; returns the object."""
+    uow = UnitOfWork(tx)
+    await uow.load([key])
+    found = uow.objects.get(key)
+    if found is None or found.removed:
+        raise NotFound(*key)
+    changed = _with_labels(found, _changeable(kinds, found, added, removed), removed)
+    if changed == found:
+        return found
+    if changed.spec != found.spec and found.op is not None:
+        holder = Key(found.ns, found.op)
+        await uow.load_operations([holder])
+        raise Occupied("change labels", blocker_of(uow.operations[holder]))
+    changed = replace(changed, version=uow.next_version(key))
+    uow.save_object(key, changed)
+    spec = changed.spec if changed.spec != found.spec else None
+    journal(uow, found, None, by.actor, by.who, "labels changed", spec=spec)
+    await uow.apply()
+    return changed
+
+
+def _changeable(kinds: Kinds, found: Object, added: Mapping[str, str], removed: Collection[str]) -> Labels:
+    """Return the added labels that are the users' own; raises if others would change, or a removed one is missing."""
+    labels = labels_of(found)
+    present, reserved = {**msgspec.json.decode(found.labels), **labels}, kinds.of(found).reserved_labels
+    given: Labels = {}
+    for name, value in [*added.items(), *((name, None) for name in removed)]:
+        if not (name.startswith(SYSTEM_PREFIX) or name in reserved or name == PROTECTED_LABEL):
+            given |= {} if value is None else {name: value}
+        elif value is None or name == PROTECTED_LABEL or present.get(name) != value:  # its own value is no change
+            allowed = f"left out: this server sets {name!r} itself"
+            raise BadInput(f"labels.{name}", value, allowed, state=found.state)
+    for name in removed:
+        if name not in labels:
+            raise UnknownName("label", name, sorted(labels))
+    if len(labels.keys() | given.keys()) > MAX_LABELS:
+        raise BadInput("labels", len(given), f"so few that the object has at most {MAX_LABELS}", state=found.state)
+    return given
+
+
+def _with_labels(found: Object, added: Labels, removed: Collection[str]) -> Object:
+    """Return an object with changed labels, in the place where its kind stores them."""
+    if found.kind != VM.kind:  # the labels of a VM's object are those that it has from its MCI
+        found = replace(found, labels=_merged_text(found.labels, added, removed))
+    if found.kind not in (MCI.kind, VM.kind):
+        return found
+    spec = mci_of(found) if found.kind == MCI.kind else vm_of(found)
+    label = _merged(spec.label, added, removed)
+    return found if label == spec.label else replace(found, spec=to_json(replace(spec, label=label)))
+
+
+def _merged(labels: Labels, added: Labels, removed: Collection[str]) -> Labels:
+    return {name: value for name, value in {**labels, **added}.items() if name not in removed}
+
+
+def _merged_text(text: str, added: Labels, removed: Collection[str]) -> str:
+    former: Labels = msgspec.json.decode(text)
+    merged = _merged(former, added, removed)
+    return text if merged == former else msgspec.json.encode(merged, order="sorted").decode()

@@ -1,0 +1,104 @@
+"""What Tumblebug's clients change beside MCIs: labels of objects."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from stateward.drivers.simulated.faults import CALM
+from tests.integration.domains.mci.api_harness import DEAD, NS, ApiHarness, group, mci, open_api
+
+on_module_loop = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiHarness]:
+    async with open_api(tmp_path_factory.mktemp("changes")) as opened:
+        await opened.created(mci("m1", group("g1", 1, label={"tier": "web"}), label={"team": "a"}))
+        yield opened
+
+
+async def uid_of(api: ApiHarness, word: str) -> str:
+    """Return the uid of the first object of a type."""
+    uid: str = (await api.get(f"/resources/{word}")).json()["results"][0]["uid"]
+    return uid
+
+
+# --- labels ----------------------------------------------------------------------------------------------------------
+
+
+@on_module_loop
+@pytest.mark.parametrize("word", ["mci", "infra", "vm", "vNet", "securityGroup", "sshKey"])
+async def test_labels_are_added_replaced_and_removed_and_the_others_stay(api: ApiHarness, word: str) -> None:
+    path = f"/label/{word}/{await uid_of(api, word)}"
+    before = (await api.get(path)).json()["labels"]
+    for value in ("blue", "green"):
+        done = await api.put(path, {"labels": {"example.org/color": value, "Size": "1"}})
+        assert done.status_code == 200, done.text
+    assert (await api.get(path)).json()["labels"] == {**before, "example.org/color": "green", "Size": "1"}
+    (found,) = (await api.get(f"/resources/{word}?labelSelector=Size%3D1,example.org/color%3Dgreen")).json()["results"]
+    assert path.endswith(found["uid"])
+    assert (await api.delete(f"{path}/example.org/color")).status_code == 200
+    assert (await api.delete(f"{path}/Size")).status_code == 200
+    assert (await api.get(path)).json()["labels"] == before
+    gone = await api.delete(f"{path}/Size")
+    assert (gone.status_code, "Size" in gone.json()["message"]) == (404, True)
+
+
+@on_module_loop
+async def test_changed_labels_are_shown_with_their_mci_and_vm(api: ApiHarness) -> None:
+    for word in ("mci", "vm"):
+        await api.put(f"/label/{word}/{await uid_of(api, word)}", {"labels": {"of": word}})
+    shown = (await api.get(f"/ns/{NS}/mci/m1")).json()
+    assert (shown["label"], shown["vm"][0]["label"]) == ({"team": "a", "of": "mci"}, {"tier": "web", "of": "vm"})
+    assert "labels changed" in [one.event for one in await api.engine.history(NS, "m1")]
+
+
+@on_module_loop
+async def test_labels_of_the_system_are_refused_unless_they_stay_the_same(api: ApiHarness) -> None:
+    vm, net = f"/label/vm/{await uid_of(api, 'vm')}", f"/label/vNet/{await uid_of(api, 'vNet')}"
+    for path, name in ((vm, "sys.id"), (vm, "sys.new"), (vm, "connection"), (net, "shared"), (net, "(protected)")):
+        refused = await api.put(path, {"labels": {"fine": "1", name: "x"}})
+        assert (refused.status_code, refused.json()["field"]) == (400, f"labels.{name}"), name
+        removal = await api.delete(f"{path}/{name}")
+        assert (removal.status_code, removal.json()["field"]) == (400, f"labels.{name}"), name
+    for path in (vm, net):
+        present = (await api.get(path)).json()["labels"]
+        assert "fine" not in present
+        assert (await api.put(path, {"labels": present})).status_code == 200
+        assert (await api.get(path)).json()["labels"] == present
+
+
+@on_module_loop
+async def test_bad_labels_and_unknown_objects_are_refused(api: ApiHarness) -> None:
+    path = f"/label/mci/{await uid_of(api, 'mci')}"
+    for body in ({}, {"labels": {}}, {"label": {"a": "b"}}, {"labels": {"a": ["b"]}}, {"labels": {"a": "b" * 300}}):
+        refused = await api.put(path, body)
+        assert (refused.status_code, refused.json()["field"].split(".")[0]) == (400, "labels"), body
+    many = await api.put(path, {"labels": {f"n{number}": "" for number in range(100)}})
+    assert (many.status_code, many.json()["field"]) == (400, "labels")
+    assert (await api.put("/label/mci/nothing", {"labels": {"a": "b"}})).status_code == 404
+    assert (await api.put("/label/k8s/nothing", {"labels": {"a": "b"}})).json()["field"] == "labelType"
+
+
+@on_module_loop
+async def test_labels_are_changed_with_the_right_to_act_in_the_namespace(api: ApiHarness) -> None:
+    path = f"/label/mci/{await uid_of(api, 'mci')}"
+    for who, status in (("viewer", 403), ("outsider", 404), ("nobody", 401), ("operator", 200)):
+        assert (await api.put(path, {"labels": {"by": who}}, who)).status_code == status, who
+    assert (await api.delete(f"{path}/by", "viewer")).status_code == 403
+    assert (await api.delete(f"{path}/by", "operator")).status_code == 200
+
+
+@on_module_loop
+async def test_labels_of_an_mci_wait_for_its_operation_which_may_give_the_former_spec_back(api: ApiHarness) -> None:
+    path = f"/label/mci/{await uid_of(api, 'mci')}"
+    api.set_profile(DEAD)
+    try:
+        assert (await api.get(f"/ns/{NS}/control/mci/m1?action=suspend")).status_code == 200
+        refused = await api.put(path, {"labels": {"late": "1"}})
+        assert (refused.status_code, refused.json()["code"]) == (409, "occupied")
+    finally:
+        api.set_profile(CALM)
+    await api.until("Suspended")
+    assert (await api.put(path, {"labels": {"late": "1"}})).status_code == 200
