@@ -13,10 +13,11 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.errors import InUse, NoNamespace
 from stateward.domains.mci.guards.connection_grants import with_granted, without_revoked
-from stateward.domains.mci.lifecycle import CONNECTION, NAMESPACE
+from stateward.domains.mci.lifecycle import COMMAND, CONNECTION, NAMESPACE
 from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, record_id
 from stateward.domains.mci.provider.catalogue import BUILT_IN, Catalogue
 from stateward.domains.mci.provider.provider_pool import ProviderClients
+from stateward.domains.mci.remote.command_retention import ENDED_STATES, forget_ended_commands
 from stateward.domains.mci.resource_usage import check_connection_unused
 from stateward.engine import Accepted, AlreadyExists, Engine, NotFound
 from stateward.engine.errors import Protected, VersionMismatch
@@ -172,13 +173,15 @@ class DeploymentRecords:
         return [one async for one in chosen if one.id.startswith(record_id("ns", ""))]
 
     async def remove_namespace(self, ns: str, by: Caller) -> None:
-        """Remove an empty namespace."""
+        """Remove an empty namespace; records of ended commands do not keep it, and are removed first."""
         await self.namespace(ns)
         counts = await self.engine.store.reader.count_states(Selector(ns))
-        if counts:
-            raise InUse(f"namespace {ns!r}", sorted({kind for kind, _ in counts}))
+        users = {kind for kind, state in counts if kind != COMMAND.kind or state not in ENDED_STATES}
+        if users:
+            raise InUse(f"namespace {ns!r}", sorted(users))
         if reason := await namespace_flag(self.engine.store.reader, ns):
             raise Protected("remove", ns, ns, None, reason)
+        await forget_ended_commands(self.engine, ns)
         await self.engine.act(DEPLOYMENT_NS, record_id("ns", ns), "remove", actor=CONTROLLER, who=by.who)
 
     async def ensure_namespaces(self, names: Iterable[str]) -> None:

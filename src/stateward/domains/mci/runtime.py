@@ -26,7 +26,7 @@ from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.provider_client import POLL_MIN_S
 from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.domains.mci.remote.access_keys import AccessKeys
-from stateward.domains.mci.remote.command_requests import prune_commands_loop
+from stateward.domains.mci.remote.command_retention import prune_commands_loop
 from stateward.domains.mci.remote.vm_shells import VmShells
 from stateward.domains.mci.service import GROUP_ACTIONS, Service, gives_up_creation
 from stateward.domains.mci.settings import MciSettings

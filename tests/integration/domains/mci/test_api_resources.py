@@ -209,10 +209,15 @@ async def test_all_of_a_type_are_removed_as_far_as_nobody_uses_them(api: ApiHarn
 
 async def test_what_making_mcis_left_behind_is_removed_when_nobody_uses_it(api: ApiHarness) -> None:
     await api.created()
-    assert (await api.delete(f"/ns/{NS}/sharedResources")).json() == {"output": []}
+    assert (await api.delete(f"/ns/{NS}/sharedResources")).json()["output"] == []
     await api.delete(f"/ns/{NS}/mci/m1?option=terminate")
-    answer = await api.delete(f"/ns/{NS}/sharedResources")
-    assert [line.split()[1] for line in answer.json()["output"]] == ["sshKey", "securityGroup", "vNet"]
+    told = (await api.delete(f"/ns/{NS}/sharedResources?dryRun=true")).json()
+    assert [one["resourceType"] for one in told["results"]] == ["sshKey", "securityGroup", "vNet"]
+    done = (await api.delete(f"/ns/{NS}/sharedResources")).json()
+    assert [line.split()[1] for line in done["output"]] == ["sshKey", "securityGroup", "vNet"]
+    ids = [one["resourceId"] for one in done["results"]]
+    assert ids == [one["resourceId"] for one in told["results"]]  # the preview deleted nothing
+    assert (done["total"], done["successCount"], done["failedCount"]) == (3, 3, 0)
     assert (await api.get(f"{BASE}/vNet")).json() == {"vNet": []}
 
 

@@ -11,7 +11,7 @@ import pytest
 from stateward.domains.mci.handlers.command_handlers import CommandHandlers
 from stateward.domains.mci.lifecycle import COMMAND
 from stateward.domains.mci.model import command_seen
-from stateward.domains.mci.remote.command_requests import prune_commands
+from stateward.domains.mci.remote.command_retention import prune_commands
 from stateward.domains.mci.remote.vm_shells import RunOrder
 from stateward.engine.queries import list_all
 from stateward.store.filters import JournalFilter, Selector
@@ -290,6 +290,28 @@ async def test_a_command_that_could_not_run_is_refused(api: ApiHarness, body: di
     await api.created(mci("m1", group("g1", 1)))
     answer = await api.post(CMD, body)
     assert (answer.status_code, answer.json()["field"]) == (400, field)
+
+
+async def test_ended_commands_do_not_keep_a_namespace(api: ApiHarness) -> None:
+    assert (await api.post("/ns", {"name": "lab"})).status_code == 200
+    await api.created(mci("m1", group("g1", 1)), "lab")
+    assert (await api.post("/ns/lab/cmd/mci/m1", {"command": ["true"]})).status_code == 200
+    assert (await api.delete("/ns/lab/mci/m1?option=terminate")).status_code == 200
+    assert (await api.delete("/ns/lab/sharedResources")).status_code == 200
+    answer = await api.delete("/ns/lab")
+    assert answer.status_code == 200, answer.text
+    assert await api.engine.store.reader.count_states(Selector("lab")) == {}
+
+
+async def test_a_command_for_one_vm_may_name_it_in_the_path(api: ApiHarness) -> None:
+    await api.created(mci("m1", group("g1", 2)))
+    answer = await api.post(f"{CMD}/vm/g1-2", {"command": "[echo -n [Hostname: ; hostname ; echo -n ]]"})
+    assert [one["vmId"] for one in answer.json()["results"]] == ["g1-2"]
+    assert (await api.post(f"{CMD}/vm/g1-9", {"command": ["true"]})).status_code == 404
+
+
+async def test_a_bastion_of_an_unknown_mci_is_not_found(api: ApiHarness) -> None:
+    assert (await api.delete(f"/ns/{NS}/mci/nothing/bastion/g1-1")).status_code == 404
 
 
 async def test_old_commands_are_forgotten_and_running_ones_are_not(api: ApiHarness) -> None:

@@ -303,8 +303,10 @@ def test_the_risk_follows_from_the_share_of_failures() -> None:
 @on_module_loop
 async def test_a_resource_is_checked(api: ApiHarness) -> None:
     shared = f"{NS}-shared-{AWS}"
-    assert (await api.get(f"/ns/{NS}/checkResource/vNet/{shared}")).status_code == 200
-    assert (await api.get(f"/ns/{NS}/checkResource/vNet/nothing")).status_code == 404
+    assert (await api.get(f"/ns/{NS}/checkResource/vNet/{shared}")).json() == {"exists": True}
+    answer = await api.get(f"/ns/{NS}/checkResource/vNet/nothing")
+    assert (answer.status_code, answer.json()) == (200, {"exists": False})
+    assert (await api.get("/ns/nothing/checkResource/vNet/nothing")).status_code == 404
     assert (await api.get(f"/ns/{NS}/checkResource/color/red")).json()["field"] == "resourceType"
 
 

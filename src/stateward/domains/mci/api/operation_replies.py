@@ -19,6 +19,25 @@ class OperationReply(Struct, frozen=True, rename="camel", omit_defaults=True):
     skipped: "list[SkippedVm] | None" = None
 
 
+class ResourceDeletion(Struct, frozen=True, rename="camel"):
+    """What became of one resource of a request that deletes several."""
+
+    resource_type: str
+    resource_id: str
+    success: bool
+    message: str
+
+
+class ResourceDeletions(Struct, frozen=True, rename="camel"):
+    """The reply to a request that deletes several resources; older clients read its messages in `output`."""
+
+    output: list[str]
+    results: list[ResourceDeletion]
+    total: int
+    success_count: int
+    failed_count: int
+
+
 class SkippedVm(Struct, frozen=True):
     """A VM that an action skipped, with the reason."""
 
@@ -38,6 +57,12 @@ async def wait_for_end(engine: Engine, ns: str, op: str | None, seconds: float |
     if op is None or seconds is None:
         return None
     return await engine.wait_record_or_none(ns, op, seconds)
+
+
+def resource_deletions(results: list[ResourceDeletion]) -> ResourceDeletions:
+    """Return the reply with its counts."""
+    done = sum(one.success for one in results)
+    return ResourceDeletions([one.message for one in results], results, len(results), done, len(results) - done)
 
 
 def with_possible_orphans(answer: dict[str, object], left: Sequence[PossibleOrphan]) -> dict[str, object]:

@@ -69,6 +69,9 @@ Force = Annotated[
     str | None,
     QueryParameter(name="force", pattern=TEXT, description="`true`: also where the state or the provider forbids it"),
 ]
+PreviewOnly = Annotated[
+    str | None, QueryParameter(name="dryRun", pattern=TEXT, description="`true`: only tell what would be deleted")
+]
 Fresh = Annotated[
     str | None, QueryParameter(name="fresh", pattern=TEXT, description="`true`: ask the providers, not the records")
 ]

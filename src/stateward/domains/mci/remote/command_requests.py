@@ -1,32 +1,21 @@
-"""Requests for commands and file transfers: the VMs that they select, and how long their records are kept."""
+"""Requests for commands and file transfers, and the VMs that they select."""
 
-import logging
 import re
 from collections.abc import Mapping
-from contextlib import suppress
-from functools import partial
-from operator import attrgetter
 
 import msgspec
 from msgspec import Struct
 
-from stateward.aio.supervise import repeat
 from stateward.domains.mci.errors import NoTargets
-from stateward.domains.mci.lifecycle import COMMAND, ENDED_COMMAND, VmState
+from stateward.domains.mci.lifecycle import COMMAND, VmState
 from stateward.domains.mci.model import CommandInput, CommandSpec, record_id, vm_of
 from stateward.domains.mci.service import Service
-from stateward.engine import Accepted, Denied, Engine, NotFound
-from stateward.engine.queries import list_all
+from stateward.engine import Accepted, NotFound
 from stateward.engine.typed_values import SHORTEST_SECRET
 from stateward.errors import BadInput
-from stateward.lifecycle import CONTROLLER
 from stateward.naming import new_id
 from stateward.schemas.caller import Caller
-from stateward.store.errors import StoreError
-from stateward.store.filters import Selector
 from stateward.store.records import Object
-
-log = logging.getLogger("stateward.mci")
 
 MAX_COMMANDS, MAX_COMMAND_CHARS = 100, 65_536
 """Limits of one request: the number of commands, and all their characters (one argument of a Linux process)."""
@@ -34,9 +23,6 @@ MAX_COMMANDS, MAX_COMMAND_CHARS = 100, 65_536
 MAX_MINUTES = 24 * 60.0
 USER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}\Z")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
-
-KEPT_COMMANDS, PRUNE_INTERVAL_S = 500, 600.0
-"""How many ended commands a namespace keeps, and the time between two prunings."""
 
 
 class VmChoice(Struct, frozen=True):
@@ -108,23 +94,3 @@ def check_command(spec: CommandSpec, given: CommandInput) -> None:
             raise BadInput("secrets", name, "names of environment variables")
         if len(value) < SHORTEST_SECRET or "\0" in value:
             raise BadInput(f"secrets.{name}", None, f"a text of at least {SHORTEST_SECRET} characters, without NUL")
-
-
-# --- retention -------------------------------------------------------------------------------------------------------
-
-
-async def prune_commands_loop(engine: Engine) -> None:
-    """Remove the oldest records of ended commands, for ever."""
-    run_once = partial(prune_commands, engine)
-    await repeat("retention of commands", run_once, lambda: PRUNE_INTERVAL_S, log, transient=StoreError)
-
-
-async def prune_commands(engine: Engine, kept: int = KEPT_COMMANDS) -> None:
-    """Remove the records of ended commands of each namespace, but the newest."""
-    reader = engine.store.reader
-    states = tuple(state.word for state in ENDED_COMMAND)
-    for ns in await reader.namespaces():
-        ended = [one async for one in list_all(reader, Selector(ns, COMMAND.kind, states=states))]
-        for one in sorted(ended, key=attrgetter("created"), reverse=True)[kept:]:
-            with suppress(Denied):  # another process was faster
-                await engine.act(ns, one.id, "forget", actor=CONTROLLER, version=one.version, seen={})

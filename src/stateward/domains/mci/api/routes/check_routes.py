@@ -7,16 +7,14 @@ from litestar import get, post
 from stateward.domains.mci.api.connection_views import CREDENTIAL_HOLDER, image_view, region_view, spec_view
 from stateward.domains.mci.api.context import TumblebugRequest, adds_object_state, mci_in_path
 from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_GROUP, parse_subgroup
-from stateward.domains.mci.api.operation_replies import OperationReply
 from stateward.domains.mci.api.routes.catalogue_routes import records
 from stateward.domains.mci.api.routes.mci_routes import views
 from stateward.domains.mci.api.routes.review_routes import ERROR, VmReview, money, review_group
 from stateward.domains.mci.api.routes.system_routes import Ready
 from stateward.domains.mci.api.routes.vm_routes import free_group_name
 from stateward.domains.mci.api.tumblebug_params import OPEN, READ, IdsOnly, Mci, Name, Ns, check_choice, check_reference
-from stateward.domains.mci.model import RESOURCE_LIFECYCLES, SubGroup, mci_of
+from stateward.domains.mci.model import RESOURCE_LIFECYCLES, SubGroup, mci_of, resource_identity
 from stateward.domains.mci.provider.catalogue import find_known_spec, known_images
-from stateward.engine import NotFound
 from stateward.errors import BadInput, UnknownName
 from stateward.naming import DEFAULT_NAMESPACE
 from stateward.plugin.route_options import grant_of, reads
@@ -96,15 +94,13 @@ async def review_pair(request: TumblebugRequest) -> dict[str, Any]:
 
 
 @get("/ns/{ns:str}/checkResource/{resource_type:str}/{name:str}", opt=READ)
-async def check_resource(request: TumblebugRequest, ns: Ns, resource_type: Name, name: Name) -> OperationReply:
-    """Tell whether a resource exists; it is a 404 if it does not."""
+async def check_resource(request: TumblebugRequest, ns: Ns, resource_type: Name, name: Name) -> dict[str, bool]:
+    """Tell whether a resource exists in a namespace."""
     word = check_choice("resourceType", resource_type, *RESOURCE_LIFECYCLES, "spec", "image")
+    await request.service.namespace(ns)
     if word in ("spec", "image"):
-        if all(one.id != name for one in await records(request, ns, word)):
-            raise NotFound(ns, name)
-    else:
-        await request.service.resource(ns, word, name)
-    return OperationReply(f"The {word} {name} exists")
+        return {"exists": any(one.id == name for one in await records(request, ns, word))}
+    return {"exists": any(resource_identity(one).name == name for one in await request.service.resources(ns, word))}
 
 
 @get("/ns/{ns:str}/resources/vm", opt=READ)

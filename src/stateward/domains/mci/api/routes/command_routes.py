@@ -58,6 +58,18 @@ async def run_command(
     wait: Wait = None,
 ) -> AnyResponse:
     """Run commands on the VMs of an MCI over SSH, and return their results."""
+    limit = 0.0 if parse_flag("async", in_background) else wait
+    return await _run(request, ns, mci, _choice(group, vm, labels), limit)
+
+
+@post("/ns/{ns:str}/cmd/mci/{mci:str}/vm/{vm:str}", opt=ACT | reads(A_COMMAND), status_code=200)
+@adds_object_state(vm_in_path)
+async def run_command_on_vm(request: TumblebugRequest, ns: Ns, mci: Mci, vm: Vm, wait: Wait = None) -> AnyResponse:
+    """Run commands on a VM over SSH, and return their results."""
+    return await _run(request, ns, mci, VmChoice(normalize_id(vm)), wait)
+
+
+async def _run(request: TumblebugRequest, ns: str, mci: str, choice: VmChoice, wait: float | None) -> AnyResponse:
     body = await request.fields()
     spec = CommandSpec(
         mci=mci,
@@ -66,9 +78,7 @@ async def run_command(
         user=body.text("userName").strip(),
         minutes=body.real("timeoutMinutes", default=0.0, low=0.0, high=1e6) or DEFAULT_MINUTES,
     )
-    given = CommandInput(secrets=_secrets(body))
-    limit = 0.0 if parse_flag("async", in_background) else wait
-    return await _submit(request, ns, _choice(group, vm, labels), spec, given, limit)
+    return await _submit(request, ns, choice, spec, CommandInput(secrets=_secrets(body)), wait)
 
 
 @post("/ns/{ns:str}/transferFile/mci/{mci:str}", opt=ACT, status_code=200)
@@ -165,6 +175,7 @@ async def get_bastion_of_vm(request: TumblebugRequest, ns: Ns, mci: Mci, vm: Vm)
 async def forget_bastion(request: TumblebugRequest, ns: Ns, mci: Mci, bastion: BastionVm) -> OperationReply:
     """Choose a VM as a bastion no longer."""
     through = vm_id(mci, normalize_id(bastion))
+    await request.service.mci(ns, mci)
     for one in await request.service.vms(ns, mci):
         if chosen_bastion(one) == through:
             await _set_bastion(request, one, "")
@@ -188,5 +199,6 @@ async def forget_host_key_of_vm(request: TumblebugRequest, ns: Ns, mci: Mci, vm:
 
 
 ROUTES = (
-    run_command, copy_file, choose_bastion_of_vm, get_bastion_of_vm, forget_bastion, forget_host_key_of_vm,
+    run_command, run_command_on_vm, copy_file,
+    choose_bastion_of_vm, get_bastion_of_vm, forget_bastion, forget_host_key_of_vm,
 )  # fmt: skip

@@ -16,7 +16,13 @@ from stateward.domains.mci.api.context import (
 )
 from stateward.domains.mci.api.lenient_json import Fields, parse_flag
 from stateward.domains.mci.api.mci_bodies import parse_recipient
-from stateward.domains.mci.api.operation_replies import OperationReply, wait_for_end
+from stateward.domains.mci.api.operation_replies import (
+    OperationReply,
+    ResourceDeletion,
+    ResourceDeletions,
+    resource_deletions,
+    wait_for_end,
+)
 from stateward.domains.mci.api.resource_bodies import parse_key, parse_network, parse_security_group
 from stateward.domains.mci.api.resource_views import ResourceView, resource_view
 from stateward.domains.mci.api.routes.mci_routes import pair_view
@@ -30,6 +36,7 @@ from stateward.domains.mci.api.tumblebug_params import (
     IdsOnly,
     Name,
     Ns,
+    PreviewOnly,
     RemoveAction,
     check_choice,
 )
@@ -116,11 +123,11 @@ def _routes(resource_type: str, made: int) -> list[HTTPRouteHandler]:
         return OperationReply(await remove(request, ns, resource_type, name, force=anyway))
 
     @delete(path, opt=ACT, status_code=200, name=f"delete every {resource_type}")
-    async def delete_all(request: TumblebugRequest, ns: Ns, force: Force = None) -> dict[str, list[str]]:
+    async def delete_all(request: TumblebugRequest, ns: Ns, force: Force = None) -> ResourceDeletions:
         """Delete all unused resources."""
         await request.service.namespace(ns)
         found = await request.service.resources(ns, resource_type)
-        return {"output": await remove_all(request, resource_type, found, force=parse_flag("force", force))}
+        return await _remove_all(request, resource_type, found, force=parse_flag("force", force))
 
     return [make, list_all, get_one, delete_one, delete_all]
 
@@ -181,41 +188,70 @@ async def wait_done(request: TumblebugRequest, op: Operation, what: str) -> bool
     return over is not None
 
 
-async def remove_all(
+async def _remove_all(
     request: TumblebugRequest, resource_type: str, parts: Sequence[Object], *, force: bool = False
-) -> list[str]:
-    """Delete resources; the messages name those that could not be deleted, and an error is raised if none could be."""
-    lines: list[str] = []
+) -> ResourceDeletions:
+    """Delete resources; the reply names those that could not be deleted, and an error is raised if none could be."""
+    results: list[ResourceDeletion] = []
     refused: list[Denied] = []
     for one in parts:
-        name = resource_identity(one).name
         try:
-            lines.append(await remove(request, one.ns, resource_type, name, force=force))
+            results.append(await _deletion(request, resource_type, one, force=force))
         except Denied as error:
             refused.append(error)
-            lines.append(f"The {resource_type} {name} has not been deleted: {error}")
+            results.append(_refusal(resource_type, one, error))
     if refused and len(refused) == len(parts):
         raise refused[0]
-    return lines
+    return resource_deletions(results)
+
+
+async def _deletion(
+    request: TumblebugRequest, resource_type: str, found: Object, *, force: bool = False
+) -> ResourceDeletion:
+    name = resource_identity(found).name
+    message = await remove(request, found.ns, resource_type, name, force=force)
+    return ResourceDeletion(resource_type, name, True, message)
+
+
+def _refusal(resource_type: str, found: Object, error: Denied) -> ResourceDeletion:
+    name = resource_identity(found).name
+    return ResourceDeletion(resource_type, name, False, f"The {resource_type} {name} has not been deleted: {error}")
 
 
 @delete("/ns/{ns:str}/sharedResources", opt=ACT, status_code=200)
-async def delete_shared(request: TumblebugRequest, ns: Ns) -> dict[str, list[str]]:
-    """Delete unused resources that were created for MCIs."""
+async def delete_shared(request: TumblebugRequest, ns: Ns, preview: PreviewOnly = None) -> ResourceDeletions:
+    """Delete unused resources that were created for MCIs; with `dryRun=true`, only name them."""
     await request.service.namespace(ns)
-    lines: list[str] = []
-    reader = request.service.engine.store.reader
-    for resource_type in ("sshKey", "securityGroup", "vNet"):
-        chosen = Selector(ns, RESOURCE_LIFECYCLES[resource_type].kind, labels=((SHARED, "yes"),))
-        for one in await reader.list_objects(chosen, Page(limit=1000)):
-            name = resource_identity(one).name
-            try:
-                lines.append(await remove(request, ns, resource_type, name))
-            except InUse:
-                continue
-            except Denied as error:  # one provider that fails must not stop the others
-                lines.append(f"The {resource_type} {name} has not been deleted: {error}")
-    return {"output": lines}
+    reader, results = request.service.engine.store.reader, list[ResourceDeletion]()
+    shared = [
+        (resource_type, one)
+        for resource_type in ("sshKey", "securityGroup", "vNet")
+        for one in await reader.list_objects(
+            Selector(ns, RESOURCE_LIFECYCLES[resource_type].kind, labels=((SHARED, "yes"),)), Page(limit=1000)
+        )
+    ]
+    if parse_flag("dryRun", preview):
+        return await _preview(request, ns, shared)
+    for resource_type, one in shared:
+        try:
+            results.append(await _deletion(request, resource_type, one))
+        except InUse:
+            continue
+        except Denied as error:  # one provider that fails must not stop the others
+            results.append(_refusal(resource_type, one, error))
+    return resource_deletions(results)
+
+
+async def _preview(request: TumblebugRequest, ns: str, shared: Sequence[tuple[str, Object]]) -> ResourceDeletions:
+    """Name the unused ones; a network is unused if the security groups in it would be deleted before it."""
+    usage, unused, results = await usage_of(request.service.engine.store.reader, ns), set[str](), []
+    for resource_type, one in shared:
+        name = resource_identity(one).name
+        if all(user.id in unused for user in usage.get((resource_type, name), ())):
+            unused.add(one.id)
+            message = f"The {resource_type} {name} would be deleted"
+            results.append(ResourceDeletion(resource_type, name, True, message))
+    return resource_deletions(results)
 
 
 @put("/ns/{ns:str}/resources/sshKey/{name:str}", opt=ACT | reads({"description": "of the web servers"}))
