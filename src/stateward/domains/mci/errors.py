@@ -56,6 +56,22 @@ class NoNamespace(NotFound):
     text = "there is no namespace {object!r}; create it: stateward mci namespace create {object}"
 
 
+class NoStoredObject(NotFound):
+    """Nothing is stored under a key, or nothing that the caller may see."""
+
+    text = "there is no object with the key {object!r}"
+
+
+class NotByKey(Denied, code="not_by_key"):
+    """An object is to be deleted by its key in the store."""
+
+    key: str
+    text = (
+        "{key!r} is not deleted by its key: its machines would stay at their providers; delete the object by the"
+        " DELETE of its own path, such as /ns/default/mci/m1"
+    )
+
+
 class NotDone(Denied, code="not_done", retry=True):
     """An operation failed; the object stays as it is shown."""
 

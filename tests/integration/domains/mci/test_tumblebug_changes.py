@@ -1,4 +1,4 @@
-"""What Tumblebug's clients change beside MCIs: labels of objects."""
+"""What Tumblebug's clients read and change beside MCIs: labels, and the keys of its store."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from stateward.drivers.simulated.faults import CALM
-from tests.integration.domains.mci.api_harness import DEAD, NS, ApiHarness, group, mci, open_api
+from tests.integration.domains.mci.api_harness import AWS, DEAD, NS, ApiHarness, group, mci, open_api
 
 on_module_loop = pytest.mark.asyncio(loop_scope="module")
 
@@ -104,3 +104,73 @@ async def test_labels_of_an_mci_wait_for_its_operation_which_may_give_the_former
         api.set_profile(CALM)
     await api.until("Suspended")
     assert (await api.put(path, {"labels": {"late": "1"}})).status_code == 200
+
+
+# --- keys of the store -----------------------------------------------------------------------------------------------
+
+
+@on_module_loop
+async def test_each_listed_key_leads_to_the_view_of_its_object(api: ApiHarness) -> None:
+    await api.post(f"/ns/{NS}/resources/spec", {"connectionName": AWS, "cspSpecName": "t3.micro", "name": "small"})
+    await api.post(f"/ns/{NS}/resources/image", {"connectionName": AWS, "cspImageName": "x", "name": "an-image"})
+    keys = (await api.get("/objects?key=/")).json()["object"]
+    shared, base = f"{NS}-shared-{AWS}", f"/ns/{NS}"
+    assert {
+        base, f"{base}/mci/m1", f"{base}/mci/m1/subGroup/g1", f"{base}/mci/m1/vm/g1-1", f"{base}/resources/spec/small",
+        f"{base}/resources/image/an-image", f"{base}/resources/vNet/{shared}", f"/connection/{AWS}",
+        f"{base}/resources/vNet/{shared}/subnet/{shared}",
+    } < set(keys)  # fmt: skip
+    assert any(key.startswith(f"{base}/resources/sshKey/") for key in keys)
+    for key in keys:
+        shown = await api.get("/object", params={"key": key})
+        assert shown.status_code == 200, key
+        name = shown.json().get("id") or shown.json()["configName"]
+        assert name == key.rpartition("/")[2]
+    of_vm = (await api.get(f"/ns/{NS}/mci/m1/vm/g1-1")).json()
+    assert (await api.get(f"/object?key={base}/mci/m1/vm/g1-1")).json() == of_vm
+
+
+@on_module_loop
+async def test_keys_are_listed_by_their_beginning_in_both_names(api: ApiHarness) -> None:
+    base = f"/ns/{NS}"
+    older, present = [
+        (await api.get(f"/objects?key={base}/{word}")).json()["object"] for word in ("mci/m1/", "infra/m1/")
+    ]
+    assert older == [f"{base}/mci/m1/subGroup/g1", f"{base}/mci/m1/vm/g1-1"]
+    assert present == [f"{base}/infra/m1/nodeGroup/g1", f"{base}/infra/m1/node/g1-1"]
+    assert (await api.get(f"/object?key={present[0]}")).json() == {
+        "resourceType": "nodeGroup", "id": "g1", "name": "g1", "nodeId": ["g1-1"], "nodeGroupSize": 1,
+    }  # fmt: skip
+    assert (await api.get(f"/object?key={base}/infra/m1")).json()["node"][0]["nodeGroupId"] == "g1"
+
+
+@on_module_loop
+async def test_keys_of_other_namespaces_and_secrets_are_not_shown(api: ApiHarness) -> None:
+    assert (await api.get(f"/objects?key=/ns/{NS}", "outsider")).json() == {"object": []}
+    assert (await api.get(f"/object?key=/ns/{NS}/mci/m1", "outsider")).status_code == 404
+    assert (await api.get("/objects?key=/", "nobody")).status_code == 401
+    keys = (await api.get("/objects?key=/", "viewer")).json()["object"]
+    shown = [(await api.get("/object", "viewer", params={"key": key})).text for key in keys]
+    assert f"/ns/{NS}/mci/m1" in keys
+    assert not any("PRIVATE KEY" in text for text in shown)
+
+
+@on_module_loop
+async def test_unknown_and_bad_keys_are_refused(api: ApiHarness) -> None:
+    for key in ("/ns/nothing", f"/ns/{NS}/mci/m2", f"/ns/{NS}/resources/color/red", "/nothing", f"/ns/{NS}/mci", "/"):
+        refused = await api.get("/object", params={"key": key})
+        assert (refused.status_code, refused.json()["code"]) == (404, "not_found"), key
+    for path in ("/object", "/objects", "/objects?key=ns", "/object?key="):
+        refused = await api.get(path)
+        assert (refused.status_code, refused.json()["field"]) == (400, "key"), path
+
+
+@on_module_loop
+async def test_nothing_is_deleted_by_its_key(api: ApiHarness) -> None:
+    key = f"/ns/{NS}/mci/m1"
+    for path in ("/object", "/objects"):
+        refused = await api.delete(f"{path}?key={key}")
+        assert (refused.status_code, refused.json()["code"]) == (409, "not_by_key")
+        assert (await api.delete(f"{path}?key=/ns/nothing")).status_code == 404
+        assert (await api.delete(f"{path}?key={key}", "viewer")).status_code == 403
+    assert (await api.get(f"/object?key={key}")).status_code == 200

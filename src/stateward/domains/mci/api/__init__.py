@@ -35,6 +35,7 @@ from stateward.domains.mci.api.routes import (
     resource_routes,
     review_routes,
     spider_routes,
+    stored_object_routes,
     subnet_routes,
     system_routes,
     vm_routes,
@@ -58,6 +59,7 @@ MODULES = (
     history_routes,
     label_routes,
     inspection_routes,
+    stored_object_routes,
     not_offered,
 )
 

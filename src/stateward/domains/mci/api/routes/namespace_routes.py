@@ -33,7 +33,8 @@ class MciNamespaceView(Struct, frozen=True, rename="camel"):
 namespace_of = spec_reader(NamespaceSpec)
 
 
-def _view(found: Object) -> MciNamespaceView:
+def namespace_view(found: Object) -> MciNamespaceView:
+    """Return the view of a namespace."""
     spec = namespace_of(found)
     return MciNamespaceView(spec.name, spec.name, spec.description)
 
@@ -45,28 +46,28 @@ async def create_ns(request: TumblebugRequest) -> MciNamespaceView:
     name = check_name("name", body.text("name").strip())
     if not grant_of(request).opens(name):
         raise PermissionDeniedException(f"the token does not give the right to act in namespace {name!r}")
-    return _view(await request.service.add_namespace(name, body.text("description"), request.caller))
+    return namespace_view(await request.service.add_namespace(name, body.text("description"), request.caller))
 
 
 @get("/ns", opt=READ)
 async def list_ns(request: TumblebugRequest, option: IdsOnly = None) -> AnyResponse:
     """Return the namespaces that the caller's token covers."""
     grant = grant_of(request)
-    found = [view for one in await request.service.namespaces() if grant.opens((view := _view(one)).name)]
+    found = [view for one in await request.service.namespaces() if grant.opens((view := namespace_view(one)).name)]
     return list_response("ns", found, option)
 
 
 @get("/ns/{ns:str}", opt=READ)
 async def get_ns(request: TumblebugRequest, ns: Ns) -> MciNamespaceView:
     """Return a namespace."""
-    return _view(await request.service.namespace(ns))
+    return namespace_view(await request.service.namespace(ns))
 
 
 @put("/ns/{ns:str}", opt=ACT | reads(EXAMPLE))
 async def change_ns(request: TumblebugRequest, ns: Ns) -> MciNamespaceView:
     """Change the description of a namespace."""
     body = await request.fields()
-    return _view(await request.service.describe_namespace(ns, body.text("description"), request.caller))
+    return namespace_view(await request.service.describe_namespace(ns, body.text("description"), request.caller))
 
 
 @delete("/ns/{ns:str}", opt=ACT, status_code=200)

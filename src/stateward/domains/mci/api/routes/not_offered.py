@@ -228,8 +228,6 @@ MISSING = (
             "DELETE /ns",
             "GET /ns/{ns}/mci/{mci_id}/configCopy",
             "GET /ns/{ns}/mci/{mci_id}/site",
-            "DELETE GET /object",
-            "DELETE GET /objects",
             "POST /provisioning/event",
             "DELETE /provisioning/log/{spec_id}",
             "DELETE PUT /readyz/init",
