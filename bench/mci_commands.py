@@ -23,8 +23,8 @@ from bench.figures import TIMES, Figure, Line, plain
 from bench.loops import run
 from bench.mci_fleet import ANN, NS, Fleet, new_fleet
 from stateward.domains.mci.handlers.command_handlers import MAX_CONCURRENT
-from stateward.domains.mci.model import CommandInput, CommandSpec, MciSpec, SubGroup, command_seen
-from stateward.domains.mci.remote.command_requests import VmChoice, submit_command
+from stateward.domains.mci.model import CommandInput, CommandSpec, MciSpec, SubGroup, VmChoice, command_seen
+from stateward.domains.mci.remote.command_requests import submit_command
 from stateward.drivers import Capabilities, MachineListing
 from stateward.drivers.simulated import SimulatedDriver
 

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from stateward.domains.mci.handlers import mci_handlers
-from stateward.domains.mci.handlers.post_commands import PostCommandResults, run_post_command
+from stateward.domains.mci.handlers.post_commands import PostCommandResults, run_post_commands
 from stateward.domains.mci.lifecycle import MCI
 from stateward.domains.mci.model import CloudConnection, ImageRecord, MciSpec, SpecRecord
 from stateward.domains.mci.provider import provider_client
@@ -106,12 +106,12 @@ def make_mortal(plugin: MciRuntime, death: Death) -> None:
 
     async def commanded(*asked: Any) -> PostCommandResults:
         death.at("post-command sent")
-        ran = await run_post_command(*asked)
+        ran = await run_post_commands(*asked)
         death.at("post-command answered")
         return ran
 
     plugin.drivers.make = made  # type: ignore[method-assign]
-    mci_handlers.run_post_command = commanded  # type: ignore[assignment, attr-defined]
+    mci_handlers.run_post_commands = commanded  # type: ignore[assignment, attr-defined]
 
 
 async def ask(plugin: MciRuntime, plan: Plan) -> None:

@@ -149,6 +149,24 @@ class ResourceSeen(Struct, frozen=True, omit_defaults=True):
     missing: tuple[str, ...] = ()  # parts that the provider no longer shows
 
 
+class VmChoice(Struct, frozen=True, omit_defaults=True):
+    """Which VMs of an MCI are meant: one, those of a subgroup, those with labels; all without a condition."""
+
+    vm: str = ""
+    group: str = ""
+    labels: dict[str, str] = {}
+
+
+class PostCommand(Struct, frozen=True, omit_defaults=True):
+    """Commands that run on each VM after its creation, or on those that are chosen."""
+
+    user: str = ""
+    commands: tuple[str, ...] = ()
+    minutes: float = 30.0
+    choice: VmChoice = VmChoice()
+    go_on: bool = False  # the next phase runs, even if this one failed on some VM
+
+
 class SubGroup(Struct, frozen=True, omit_defaults=True):
     """A subgroup: VMs with the same spec, image and connection."""
 
@@ -168,6 +186,7 @@ class SubGroup(Struct, frozen=True, omit_defaults=True):
     zone: str = ""
     label: dict[str, str] = {}
     description: str = ""
+    post_phases: tuple[PostCommand, ...] = ()  # for the VMs of this subgroup alone, one after the other
 
 
 class Scale(Struct, frozen=True):
@@ -175,14 +194,6 @@ class Scale(Struct, frozen=True):
 
     group: str
     count: int
-
-
-class PostCommand(Struct, frozen=True, omit_defaults=True):
-    """Commands that run on each VM after its creation."""
-
-    user: str = ""
-    commands: tuple[str, ...] = ()
-    minutes: float = 30.0
 
 
 class MciSpec(Struct, frozen=True, omit_defaults=True):
@@ -200,6 +211,7 @@ class MciSpec(Struct, frozen=True, omit_defaults=True):
     install_mon_agent: str = "no"
     placement: str = ""
     post_command: PostCommand | None = None
+    post_phases: tuple[PostCommand, ...] = ()  # run after `post_command`, one after the other
     access_from: tuple[str, ...] | None = (
         None  # who may connect to VMs in shared groups; None: an older MCI, open to all
     )
@@ -253,6 +265,15 @@ class CommandSeen(Struct, frozen=True, omit_defaults=True):
     results: dict[str, VmCommandResult] = {}
 
 
+class PhaseSeen(Struct, frozen=True, omit_defaults=True):
+    """One phase of the post-commands, with its results; it did not run if an earlier one failed."""
+
+    command: PostCommand
+    ran: bool = False
+    results: dict[str, CommandRuns] = {}  # by VM
+    failed: dict[str, str] = {}  # reasons, by VM
+
+
 class MciSeen(Struct, frozen=True, omit_defaults=True):
     """The result of an MCI's creation."""
 
@@ -260,6 +281,7 @@ class MciSeen(Struct, frozen=True, omit_defaults=True):
     results: dict[str, CommandRuns] = {}  # results of the post-commands, by VM
     failed: dict[str, str] = {}  # reasons of failed post-commands, by VM
     asked: dict[str, int] = {}  # the requested subgroups with their sizes; some may be removed by now
+    phases: tuple[PhaseSeen, ...] = ()
 
 
 class VmSpec(Struct, frozen=True, omit_defaults=True):
@@ -382,4 +404,15 @@ def seen_of(shown: Observation) -> VmSeen:
         private_ip=shown.private_ip,
         ssh_port=shown.ssh_port,
         host_key=shown.host_key,
+    )
+
+
+def is_chosen(found: Object, choice: VmChoice) -> bool:
+    """Tell whether a VM is one of those that are chosen."""
+    vm = vm_of(found)
+    labels = {**msgspec.json.decode(found.labels, type=dict[str, str]), **vm.label, "sys.id": vm.name}
+    return (
+        choice.vm in ("", vm.name)
+        and choice.group in ("", vm.group)
+        and all(labels.get(name) == value for name, value in choice.labels.items())
     )

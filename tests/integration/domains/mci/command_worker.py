@@ -4,8 +4,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from stateward.domains.mci.model import CommandInput, CommandSpec, SubGroup
-from stateward.domains.mci.remote.command_requests import VmChoice, submit_command
+from stateward.domains.mci.model import CommandInput, CommandSpec, SubGroup, VmChoice
+from stateward.domains.mci.remote.command_requests import submit_command
 from stateward.store import open_store
 from tests.integration.domains.mci.conftest import ANN, NS, mci, open_harness
 

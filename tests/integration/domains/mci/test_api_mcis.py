@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -101,6 +102,50 @@ async def test_each_post_command_has_a_result_of_its_own_on_every_vm_in_order(ap
     assert results[0]["stdout"] == {"0": "echo a\n", "1": "echo b\n", "2": ""}
     assert results[0]["exitStatus"] == {"0": 0, "1": 0, "2": 3}
     assert results[0]["err"] == "'exit 3' ended with exit status 3"
+
+
+async def test_phases_of_post_commands_run_in_order_on_the_vms_that_they_choose(api: ApiHarness) -> None:
+    phases = [
+        {"command": ["echo a", "echo b"], "nodeGroupId": "web"},
+        {"command": "echo c", "labelSelector": "role=db"},
+        {"command": ["echo d"], "nodeId": "none-1", "continueOnError": True},
+        {"command": ["echo e"], "nodeId": "web-2", "timeoutMinutes": 5},
+        {"command": ["echo f"], "labelSelector": "role=none"},
+        {"command": ["echo g"]},
+    ]
+    body = mci("m1", group("web"), group("db", 1, label={"role": "db"}), postCommands=phases, postCommandAsync=True)
+    shown = await api.created(body)
+    ran = [(one["phase"], one["status"], one["target"]) for one in shown["postCommandResults"]]
+    assert ran == [
+        (1, "Completed", "nodeGroupId=web"),
+        (2, "Completed", "labelSelector=role=db"),
+        (3, "Failed", "nodeId=none-1"),
+        (4, "Completed", "nodeId=web-2"),
+        (5, "Failed", "labelSelector=role=none"),
+        (6, "Skipped", ""),
+    ]
+    each = [[one["vmId"] for one in phase["results"]["results"]] for phase in shown["postCommandResults"]]
+    assert each == [["web-1", "web-2"], ["db-1"], [], ["web-2"], [], []]
+    assert shown["postCommandResults"][0]["results"]["results"][0]["command"] == {"0": "echo a", "1": "echo b"}
+    assert (shown["postCommandStatus"], shown["status"]) == ("CompletedWithErrors", "Running:3 (R:3/3)")
+    own = group("more", 1, postCommands=[{"command": ["echo h"]}])
+    added = (await api.post(f"{M1}/subGroupDynamic?wait=60", own)).json()
+    assert added["postCommandResults"][-1]["target"] == "nodeGroupId=more"
+
+
+@pytest.mark.parametrize(
+    ("phase", "field"),
+    [
+        ({"command": []}, "postCommands[0].command"),
+        ({"command": ["x"], "nodeGroupId": "none"}, "postCommands[0].subGroupId"),
+        ({"command": ["x"], "nodeGroupId": "g1", "nodeId": "g1-1"}, "postCommands[0].labelSelector"),
+        ({"command": ["x"], "labelSelector": "role"}, "postCommands[0].labelSelector"),
+        ({"command": ["x"], "continueOnError": "maybe"}, "postCommands[0].continueOnError"),
+    ],
+)
+async def test_a_phase_that_could_not_run_is_refused(api: ApiHarness, phase: dict[str, Any], field: str) -> None:
+    answer = await api.post(f"/ns/{NS}/mciDynamic", mci("m1", group(), postCommands=[phase]))
+    assert (answer.status_code, answer.json()["field"]) == (400, field)
 
 
 async def test_results_of_post_commands_that_an_earlier_version_wrote_are_shown(api: ApiHarness) -> None:

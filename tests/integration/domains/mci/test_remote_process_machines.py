@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stateward.domains.mci.model import CommandInput, CommandSpec, PostCommand, command_seen, mci_seen
-from stateward.domains.mci.remote.command_requests import VmChoice, submit_command
+from stateward.domains.mci.model import CommandInput, CommandSpec, PostCommand, VmChoice, command_seen, mci_seen
+from stateward.domains.mci.remote.command_requests import submit_command
 from stateward.store import open_store
 from stateward.store.records import Object, Status
 from tests.integration.domains.mci.command_worker import MACHINES

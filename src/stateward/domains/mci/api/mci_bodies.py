@@ -1,6 +1,6 @@
 """Parsers of request bodies: MCIs, subgroups and scaling."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from ipaddress import ip_network
 from typing import Literal
 
@@ -8,10 +8,16 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.mci.api.lenient_json import Fields
-from stateward.domains.mci.api.tumblebug_params import check_choice, check_id, check_name, check_reference
+from stateward.domains.mci.api.lenient_json import Fields, parse_flag
+from stateward.domains.mci.api.tumblebug_params import (
+    check_choice,
+    check_id,
+    check_name,
+    check_reference,
+    normalize_id,
+)
 from stateward.domains.mci.guards.spec_validation import MAX_VMS
-from stateward.domains.mci.model import EVERYBODY, MciSpec, Policy, PostCommand, SubGroup
+from stateward.domains.mci.model import EVERYBODY, MciSpec, Policy, PostCommand, SubGroup, VmChoice
 from stateward.domains.mci.provider.encrypted_keys import read_recipient
 from stateward.domains.mci.provider.key_pairs import check_public_key, needs_key
 from stateward.errors import BadInput
@@ -29,6 +35,7 @@ AN_MCI = {"name": "shop", "subGroups": [A_GROUP]}
 A_CHANGE = {"numVMsToAdd": "1"}
 """Examples of request bodies, for the API description."""
 
+MAX_PHASES = 50
 MAX_COMMAND_MINUTES = 7 * 24 * 60.0
 POLICIES: dict[str, Policy] = {"": "continue", "continue": "continue", "rollback": "rollback", "refine": "refine"}
 
@@ -56,6 +63,7 @@ def parse_mci(body: Fields, uid: str, *, dynamic: bool, hold: bool = False, leas
         install_mon_agent=body.text("installMonAgent", default="no") or "no",
         placement=body.text("placementAlgo"),
         post_command=_post_command(body.object("postCommand")),
+        post_phases=parse_phases(body, [one.name for one in groups]),
         access_from=parse_access(body),
     )
 
@@ -160,6 +168,37 @@ def _post_command(body: Fields | None) -> PostCommand | None:
     minutes = body.real("timeoutMinutes", default=30.0, low=0.0, high=MAX_COMMAND_MINUTES) or 30.0
     user = check_reference(body.field("userName"), body.text("userName"))
     return PostCommand(user, body.texts("command", "commands"), minutes)
+
+
+def parse_phases(body: Fields, groups: Collection[str]) -> tuple[PostCommand, ...]:
+    """Parse the phases of post-commands; each is for all VMs, for those of a subgroup or with labels, or for one."""
+    bodies = body.objects("postCommands")
+    if len(bodies) > MAX_PHASES:
+        raise BadInput(body.field("postCommands"), len(bodies), f"a list of at most {MAX_PHASES} phases")
+    return tuple(_phase(one, groups) for one in bodies)
+
+
+def _phase(body: Fields, groups: Collection[str]) -> PostCommand:
+    command = _post_command(body)
+    if command is None:
+        raise BadInput(body.field("command"), None, "a list of at least one command")
+    group, vm = (normalize_id(body.text(one)) for one in ("subGroupId", "vmId"))
+    labels = parse_label_pairs(body.field("labelSelector"), body.text("labelSelector"))
+    if sum(map(bool, (group, vm, labels))) > 1:
+        raise BadInput(body.field("labelSelector"), None, "left out where the phase is for a subgroup or a VM")
+    if group and group not in groups:
+        raise BadInput(body.field("subGroupId"), group, f"one of {', '.join(groups)}")
+    go_on = parse_flag(body.field("continueOnError"), body.text("continueOnError"))
+    return replace(command, choice=VmChoice(vm, group, labels), go_on=go_on)
+
+
+def parse_label_pairs(field: str, text: str) -> dict[str, str]:
+    """Parse labels with their values: `role=web,tier=front`."""
+    pairs = [one.strip().partition("=") for one in text.split(",") if one.strip()]
+    for name, sign, _ in pairs:
+        if not name or not sign:
+            raise BadInput(field, text, "names with values: role=web,tier=front")
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 SCALE_FIELDS = {"numVMsToAdd": 1, "numVMsToRemove": -1, "size": 0}

@@ -261,6 +261,33 @@ class CreationErrors(Struct, frozen=True, rename="camel"):
     failure_handling_strategy: str
 
 
+class PostPhaseView(Struct, frozen=True, rename="camel"):
+    """A phase of the post-commands."""
+
+    user_name: str
+    command: list[str]
+    timeout_minutes: int
+    sub_group_id: str
+    vm_id: str
+    label_selector: str
+    continue_on_error: bool
+
+
+class PostPhaseOutput(Struct, frozen=True):
+    """The results of a phase, by VM."""
+
+    results: list[RemoteResult]
+
+
+class PostPhaseResult(Struct, frozen=True):
+    """The outcome of a phase: Completed, CompletedWithErrors, Failed, or Skipped because an earlier one failed."""
+
+    phase: int
+    target: str
+    status: str
+    results: PostPhaseOutput
+
+
 class MciInfo(Struct, frozen=True, rename="camel", kw_only=True):
     """An MCI with all fields; `operation` is the operation that the request has started."""
 
@@ -282,6 +309,9 @@ class MciInfo(Struct, frozen=True, rename="camel", kw_only=True):
     new_vm_list: list[str]
     post_command: PostCommandView
     post_command_result: CommandResults
+    post_commands: list[PostPhaseView]
+    post_command_status: str
+    post_command_results: list[PostPhaseResult]
     creation_errors: CreationErrors | None = None
     new_key_pair: NewKeyPair | None = None
     operation: str | None = None

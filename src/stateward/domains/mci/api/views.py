@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.api.connection_views import connection_view, image_view, location_of, spec_view
 from stateward.domains.mci.api.live_status import LiveStatus, WaitBudget
+from stateward.domains.mci.api.phase_views import phase_results, phase_views, post_command_status
 from stateward.domains.mci.api.schemas import (
     Associated,
     CommandResult,
@@ -84,6 +85,9 @@ class Views:
             new_vm_list=list(new),
             post_command=_post_command(wanted.post_command),
             post_command_result=_results(found.id, wanted, seen, vms),
+            post_commands=phase_views(wanted),
+            post_command_status=post_command_status(found, wanted, seen),
+            post_command_results=phase_results(found.id, seen, vms),
             creation_errors=_errors(wanted, seen, vms),
             operation=op,
         )
@@ -267,7 +271,8 @@ def _vm_summary(found: Object, vm: VmSpec, seen: VmSeen, target: TargetStatus) -
 
 def _messages(found: Object, seen: MciSeen) -> list[str]:
     said = [found.error] if found.error else []
-    commands = [f"{name}: the post-command {why}" for name, why in sorted(seen.failed.items())]
+    failed = [seen.failed, *(one.failed for one in seen.phases)]
+    commands = [f"{name}: the post-command {why}" for each in failed for name, why in sorted(each.items())]
     return [*said, *(one for one in (*seen.errors, *commands) if one not in said)]
 
 

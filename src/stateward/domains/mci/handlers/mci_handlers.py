@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.mci.control.status_rollup import rollup_event
-from stateward.domains.mci.handlers.post_commands import PostCommandResults, run_post_command
+from stateward.domains.mci.handlers.post_commands import PostCommandResults, run_post_commands
 from stateward.domains.mci.handlers.prerequisites import Prerequisites, with_prerequisite_names
 from stateward.domains.mci.lifecycle import HOLD, MCI, VM, MciState, VmState
 from stateward.domains.mci.model import MciSeen, MciSpec, Scale, SubGroup, mci_of, vm_id, vm_of
@@ -134,7 +134,7 @@ class MciHandlers:
             return await self._end_without_vms(job, mci, left, MciSeen(tuple(errors), asked=asked))
         noted = await job.once("post-command", lambda: self._post_command(job, mci, made))
         ran, ending = msgspec.convert(noted, PostCommandResults), await self._roll_up(job)
-        return replace(ending, seen=to_json(MciSeen(tuple(errors), ran.written, ran.failed, asked)))
+        return replace(ending, seen=to_json(MciSeen(tuple(errors), ran.written, ran.failed, asked, ran.phases)))
 
     async def _end_without_vms(self, job: Job, mci: MciSpec, left: dict[str, str], seen: MciSeen) -> Ending:
         """End an operation without a working VM: an MCI that was scaled out returns to its former state."""
@@ -158,7 +158,7 @@ class MciHandlers:
     async def _post_command(self, job: Job, mci: MciSpec, made: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
         running = [one for one in await self._vms_among(job, made) if one.state == VmState.RUNNING]
         run = f"{job.key.id}-post"
-        return msgspec.to_builtins(await run_post_command(self._shells, run, mci.post_command, running))
+        return msgspec.to_builtins(await run_post_commands(self._shells, run, mci, running))
 
     async def _withdraw(self, job: Job) -> Ending:
         await self._prerequisites.undo(job, mci_of(job.claim.object))

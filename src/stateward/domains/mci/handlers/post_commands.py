@@ -1,7 +1,8 @@
 """Post-commands: commands that run on VMs after their creation, over SSH, or by a driver that has a shell of its own.
 
-A command that fails (exit status other than 0, or no answer in time) is the last one on its VM. The MCI shows the
-failure. The VM stays Running, so the policy on failed VMs does not apply.
+Phases run one after the other, each on the VMs that it chooses. After a phase that fails, the others do not run, unless
+it allows that. A command that fails (exit status other than 0, or no answer in time) is the last one on its VM. The MCI
+shows the failure. The VM stays Running, so the policy on failed VMs does not apply.
 """
 
 import asyncio
@@ -16,7 +17,15 @@ from stateward.domains.mci.handlers.command_handlers import (
     MIN_COMMAND_OUTPUT_CHARS,
     tail_of,
 )
-from stateward.domains.mci.model import CommandRuns, PostCommand, VmCommandResult, vm_of
+from stateward.domains.mci.model import (
+    CommandRuns,
+    MciSpec,
+    PhaseSeen,
+    PostCommand,
+    VmCommandResult,
+    is_chosen,
+    vm_of,
+)
 from stateward.domains.mci.remote.vm_shells import RunOrder, VmShells
 from stateward.store.records import Object
 
@@ -30,12 +39,40 @@ class PostCommandResults(Struct, frozen=True):
 
     written: dict[str, CommandRuns] = {}
     failed: dict[str, str] = {}
+    phases: tuple[PhaseSeen, ...] = ()
+
+
+async def run_post_commands(shells: VmShells, run: str, mci: MciSpec, vms: Sequence[Object]) -> PostCommandResults:
+    """Run the post-command and the phases on new VMs of an MCI; `run` is the id by which they run once."""
+    first = await run_post_command(shells, run, mci.post_command, vms)
+    wanted, phases, stopped = _phases(mci, vms), list[PhaseSeen](), bool(first.failed)
+    for number, one in enumerate(wanted, 1):
+        if stopped:
+            phases.append(PhaseSeen(one))
+            continue
+        chosen = [vm for vm in vms if is_chosen(vm, one.choice)]
+        ran = await run_post_command(shells, f"{run}-{number}", one, chosen, len(wanted))
+        phases.append(PhaseSeen(one, True, ran.written, ran.failed))
+        stopped = not one.go_on and (bool(ran.failed) or not ran.written)
+    return PostCommandResults(first.written, first.failed, tuple(phases))
+
+
+def _phases(mci: MciSpec, vms: Sequence[Object]) -> list[PostCommand]:
+    """Return the phases of the MCI, and those of the VMs' subgroups, which are for their VMs alone."""
+    made = {vm_of(one).group for one in vms}
+    own = [
+        replace(phase, choice=replace(phase.choice, group=group.name))
+        for group in mci.groups
+        for phase in group.post_phases
+        if group.name in made
+    ]
+    return [*mci.post_phases, *own]
 
 
 async def run_post_command(
-    shells: VmShells, run: str, command: PostCommand | None, vms: Sequence[Object]
+    shells: VmShells, run: str, command: PostCommand | None, vms: Sequence[Object], phases: int = 1
 ) -> PostCommandResults:
-    """Run the commands on each VM, several VMs concurrently; `run` is the id by which they run once."""
+    """Run the commands on each VM, several VMs concurrently; all phases together keep no more output than one."""
     if command is None or not command.commands:
         return PostCommandResults()
     room = asyncio.Semaphore(MAX_CONCURRENT)
@@ -43,7 +80,7 @@ async def run_post_command(
     order = RunOrder(run, command.commands, command.user, {}, seconds, min(FIRST_ANSWER_S, seconds))
     most = max(
         MIN_COMMAND_OUTPUT_CHARS,
-        min(MAX_VM_OUTPUT_CHARS, MAX_TOTAL_OUTPUT_CHARS // max(1, len(vms))) // len(command.commands),
+        min(MAX_VM_OUTPUT_CHARS, MAX_TOTAL_OUTPUT_CHARS // max(1, len(vms))) // phases // len(command.commands),
     )
     async with shells.open(vms) as group:
 

@@ -1,21 +1,18 @@
 """Requests for commands and file transfers, and the VMs that they select."""
 
 import re
-from collections.abc import Mapping
 
 import msgspec
-from msgspec import Struct
 
 from stateward.domains.mci.errors import NoTargets
 from stateward.domains.mci.lifecycle import COMMAND, VmState
-from stateward.domains.mci.model import CommandInput, CommandSpec, record_id, vm_of
+from stateward.domains.mci.model import CommandInput, CommandSpec, VmChoice, is_chosen, record_id, vm_of
 from stateward.domains.mci.service import Service
 from stateward.engine import Accepted, NotFound
 from stateward.engine.typed_values import SHORTEST_SECRET
 from stateward.errors import BadInput
 from stateward.naming import new_id
 from stateward.schemas.caller import Caller
-from stateward.store.records import Object
 
 MAX_COMMANDS, MAX_COMMAND_CHARS = 100, 65_536
 """Limits of one request: the number of commands, and all their characters (one argument of a Linux process)."""
@@ -23,14 +20,6 @@ MAX_COMMANDS, MAX_COMMAND_CHARS = 100, 65_536
 MAX_MINUTES = 24 * 60.0
 USER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}\Z")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
-
-
-class VmChoice(Struct, frozen=True):
-    """Which VMs of an MCI a request is for: one, those of a subgroup, those with labels; all without a condition."""
-
-    vm: str = ""
-    group: str = ""
-    labels: Mapping[str, str] = {}
 
 
 async def submit_command(
@@ -59,20 +48,10 @@ async def chosen_names(service: Service, ns: str, mci: str, choice: VmChoice) ->
     vms = [one for one in await service.vms(ns, mci) if one.state != VmState.TERMINATED]
     if choice.vm and all(vm_of(one).name != choice.vm for one in vms):
         raise NotFound(ns, f"{mci}/{choice.vm}")
-    names = tuple(sorted(vm_of(one).name for one in vms if _is_chosen(one, choice)))
+    names = tuple(sorted(vm_of(one).name for one in vms if is_chosen(one, choice)))
     if not names:
         raise NoTargets(mci)
     return names
-
-
-def _is_chosen(found: Object, choice: VmChoice) -> bool:
-    vm = vm_of(found)
-    labels = {**msgspec.json.decode(found.labels, type=dict[str, str]), **vm.label, "sys.id": vm.name}
-    return (
-        choice.vm in ("", vm.name)
-        and choice.group in ("", vm.group)
-        and all(labels.get(name) == value for name, value in choice.labels.items())
-    )
 
 
 def check_command(spec: CommandSpec, given: CommandInput) -> None:

@@ -11,11 +11,12 @@ from stateward import naming
 from stateward.domains.mci.api.command_views import remote_results
 from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, adds_object_state, mci_in_path, vm_in_path
 from stateward.domains.mci.api.lenient_json import Fields, parse_flag
+from stateward.domains.mci.api.mci_bodies import parse_label_pairs
 from stateward.domains.mci.api.operation_replies import OperationReply, wait_for_end
 from stateward.domains.mci.api.schemas import BastionView
 from stateward.domains.mci.api.tumblebug_params import ACT, READ, TEXT, Mci, Ns, Vm, Wait, normalize_id
-from stateward.domains.mci.model import CommandInput, CommandSpec, vm_id, vm_of
-from stateward.domains.mci.remote.command_requests import VmChoice, submit_command
+from stateward.domains.mci.model import CommandInput, CommandSpec, VmChoice, vm_id, vm_of
+from stateward.domains.mci.remote.command_requests import submit_command
 from stateward.domains.mci.remote.host_key_pins import chosen_bastion, forget_host_key, set_bastion
 from stateward.domains.mci.remote.ssh_route import choose_bastion
 from stateward.errors import BadInput
@@ -125,11 +126,7 @@ async def _submit(
 
 
 def _choice(group: str | None, vm: str | None, labels: str | None) -> VmChoice:
-    pairs = [one.strip().partition("=") for one in (labels or "").split(",") if one.strip()]
-    for name, sign, _ in pairs:
-        if not name or not sign:
-            raise BadInput("labelSelector", labels, "names with values: role=web,tier=front")
-    wanted = {name.strip(): value.strip() for name, _, value in pairs}
+    wanted = parse_label_pairs("labelSelector", labels or "")
     return VmChoice(normalize_id(vm or ""), normalize_id(group or ""), wanted)
 
 

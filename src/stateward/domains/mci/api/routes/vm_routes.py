@@ -12,6 +12,7 @@ from stateward.domains.mci.api.mci_bodies import (
     A_DYNAMIC_GROUP,
     A_GROUP,
     ScaleRequest,
+    parse_phases,
     parse_recipient,
     parse_scale,
     parse_subgroup,
@@ -87,7 +88,9 @@ async def _add(request: TumblebugRequest, ns: str, mci: str, wait: float | None,
     otherwise = free_group_name(taken)
     body = await request.fields()
     recipient = parse_recipient(body)
-    groups, pair = with_pair_for(with_public_key(body, (parse_subgroup(body, otherwise, dynamic=dynamic),)), mci)
+    group = parse_subgroup(body, otherwise, dynamic=dynamic)
+    group = replace(group, post_phases=parse_phases(body, [group.name]))
+    groups, pair = with_pair_for(with_public_key(body, (group,)), mci)
     accepted = await request.service.add_group(ns, mci, groups[0], request.caller)
     new = [f"{groups[0].name}-{number}" for number in range(1, groups[0].size + 1)]
     made = await wait_and_show(request, ns, mci, operation_id(accepted), wait, new)

@@ -1,0 +1,105 @@
+"""Views of the phases of post-commands, and of their results."""
+
+from collections.abc import Sequence
+from math import ceil
+
+from stateward.domains.mci.api.schemas import PostPhaseOutput, PostPhaseResult, PostPhaseView, RemoteResult
+from stateward.domains.mci.lifecycle import MCI
+from stateward.domains.mci.model import (
+    CommandRun,
+    CommandRuns,
+    MciSeen,
+    MciSpec,
+    PhaseSeen,
+    PostCommand,
+    VmChoice,
+    vm_of,
+    vm_seen,
+)
+from stateward.lifecycle import TRANSITIONAL
+from stateward.store.records import Object
+
+NONE, RUNNING, SKIPPED = "None", "Running", "Skipped"
+COMPLETED, WITH_ERRORS, FAILED = "Completed", "CompletedWithErrors", "Failed"
+
+
+def phase_views(wanted: MciSpec) -> list[PostPhaseView]:
+    """Return the phases of an MCI."""
+    return [
+        PostPhaseView(
+            one.user,
+            list(one.commands),
+            ceil(one.minutes),
+            one.choice.group,
+            one.choice.vm,
+            _labels(one.choice),
+            one.go_on,
+        )
+        for one in wanted.post_phases
+    ]
+
+
+def phase_results(mci: str, seen: MciSeen, vms: Sequence[Object]) -> list[PostPhaseResult]:
+    """Return the results of the phases that the latest creation of VMs has run."""
+    addresses = {vm_of(one).name: vm_seen(one).public_ip for one in vms} if seen.phases else {}
+    return [
+        PostPhaseResult(
+            number,
+            _target(one.command.choice),
+            _status(one),
+            PostPhaseOutput(
+                [
+                    _result(mci, name, addresses.get(name, ""), one.command, runs, one.failed.get(name, ""))
+                    for name, runs in sorted(one.results.items())
+                ]
+            ),
+        )
+        for number, one in enumerate(seen.phases, 1)
+    ]
+
+
+def post_command_status(found: Object, wanted: MciSpec, seen: MciSeen) -> str:
+    """Return the status of all post-commands of an MCI together."""
+    asked = wanted.post_command is not None or wanted.post_phases or seen.phases
+    if asked and MCI.state(found.state).state_class is TRANSITIONAL:
+        return RUNNING
+    each = [_status(one) for one in seen.phases]
+    if seen.results:
+        each.append(_outcome(len(seen.results), len(seen.failed)))
+    if not each:
+        return NONE
+    return each[0] if len(set(each)) == 1 else WITH_ERRORS if set(each) & {COMPLETED, WITH_ERRORS} else FAILED
+
+
+def _status(phase: PhaseSeen) -> str:
+    return _outcome(len(phase.results), len(phase.failed)) if phase.ran else SKIPPED
+
+
+def _outcome(vms: int, failed: int) -> str:
+    """Return the outcome of commands; one without a VM has failed."""
+    return FAILED if failed >= vms else WITH_ERRORS if failed else COMPLETED
+
+
+def _target(choice: VmChoice) -> str:
+    words = {"nodeGroupId": choice.group, "nodeId": choice.vm, "labelSelector": _labels(choice)}
+    return ",".join(f"{name}={value}" for name, value in words.items() if value)
+
+
+def _labels(choice: VmChoice) -> str:
+    return ",".join(f"{name}={value}" for name, value in choice.labels.items())
+
+
+def _result(mci: str, vm: str, address: str, command: PostCommand, runs: CommandRuns, error: str) -> RemoteResult:
+    each = (CommandRun(runs),) if isinstance(runs, str) else runs
+    ran = {str(number): one for number, one in enumerate(each)}
+    asked = {str(number): line for number, line in enumerate(command.commands)}
+    return RemoteResult(
+        mci_id=mci,
+        vm_id=vm,
+        vm_ip=address,
+        command=asked,
+        stdout={number: ran.get(number, CommandRun()).written for number in asked},
+        stderr={number: ran.get(number, CommandRun()).stderr for number in asked},
+        exit_status={number: one.status for number, one in ran.items() if one.status is not None},
+        error=error,
+    )
