@@ -47,6 +47,7 @@ KINDS = [
     "mci.spec",
     "mci.image",
     "mci.call",
+    "mci.setting",
     "edge.clusterinst",
     "edge.appinst",
     "edge.cloudlet",

@@ -1,4 +1,4 @@
-"""Records of the deployment: connections with their grants and lane limits, and namespaces.
+"""Records of the deployment: connections with their grants and lane limits, settings, and namespaces.
 
 An administrator adds, changes, grants, revokes and removes connections. Concurrent changes of a record are retried, so
 that none is lost. Lane limits hold for the whole deployment.
@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.errors import InUse, NoNamespace
 from stateward.domains.mci.guards.connection_grants import with_granted, without_revoked
-from stateward.domains.mci.lifecycle import COMMAND, CONNECTION, NAMESPACE
-from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, record_id
+from stateward.domains.mci.lifecycle import COMMAND, CONNECTION, NAMESPACE, SETTING
+from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, TumblebugSetting, record_id, setting_record
 from stateward.domains.mci.provider.catalogue import BUILT_IN, Catalogue
 from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.domains.mci.remote.command_retention import ENDED_STATES, forget_ended_commands
@@ -69,7 +69,7 @@ Change = Callable[[CloudConnection | None], CloudConnection]
 
 
 class DeploymentRecords:
-    """Reads and writes connections and namespaces."""
+    """Reads and writes connections, settings and namespaces."""
 
     def __init__(self, engine: Engine, catalogue: Catalogue, clients: ProviderClients) -> None:
         self.engine, self.catalogue, self.clients = engine, catalogue, clients
@@ -146,6 +146,28 @@ class DeploymentRecords:
         made = self.catalogue.read_connection(name, done.object)
         assert made is not None
         return made
+
+    # --- settings of Tumblebug's server ------------------------------------------------------------------------------
+
+    async def settings(self) -> list[TumblebugSetting]:
+        """Return the stored settings, by name."""
+        chosen = list_all(self.engine.store.reader, Selector(DEPLOYMENT_NS, SETTING.kind))
+        return sorted([setting_record(one) async for one in chosen], key=lambda one: one.name)
+
+    async def store_setting(self, setting: TumblebugSetting, by: Caller) -> None:
+        """Store a setting, or change its value."""
+        key = Key(DEPLOYMENT_NS, record_id("setting", setting.name))
+        how: dict[str, Any] = {"spec": setting, "actor": CONTROLLER, "who": by.who}
+        try:
+            await self.engine.create(*key, SETTING.kind, "register", **how)
+        except AlreadyExists:
+            await self.engine.act(*key, "change", **how)
+
+    async def remove_setting(self, name: str, by: Caller) -> None:
+        """Remove a setting, if it is stored."""
+        with suppress(NotFound):
+            id_ = record_id("setting", name)
+            await self.engine.act(DEPLOYMENT_NS, id_, "remove", actor=CONTROLLER, who=by.who)
 
     # --- namespaces --------------------------------------------------------------------------------------------------
 

@@ -200,6 +200,8 @@ SPEC       = declare("mci.spec",       MciRecordState, RECORD_ROWS, USER | CONTR
 IMAGE      = declare("mci.image",      MciRecordState, RECORD_ROWS, USER | CONTROLLER, about="what a machine starts from")
 CALL       = declare("mci.call",       MciRecordState, RECORD_ROWS, USER | CONTROLLER, about="what became of a request, for whoever lost the answer")
 
+SETTING    = declare("mci.setting",    MciRecordState, RECORD_ROWS, USER | CONTROLLER, about="a setting of Tumblebug's own server, which its clients store; it steers nothing here")
+
 
 
 class CommandState(State):
@@ -226,4 +228,4 @@ COMMAND_ROWS = (
 
 COMMAND = declare("mci.command", CommandState, COMMAND_ROWS, USER | WORKER | HEALER | CLOCK | CONTROLLER, about="commands on VMs, or a file that is copied there")
 
-LIFECYCLES = (MCI, VM, COMMAND, VNET, SECURITY_GROUP, SSH_KEY, NAMESPACE, CONNECTION, SPEC, IMAGE, CALL)
+LIFECYCLES = (MCI, VM, COMMAND, VNET, SECURITY_GROUP, SSH_KEY, NAMESPACE, CONNECTION, SPEC, IMAGE, CALL, SETTING)

@@ -87,6 +87,13 @@ class ImageRecord(Struct, frozen=True):
     architecture: str = "x86_64"
 
 
+class TumblebugSetting(Struct, frozen=True):
+    """A setting of Tumblebug's own server, such as the address of CB-Spider; it steers nothing here."""
+
+    name: str
+    value: str = ""
+
+
 class Subnet(Struct, frozen=True):
     """A subnet of a network."""
 
@@ -377,7 +384,7 @@ command_of, command_seen = spec_reader(CommandSpec), seen_reader(CommandSeen)
 vm_target, vm_cost = spec_reader(VmTarget), spec_reader(VmCost)
 resource_identity, resource_seen = spec_reader(ResourceIdentity), seen_reader(ResourceSeen)
 network_of, security_group_of, key_of = spec_reader(NetworkSpec), spec_reader(SecurityGroupSpec), spec_reader(KeySpec)
-connection_record = spec_reader(CloudConnection)
+connection_record, setting_record = spec_reader(CloudConnection), spec_reader(TumblebugSetting)
 spec_record, image_record = spec_reader(SpecRecord), spec_reader(ImageRecord)
 """The readers of stored records: each takes an object and returns its record."""
 

@@ -19,7 +19,7 @@ from stateward.domains.mci.handlers.cloud_vm_handlers import CloudVmHandlers
 from stateward.domains.mci.handlers.command_handlers import CommandHandlers
 from stateward.domains.mci.handlers.mci_handlers import MciHandlers
 from stateward.domains.mci.handlers.resource_handlers import ResourceHandlers
-from stateward.domains.mci.lifecycle import CALL, CONNECTION, IMAGE, MCI, NAMESPACE, SPEC, VM
+from stateward.domains.mci.lifecycle import CALL, CONNECTION, IMAGE, MCI, NAMESPACE, SETTING, SPEC, VM
 from stateward.domains.mci.mci_template import MciTemplate
 from stateward.domains.mci.model import DEPLOYMENT_NS, record_id
 from stateward.domains.mci.provider.catalogue import Catalogue
@@ -41,7 +41,7 @@ from stateward.plugin.runtime import CompositeParts, DomainRuntime, ExpectedChan
 from stateward.store.records import Key, Object
 
 FIRST_NAMESPACES = ("default",)
-RECORDS = (NAMESPACE, CONNECTION, SPEC, IMAGE, CALL)
+RECORDS = (NAMESPACE, CONNECTION, SPEC, IMAGE, CALL, SETTING)
 OF_NAMESPACES = (SPEC, IMAGE)
 """The record kinds of namespaces; the others belong to the deployment."""
 

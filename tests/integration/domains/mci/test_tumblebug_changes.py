@@ -1,4 +1,4 @@
-"""What Tumblebug's clients read and change beside MCIs: labels, and the keys of its store."""
+"""What Tumblebug's clients read and change beside MCIs: labels, the keys of its store, settings."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -174,3 +174,52 @@ async def test_nothing_is_deleted_by_its_key(api: ApiHarness) -> None:
         assert (await api.delete(f"{path}?key=/ns/nothing")).status_code == 404
         assert (await api.delete(f"{path}?key={key}", "viewer")).status_code == 403
     assert (await api.get(f"/object?key={key}")).status_code == 200
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+
+@on_module_loop
+async def test_settings_are_stored_changed_shown_and_removed(api: ApiHarness) -> None:
+    assert (await api.get("/config")).json() == {"config": []}
+    name = "TB_SPIDER_REST_URL"
+    for value in ("http://a/spider", "http://b/spider"):
+        stored = (await api.post("/config", {"name": name, "value": value})).json()
+        assert (stored["id"], stored["value"], "steers nothing" in stored["message"]) == (name, value, True)
+    shown = {"id": name, "name": name, "value": "http://b/spider"}
+    assert (await api.get(f"/config/{name}")).json() == shown
+    assert (await api.get("/config")).json() == {"config": [shown]}
+    assert (await api.get("/objects?key=/config")).json() == {"object": [f"/config/{name}"]}
+    assert (await api.get(f"/object?key=/config/{name}")).json() == shown
+    await api.post("/config", {"name": "TB_AUTOCONTROL_DURATION_MS", "value": 10000})
+    for _ in range(2):
+        assert (await api.delete(f"/config/{name}")).status_code == 200
+    assert (await api.get(f"/config/{name}")).status_code == 404
+    assert (await api.post("/config", {"name": name, "value": "again"})).status_code == 200
+    assert (await api.delete("/config")).status_code == 200
+    assert (await api.get("/config")).json() == {"config": []}
+
+
+@on_module_loop
+async def test_settings_that_are_secrets_are_refused_and_not_logged(api: ApiHarness) -> None:
+    secrets = [("TB_API_PASSWORD", "hunter2", "name"), ("VAULT_TOKEN", "hunter2", "name")]
+    secrets += [("TB_SPIDER_REST_URL", "http://spider:hunter2@a/spider", "value")]
+    for name, value, field in secrets:
+        refused = await api.post("/config", {"name": name, "value": value}, headers={"x-request-id": "a-secret"})
+        assert (refused.status_code, refused.json()["field"]) == (400, field), name
+        assert "hunter2" not in refused.text
+        assert "hunter2" not in (await api.get("/request/a-secret")).text
+    for body in ({}, {"name": "a b"}, {"name": "a", "value": {}}, {"name": "a", "value": "x" * 1001}):
+        assert (await api.post("/config", body)).status_code == 400, body
+    assert (await api.get("/config")).json() == {"config": []}
+
+
+@on_module_loop
+async def test_settings_are_for_administrators_of_everything(api: ApiHarness) -> None:
+    for who in ("viewer", "operator"):
+        assert (await api.get("/config", who)).status_code == 403
+        assert (await api.get("/config/a", who)).status_code == 403
+        assert (await api.post("/config", {"name": "a", "value": "b"}, who)).status_code == 403
+        assert (await api.delete("/config/a", who)).status_code == 403
+        assert (await api.delete("/config", who)).status_code == 403
+        assert (await api.get("/objects?key=/config", who)).json() == {"object": []}

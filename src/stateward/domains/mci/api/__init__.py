@@ -24,6 +24,7 @@ from stateward.domains.mci.api.routes import (
     check_routes,
     choice_routes,
     command_routes,
+    config_routes,
     control_routes,
     history_routes,
     inspection_routes,
@@ -60,6 +61,7 @@ MODULES = (
     label_routes,
     inspection_routes,
     stored_object_routes,
+    config_routes,
     not_offered,
 )
 

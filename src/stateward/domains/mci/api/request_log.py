@@ -4,6 +4,7 @@ A caller who lost a response can look up what became of the request. The outcome
 knows its id. Requests that must outlive the process are stored (`request_log_store`).
 """
 
+import re
 from collections import OrderedDict
 from datetime import UTC, datetime
 from typing import Any
@@ -27,6 +28,7 @@ SECRET_WORDS = ("password", "privatekey", "secret", "token", "credential", "pass
 """Words in the names of fields whose values are masked."""
 
 MASK = "***"
+URL_WITH_PASSWORD = re.compile(r"//[^/@\s]*:[^/@\s]*@")
 REQUEST_TIMEOUT_S = 900.0
 """Time limit of a request; an older request without a response was cut off with its server."""
 
@@ -201,22 +203,27 @@ class RequestLog:
 def without_secrets(value: Any) -> Any:  # noqa: ANN401 - any JSON
     """Return JSON with the values of secret fields masked."""
     match value:
+        case {"name": str(name), "value": _} if is_secret_name(name):  # a setting
+            return {**value, "value": MASK}
         case dict():
-            return {name: MASK if _is_secret(name) else without_secrets(one) for name, one in value.items()}
+            return {name: MASK if is_secret_name(name) else without_secrets(one) for name, one in value.items()}
         case list():
             return [without_secrets(one) for one in value]
+        case str():
+            return URL_WITH_PASSWORD.sub(f"//{MASK}@", value)
         case _:
             return value
 
 
 def _url(scope: Scope) -> str:
     pairs = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
-    query = urlencode([(name, MASK if _is_secret(name) else value) for name, value in pairs], safe="*")
+    query = urlencode([(name, MASK if is_secret_name(name) else value) for name, value in pairs], safe="*")
     path: str = scope.get(ORIGINAL_PATH) or scope["path"]  # type: ignore[assignment]
     return f"{path}?{query}" if query else path
 
 
-def _is_secret(name: object) -> bool:
+def is_secret_name(name: object) -> bool:
+    """Tell whether a field or a setting of this name has a secret."""
     word = str(name).lower().replace("_", "").replace("-", "")
     return any(one in word for one in SECRET_WORDS)
 

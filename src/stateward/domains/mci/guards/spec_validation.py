@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, MCI, SECURITY_GROUP, SPEC, SSH_KEY, VM, VNET
+from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, MCI, SECURITY_GROUP, SETTING, SPEC, SSH_KEY, VM, VNET
 from stateward.domains.mci.model import (
     CloudConnection,
     ImageRecord,
@@ -22,6 +22,7 @@ from stateward.domains.mci.model import (
     SecurityGroupSpec,
     SpecRecord,
     SubGroup,
+    TumblebugSetting,
     VmSpec,
     record_id,
 )
@@ -58,6 +59,7 @@ SPEC_FORMS = {
     CONNECTION.kind:     SpecForm(CloudConnection,  "connection",     "name",    ("name",)),
     SPEC.kind:           SpecForm(SpecRecord,        "spec",           "id",      ("id",)),
     IMAGE.kind:          SpecForm(ImageRecord,       "image",          "id",      ("id",)),
+    SETTING.kind:        SpecForm(TumblebugSetting,           "setting",        "name",    ("name",)),
 }  # fmt: skip
 
 

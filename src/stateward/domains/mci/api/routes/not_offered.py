@@ -220,8 +220,6 @@ MISSING = (
         (
             "GET /assetsSummary",
             "GET /auth/test",
-            "DELETE GET POST /config",
-            "DELETE GET /config/{config_id}",
             "POST /forward/{path}",
             "GET /httpVersion",
             "GET /loadAssets",

@@ -21,6 +21,7 @@ from stateward.domains.mci.api.context import TumblebugRequest
 from stateward.domains.mci.api.release_names import rename_fields
 from stateward.domains.mci.api.resource_views import resource_view, subnet_views
 from stateward.domains.mci.api.routes.catalogue_routes import records
+from stateward.domains.mci.api.routes.config_routes import find_setting, setting_view
 from stateward.domains.mci.api.routes.mci_routes import views
 from stateward.domains.mci.api.routes.namespace_routes import namespace_of, namespace_view
 from stateward.domains.mci.api.tumblebug_params import ACT, READ, TEXT, normalize_id
@@ -101,6 +102,10 @@ async def _keys(request: TumblebugRequest, prefix: str) -> AsyncIterator[str]:
         for place in await request.visible_connections():
             if (key := f"/connection/{place.name}").startswith(prefix):
                 yield key
+    if _overlap("/config/", prefix) and grant.governs_all:
+        for setting in await request.service.settings():
+            if (key := f"/config/{setting.name}").startswith(prefix):
+                yield key
     for one in await request.service.namespaces() if _overlap("/ns/", prefix) else ():
         ns = namespace_of(one).name
         if grant.opens(ns) and _overlap(f"/ns/{ns}", prefix):
@@ -141,6 +146,8 @@ async def _value(request: TumblebugRequest, key: str) -> Any:  # noqa: ANN401 - 
         match key.removeprefix("/").split("/"):
             case ["connection", name]:
                 return connection_view(await request.visible_connection(name), credential=False)
+            case ["config", name] if grant_of(request).governs_all:
+                return setting_view(await find_setting(request, name))
             case ["ns", ns, *path] if grant_of(request).opens(ns):
                 namespace = await request.service.namespace(ns)
                 return await _value_in(request, ns, path) if path else namespace_view(namespace)
