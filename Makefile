@@ -78,7 +78,7 @@ audit: .venv/.dev ## look for known faults of what we depend on, and for secrets
 setup: .venv/.run .venv/.dev .venv/.tempest .venv/.nova .venv/.bench .venv/.docs ## set up everything at once
 
 lock: .venv/.dev ## renew requirements/*.lock from pyproject.toml
-	@$(VENV)/python -m pip install --quiet uv
+	@$(COMPILE) --group setup --output-file requirements/setup.lock
 	@$(COMPILE) --group build --output-file requirements/run.lock pyproject.toml
 	@$(COMPILE) --group dev --constraint requirements/run.lock --output-file requirements/dev.lock pyproject.toml
 	@$(COMPILE) --group bench --constraint requirements/run.lock --constraint requirements/dev.lock \
