@@ -19,19 +19,24 @@ from stateward.engine.job import Job
 from stateward.engine.kinds import Kind
 from stateward.engine.work_errors import Permanent, Temporary, Throttled, Unknown
 from stateward.lifecycle import Meaning
+from stateward.lifecycle.rows import Row
 from stateward.testing.effects import Effect, Effects
 from stateward.testing.invariants import Violation
 from stateward.testing.kind_sources import Domain, runtime_of
 from stateward.testing.process_faults import ProcessFaults
 from stateward.testing.simulated_process import SimulatedProcess
 from stateward.testing.simulated_world import SimulatedWorld, WorldOutcome
-from stateward.testing.workload import Specs, Workload
+from stateward.testing.workload import Specs, Workload, outside_actors
 
 SHOWN_EVENTS = 80
 """How many of the last events of a failed world are shown."""
 
 REST_S = 3600.0
 """The virtual seconds within which everything must end after the faults have, besides the longest deadline."""
+
+
+REPORTS = (Meaning.STEP, Meaning.SUCCESS, Meaning.FAILURE)
+"""The meanings of rows by which another party reports about its work."""
 
 
 class HandlerFaults(Struct, frozen=True):
@@ -135,7 +140,7 @@ class DomainWorld(SimulatedWorld[SimulatedProcess]):
         return self.simulated_process(name, [self._with_faults(kind) for kind in runtime.kinds], runtime.bind_engine)
 
     def _with_faults(self, kind: Kind) -> Kind:
-        actions = {row.event for row in kind.lifecycle.rows if row.meaning in (Meaning.ACTION, Meaning.HIDDEN)}
+        actions = {row.event for row in kind.lifecycle.rows if _needs_handler(kind, row)}
         own = kind.handlers if self._handler is None else {}
         given = {action: own.get(action) or Handler(self._handler or do_nothing) for action in sorted(actions)}
         return kind.with_handlers(
@@ -168,6 +173,17 @@ class DomainWorld(SimulatedWorld[SimulatedProcess]):
     def calm_down(self) -> None:
         self.handler_faults = NO_HANDLER_FAULTS
         super().calm_down()
+
+
+def _needs_handler(kind: Kind, row: Row) -> bool:
+    """Tell whether a worker must carry out what a row begins: nobody else can report the end of it.
+
+    Without a handler it would last until its deadline, perhaps a day, and the workers would renew their leases so long.
+    """
+    if row.meaning is not Meaning.REQUEST or row.via is None:
+        return row.meaning in (Meaning.ACTION, Meaning.HIDDEN)
+    reports = (event for event in kind.lifecycle.allowed[row.via] if event.meaning in REPORTS)
+    return not any(outside_actors(event) for event in reports)
 
 
 def _refuse(faults: HandlerFaults, luck: Random) -> None:

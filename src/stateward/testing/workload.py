@@ -84,7 +84,7 @@ class Workload:
                 ends = [
                     event
                     for event in self._kinds[found.kind].lifecycle.allowed[found.state]
-                    if event.meaning in (Meaning.SUCCESS, Meaning.FAILURE) and _outsiders(event)
+                    if event.meaning in (Meaning.SUCCESS, Meaning.FAILURE) and outside_actors(event)
                 ]
                 if ends and found.op == row.op:
                     self._report(self._chance.choice(up), found, self._chance.choice(ends))
@@ -116,7 +116,7 @@ class Workload:
             event
             for state in states
             for event in kind.lifecycle.allowed.get(state, ())
-            if event.meaning not in (Meaning.TIMEOUT, Meaning.CANCEL) and _outsiders(event)
+            if event.meaning not in (Meaning.TIMEOUT, Meaning.CANCEL) and outside_actors(event)
         ]
         return self._chance.choice(possible) if possible else None
 
@@ -136,7 +136,7 @@ class Workload:
             how["args"] = sample_value(kind.types.args[event.event].struct, chance)
         if event.needs and chance.random() < 0.7:
             how["facts"] = event.needs
-        actor = chance.choice(_outsiders(event))
+        actor = chance.choice(outside_actors(event))
         return _engine(process).request(NS, name, event.event, actor=actor, **how)
 
     def _spec(self, kind: Kind) -> Any:
@@ -190,7 +190,7 @@ class Workload:
         op = found.op if chance.random() < 0.9 or not self.accepted else chance.choice(list(self.accepted))
         if op is None:
             return
-        actor, facts = chance.choice(_outsiders(event)), frozenset(event.needs)
+        actor, facts = chance.choice(outside_actors(event)), frozenset(event.needs)
         report = ExternalReport(NS, found.id, op, found.generation, event.event, actor, facts=facts)
         for _ in range(chance.choice((1, 1, 2))):
             process.spawn(self._quietly(_engine(process).report(report)))
@@ -202,7 +202,8 @@ class Workload:
             self._world.note(f"client: {type(error).__name__}")
 
 
-def _outsiders(event: AllowedEvent) -> list[str]:
+def outside_actors(event: AllowedEvent) -> list[str]:
+    """Return the actors of an event that are no part of the engine."""
     return [actor for actor in event.actors if actor not in (WORKER, HEALER)]
 
 

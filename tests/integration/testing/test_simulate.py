@@ -139,13 +139,9 @@ def test_specs_that_are_all_refused_are_told() -> None:
         simulate([Kind(LAMP, spec=Spec)], seeds=2, specs={"acme.lamp": lambda chance: {"watts": 1000}})
 
 
-LASTS_A_DAY = {"mci.command"}
-"""Kinds whose time limit is a day: the workers of a simulated world would beat a hundred thousand times until then."""
-
-
 def kinds_of(domain: str) -> Iterable[Kind]:
     plugin: DomainPlugin = import_module(f"stateward.domains.{domain}.plugin").domain
-    return [Kind(lifecycle) for lifecycle in plugin.all_lifecycles if lifecycle.kind not in LASTS_A_DAY]
+    return [Kind(lifecycle) for lifecycle in plugin.all_lifecycles]
 
 
 @pytest.mark.parametrize("domain", ["edge", "leases", "mci", "ovc", "systems"])
