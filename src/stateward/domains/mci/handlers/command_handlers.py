@@ -41,6 +41,9 @@ MAX_VM_OUTPUT_CHARS, MIN_COMMAND_OUTPUT_CHARS, MAX_TOTAL_OUTPUT_CHARS = 65_536, 
 STREAM_INTERVAL_S, MAX_PIECE_CHARS, MAX_STREAMED_CHARS = 0.5, 20_000, 1_000_000
 """Streamed output: the interval, the largest piece, and the largest sum; the stored results have their own limits."""
 
+MAX_LINE_CHARS = 5_000
+"""The longest streamed line; a longer one, which may never end, is streamed as several."""
+
 END_ALL_TIMEOUT_S = 25.0
 MAX_NAMED = 5
 
@@ -62,7 +65,7 @@ class CommandHandlers:
         began: float = await job.once("began", lambda: _as_step(job.now))
         seconds = spec.minutes * 60 - (job.now - began)
         vms = await self._vms(job, spec)
-        mask = secret_mask(given.secrets.values())
+        mask = SecretMask(given.secrets.values())
         stream = OutputStream(job, len(spec.vms), mask)
         async with self._shells.open(list(vms.values())) as shells:
             if spec.path:
@@ -113,7 +116,6 @@ def _order(job: Job, spec: CommandSpec, given: CommandInput, seconds: float) -> 
     return RunOrder(job.key.id, spec.commands, spec.user, given.secrets, seconds)
 
 
-Mask = Callable[[str], str]
 VmWork = Callable[[Object], Awaitable[VmCommandResult]]
 
 
@@ -148,7 +150,7 @@ async def _on_each(
     return found
 
 
-def _ending(spec: CommandSpec, found: dict[str, VmCommandResult], mask: Mask) -> Ending:
+def _ending(spec: CommandSpec, found: dict[str, VmCommandResult], mask: "SecretMask") -> Ending:
     most = max(
         MIN_COMMAND_OUTPUT_CHARS,
         min(MAX_VM_OUTPUT_CHARS, MAX_TOTAL_OUTPUT_CHARS // max(1, len(found))) // max(1, len(spec.commands)),
@@ -163,20 +165,33 @@ def _ending(spec: CommandSpec, found: dict[str, VmCommandResult], mask: Mask) ->
     return Ending(FAILED, error=error, seen=seen)
 
 
-def secret_mask(values: Iterable[str]) -> Mask:
-    """Return a function that masks secrets in a text: a whole one, and each line of one that has several."""
-    parts = {part for value in values for part in (value, *value.splitlines()) if len(part) >= SHORTEST_SECRET}
-    longest_first = sorted(parts, key=len, reverse=True)
+class SecretMask:
+    """Masks secrets in a text: a whole one, and each line of one that has several; `longest` is the longest part."""
 
-    def mask(text: str) -> str:
-        for part in longest_first:
+    def __init__(self, values: Iterable[str]) -> None:
+        parts = {part for value in values for part in (value, *value.splitlines()) if len(part) >= SHORTEST_SECRET}
+        self._longest_first = sorted(parts, key=len, reverse=True)
+        self.longest = max(map(len, parts), default=0)
+
+    def __call__(self, text: str) -> str:
+        """Return a text without the secrets."""
+        for part in self._longest_first:
             text = text.replace(part, MASK)
         return text
 
-    return mask
+    def find_cut(self, text: str) -> int:
+        """Return where a text that goes on can be cut: each secret stays whole, even one that has only begun."""
+        cut = len(text) - self.longest
+        while cut > 0:
+            spans = [text.find(part, max(0, cut - len(part) + 1), cut + len(part) - 1) for part in self._longest_first]
+            earlier = min((start for start in spans if start >= 0), default=cut)
+            if earlier == cut:
+                return cut
+            cut = earlier
+        return len(text)  # nothing but secrets
 
 
-def _masked(one: VmCommandResult, mask: Mask) -> VmCommandResult:
+def _masked(one: VmCommandResult, mask: SecretMask) -> VmCommandResult:
     runs = tuple(replace(run, written=mask(run.written), stderr=mask(run.stderr)) for run in one.runs)
     return replace(one, runs=runs, error=mask(one.error))
 
@@ -205,19 +220,31 @@ def _route(found: Object, _action: str) -> Route:
 class OutputStream:
     """The output of a command on all its VMs, as lines of progress: each line begins with the name of its VM."""
 
-    def __init__(self, job: Job, total: int, mask: Mask) -> None:
+    def __init__(self, job: Job, total: int, mask: "SecretMask") -> None:
         self._job, self._total, self._mask, self.done = job, total, mask, 0
         self._is_over = asyncio.Event()
         self._lines: list[str] = []
         self._partial: dict[str, str] = {}
-        self._told, self._streamed = -1, 0
+        self._told, self._streamed, self._pending = -1, 0, 0
 
     def add(self, vm: str, text: str) -> None:
-        """Take what a command has written on a VM; a line is told when it is complete."""
+        """Take what a command has written on a VM; a line is told when it is complete, or too long to be kept."""
         *lines, rest = (self._partial.pop(vm, "") + text).split("\n")
-        self._lines += [f"{vm}: {self._mask(line)}" for line in lines]
+        for line in lines:
+            self._add_line(vm, self._mask(line))
+        if len(rest) > MAX_LINE_CHARS + self._mask.longest:
+            end = self._mask.find_cut(rest)
+            self._add_line(vm, self._mask(rest[:end]))
+            rest = rest[end:]
         if rest:
             self._partial[vm] = rest
+
+    def _add_line(self, vm: str, line: str) -> None:
+        for start in range(0, max(1, len(line)), MAX_LINE_CHARS):
+            if self._streamed + self._pending >= MAX_STREAMED_CHARS:
+                return  # it would never be told
+            self._lines.append(f"{vm}: {line[start : start + MAX_LINE_CHARS]}")
+            self._pending += len(self._lines[-1])
 
     @asynccontextmanager
     async def flushing(self) -> AsyncIterator[None]:
@@ -246,11 +273,13 @@ class OutputStream:
         room = min(MAX_PIECE_CHARS, MAX_STREAMED_CHARS - self._streamed)
         if room <= 0:
             self._lines.clear()
+            self._pending = 0
             return ""
         taken, size = 0, 0
         while taken < len(self._lines) and (taken == 0 or size + len(self._lines[taken]) < room):
             size += len(self._lines[taken]) + 1
             taken += 1
+        self._pending -= sum(map(len, self._lines[:taken]))
         piece, self._lines = "\n".join(self._lines[:taken])[:room], self._lines[taken:]
         self._streamed += max(len(piece), 1 if taken else 0)
         if self._streamed >= MAX_STREAMED_CHARS:
