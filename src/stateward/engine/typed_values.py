@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
 from datetime import date, datetime, time, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -337,31 +337,35 @@ def _quoted(text: str) -> set[str]:
 
 def refuse_unknown_fields(given: Any, decoded: Any, place: str, state: str | None, depth: int = 0) -> None:  # noqa: ANN401
     """Raise if plain JSON has a field that the value decoded from it does not have, or is too deep to be handled."""
-    if depth > MAX_DEPTH:
+    if depth >= MAX_DEPTH and given:
         raise BadInput(place.partition(".")[0], None, f"nested at most {MAX_DEPTH} levels deep", state=state)
     if isinstance(given, list) and isinstance(decoded, list | tuple):
         for number, (one, inner) in enumerate(zip(given, decoded, strict=False)):
-            refuse_unknown_fields(one, inner, f"{place}[{number}]", state, depth + 1)
+            if isinstance(one, dict | list):
+                refuse_unknown_fields(one, inner, f"{place}[{number}]", state, depth + 1)
     elif isinstance(given, dict) and isinstance(decoded, Mapping):
         for (name, one), inner in zip(given.items(), decoded.values(), strict=False):
-            refuse_unknown_fields(one, inner, f"{place}.{name}", state, depth + 1)
-    elif isinstance(given, dict) and (known := _field_names(decoded)) is not None:
+            if isinstance(one, dict | list):
+                refuse_unknown_fields(one, inner, f"{place}.{name}", state, depth + 1)
+    elif isinstance(given, dict) and (known := _field_names(decoded.__class__)) is not None:
         for name, one in given.items():
             if name not in known:
                 unknown = UnknownField(f"{place}.{name}", known)
                 unknown.state = state
                 raise unknown
-            refuse_unknown_fields(one, getattr(decoded, known[name], None), f"{place}.{name}", state, depth + 1)
+            if isinstance(one, dict | list):
+                refuse_unknown_fields(one, getattr(decoded, known[name], None), f"{place}.{name}", state, depth + 1)
 
 
-def _field_names(decoded: Any) -> dict[str, str] | None:  # noqa: ANN401 - any decoded value
-    """Return the fields of a record: their names in JSON, and their attributes."""
-    if isinstance(decoded, Struct):
-        names = dict(zip(decoded.__struct_encode_fields__, decoded.__struct_fields__, strict=True))
-        tag = decoded.__struct_config__.tag_field
+@lru_cache(maxsize=1024)
+def _field_names(record: type) -> Mapping[str, str] | None:
+    """Return the fields of a type of records: their names in JSON, and their attributes."""
+    if issubclass(record, Struct):
+        names = dict(zip(record.__struct_encode_fields__, record.__struct_fields__, strict=True))
+        tag = record.__struct_config__.tag_field
         return names if tag is None else {tag: tag, **names}
-    if is_dataclass(decoded):
-        return {one.name: one.name for one in dataclass_fields(decoded)}
+    if is_dataclass(record):
+        return {one.name: one.name for one in dataclass_fields(record)}
     return None
 
 

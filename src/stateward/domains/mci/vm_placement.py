@@ -7,13 +7,14 @@ provider that does not answer must not delay the request.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from hashlib import blake2b
 
 from msgspec import Struct
 
 from stateward.domains.mci.guards.connection_grants import check_grant, is_granted, unknown_connection
 from stateward.domains.mci.model import (
+    DEPLOYMENT_NS,
     RESOURCE_LIFECYCLES,
     CloudConnection,
     ImageRecord,
@@ -21,6 +22,7 @@ from stateward.domains.mci.model import (
     SpecRecord,
     SubGroup,
     VmSpec,
+    named_resources,
     network_of,
     record_id,
     resource_identity,
@@ -48,13 +50,18 @@ class PlacedSubGroup(Struct, frozen=True):
 
 async def place_subgroup(catalogue: Catalogue, ns: str, group: SubGroup) -> PlacedSubGroup:
     """Resolve a subgroup from records alone; a missing or unsuitable record is bad input."""
+    spec, connection = await _spec_and_connection(catalogue, ns, group)
+    return PlacedSubGroup(group, connection, spec, await catalogue.image(ns, group.image, connection))
+
+
+async def _spec_and_connection(catalogue: Catalogue, ns: str, group: SubGroup) -> tuple[SpecRecord, CloudConnection]:
     spec = await catalogue.spec(ns, group.spec)
     connection = await connection_of(catalogue, ns, group, spec)
     if spec.connection != connection.name:
         home = await _home_of(catalogue, spec)
         if not _fits(spec, home, connection):
             raise BadInput("specId", group.spec, f"a spec of connection {connection.name}: it is one of {home.name}")
-    return PlacedSubGroup(group, connection, spec, await catalogue.image(ns, group.image, connection))
+    return spec, connection
 
 
 def _fits(spec: SpecRecord, home: CloudConnection, connection: CloudConnection) -> bool:
@@ -87,28 +94,61 @@ async def _home_of(catalogue: Catalogue, spec: SpecRecord) -> CloudConnection:
         raise BadInput("specId", spec.id, f"a spec of a known connection, not of {spec.connection!r}") from error
 
 
+class SubGroupPlacer:
+    """Places the subgroups of one request: 400 of them name the same few records, so each name is resolved once.
+
+    `known` is the snapshot of the catalogue from which they are placed.
+    """
+
+    def __init__(self, catalogue: Catalogue, ns: str) -> None:
+        self.known, self._ns = catalogue.snapshot(), ns
+        self._sites: dict[tuple[str, str], tuple[SpecRecord, CloudConnection]] = {}
+        self._images: dict[tuple[str, str], ImageRecord] = {}
+
+    async def load(self, groups: Sequence[SubGroup]) -> None:
+        """Read all records that subgroups name at once."""
+        await self.known.load(record_keys(self._ns, groups))
+
+    async def place(self, group: SubGroup) -> PlacedSubGroup:
+        """Resolve a subgroup, like `place_subgroup`."""
+        site = self._sites.get((group.spec, group.connection))
+        if site is None:
+            site = await _spec_and_connection(self.known, self._ns, group)
+            self._sites[group.spec, group.connection] = site
+        spec, connection = site
+        image = self._images.get((group.image, connection.name))
+        if image is None:
+            image = await self.known.image(self._ns, group.image, connection)
+            self._images[group.image, connection.name] = image
+        return PlacedSubGroup(group, connection, spec, image)
+
+
 async def place_subgroups(
-    catalogue: Catalogue, driver_of: DriverOf, ns: str, groups: Iterable[SubGroup]
+    catalogue: Catalogue, driver_of: DriverOf, ns: str, groups: Sequence[SubGroup]
 ) -> tuple[list[PlacedSubGroup], list[str]]:
     """Resolve subgroups; returns the resolved ones, and the problems of the others.
 
     Each record is read once. New names are registered with drivers that accept any name.
     """
-    known = catalogue.snapshot()
+    placer = SubGroupPlacer(catalogue, ns)
+    await placer.load(groups)
+    drivers: dict[str, Driver] = {}
     planned: list[PlacedSubGroup] = []
     troubles: list[str] = []
     for group in groups:
         try:
-            one = await place_subgroup(known, ns, group)
-            driver = await driver_of(one.connection)
+            one = await placer.place(group)
+            if one.connection.name not in drivers:
+                drivers[one.connection.name] = await driver_of(one.connection)
         except Temporary:
             raise  # not a problem of the subgroup
         except StatewardError as error:
             troubles.append(f"{group.name}: {error}")
             continue
-        if isinstance(driver, SpecRegistrar):
-            driver.register(one.spec.csp_name, one.image.csp_name)
         planned.append(one)
+    registrars = {name: driver for name, driver in drivers.items() if isinstance(driver, SpecRegistrar)}
+    for name, spec, image in dict.fromkeys(_question(one) for one in planned if one.connection.name in registrars):
+        registrars[name].register(spec, image)
     return planned, troubles
 
 
@@ -200,16 +240,29 @@ def make_vm_spec(
     )
 
 
+def record_keys(ns: str, groups: Sequence[SubGroup]) -> list[Key]:
+    """Return the keys of all records that subgroups name, for one read."""
+    named = dict.fromkeys(
+        (record_type, name) for one in groups for record_type, names in named_resources(one).items() for name in names
+    )
+    connections = dict.fromkeys(one.connection for one in groups)
+    return [
+        *(Key(ns, record_id(record_type, name)) for record_type, name in named if name),
+        *(Key(DEPLOYMENT_NS, record_id("connection", name)) for name in connections if name),
+    ]
+
+
 FIELDS = {"vNet": "vNetId", "securityGroup": "securityGroupIds", "sshKey": "sshKeyId"}
 """The request fields that name existing resources, by resource type."""
 
 
 async def check_placement(catalogue: Catalogue, ns: str, groups: Sequence[SubGroup], field: str) -> None:
     """Refuse subgroups that cannot be placed; the error names the field: `field` is formatted with their number."""
-    known = catalogue.snapshot()
+    placer = SubGroupPlacer(catalogue, ns)
+    await placer.load(groups)
     for number, group in enumerate(groups):
         try:
-            await check_resources(known, ns, await place_subgroup(known, ns, group))
+            await check_resources(placer.known, ns, await placer.place(group))
         except BadInput as error:
             raise BadInput(f"{field.format(number)}{error.field}", error.value, error.allowed) from error
 

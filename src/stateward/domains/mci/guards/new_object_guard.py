@@ -28,7 +28,7 @@ from stateward.domains.mci.model import (
     resource_identity,
 )
 from stateward.domains.mci.provider.catalogue import Catalogue
-from stateward.domains.mci.vm_placement import check_placement, check_resources, place_subgroup
+from stateward.domains.mci.vm_placement import check_placement, check_resources, place_subgroup, record_keys
 from stateward.engine import Request
 from stateward.engine.kinds import Guard
 from stateward.engine.requests import EMPTY
@@ -77,7 +77,6 @@ class NewObjectGuard:
             wanted.groups[first:],
             "spec.groups[{}]." if is_new else f"spec.groups[{first}].",
         )
-        await uow.peek(list(dict.fromkeys(key for one in groups for key in _named_records(request.ns, one))))
         try:
             await check_placement(self._catalogue.within(uow), request.ns, groups, field)
         except BadInput as error:
@@ -90,7 +89,7 @@ class NewObjectGuard:
         names = SubGroup(
             vm.group, 1, vm.spec, vm.image, vm.connection, vm.network, vm.subnet, vm.groups, vm.key, zone=vm.zone
         )
-        await uow.peek(_named_records(ns, names))
+        await uow.peek(record_keys(ns, [names]))
         keys = _named_resources(ns, names)
         known = self._catalogue.within(uow)
         try:
@@ -143,13 +142,3 @@ def _named_resources(ns: str, group: SubGroup) -> dict[tuple[str, str], Key]:
         for name in named[resource_type]
         if name
     }
-
-
-def _named_records(ns: str, group: SubGroup) -> list[Key]:
-    """Return the keys of all records that a subgroup names, for one read."""
-    records = [Key(ns, record_id("spec", group.spec)), Key(ns, record_id("image", group.image))]
-    return [
-        *_named_resources(ns, group).values(),
-        *records,
-        Key(DEPLOYMENT_NS, record_id("connection", group.connection)),
-    ]

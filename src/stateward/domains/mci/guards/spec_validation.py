@@ -134,10 +134,12 @@ def check_mci_spec(wanted: MciSpec) -> None:
 
 def check_new_subgroups(groups: Sequence[SubGroup], state: str | None = None) -> None:
     """Refuse new subgroups that could not be created; `state` is the state of their MCI."""
+    checked_keys: set[str] = set()  # most subgroups have the same one
     for number, one in enumerate(groups):
         if MCI_NAME.match(one.name) is None or one.name != one.name.lower():
             raise BadInput(f"spec.groups[{number}].name", one.name, f"{MCI_NAME_RULE}, in lower case", state=state)
-        if one.public_key:
+        if one.public_key and one.public_key not in checked_keys:
+            checked_keys.add(one.public_key)
             check_public_key(f"spec.groups[{number}].public_key", one.public_key)
         if one.size < 1:
             raise BadInput(f"spec.groups[{number}].size", one.size, "a number of at least 1", state=state)

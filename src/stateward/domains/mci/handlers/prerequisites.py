@@ -6,10 +6,11 @@ has a key of its own (`key_pairs`), or the key that it names. Missing resources 
 and deleted again if the preparation fails.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import MCI, MciState, ResourceState
@@ -56,6 +57,26 @@ RECHECK_AFTER_S = 0.5
 """Pause before a resource that another operation is creating is checked again."""
 
 
+STAGES = (("vNet", "sshKey"), ("securityGroup",))
+"""The types of resources that are created at the same time: a security group needs its network."""
+
+
+class ResourceUse(Struct, frozen=True):
+    """A resource that a subgroup uses; `names` is the subgroup with the names of all its resources."""
+
+    resource_type: str
+    name: str
+    key: Key
+    placed: PlacedSubGroup
+    names: SubGroup
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the MCI creates it, if it is missing: the caller did not name it."""
+        group = self.placed.group
+        return not group.network and not (self.resource_type == "sshKey" and group.key)
+
+
 class Prerequisites:
     """Creates, finds and deletes the resources that VMs need."""
 
@@ -65,8 +86,8 @@ class Prerequisites:
     async def prepare(self, job: Job, mci: MciSpec, planned: Sequence[PlacedSubGroup], when: str = "") -> str | None:
         """Create all missing resources; returns the problem, if there is one."""
         planned = representatives(planned)
-        for resource_type in RESOURCE_LIFECYCLES:
-            trouble = await self._ensure_type(job, mci, resource_type, planned, when)
+        for stage in STAGES:
+            trouble = await self._ensure_types(job, mci, stage, planned, when)
             if trouble is not None:
                 return trouble
         return None
@@ -74,50 +95,28 @@ class Prerequisites:
     async def recheck(self, job: Job, mci: MciSpec, planned: Sequence[PlacedSubGroup]) -> str | None:
         """Check once more right before VMs are created, and create what was deleted meanwhile."""
         planned = representatives(planned)
-        for resource_type in RESOURCE_LIFECYCLES:
-            if await self._find_problem(job.ns, mci, resource_type, planned) is not None:
-                return await self.prepare(job, mci, planned, " for VMs")
+        wanted = [use for stage in STAGES for use in _uses(job.ns, mci, stage, planned)]
+        if _find_problem(wanted, await self._read(wanted)) is not None:
+            return await self.prepare(job, mci, planned, " for VMs")
         return None
 
-    async def _ensure_type(
-        self, job: Job, mci: MciSpec, resource_type: str, planned: Sequence[PlacedSubGroup], when: str
+    async def _ensure_types(
+        self, job: Job, mci: MciSpec, stage: Sequence[str], planned: Sequence[PlacedSubGroup], when: str
     ) -> str | None:
-        """Create the resources of one type; recreate one that another MCI deletes at the same time."""
-        made = self._names_to_make(job.ns, mci, resource_type, planned)
+        """Create the resources of some types; recreate one that another MCI deletes at the same time."""
+        wanted, found = _uses(job.ns, mci, stage, planned), dict[Key, Object]()
+        made = {use.key: use for use in wanted if use.is_made}
         for times in range(MAX_ROUNDS):
-            requests = [self._request(job, mci, resource_type, one) for one in made.values()]
-            await job.spawn(f"make {resource_type}s{when}{' again' * times}", requests)
-            await self._repair(job, resource_type, list(made), f"{when}{' again' * times}")
-            if not await self._any_removed(job.ns, resource_type, list(made)):
+            what = f"{' and '.join(f'{one}s' for one in stage)}{when}{' again' * times}"
+            await job.spawn(f"make {what}", [_request(job, mci, use) for use in made.values()])
+            found = await self._read(wanted)
+            await _repair(job, what, [one for key, one in found.items() if key in made])
+            if all(key in found and not found[key].removed for key in made):
                 break
-        return await self._find_problem(job.ns, mci, resource_type, planned)
+        return _find_problem(wanted, found)
 
-    def _names_to_make(
-        self, ns: str, mci: MciSpec, resource_type: str, planned: Sequence[PlacedSubGroup]
-    ) -> dict[str, PlacedSubGroup]:
-        """Return the names of the resources of one type to create, each with a subgroup that uses it."""
-        dynamic = [
-            one for one in planned if not one.group.network and not (resource_type == "sshKey" and one.group.key)
-        ]
-        return {name: one for one in dynamic for name in _names(resource_type, with_prerequisite_names(ns, mci, one))}
-
-    async def _repair(self, job: Job, resource_type: str, names: Sequence[str], when: str) -> None:
-        """Repair shared resources that are missing at the provider."""
-        repairs = [
-            Request(job.ns, id_, "repair", "", CONTROLLER)
-            for id_ in await self._ids_with_missing(job.ns, resource_type, names)
-        ]
-        if repairs:
-            await job.spawn(f"repair {resource_type}s{when}", repairs)
-
-    async def _ids_with_missing(self, ns: str, resource_type: str, names: Sequence[str]) -> list[str]:
-        found = await self._catalogue.reader.objects([Key(ns, record_id(resource_type, name)) for name in names])
-        return sorted(one.id for one in found.values() if not one.removed and resource_seen(one).missing)
-
-    async def _any_removed(self, ns: str, resource_type: str, names: Sequence[str]) -> bool:
-        keys = {Key(ns, record_id(resource_type, name)) for name in names}
-        found = await self._catalogue.reader.objects(keys)
-        return len(found) < len(keys) or any(one.removed for one in found.values())
+    async def _read(self, wanted: Sequence[ResourceUse]) -> dict[Key, Object]:
+        return await self._catalogue.reader.objects({use.key for use in wanted})
 
     async def undo(self, job: Job, mci: MciSpec) -> None:
         """Delete the resources that were made for an MCI, unless other MCIs use them."""
@@ -158,47 +157,63 @@ class Prerequisites:
         assert found is not None
         return found
 
-    async def _find_problem(
-        self, ns: str, mci: MciSpec, resource_type: str, planned: Sequence[PlacedSubGroup]
-    ) -> str | None:
-        wanted = {
-            (name, one.connection.name): one
-            for one in planned
-            for name in _names(resource_type, with_prerequisite_names(ns, mci, one))
-        }
-        parts = await self._catalogue.reader.objects({Key(ns, record_id(resource_type, name)) for name, _ in wanted})
-        for (name, _), one in sorted(wanted.items(), key=lambda item: item[0]):
-            found = parts.get(Key(ns, record_id(resource_type, name)))
-            if found is None or found.removed:
-                return f"there is no {resource_type} {name!r}"
-            if found.state in (ResourceState.CONFIGURING, ResourceState.DELETING):
-                raise Temporary(f"{resource_type} {name!r} is {found.state}", after=RECHECK_AFTER_S)
-            if found.state != ResourceState.AVAILABLE:
-                return f"{resource_type} {name!r} is {found.state}: {found.error or 'no reason is known'}"
-            place = resource_identity(found)
-            if (place.provider, place.region) != (one.connection.provider, one.connection.region):
-                return f"{resource_type} {name!r} is at {place.connection}, not at {one.connection.name}"
-        return None
 
-    def _request(self, job: Job, mci: MciSpec, resource_type: str, one: PlacedSubGroup) -> Request:
-        names, place = with_prerequisite_names(job.ns, mci, one), one.connection
-        own = resource_type == "sshKey" and one.group.public_key != ""
-        uid = deterministic_uid(job.key.id, f"{resource_type} {names.key if own else place.name}")
-        common = {"uid": uid, "connection": place.name, "provider": place.provider, "region": place.region}
-        want: NetworkSpec | SecurityGroupSpec | KeySpec
-        if resource_type == "vNet":
-            subnets = (Subnet(names.subnet, SUBNET_CIDR, place.zone),)
-            want = NetworkSpec(name=names.network, cidr=CIDR, subnets=subnets, **common)
-        elif resource_type == "securityGroup":
-            rules = shared_rules(mci)
-            want = SecurityGroupSpec(name=names.groups[0], network=names.network, rules=rules, **common)
-        else:
-            want = KeySpec(name=names.key, public_key=one.group.public_key, **common)
-        labels = {MADE_FOR: mci.uid, SHARED: "yes"} | ({OWNED_BY: mci.uid} if own else {})
-        creation = Creation(RESOURCE_LIFECYCLES[resource_type].kind, labels=to_json(labels))
-        return Request(
-            job.ns, record_id(resource_type, want.name), "create", "", CONTROLLER, spec=to_json(want), creates=creation
-        )
+async def _repair(job: Job, what: str, made: Sequence[Object]) -> None:
+    """Repair shared resources that are missing at the provider."""
+    missing = sorted(one.id for one in made if not one.removed and resource_seen(one).missing)
+    if missing:
+        await job.spawn(f"repair {what}", [Request(job.ns, id_, "repair", "", CONTROLLER) for id_ in missing])
+
+
+def _find_problem(wanted: Sequence[ResourceUse], stored: Mapping[Key, Object]) -> str | None:
+    """Return why VMs cannot use their resources; a network comes before what is in it."""
+    order = list(RESOURCE_LIFECYCLES)
+    for use in sorted(wanted, key=lambda use: (order.index(use.resource_type), use.name, use.placed.connection.name)):
+        found, name = stored.get(use.key), f"{use.resource_type} {use.name!r}"
+        if found is None or found.removed:
+            return f"there is no {name}"
+        if found.state in (ResourceState.CONFIGURING, ResourceState.DELETING):
+            raise Temporary(f"{name} is {found.state}", after=RECHECK_AFTER_S)
+        if found.state != ResourceState.AVAILABLE:
+            return f"{name} is {found.state}: {found.error or 'no reason is known'}"
+        place, connection = resource_identity(found), use.placed.connection
+        if (place.provider, place.region) != (connection.provider, connection.region):
+            return f"{name} is at {place.connection}, not at {connection.name}"
+    return None
+
+
+def _request(job: Job, mci: MciSpec, use: ResourceUse) -> Request:
+    """Return the request that creates a resource."""
+    names, group, place = use.names, use.placed.group, use.placed.connection
+    own = use.resource_type == "sshKey" and group.public_key != ""
+    uid = deterministic_uid(job.key.id, f"{use.resource_type} {names.key if own else place.name}")
+    common = {"uid": uid, "connection": place.name, "provider": place.provider, "region": place.region}
+    want: NetworkSpec | SecurityGroupSpec | KeySpec
+    if use.resource_type == "vNet":
+        subnets = (Subnet(names.subnet, SUBNET_CIDR, place.zone),)
+        want = NetworkSpec(name=names.network, cidr=CIDR, subnets=subnets, **common)
+    elif use.resource_type == "securityGroup":
+        rules = shared_rules(mci)
+        want = SecurityGroupSpec(name=names.groups[0], network=names.network, rules=rules, **common)
+    else:
+        want = KeySpec(name=names.key, public_key=group.public_key, **common)
+    labels = {MADE_FOR: mci.uid, SHARED: "yes"} | ({OWNED_BY: mci.uid} if own else {})
+    creation = Creation(RESOURCE_LIFECYCLES[use.resource_type].kind, labels=to_json(labels))
+    return Request(job.ns, use.key.id, "create", "", CONTROLLER, spec=to_json(want), creates=creation)
+
+
+def _uses(ns: str, mci: MciSpec, stage: Sequence[str], planned: Sequence[PlacedSubGroup]) -> list[ResourceUse]:
+    """Return the resources of some types that subgroups use."""
+    found: dict[tuple[Key, str], ResourceUse] = {}
+    for one in planned:
+        names = with_prerequisite_names(ns, mci, one)
+        named = named_resources(names)
+        for resource_type in stage:
+            for name in filter(None, named[resource_type]):
+                use = ResourceUse(resource_type, name, Key(ns, record_id(resource_type, name)), one, names)
+                if use.is_made or (use.key, one.connection.name) not in found:  # another subgroup may name a shared one
+                    found[use.key, one.connection.name] = use
+    return list(found.values())
 
 
 def with_prerequisite_names(ns: str, mci: MciSpec, one: PlacedSubGroup) -> SubGroup:
@@ -241,7 +256,3 @@ def representatives(planned: Sequence[PlacedSubGroup]) -> list[PlacedSubGroup]:
         shared = group.network, group.subnet, group.groups, group.key, group.public_key
         found.setdefault((one.connection.name, *shared), one)
     return list(found.values())
-
-
-def _names(resource_type: str, group: SubGroup) -> tuple[str, ...]:
-    return tuple(filter(None, named_resources(group)[resource_type]))

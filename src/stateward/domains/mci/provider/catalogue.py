@@ -5,7 +5,7 @@ Specs are named `{provider}+{region}+{name}`. A registered connection is an obje
 or image is an object of a namespace.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from copy import copy
 from functools import cache
 
@@ -89,6 +89,14 @@ class Catalogue:
         found: Catalogue = copy(self)
         found._known, found._found, found._uow = None, None, uow
         return found
+
+    async def load(self, keys: Collection[Key]) -> None:
+        """Read records in one query, for the calls that follow: in a snapshot or a transaction."""
+        if self._uow is not None:
+            await self._uow.peek(list(keys))
+        elif self._known is not None:
+            found = await self.reader.objects(keys)
+            self._known |= {key: found.get(key) for key in keys}
 
     async def record(self, key: Key) -> Object | None:
         """Return a record; a snapshot returns it as it was at its first read."""
