@@ -1,8 +1,9 @@
 """The mci domain: a suspend of 10,000 VMs against the ideal schedule, the cost of a status, machines on this host.
 
-The ideal schedule knows no overhead at all. Suspending a VM takes two calls, the deed and the look, of 50 ms each; a
-region that has V VMs at once needs ceil(n / V) rounds of that for its n VMs, and a provider that has R regions at once
-does R rounds at a time, its regions taking turns. The slowest provider tells how long it takes.
+The ideal schedule knows no overhead at all. Suspending a VM takes two calls, the deed and the look, of 50 ms each, or
+of 500 ms, as clouds have it; a region that has V VMs at once needs ceil(n / V) rounds of that for its n VMs, and a
+provider that has R regions at once does R rounds at a time, its regions taking turns. The slowest provider tells how
+long it takes.
 """
 
 from collections.abc import Sequence
@@ -19,14 +20,16 @@ from bench.mci_fleet import EACH, NS, PROVIDERS, everywhere, new_fleet
 from stateward.domains.mci.deployment_records import limit_of
 from stateward.drivers.simulated import CALM
 
-VMS_EACH, CALL, CALLS_EACH = 250, 0.05, 2
+VMS_EACH, CALLS_EACH = 250, 2
 VMS = VMS_EACH * EACH * len(PROVIDERS)
-TARGET = 1.15
+FAST_CALL_S, SLOW_CALL_S = 0.05, 0.5
+TARGETS = {FAST_CALL_S: 1.3, SLOW_CALL_S: 1.05}
+"""How many times the ideal schedule a suspend may take, by the seconds of a call."""
 
 
-def ideal(vms: int = VMS_EACH, regions: int = EACH) -> float:
+def ideal(call_s: float, vms: int = VMS_EACH, regions: int = EACH) -> float:
     """Return how many seconds the ideal schedule takes."""
-    return max(_rounds(provider, vms, regions) for provider in PROVIDERS) * CALL * CALLS_EACH
+    return max(_rounds(provider, vms, regions) for provider in PROVIDERS) * call_s * CALLS_EACH
 
 
 def _rounds(provider: str, vms: int, regions: int) -> int:
@@ -59,14 +62,18 @@ class Course(Struct, frozen=True):
 async def schedule() -> list[Line]:
     """Suspend all VMs of one MCI: over all regions, and over those of the slowest provider alone."""
     slowest = max(PROVIDERS, key=lambda provider: _rounds(provider, VMS_EACH, EACH))
-    return told(await suspended(PROVIDERS), slowest, await suspended([slowest]))
+    fast = await suspended(PROVIDERS, FAST_CALL_S)
+    lines = told(fast, slowest, await suspended([slowest], FAST_CALL_S))
+    slow, best = await suspended(PROVIDERS, SLOW_CALL_S), ideal(SLOW_CALL_S)
+    what = f"suspend of {VMS:,} VMs, {SLOW_CALL_S * 1e3:g} ms a call"
+    return [*lines, ratio(what, slow.seconds / best, "the ideal schedule", TARGETS[SLOW_CALL_S])]
 
 
-async def suspended(providers: Sequence[str]) -> Course:
+async def suspended(providers: Sequence[str], call_s: float) -> Course:
     """Suspend an MCI that has VMs in every region of these providers."""
     async with new_fleet() as fleet:
         await fleet.made(everywhere("all", VMS_EACH, providers))
-        fleet.set_profile(replace(CALM, latency=CALL))
+        fleet.set_profile(replace(CALM, latency=call_s))
         fleet.calls.clear()
         began, used = perf_counter(), process_time()
         op = await fleet.begun("all", "suspend")
@@ -79,11 +86,11 @@ async def suspended(providers: Sequence[str]) -> Course:
 
 def told(course: Course, slowest: str, alone: Course) -> list[Line]:
     """Return what was measured, to be printed."""
-    best, regions = ideal(), EACH * len(PROVIDERS)
+    best, regions = ideal(FAST_CALL_S), EACH * len(PROVIDERS)
     what, less = f"suspend of {VMS:,} VMs over {regions} regions", f"suspend of the VMs of {slowest} alone"
     return [
-        f"{what} of {len(PROVIDERS)} providers, {CALL * 1e3:g} ms a call; ideally {best:.1f} s",
-        ratio(what, course.seconds / best, "the ideal schedule", TARGET),
+        f"{what} of {len(PROVIDERS)} providers, {FAST_CALL_S * 1e3:g} ms a call; ideally {best:.1f} s",
+        ratio(what, course.seconds / best, "the ideal schedule", TARGETS[FAST_CALL_S]),
         ratio(f"{what}, from acceptance on", (course.seconds - course.accepted) / best, "the ideal schedule"),
         ratio(f"{less}, from acceptance on", (alone.seconds - alone.accepted) / best, "the ideal schedule"),
         plain(what, course.used / course.seconds, "cores used", 1),
