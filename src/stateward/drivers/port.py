@@ -285,6 +285,27 @@ class SpecRegistrar(Protocol):
         """Register a size and an image, unless they are known."""
 
 
+@runtime_checkable
+class MachineAdopter(Protocol):
+    """A driver that can put our key on machines which others have created, and take it off again.
+
+    A machine has one key at most. No provider but some compares and sets a mark in one step, so the caller observes
+    by key afterwards: a mark that another server has replaced in the same moment is not shown.
+    """
+
+    async def list_unmarked(self) -> MachineListing:
+        """List the machines here that carry no key and have not ended; the `key` of each is empty."""
+
+    async def adopt(self, handle: MachineHandle) -> Outcome:
+        """Put a key on the machine of a native id, which is needed here.
+
+        `AlreadyDone` if it carries this key, CONFLICT if it carries another, NOT_FOUND if it has ended.
+        """
+
+    async def release(self, handle: MachineHandle) -> Outcome:
+        """Take a key off the machine that carries it; `AlreadyDone` if none does. The machine stays as it is."""
+
+
 class Driver(Protocol):
     """A region of a provider, or a host. Every method may be called concurrently."""
 

@@ -1,6 +1,7 @@
 """The contract of all drivers."""
 
 from tests.contract.drivers.action_contract import ActionContract
+from tests.contract.drivers.adoption_contract import AdoptionContract
 from tests.contract.drivers.bulk_contract import BulkContract
 from tests.contract.drivers.create_contract import CreateContract
 from tests.contract.drivers.listing_contract import ListingContract
@@ -10,6 +11,13 @@ from tests.contract.drivers.takeover_contract import TakeoverContract
 
 
 class Conformance(
-    CreateContract, ActionContract, ListingContract, BulkContract, ResourceContract, TakeoverContract, LoginContract
+    CreateContract,
+    ActionContract,
+    ListingContract,
+    BulkContract,
+    ResourceContract,
+    TakeoverContract,
+    LoginContract,
+    AdoptionContract,
 ):
     """Everything that holds for every driver."""

@@ -11,6 +11,7 @@ SUITE = (
     "driver_case",
     "create_contract",
     "action_contract",
+    "adoption_contract",
     "listing_contract",
     "login_contract",
     "resource_contract",

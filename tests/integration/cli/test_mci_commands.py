@@ -236,6 +236,19 @@ def test_a_forgotten_mci_leaves_orphans_that_are_found_and_ended(cli: MciServer)
     assert cli.json("mci", "orphans")["orphans"] == []
 
 
+def test_a_vm_is_deregistered_and_its_machine_adopted_again(cli: MciServer) -> None:
+    place = ("--provider", "aws", "--region", "eu-central-1", "--driver", "simulated", "--option", f"adopt={cli.ns}")
+    cli.json("mci", "connection", "add", "account", *place)
+    spec = MachineSpec(f"theirs-{cli.ns}", "old", "t3.nano", "ubuntu22.04")
+    native = cli.cloud.create_unmarked(ProviderRegion("aws", "eu-central-1"), spec)
+    assert native in cli.run("mci", "adopt", "m1", "account").stdout
+    told = cli.json("mci", "adopt", "m1", "account", native, "--group", "db", "--wait")
+    assert (told["operation"]["status"], states(told["mci"])) == ("succeeded", {"db-1": "Running"})
+    told = cli.json("mci", "deregister", "m1/db-1", "--wait", "--yes")
+    assert (told["operation"]["status"], states(told["mci"])) == ("succeeded", {})
+    assert [one["native_id"] for one in cli.json("mci", "adopt", "m1", "account")["machines"]] == [native]
+
+
 def test_a_machine_that_nobody_asked_for_is_an_orphan(cli: MciServer) -> None:
     place = ProviderRegion("aws", "eu-central-1")
     cli.do(lambda: cli.cloud.create_orphan(place, MachineSpec("stray", "stray", "t3.nano", "ubuntu22.04")))

@@ -44,6 +44,7 @@ EXCEPTIONS: dict[str, Rule] = {
     "POST /api/v1/mci/connections/{name}/grant": "govern",
     "POST /api/v1/mci/connections/{name}/revoke": "govern",
     "GET /api/v1/mci/orphans": "read everywhere",
+    "GET /api/v1/mci/ns/{ns}/unmarked": "act in shop",
     "POST /api/v1/mci/orphans/terminate": "govern",
     # ovc
     "POST /api/v1/ovc/{ns}/machines/{id}/migrate": "govern in shop",

@@ -46,6 +46,7 @@ KINDS = [
     "mci.connection",
     "mci.spec",
     "mci.image",
+    "mci.claim",
     "mci.call",
     "mci.setting",
     "edge.clusterinst",

@@ -9,7 +9,7 @@ import msgspec
 
 from stateward.domains.mci.handlers.mci_handlers import BAD_STATES, choose_leaving
 from stateward.domains.mci.lifecycle import MCI, TERMINATE_FIRST, VM, MciState, VmState
-from stateward.domains.mci.model import EVERYBODY, WORLD, MciSpec, Scale, vm_cost
+from stateward.domains.mci.model import EVERYBODY, WORLD, Deregistration, MciSpec, Scale, vm_cost, vm_id
 from stateward.engine import Request
 from stateward.engine.queries import list_all
 from stateward.lifecycle import FORCE
@@ -36,6 +36,10 @@ async def removed_vms(reader: Reader, request: Request, found: Object) -> list[P
             scale = msgspec.json.decode(request.args, type=Scale)
             vms = [one async for one in list_all(reader, whole)]
             return _remove(Selector(found.ns, VM.kind, ids=tuple(choose_leaving(vms, scale))))
+        case "deregister":
+            leaving = msgspec.json.decode(request.args, type=Deregistration).vms
+            ids = tuple(vm_id(found.id, name) for name in leaving)
+            return [PartAction(Selector(found.ns, VM.kind, ids=ids), "remove", FORCED)]
         case _:
             return []
 

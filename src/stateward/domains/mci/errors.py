@@ -40,6 +40,32 @@ class NotGranted(Denied, code="forbidden"):
         )
 
 
+class NotAdopting(Denied, code="forbidden"):
+    """A namespace may not adopt machines at a connection."""
+
+    connection: str
+    ns: str
+    text = (
+        "namespace {ns!r} may not adopt machines at connection {connection!r}; an administrator of the deployment names"
+        " the namespaces that may in an option of the connection: adopt={ns}"
+    )
+
+
+class NamespaceForbidden(Denied, code="forbidden"):
+    """A request names a namespace for which its token is not."""
+
+    ns: str
+    text = "the token of this request is not for namespace {ns!r}"
+
+
+class MachineHeld(Denied, code="machine_held"):
+    """A machine has a VM already, or carries the key of another server."""
+
+    machine: str
+    holder: str
+    text = "machine {machine!r} is not adopted: {holder}"
+
+
 class InUse(Denied, code="in_use"):
     """The object is in use."""
 

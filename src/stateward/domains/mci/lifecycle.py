@@ -39,6 +39,8 @@ V = VmState
 VM_ROWS = (
     #      from                      event              by                 through         to            on error   within
     action(NEW,                      "create",          USER,              V.CREATING,     V.RUNNING,    V.FAILED,  30 * MINUTE),
+    action(NEW,                      "adopt",           USER,              V.CREATING,     V.RUNNING,    V.FAILED,  15 * MINUTE),
+    success(V.CREATING,              "adopted suspended", CONTROLLER,                      V.SUSPENDED),
     action(V.RUNNING,                "suspend",         USER,              V.SUSPENDING,   V.SUSPENDED,  V.FAILED,  15 * MINUTE),
     action(V.SUSPENDED,              "resume",          USER,              V.RESUMING,     V.RUNNING,    V.FAILED,  15 * MINUTE),
     action(V.RUNNING,                "reboot",          USER,              V.REBOOTING,    V.RUNNING,    V.FAILED,  15 * MINUTE),
@@ -113,6 +115,10 @@ MCI_ROWS = (
     request(every(M),                  "terminate",      USER,       M.TERMINATING,  M.TERMINATED,  M.PARTIAL,   HOUR,        FORCE),
     request(LIVING | M.EMPTY,          "scale out",      USER,       M.CREATING,     M.RUNNING,     M.PARTIAL,   HOUR),
     request(LIVING,                    "scale in",       USER,       M.TERMINATING,  BACK,          M.PARTIAL,   HOUR),
+    # machines that others have created; and VMs whose machines stay at their providers
+    request(NEW,                       "adopt",          USER,       M.CREATING,     M.RUNNING,     M.FAILED,    HOUR),
+    request(LIVING | M.EMPTY,          "adopt",          USER,       M.CREATING,     M.RUNNING,     M.PARTIAL,   HOUR),
+    hidden( resting(M),                "deregister",     USER,                                                   HOUR),
     hidden( resting(M),                "refine",         USER,                                                   HOUR),
     hidden( LIVING,                    "reconcile",      USER,                                                   5 * MINUTE),
     # what the VMs add up to when the work is done
@@ -198,6 +204,7 @@ NAMESPACE  = declare("mci.namespace",  MciRecordState, RECORD_ROWS, USER | CONTR
 CONNECTION = declare("mci.connection", MciRecordState, RECORD_ROWS, USER | CONTROLLER, about="a way to a provider's region, with a driver behind it")
 SPEC       = declare("mci.spec",       MciRecordState, RECORD_ROWS, USER | CONTROLLER, about="a size of machine")
 IMAGE      = declare("mci.image",      MciRecordState, RECORD_ROWS, USER | CONTROLLER, about="what a machine starts from")
+CLAIM      = declare("mci.claim",      MciRecordState, RECORD_ROWS, USER | CONTROLLER, about="which VM has adopted a machine of a provider")
 CALL       = declare("mci.call",       MciRecordState, RECORD_ROWS, USER | CONTROLLER, about="what became of a request, for whoever lost the answer")
 
 SETTING    = declare("mci.setting",    MciRecordState, RECORD_ROWS, USER | CONTROLLER, about="a setting of Tumblebug's own server, which its clients store; it steers nothing here")
@@ -228,4 +235,4 @@ COMMAND_ROWS = (
 
 COMMAND = declare("mci.command", CommandState, COMMAND_ROWS, USER | WORKER | HEALER | CLOCK | CONTROLLER, about="commands on VMs, or a file that is copied there")
 
-LIFECYCLES = (MCI, VM, COMMAND, VNET, SECURITY_GROUP, SSH_KEY, NAMESPACE, CONNECTION, SPEC, IMAGE, CALL, SETTING)
+LIFECYCLES = (MCI, VM, COMMAND, VNET, SECURITY_GROUP, SSH_KEY, NAMESPACE, CONNECTION, SPEC, IMAGE, CLAIM, CALL, SETTING)

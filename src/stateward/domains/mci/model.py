@@ -203,6 +203,39 @@ class Scale(Struct, frozen=True):
     count: int
 
 
+class MachineToAdopt(Struct, frozen=True, omit_defaults=True):
+    """A machine that others have created at a connection, by the provider's id, and the subgroup that it joins."""
+
+    connection: str
+    native_id: str
+    group: str
+    user: str = ""  # of logins, if it is known
+    label: dict[str, str] = {}
+    description: str = ""
+
+
+class Adoption(Struct, frozen=True):
+    """Arguments of an adoption."""
+
+    machines: tuple[MachineToAdopt, ...]
+
+
+class Deregistration(Struct, frozen=True):
+    """Arguments of a deregistration: the names of VMs."""
+
+    vms: tuple[str, ...]
+
+
+class MachineClaim(Struct, frozen=True):
+    """Which VM has adopted a machine, or is about to: a machine has one VM at most in the whole deployment."""
+
+    native_id: str
+    lane: str
+    ns: str
+    vm: str  # the id of the object
+    uid: str
+
+
 class MciSpec(Struct, frozen=True, omit_defaults=True):
     """The spec of an MCI."""
 
@@ -318,6 +351,7 @@ class VmSpec(Struct, frozen=True, omit_defaults=True):
     disk_gib: int | None = None
     label: dict[str, str] = {}
     description: str = ""
+    adopted: str = ""  # the provider's id of a machine that others have created; empty: it was created here
 
 
 class VmTarget(Struct, frozen=True):
@@ -385,6 +419,7 @@ vm_target, vm_cost = spec_reader(VmTarget), spec_reader(VmCost)
 resource_identity, resource_seen = spec_reader(ResourceIdentity), seen_reader(ResourceSeen)
 network_of, security_group_of, key_of = spec_reader(NetworkSpec), spec_reader(SecurityGroupSpec), spec_reader(KeySpec)
 connection_record, setting_record = spec_reader(CloudConnection), spec_reader(TumblebugSetting)
+machine_claim = spec_reader(MachineClaim)
 spec_record, image_record = spec_reader(SpecRecord), spec_reader(ImageRecord)
 """The readers of stored records: each takes an object and returns its record."""
 

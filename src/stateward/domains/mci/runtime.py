@@ -15,11 +15,13 @@ from stateward.domains.mci.guards.connection_grants import GrantGuard
 from stateward.domains.mci.guards.new_object_guard import NewObjectGuard
 from stateward.domains.mci.guards.object_guards import guard_mci, guard_vm
 from stateward.domains.mci.guards.spec_validation import SPEC_FORMS, guard_spec
+from stateward.domains.mci.handlers.adopted_vms import AdoptedVms
+from stateward.domains.mci.handlers.adoption_handlers import AdoptionHandlers
 from stateward.domains.mci.handlers.cloud_vm_handlers import CloudVmHandlers
 from stateward.domains.mci.handlers.command_handlers import CommandHandlers
 from stateward.domains.mci.handlers.mci_handlers import MciHandlers
 from stateward.domains.mci.handlers.resource_handlers import ResourceHandlers
-from stateward.domains.mci.lifecycle import CALL, CONNECTION, IMAGE, MCI, NAMESPACE, SETTING, SPEC, VM
+from stateward.domains.mci.lifecycle import CALL, CLAIM, CONNECTION, IMAGE, MCI, NAMESPACE, SETTING, SPEC, VM
 from stateward.domains.mci.mci_template import MciTemplate
 from stateward.domains.mci.model import DEPLOYMENT_NS, record_id
 from stateward.domains.mci.provider.catalogue import Catalogue
@@ -41,7 +43,7 @@ from stateward.plugin.runtime import CompositeParts, DomainRuntime, ExpectedChan
 from stateward.store.records import Key, Object
 
 FIRST_NAMESPACES = ("default",)
-RECORDS = (NAMESPACE, CONNECTION, SPEC, IMAGE, CALL, SETTING)
+RECORDS = (NAMESPACE, CONNECTION, SPEC, IMAGE, CLAIM, CALL, SETTING)
 OF_NAMESPACES = (SPEC, IMAGE)
 """The record kinds of namespaces; the others belong to the deployment."""
 
@@ -80,10 +82,12 @@ class MciRuntime(DomainRuntime):
         access_key_of = self.access_keys.public_key
         grants, new_objects = GrantGuard(self.catalogue), NewObjectGuard(self.catalogue, access_key_of)
         self.clients = ProviderClients(self.drivers, self.catalogue, context.on_provider_call, tick=tick)
-        self._vms = CloudVmHandlers(self.clients.by_name, self.clients.by_name_if_granted)
+        self._adoptions = AdoptionHandlers(self.clients.by_name, self.clients.by_name_if_adopting)
+        self._vms = CloudVmHandlers(self.clients.by_name, self.clients.by_name_if_granted, self._adoptions)
         granted, driver_for = self.clients.by_name_if_granted, self.clients.driver_for
         self.shells = VmShells(self.access_keys, granted, self._is_on_host)
-        self._mcis = MciHandlers(self.shells, driver_for, self.catalogue, access_key_of)
+        adopted = AdoptedVms(self.catalogue, self.clients, self._adoptions)
+        self._mcis = MciHandlers(self.shells, driver_for, self.catalogue, access_key_of, adopted)
         parts = ResourceHandlers(self.clients.by_name, self.clients.by_name_if_granted, self.catalogue)
         records = [_record(one, grants.wrap(guard_spec)) for one in RECORDS]
         super().__init__(
@@ -115,6 +119,7 @@ class MciRuntime(DomainRuntime):
     def bind_engine(self, engine: Engine) -> None:
         """Create the parts of the domain that need the engine."""
         self._vms.engine, self.catalogue.reader = engine, engine.store.reader
+        self._adoptions.engine = engine
         self.shells.engine = engine
         self.service = Service(engine, self.catalogue, self.clients)
         self.reconciler = Reconciler(

@@ -1,4 +1,4 @@
-"""Schemas that the API of the domain answers with and its commands read: new key pairs and orphan machines."""
+"""Schemas that the API of the domain answers with and its commands read: new key pairs and machines without records."""
 
 from msgspec import Struct
 
@@ -43,3 +43,14 @@ class PossibleOrphan(Struct, frozen=True, rename="camel"):
     key: str
     native_id: str
     shown: str
+
+
+class UnmarkedMachine(Struct, frozen=True):
+    """A machine at a connection that carries no key of any server of ours."""
+
+    connection: str
+    native_id: str
+    name: str
+    state: str
+    public_ip: str
+    private_ip: str

@@ -12,7 +12,8 @@ from stateward.drivers.aws.ec2_client import Ec2Client
 from stateward.drivers.aws.ec2_resources import Ec2Resources
 from stateward.drivers.aws.errors import Ec2CallFailed
 from stateward.drivers.aws.images import Ec2Image, ImageLookup, check_spec
-from stateward.drivers.aws.instances import MAX_BULK, PAGE_SIZE, InstanceActions, describe_instances
+from stateward.drivers.aws.instance_adoption import adopt_instance, release_instance
+from stateward.drivers.aws.instances import MAX_BULK, PAGE_SIZE, InstanceActions, describe_instances, describe_unmarked
 from stateward.drivers.aws.machines import GONE, launch_parameters
 from stateward.drivers.port import (
     AlreadyDone,
@@ -99,6 +100,18 @@ class AwsDriver:
     async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
         """List all our machines here, or those with these keys."""
         return (await describe_instances(self._calls, keys)).listing()
+
+    async def list_unmarked(self) -> MachineListing:
+        """List the machines here that others have created."""
+        return (await describe_unmarked(self._calls)).listing()
+
+    async def adopt(self, handle: MachineHandle) -> Outcome:
+        """Put a key on an instance that carries none, as a tag."""
+        return await adopt_instance(self._calls, handle)
+
+    async def release(self, handle: MachineHandle) -> Outcome:
+        """Take the tag with a key off."""
+        return await release_instance(self._calls, handle)
 
     async def run(self, handle: MachineHandle, command: str, user: str, seconds: float) -> str:  # noqa: ARG002
         """Refuse: commands run over a machine's SSH, not through EC2."""

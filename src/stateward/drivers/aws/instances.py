@@ -61,17 +61,25 @@ async def describe_instances(calls: Ec2Client, keys: Collection[str] | None = No
     return DescribeResult(seen, next((each.failed for each in results if each.failed), None))
 
 
+async def describe_unmarked(calls: Ec2Client) -> DescribeResult:
+    """List the machines that carry no key of ours."""
+    seen = await _pages(calls, None)
+    return DescribeResult([one for one in seen.machines if not one.key and one.state not in GONE], seen.failed)
+
+
 def key_filter(keys: Sequence[str]) -> dict[str, object]:
     """Return the filter for everything that carries one of these keys."""
     return {"Name": f"tag:{KEY_TAG}", "Values": [_literal(key) for key in keys]}
 
 
-async def _pages(calls: Ec2Client, filtered: Mapping[str, object]) -> DescribeResult:
+async def _pages(calls: Ec2Client, filtered: Mapping[str, object] | None) -> DescribeResult:
+    """List the machines of a filter; without one, also those that carry no key."""
+    only = {} if filtered is None else {"Filters": [filtered]}
     seen: dict[str, Observation] = {}  # a machine is on two pages if another was created meanwhile
     try:
-        async for page in calls.pages("describe_instances", Filters=[filtered], MaxResults=PAGE_SIZE):
+        async for page in calls.pages("describe_instances", **only, MaxResults=PAGE_SIZE):
             machines = [one for reservation in page.get("Reservations", ()) for one in reservation["Instances"]]
-            seen |= {one["InstanceId"]: observation(one) for one in machines if key_of(one)}
+            seen |= {one["InstanceId"]: observation(one) for one in machines if key_of(one) or not only}
     except Ec2CallFailed as failed:
         return DescribeResult(list(seen.values()), failed)
     return DescribeResult(list(seen.values()))

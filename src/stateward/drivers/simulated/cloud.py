@@ -14,7 +14,16 @@ from random import Random
 
 from msgspec import msgpack
 
-from stateward.drivers.port import CloudResource, MachineSpec, MachineState, Outcome, ProviderRegion, ResourceKind
+from stateward.drivers.port import (
+    CallAccepted,
+    CloudResource,
+    MachineHandle,
+    MachineSpec,
+    MachineState,
+    Outcome,
+    ProviderRegion,
+    ResourceKind,
+)
 from stateward.drivers.simulated.cloud_file import CloudFile, CloudRow
 from stateward.drivers.simulated.faults import FaultProfile
 from stateward.drivers.simulated.machine import SimulatedMachine
@@ -146,6 +155,16 @@ class SimulatedCloud:
         outcome = region.create(machine_spec, self.clock())
         self.save(region)
         return outcome
+
+    def create_unmarked(self, provider_region: ProviderRegion, machine_spec: MachineSpec) -> str:
+        """Create a machine as a user of the provider's own console would; it carries no key. Returns its native id."""
+        region = self.region(provider_region)
+        outcome = region.create(machine_spec, self.clock())
+        if not isinstance(outcome, CallAccepted):
+            raise TypeError(f"the machine was not created: {outcome}")
+        region.release(MachineHandle(machine_spec.key), self.clock())
+        self.save(region)
+        return outcome.native_id
 
     def _force(self, provider_region: ProviderRegion, key: str, state: MachineState, trouble: str = "") -> None:
         region = self.region(provider_region)

@@ -5,6 +5,8 @@ from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from stateward.drivers.port import (
     CallRefused,
     CallThrottled,
@@ -131,6 +133,21 @@ class SimulatedDriver:
         except sqlite3.Error as error:  # a late duplicate must not be shown and then lost
             return MachineListing([], complete=False, problem=str(error))
         return await self._fetch_pages(found)
+
+    async def list_unmarked(self) -> MachineListing:
+        """List the machines that carry no key."""
+        listing = await self._fetch_pages(self._region.unmarked(self._deliver_duplicates()))
+        return replace(listing, machines=[replace(one, key="") for one in listing.machines])
+
+    async def adopt(self, handle: MachineHandle) -> Outcome:
+        """Put a key on a machine that carries none."""
+        (outcome,) = await self._call("adopt", [handle], self._region.adopt)
+        return outcome
+
+    async def release(self, handle: MachineHandle) -> Outcome:
+        """Take a key off the machine that carries it."""
+        (outcome,) = await self._call("release", [handle], self._region.release)
+        return outcome
 
     async def run(self, handle: MachineHandle, command: str, user: str, seconds: float) -> str:
         """Pretend to run a command: its output is the command itself; `exit 3` and `false` fail as usual."""

@@ -74,6 +74,15 @@ class SimulatedMachine(Struct, gc=False):
         return native_id(self.number)
 
 
+UNMARKED = "(unmarked) "
+"""The prefix of the keys under which a region holds machines that carry no key of ours."""
+
+
+def unmarked_key(native: str) -> str:
+    """Return the key under which a region holds a machine that carries no key."""
+    return f"{UNMARKED}{native}"
+
+
 def native_id(number: int) -> str:
     """Return the provider's id of a machine number."""
     return f"i-{number:017x}"

@@ -29,6 +29,7 @@ from stateward.drivers.simulated.cloud_file import CloudRow
 from stateward.drivers.simulated.faults import FaultInjector, FaultProfile, draw_seconds, transition_time
 from stateward.drivers.simulated.machine import (
     ACTION_RULES,
+    UNMARKED,
     ActionVerdict,
     MachineTemplate,
     SimulatedMachine,
@@ -37,6 +38,7 @@ from stateward.drivers.simulated.machine import (
     native_id,
     shared_transition,
     state_at,
+    unmarked_key,
     with_token,
 )
 from stateward.drivers.simulated.resources import ResourceTable, row_key
@@ -46,6 +48,8 @@ ChangeListener: TypeAlias = Callable[[str, float], None]
 
 SpecCheck: TypeAlias = Callable[[str, str], str]
 """Returns what is wrong with a size and an image; empty if both exist."""
+
+ENDED = (MachineState.TERMINATING, MachineState.TERMINATED)
 
 MACHINE, RESOURCE, USED_KEY = "machine", "part", "grave"
 """The sorts of rows of a region, as the file has them."""
@@ -153,8 +157,43 @@ class Region:
         """Return all machines, or those with some keys, as far as they are not forgotten."""
         self.forget_terminated(now)
         if keys is None:
-            return list(self.machines.values())
+            return [one for key, one in self.machines.items() if not key.startswith(UNMARKED)]
         return [self.machines[key] for key in dict.fromkeys(keys) if key in self.machines]
+
+    def unmarked(self, now: float) -> list[SimulatedMachine]:
+        """Return the machines that carry no key and have not ended."""
+        self.forget_terminated(now)
+        return [
+            one for key, one in self.machines.items() if key.startswith(UNMARKED) and state_at(one, now) not in ENDED
+        ]
+
+    def adopt(self, handle: MachineHandle, now: float) -> Outcome:
+        """Put a key on the machine of a native id that carries none."""
+        found = next((one for one in self.machines.values() if one.native_id == handle.native_id), None)
+        if found is None or state_at(found, now) in ENDED:
+            return CallRefused(handle.key, RefusalReason.NOT_FOUND, f"there is no machine {handle.native_id}")
+        if found.key == handle.key:
+            return AlreadyDone(handle.key, found.native_id)
+        if not found.key.startswith(UNMARKED):
+            message = f"{found.native_id} carries another key, {found.key!r}"
+            return CallRefused(handle.key, RefusalReason.CONFLICT, message)
+        self._rekey(found, handle.key)
+        return CallAccepted(handle.key, found.native_id)
+
+    def release(self, handle: MachineHandle, _now: float) -> Outcome:
+        """Take a key off the machine that carries it."""
+        found = self.machines.get(handle.key)
+        if found is None:
+            return AlreadyDone(handle.key, handle.native_id or "")
+        self._rekey(found, unmarked_key(found.native_id))
+        return CallAccepted(handle.key, found.native_id)
+
+    def _rekey(self, machine: SimulatedMachine, key: str) -> None:
+        del self.machines[machine.key]
+        self._changed[MACHINE, machine.key] = None
+        machine.key = key
+        self.machines[key] = machine
+        self._note_change(machine)
 
     def forget_terminated(self, now: float) -> None:
         """Remove the machines that were terminated long ago; their keys stay used."""

@@ -20,6 +20,7 @@ from stateward.domains.mci.api.context import ApiContext, MciDomain, RequestLogM
 from stateward.domains.mci.api.live_status import FRESH_LISTING_S, LiveStatus
 from stateward.domains.mci.api.request_log import RequestLog
 from stateward.domains.mci.api.routes import (
+    adoption_routes,
     catalogue_routes,
     check_routes,
     choice_routes,
@@ -60,6 +61,7 @@ MODULES = (
     history_routes,
     label_routes,
     inspection_routes,
+    adoption_routes,
     stored_object_routes,
     config_routes,
     not_offered,
@@ -82,7 +84,7 @@ def routes(
 
     return [
         _router(BASE, tumblebug, context, before_routing),
-        _router(native_routes.BASE, native_routes.ROUTES, context),
+        _router(native_routes.BASE, (*native_routes.ROUTES, *adoption_routes.NATIVE_ROUTES), context),
         _router(spider_routes.BASE, spider_routes.ROUTES, context),
     ]
 

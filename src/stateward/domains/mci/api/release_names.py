@@ -36,6 +36,7 @@ FIELDS = {
     "mciId": "infraId",
     "MciId": "InfraId",
     "mciName": "infraName",
+    "mciNamePrefix": "infraNamePrefix",
     "mciDynamicReq": "infraDynamicReq",
     "MciSubGroupAccessInfo": "InfraNodeGroupAccessInfo",
     "MciVmAccessInfo": "NodeAccessInfo",

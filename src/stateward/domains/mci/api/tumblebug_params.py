@@ -91,6 +91,14 @@ Holder = Annotated[
 OnlyConnection = Annotated[
     str | None, QueryParameter(name="connection", pattern=TEXT, description="only at this connection")
 ]
+AtConnection = Annotated[str, QueryParameter(name="connection", pattern=TEXT, description="the connection")]
+MciFlag = Annotated[
+    str | None,
+    QueryParameter(name="mciFlag", pattern=TEXT, description="`n`: an MCI for each machine; else one for all"),
+]
+RegisteredTypes = Annotated[
+    str | None, QueryParameter(name="option", pattern=TEXT, description="what to register: `vm`, and nothing else")
+]
 RequestStatus = Annotated[
     str | None, QueryParameter(name="status", pattern=TEXT, description="only `Handling`, `Error` or `Success`")
 ]

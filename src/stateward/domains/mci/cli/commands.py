@@ -22,8 +22,25 @@ from stateward.client.url_paths import NamedPart, url_path
 from stateward.domains.mci.cli import connection_commands, key_commands, namespace_commands, remote_commands
 from stateward.domains.mci.cli.creation_progress import groups_of, is_watched, wait_until_held, wait_with_progress
 from stateward.domains.mci.cli.key_file import private_file, read_file
-from stateward.domains.mci.cli.tumblebug_calls import MciReply, OrphanListing, Review, ask, status_of, statuses
-from stateward.domains.mci.cli.views import FEW, FEWER, mci_table, mci_view, orphan_view, review_view, skipped_table
+from stateward.domains.mci.cli.tumblebug_calls import (
+    MciReply,
+    OrphanListing,
+    Review,
+    UnmarkedListing,
+    ask,
+    status_of,
+    statuses,
+)
+from stateward.domains.mci.cli.views import (
+    FEW,
+    FEWER,
+    mci_table,
+    mci_view,
+    orphan_view,
+    review_view,
+    skipped_table,
+    unmarked_view,
+)
 from stateward.errors import BadInput
 
 if TYPE_CHECKING:
@@ -89,6 +106,11 @@ Forget = Annotated[
 ]
 
 
+From = Annotated[str, typer.Argument(metavar="CONNECTION", help="The connection at which the machines are.")]
+Machines = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="The provider's ids of the machines.")]
+Joined = Annotated[str, typer.Option("--group", metavar="GROUP", help="The subgroup that they join.")]
+Login = Annotated[str, typer.Option("--user", metavar="USER", help="The user of logins, if it is known.")]
+OneVm = Annotated[str, typer.Argument(metavar="MCI/VM", help="A VM.", autocompletion=complete_objects)]
 At = Annotated[str | None, typer.Option("--connection", metavar="NAME", help="Only at this connection.")]
 End = Annotated[bool, typer.Option("--terminate", help="Terminate them.")]
 
@@ -185,6 +207,40 @@ def delete(session: Session, mci: Named, terminate: First = False, force: Forget
         confirm_group(session, "remove", ObjectSelector(kind=VM_KIND, parent=mci), request_body(True, [], {}))
     reply = ask(session, MciReply, "DELETE", "mci", ("MCI", mci), params=params)
     _finish(session, mci, reply, groups, wait=session.wait)
+
+
+@app.command()
+@requests_action
+def adopt(
+    session: Session,
+    mci: Named,
+    connection: From,
+    machines: Machines = None,
+    group: Joined = "adopted",
+    user: Login = "",
+) -> None:
+    """Adopt machines that others have created into an MCI; without an ID, list the machines that can be adopted."""
+    if not machines:
+        path = url_path("mci", "ns", ("namespace", session.ns), "unmarked")
+        found = session.client.http.call(UnmarkedListing, "GET", path, params={"connection": connection})
+        session.show(found, unmarked_view)
+        return
+    each = {"name": group, "connectionName": connection, "vmUserName": user}
+    body = {"name": mci, "subGroups": [{**each, "cspResourceId": one} for one in machines]}
+    _finish(session, mci, ask(session, MciReply, "POST", "registerCspVm", body=body), wait=session.wait)
+
+
+@app.command()
+@requests_action
+def deregister(session: Session, target: OneVm) -> None:
+    """Remove the record of a VM, and leave its machine at the provider as it is; others may adopt it then."""
+    mci, slash, vm = target.partition("/")
+    if not slash:
+        raise BadInput("MCI/VM", target, "a VM of an MCI, such as shop/web-1")
+    parts: list[str | NamedPart] = ["mci", ("MCI", mci), "vm", ("VM", vm)]
+    confirm_action(session, "deregister", [mci], request_body(False, [], {"vms": [vm]}))
+    reply = ask(session, MciReply, "DELETE", "deregisterResource", *parts, params={"wait": "0"})
+    _finish(session, mci, reply, wait=session.wait)
 
 
 @app.command()

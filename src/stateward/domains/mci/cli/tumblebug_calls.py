@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct, field
 
 from stateward.client.url_paths import NamedPart, url_path
-from stateward.domains.mci.shared_schemas import NewKeyPair, OrphanMachine, PossibleOrphan
+from stateward.domains.mci.shared_schemas import NewKeyPair, OrphanMachine, PossibleOrphan, UnmarkedMachine
 
 if TYPE_CHECKING:
     from stateward.client.session import Session
@@ -128,6 +128,13 @@ class OrphanListing(Struct, frozen=True):
     trouble: dict[str, str] = {}
     terminated: list[str] = []
     left: dict[str, str] = {}  # why an orphan could not be terminated, by its key
+
+
+class UnmarkedListing(Struct, frozen=True):
+    """The machines at a connection that can be adopted, and why the listing is not complete."""
+
+    machines: list[UnmarkedMachine] = []
+    trouble: str = ""
 
 
 def ask(

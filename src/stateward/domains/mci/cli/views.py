@@ -17,6 +17,7 @@ from stateward.domains.mci.cli.tumblebug_calls import (
     OrphanListing,
     PassedOverVm,
     Review,
+    UnmarkedListing,
     Vm,
 )
 
@@ -148,6 +149,14 @@ def orphan_view(found: OrphanListing, *, terminated: bool = False) -> Renderable
     blind = (error_text(f"{name} cannot be seen: {why}") for name, why in found.trouble.items())
     left = (error_text(f"{key} could not be terminated: {why}") for key, why in found.left.items())
     return Group(seen, *([_terminated(found.terminated)] if terminated else []), *left, *blind)
+
+
+def unmarked_view(found: UnmarkedListing) -> RenderableType:
+    """Return the machines that can be adopted as a table."""
+    rows = ((one.native_id, one.state, one.name, one.public_ip, one.private_ip) for one in found.machines)
+    titles = ("at the provider", "state", "name", "public", "private")
+    seen = filled_table(titles, rows) if found.machines else Text("No machine is seen that can be adopted.")
+    return Group(seen, *([error_text(f"The listing is not complete: {found.trouble}")] if found.trouble else []))
 
 
 def _terminated(keys: Sequence[str]) -> Text:

@@ -22,6 +22,7 @@ from stateward.domains.mci.control.drift import (
     resource_drift,
     resources_by_connection,
 )
+from stateward.domains.mci.control.machine_claims import remove_void_claims
 from stateward.domains.mci.control.orphan_machines import orphans_in
 from stateward.domains.mci.control.status_rollup import STATE_OF_EVENT, rollup_event
 from stateward.domains.mci.control.status_updater import MciStatusUpdater
@@ -127,6 +128,8 @@ class Reconciler:
         orphans_found = [orphan for orphans in looks for orphan in orphans]
         with self._faults.isolate("removal of keys without an MCI"):
             await remove_ownerless_keys(self._engine)
+        with self._faults.isolate("removal of claims without a VM"):
+            await remove_void_claims(self._engine)
         await self._mark_stale_mcis(vm for known in records.values() for vm in known.values())
         if not orphans_found:
             return []

@@ -8,14 +8,16 @@ it. The grant is checked in the transaction that accepts a request, and again by
 VMs at a connection whose grant was revoked can still be suspended, resumed, rebooted and terminated.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from stateward.domains.mci.errors import NotGranted
+from stateward import naming
+from stateward.domains.mci.errors import NotAdopting, NotGranted
 from stateward.domains.mci.guards.spec_validation import decode_spec
 from stateward.domains.mci.lifecycle import MCI, SPEC
-from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, MciSpec, Scale, record_id, spec_record
+from stateward.domains.mci.model import DEPLOYMENT_NS, Adoption, CloudConnection, MciSpec, Scale, record_id, spec_record
 from stateward.domains.mci.provider.catalogue import Catalogue, find_known_spec
 from stateward.engine import Request
 from stateward.engine.kinds import Guard
@@ -26,8 +28,11 @@ from stateward.store.records import Key, Object
 ALL_NAMESPACES = "*"
 """Stands for all namespaces."""
 
-CREATING_ACTIONS = ("create", "repair", "reshape", "scale out")
-"""The actions that create something at a provider."""
+ADOPT_OPTION = "adopt"
+"""The option of every connection that names the namespaces which may adopt the machines of others there."""
+
+CREATING_ACTIONS = ("adopt", "create", "repair", "reshape", "scale out")
+"""The actions that create something at a provider, or adopt it there."""
 
 RENAMING_ACTION = "change"
 """The action that may move a record of a namespace, such as a spec, to another connection."""
@@ -43,6 +48,23 @@ def check_grant(connection: CloudConnection, ns: str) -> None:
     """Refuse a namespace that may not use a connection."""
     if not is_granted(connection, ns):
         raise NotGranted(connection.name, ns, enabled=connection.enabled)
+
+
+def check_adoption(connection: CloudConnection, ns: str) -> None:
+    """Refuse a namespace that may not adopt machines at a connection; none may unless the connection names it."""
+    check_grant(connection, ns)
+    named = adopting_namespaces(connection.options)
+    if ALL_NAMESPACES not in named and ns not in named:
+        raise NotAdopting(connection.name, ns)
+
+
+def adopting_namespaces(options: Mapping[str, str]) -> frozenset[str]:
+    """Return the namespaces that the options of a connection let adopt machines; `*` stands for all."""
+    named = frozenset(name.strip() for name in options.get(ADOPT_OPTION, "").split(",")) - {""}
+    for name in named:
+        if name != ALL_NAMESPACES and re.match(naming.NAME, name) is None:
+            raise BadInput(ADOPT_OPTION, name, f"names of namespaces with commas between them, or {ALL_NAMESPACES!r}")
+    return named
 
 
 def unknown_connection(field: str, name: str, granted: Iterable[str]) -> BadInput:
@@ -90,10 +112,13 @@ class GrantGuard:
         for name, record in zip(names, await uow.peek(keys), strict=True):
             connection = self._catalogue.read_connection(name, record)
             if connection is not None:  # nothing can be created at an unknown connection
-                check_grant(connection, request.ns)
+                (check_adoption if request.action == "adopt" else check_grant)(connection, request.ns)
 
     async def _used(self, uow: UnitOfWork, request: Request, mci: MciSpec) -> list[str]:
         """Return the connections at which a request adds VMs to an MCI."""
+        if request.action == "adopt":
+            adoption = msgspec.json.decode(request.args, type=Adoption)
+            return list(dict.fromkeys(one.connection for one in adoption.machines))
         groups = mci.groups
         if request.creates is None:
             scale = msgspec.json.decode(request.args, type=Scale)

@@ -56,7 +56,7 @@ class NewObjectGuard:
             completed = await guard(uow, request, found)
             if request.parent is not None:
                 return completed
-            if found.kind == MCI.kind:
+            if found.kind == MCI.kind and request.action != "adopt":  # its subgroups name no spec
                 await self._check_new_groups(uow, completed or request, found)
             if request.creates is None or found.kind == MCI.kind:
                 return completed
@@ -113,6 +113,7 @@ class NewObjectGuard:
             csp_image=planned.image.csp_name,
             cost=planned.spec.cost,
             access_key=self._access_key_of(ns),
+            adopted="",
             parts=native_ids(vm.subnet, found.get(("vNet", vm.network)), groups, found.get(("sshKey", vm.key))),
         )
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.control.orphan_machines import journal_possible_orphan
 from stateward.domains.mci.errors import VmsAdded, VmsAlive
+from stateward.domains.mci.guards.adopted_groups import check_deregistration, with_adopted_groups
 from stateward.domains.mci.guards.spec_validation import check_mci_spec, check_spec, decode_spec
 from stateward.domains.mci.guards.subgroups import SCALE_DIRECTIONS, WITH_MCI, drop_empty_subgroup, with_scaled_spec
 from stateward.domains.mci.lifecycle import FORGET, TERMINATE_FIRST, VM, MciState, VmState
@@ -28,6 +29,10 @@ DELETABLE_STATES = (VmState.TERMINATED, VmState.FAILED)
 async def guard_mci(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Refuse a spec that cannot be carried out, and a delete that would leave VMs behind."""
     check_spec(request, found)
+    if request.action == "adopt":
+        request = with_adopted_groups(request, found)
+        if request.creates is None:
+            return request
     if request.creates is not None:
         want = decode_spec(found.kind, request.spec or EMPTY)
         check_mci_spec(want)
@@ -35,6 +40,8 @@ async def guard_mci(uow: UnitOfWork, request: Request, found: Object) -> Request
         return with_own_uid(request, closed) if request.parent is None else None
     if request.action == "delete":
         await _guard_delete(uow, request, found)
+    if request.action == "deregister":
+        check_deregistration(request, found)
     if request.action in SCALE_DIRECTIONS:
         return with_scaled_spec(request, found)
     if request.spec is not None and decode_spec(found.kind, request.spec).groups != mci_of(found).groups:
@@ -77,6 +84,8 @@ async def guard_vm(uow: UnitOfWork, request: Request, found: Object) -> None:
             await drop_empty_subgroup(uow, request.who, found)
     if request.creates is None:
         return
+    if request.action == "adopt" and request.parent is None:
+        raise BadInput("action", "adopt", f"an action of its MCI, {found.parent!r}: it names the machines")
     want = decode_spec(found.kind, request.spec or EMPTY)
     if found.id != vm_id(want.mci, want.name):
         raise BadInput("id", found.id, f"{vm_id(want.mci, want.name)!r}, the id that follows from its spec")

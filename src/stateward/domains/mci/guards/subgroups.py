@@ -37,6 +37,9 @@ def with_scaled_spec(request: Request, found: Object) -> Request:
         names = ", ".join(one.name for one in was.groups) or "none"
         allowed = f"a subgroup of {found.id!r}, which is {found.state} and has {names}"
         raise BadInput("args.group", scale.group, allowed, state=found.state)
+    if request.action == "scale out" and not next(one.spec for one in want.groups if one.name == scale.group):
+        allowed = f"a subgroup with a spec: the machines of {scale.group!r} were adopted; add another subgroup"
+        raise BadInput("args.group", scale.group, allowed, state=found.state)
     if given not in (None, want):
         allowed = f"the spec of {found.id!r} with only {scale.group!r} changed, by {scale.count} VMs"
         raise BadInput("spec", request.spec, allowed, state=found.state)

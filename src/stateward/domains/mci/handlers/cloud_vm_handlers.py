@@ -6,12 +6,12 @@ is retried and fails nothing.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from msgspec import Struct
 
-from stateward.aio.coalescer import CallWitness
 from stateward.domains.mci.guards.subgroups import drop_subgroup_on_end, mci_lock_set
+from stateward.domains.mci.handlers.adoption_handlers import AdoptionHandlers
 from stateward.domains.mci.lifecycle import RECONCILE, VM, VmState
 from stateward.domains.mci.model import VmSpec, VmTarget, seen_of, spec_reader, vm_of, vm_seen, vm_target
 from stateward.domains.mci.provider.evidence import (
@@ -25,6 +25,7 @@ from stateward.domains.mci.provider.evidence import (
 )
 from stateward.domains.mci.provider.evidence import EVENT_STATES as EXPECTED
 from stateward.domains.mci.provider.provider_client import ProviderClient
+from stateward.domains.mci.provider.vm_waiting import ClientOf, GrantedClientOf, wait_for_evidence, watch_vm_call
 from stateward.domains.mci.remote.host_key_pins import BASTION_LABEL, HOST_KEY_LABEL
 from stateward.drivers import (
     AlreadyDone,
@@ -45,20 +46,11 @@ from stateward.lifecycle import CONTROLLER, PROVIDER
 from stateward.plugin.outcomes import raise_for_outcome
 from stateward.store.records import Object, to_json
 
-ClientOf = Callable[[str], Awaitable[ProviderClient]]
-"""Returns the client of a connection."""
-
-GrantedClientOf = Callable[[str, str], Awaitable[ProviderClient]]
-"""Returns the client of a connection for a namespace that has a grant; raises for any other namespace."""
-
 APPEARS_WITHIN_S = 30.0
 """How long a new machine may be missing from listings: until then its absence proves nothing."""
 
 RELAPSE_AFTER_S = 60.0
 """How long a machine may be shown at rest in a wrong state before the action has failed."""
-
-REPORT_FIRST_S, REPORT_MAX_S = 10.0, 3_600.0
-"""Intervals of reports that a provider does not answer: the first, and the longest."""
 
 CONCLUDE_WITHIN_S = 15.0
 """How long the last observation of an ending operation waits for an action that the provider has accepted."""
@@ -92,12 +84,13 @@ class CloudVmHandlers:
 
     engine: Engine
 
-    def __init__(self, client_of: ClientOf, granted_client_of: GrantedClientOf) -> None:
-        self._client_of, self._granted_client_of = client_of, granted_client_of
+    def __init__(self, client_of: ClientOf, granted_client_of: GrantedClientOf, adoptions: AdoptionHandlers) -> None:
+        self._client_of, self._granted_client_of, self.adoptions = client_of, granted_client_of, adoptions
 
     def kind(self, guard: Guard) -> Kind:
         """Return the kind of VMs with its handlers."""
         handlers = {"create": Handler(self._create, self._observe), "reconcile": Handler(self._reconcile)}
+        handlers["adopt"] = Handler(self.adoptions.adopt, self.adoptions.observe)
         handlers |= {action: Handler(self._act_on_machine, self._observe) for action in MACHINE_ACTIONS}
         return Kind(
             VM,
@@ -112,7 +105,7 @@ class CloudVmHandlers:
     async def _create(self, job: Job) -> Ending:
         vm = vm_of(job.claim.object)
         client = await self._granted_client_of(vm.connection, job.ns)
-        raise_for_outcome(await client.create(_machine_spec(vm), _watch(job, "create", vm.uid)))
+        raise_for_outcome(await client.create(_machine_spec(vm), watch_vm_call(job, "create", vm.uid)))
         return await self._wait(client, job, vm.uid)
 
     async def _act_on_machine(self, job: Job) -> Ending:
@@ -125,7 +118,7 @@ class CloudVmHandlers:
         return await self._wait(client, job, vm.uid)
 
     async def _act(self, client: ProviderClient, action: MachineAction, job: Job, vm: VmTarget) -> Outcome:
-        return await client.act(action, _ref(job, vm), _watch(job, action, vm.uid))
+        return await client.act(action, _ref(job, vm), watch_vm_call(job, action, vm.uid))
 
     async def _after_refusal(self, client: ProviderClient, job: Job, vm: VmTarget, refused: CallRefused) -> Ending:
         """Observe the VM after a refusal: the action is done if its goal is reached, otherwise it has failed."""
@@ -151,33 +144,11 @@ class CloudVmHandlers:
     async def _wait(self, client: ProviderClient, job: Job, uid: str) -> Ending:
         is_last = final_evidence_check(job.action, await self._evidence_cutoff(client, job), client.clock)
         with job.record_call("observe", at=job.claim.work.lane, target=uid):
-            evidence = await self._wait_reporting(client, job, uid, is_last)
+            evidence = await wait_for_evidence(client, job, uid, is_last)
         if is_reached(job.action, evidence):
             return _completed(job, evidence)
         assert evidence.observation is not None
         raise Permanent(f"the provider shows {evidence.observation.native_state!r} after {job.action}")
-
-    async def _wait_reporting(
-        self, client: ProviderClient, job: Job, uid: str, is_last: Callable[[Evidence], bool]
-    ) -> Evidence:
-        """Wait for the final evidence; report at growing intervals why the provider does not answer."""
-        pause, trouble = REPORT_FIRST_S, ""
-
-        def watch(evidence: Evidence) -> bool:
-            nonlocal trouble
-            trouble = evidence.problem if evidence.existence is Existence.UNKNOWN else ""
-            return is_last(evidence)
-
-        while True:
-            try:
-                async with asyncio.timeout(pause) as limit:
-                    return await client.wait_for(uid, watch)
-            except TimeoutError:
-                if not limit.expired():
-                    raise
-            if trouble:
-                await job.report_trouble(trouble)
-            pause = min(2 * pause, REPORT_MAX_S)
 
     async def _observe(self, job: Job) -> ObservedOutcome | Ending:
         vm = vm_target(job.claim.object)
@@ -252,11 +223,6 @@ class CloudVmHandlers:
             seen, key = seen_of(evidence.observation), f"{job.key.id} reconciled"
             await self.engine.act(*found.key, event, actor=PROVIDER, facts={RECONCILE}, seen=seen, key=key)
         return event
-
-
-def _watch(job: Job, name: str, uid: str) -> CallWitness:
-    """Return the witness of a call, which goes to the VM's region: the lane has its name."""
-    return job.watch_call(name, at=job.claim.work.lane, target=uid)
 
 
 def final_evidence_check(action: str, since: float, clock: Callable[[], float]) -> Callable[[Evidence], bool]:

@@ -10,11 +10,24 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stateward.domains.mci.control.orphan_machines import known_gone_fact
 from stateward.domains.mci.control.status_rollup import rollup_event
+from stateward.domains.mci.handlers.adopted_vms import AdoptedVms
 from stateward.domains.mci.handlers.post_commands import PostCommandResults, run_post_commands
 from stateward.domains.mci.handlers.prerequisites import Prerequisites, with_prerequisite_names
 from stateward.domains.mci.lifecycle import HOLD, MCI, VM, MciState, VmState
-from stateward.domains.mci.model import MciSeen, MciSpec, Scale, SubGroup, mci_of, vm_id, vm_of
+from stateward.domains.mci.model import (
+    Adoption,
+    Deregistration,
+    MciSeen,
+    MciSpec,
+    Scale,
+    SubGroup,
+    VmSpec,
+    mci_of,
+    vm_id,
+    vm_of,
+)
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.remote.vm_shells import VmShells
 from stateward.domains.mci.vm_placement import (
@@ -39,6 +52,8 @@ VM_ONLY_ACTIONS = ("suspend", "resume", "reboot", "terminate")
 """Actions that consist of the operations on VMs alone."""
 
 FORCED = frozenset({FORCE})
+MCI_STATES = frozenset(state.word for state in MciState)
+"""The states in which an action finds an MCI that exists."""
 
 
 class MciHandlers:
@@ -50,10 +65,12 @@ class MciHandlers:
         driver_of: DriverOf,
         catalogue: Catalogue,
         access_key_of: Callable[[str], str],
+        adopted_vms: AdoptedVms,
     ) -> None:
         self._shells, self._driver_of, self._access_key_of = shells, driver_of, access_key_of
         self._catalogue = catalogue
         self._prerequisites = Prerequisites(catalogue)
+        self._adopted_vms = adopted_vms
 
     def kind(self, guard: Guard) -> Kind:
         """Return the kind of MCIs with its handlers."""
@@ -61,6 +78,8 @@ class MciHandlers:
             "create": self._create,
             "scale out": self._scale_out,
             "scale in": self._scale_in,
+            "adopt": self._adopt,
+            "deregister": self._deregister,
             "refine": self._refine,
             "reconcile": self._reconcile,
             "withdraw": self._withdraw,
@@ -68,7 +87,7 @@ class MciHandlers:
         }
         handlers |= dict.fromkeys(VM_ONLY_ACTIONS, self._roll_up) | {"terminate": self._terminate}
         made = {action: Handler(run, cancelled=self._end_cancelled) for action, run in handlers.items()}
-        return Kind(MCI, made, guard=guard, removal_actions=("delete", "scale in", "refine"))
+        return Kind(MCI, made, guard=guard, removal_actions=("delete", "scale in", "refine", "deregister"))
 
     # --- creating ----------------------------------------------------------------------------------------------------
 
@@ -110,13 +129,8 @@ class MciHandlers:
     def _new_vm(
         self, job: Job, mci: MciSpec, one: PlacedSubGroup, number: int, parts: dict[str, str], names: SubGroup
     ) -> Request:
-        vm = make_vm_spec(mci, one, number, job.key.id, parts, names, self._access_key_of(job.ns))
-        labels = {"mci": mci.name, "subgroup": vm.group, "provider": vm.provider, "region": vm.region}
-        labels |= {"connection": vm.connection}
-        creation = Creation(VM.kind, job.object, to_json(labels))
-        operation = job.claim.operation
-        return Request(
-            job.ns, vm_id(mci.name, vm.name), "create", "", who=operation.who, spec=to_json(vm), creates=creation
+        return new_vm_request(
+            job, "create", make_vm_spec(mci, one, number, job.key.id, parts, names, self._access_key_of(job.ns))
         )
 
     async def _apply_policy(
@@ -190,6 +204,33 @@ class MciHandlers:
 
     async def _leaving(self, job: Job, scale: Scale) -> list[str]:
         return choose_leaving(await self._vms(job), scale)
+
+    # --- machines of others ------------------------------------------------------------------------------------------
+
+    async def _adopt(self, job: Job) -> Ending:
+        """Adopt machines; the records of machines that could not be adopted are removed again."""
+        wanted = msgspec.json.decode(job.claim.operation.args, type=Adoption)
+        noted = await job.once("specs", lambda: self._adopted_vms.vm_specs(job, wanted, lambda: self._vms(job)))
+        specs = msgspec.convert(noted, list[VmSpec])
+        denied = await job.spawn("vms", [new_vm_request(job, "adopt", one) for one in specs])
+        made = [vm_id(one.mci, one.name) for one in specs]
+        errors = await job.once("errors", lambda: self._errors(job, made, denied, ()))
+        states: dict[str, str] = await job.once("states", lambda: self._states_of(job, made))
+        failed = [one for one in specs if states.get(vm_id(one.mci, one.name)) == VmState.FAILED]
+        await job.spawn("remove", [_removal(job, one) for one in failed])
+        seen = to_json(MciSeen(tuple(errors))) if errors else None
+        if len(failed) + len(denied) < len(specs):
+            return replace(await self._roll_up(job), seen=seen)
+        event = "all failed" if job.origin not in MCI_STATES else "undone"
+        return Ending(event, CONTROLLER, error=f"no machine was adopted: {'; '.join(errors)}", seen=seen)
+
+    async def _deregister(self, job: Job) -> list[str]:
+        """Take our keys off machines, which stay as they are, and remove the records of their VMs."""
+        wanted = msgspec.json.decode(job.claim.operation.args, type=Deregistration)
+        ids = [vm_id(job.object, name) for name in wanted.vms]
+        await job.once("released", lambda: self._adopted_vms.release(job, ids))
+        await job.spawn("remove", [self._forced_request(job, id_, "remove") for id_ in ids])
+        return ids
 
     # --- removing ----------------------------------------------------------------------------------------------------
 
@@ -279,6 +320,21 @@ class MciHandlers:
 
 async def _requested_sizes(mci: MciSpec) -> dict[str, int]:
     return {one.name: one.size for one in mci.groups}
+
+
+def new_vm_request(job: Job, action: str, vm: VmSpec) -> Request:
+    """Return the request of an MCI's operation for a new VM."""
+    labels = {"mci": vm.mci, "subgroup": vm.group, "provider": vm.provider, "region": vm.region}
+    labels |= {"connection": vm.connection}
+    creation = Creation(VM.kind, job.object, to_json(labels))
+    who = job.claim.operation.who
+    return Request(job.ns, vm_id(vm.mci, vm.name), action, "", who=who, spec=to_json(vm), creates=creation)
+
+
+def _removal(job: Job, vm: VmSpec) -> Request:
+    """Return the request to remove a VM whose adoption has failed: no machine carries its key."""
+    facts = FORCED | {known_gone_fact(vm.uid)}
+    return Request(job.ns, vm_id(vm.mci, vm.name), "remove", "", who=job.claim.operation.who, facts=facts)
 
 
 def choose_leaving(vms: Sequence[Object], scale: Scale) -> list[str]:

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from stateward.domains.mci.control.drift import orphan_subnets
 from stateward.domains.mci.guards.object_guards import guard_key, guard_network
 from stateward.domains.mci.guards.spec_validation import guard_spec
-from stateward.domains.mci.handlers.cloud_vm_handlers import ClientOf, GrantedClientOf
 from stateward.domains.mci.lifecycle import ResourceState
 from stateward.domains.mci.model import (
     MADE_FOR,
@@ -31,6 +30,7 @@ from stateward.domains.mci.model import (
 )
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.key_pairs import OWNED_BY
+from stateward.domains.mci.provider.vm_waiting import ClientOf, GrantedClientOf
 from stateward.drivers import (
     AlreadyDone,
     CallAccepted,

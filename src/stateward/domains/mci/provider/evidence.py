@@ -45,6 +45,7 @@ ONE_TIME_ACTIONS = ("create", "terminate", "delete")
 
 GOAL_STATES: dict[str, tuple[MachineState, ...]] = {
     "create": (M.RUNNING,),
+    "adopt": (M.RUNNING, M.SUSPENDED),
     "suspend": (M.SUSPENDED,),
     "resume": (M.RUNNING,),
     "reboot": (M.RUNNING,),
@@ -55,6 +56,7 @@ GOAL_STATES: dict[str, tuple[MachineState, ...]] = {
 
 HOPELESS_STATES: dict[str, tuple[MachineState, ...]] = {
     "create": (M.FAILED, M.TERMINATED, M.TERMINATING),
+    "adopt": (M.FAILED, M.TERMINATED, M.TERMINATING),
     "suspend": (M.FAILED, M.TERMINATED, M.TERMINATING),
     "resume": (M.FAILED, M.TERMINATED, M.TERMINATING),
     "reboot": (M.FAILED, M.TERMINATED, M.TERMINATING, M.SUSPENDED),

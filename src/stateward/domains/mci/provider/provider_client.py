@@ -15,13 +15,16 @@ from stateward.aio.coalescer import CallCoalescer, CallWitness
 from stateward.aio.supervise import wait_for_event
 from stateward.domains.mci.provider.evidence import Evidence, Existence
 from stateward.drivers import (
+    CallRefused,
     CallUnanswered,
     Driver,
     MachineAction,
+    MachineAdopter,
     MachineHandle,
     MachineListing,
     MachineSpec,
     Outcome,
+    RefusalReason,
     ResourceListing,
 )
 
@@ -42,6 +45,8 @@ SILENT_AFTER_S, SILENT_LISTINGS = 90.0, 5
 
 PARTIAL_LISTING_WEIGHT = 0.2
 """The weight of an incomplete listing that shows other machines: the provider answers, and may show this one next."""
+
+CANNOT_ADOPT = "the driver cannot put a key on machines that others have created, nor take one off"
 
 EvidencePredicate = Callable[[Evidence], bool]
 EvidenceWaiter = tuple[EvidencePredicate, "asyncio.Future[Evidence]"]
@@ -81,6 +86,36 @@ class ProviderClient:
     async def act(self, action: MachineAction, ref: MachineHandle, witness: CallWitness | None = None) -> Outcome:
         """Run an action on a machine."""
         return await self._or_unanswered(ref.key, self._actions[action].ask(ref, witness))
+
+    async def adopt(self, ref: MachineHandle, witness: CallWitness | None = None) -> Outcome:
+        """Put our key on a machine that others have created."""
+        if not isinstance(self.driver, MachineAdopter):
+            return CallRefused(ref.key, RefusalReason.UNABLE, CANNOT_ADOPT)
+        return await self._watched(ref.key, self.driver.adopt(ref), witness)
+
+    async def release(self, ref: MachineHandle) -> Outcome:
+        """Take our key off a machine, which stays as it is."""
+        if not isinstance(self.driver, MachineAdopter):
+            return CallRefused(ref.key, RefusalReason.UNABLE, CANNOT_ADOPT)
+        return await self._or_unanswered(ref.key, self.driver.release(ref))
+
+    async def list_unmarked(self) -> MachineListing:
+        """List the machines that carry no key of ours."""
+        if not isinstance(self.driver, MachineAdopter):
+            return MachineListing((), complete=False, problem=CANNOT_ADOPT)
+        try:
+            return await self.driver.list_unmarked()
+        except Exception as error:
+            return MachineListing((), complete=False, problem=f"{type(error).__name__}: {error}")
+
+    async def _watched(self, key: str, call: Awaitable[Outcome], witness: CallWitness | None) -> Outcome:
+        """Make a call that is not shared; its witness learns its fate."""
+        if witness is not None:
+            witness.note_sent()
+        outcome = await self._or_unanswered(key, call)
+        if witness is not None:
+            witness.note_answer(outcome)
+        return outcome
 
     async def _or_unanswered(self, key: str, call: Awaitable[Outcome]) -> Outcome:
         try:

@@ -13,13 +13,18 @@ from time import monotonic
 from msgspec.structs import replace
 
 from stateward.domains.mci.errors import NotGranted
-from stateward.domains.mci.guards.connection_grants import check_grant
+from stateward.domains.mci.guards.connection_grants import (
+    ADOPT_OPTION,
+    adopting_namespaces,
+    check_adoption,
+    check_grant,
+)
 from stateward.domains.mci.model import CloudConnection
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.provider_client import POLL_MIN_S, ProviderClient
 from stateward.drivers import Driver, ProviderRegion
 from stateward.drivers.simulated import CloudUnavailable
-from stateward.engine import Permanent, Temporary
+from stateward.engine import Denied, Permanent, Temporary
 from stateward.errors import BadInput
 from stateward.plugin.driver_factory import DriverFactory
 
@@ -57,6 +62,15 @@ class ProviderClients:
         try:
             check_grant(self._records[name], ns)
         except NotGranted as error:
+            raise Permanent(str(error)) from error
+        return client
+
+    async def by_name_if_adopting(self, name: str, ns: str) -> ProviderClient:
+        """Return the client of a connection for a namespace that may adopt machines there; refuse any other."""
+        client = await self.by_name(name)
+        try:
+            check_adoption(self._records[name], ns)
+        except Denied as error:
             raise Permanent(str(error)) from error
         return client
 
@@ -108,7 +122,9 @@ class ProviderClients:
         return (await self.for_connection(connection)).driver
 
     def _make(self, connection: CloudConnection) -> Driver:
-        options = {name: value for name, value in connection.options.items() if name != LISTING_TTL_OPTION}
+        adopting_namespaces(connection.options)  # refuses what it cannot read
+        ours = (LISTING_TTL_OPTION, ADOPT_OPTION)
+        options = {name: value for name, value in connection.options.items() if name not in ours}
         place = ProviderRegion(connection.provider, connection.region, connection.zone, connection.credential, options)
         try:
             return self._drivers.make(connection.driver, place, partial(self._on_call, connection.provider))

@@ -22,6 +22,13 @@ USER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}\Z")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
 
 
+def check_user(field: str, name: str) -> str:
+    """Return the name of a user of a VM, which may be empty, or raise."""
+    if name and USER_NAME.match(name) is None:
+        raise BadInput(field, name, "the name of a user of the VM")
+    return name
+
+
 async def submit_command(
     service: Service, ns: str, choice: VmChoice, spec: CommandSpec, given: CommandInput, by: Caller
 ) -> Accepted:
@@ -64,8 +71,7 @@ def check_command(spec: CommandSpec, given: CommandInput) -> None:
     for number, command in enumerate(spec.commands):
         if "\0" in command:
             raise BadInput(f"command[{number}]", None, "a text without NUL")
-    if spec.user and USER_NAME.match(spec.user) is None:
-        raise BadInput("userName", spec.user, "the name of a user of the VM")
+    check_user("userName", spec.user)
     if not 0 < spec.minutes <= MAX_MINUTES:
         raise BadInput("timeoutMinutes", spec.minutes, f"a number above 0, at most {MAX_MINUTES:g}")
     for name, value in given.secrets.items():

@@ -36,6 +36,8 @@ def find_route(vm: Object, others: Iterable[Object], user: str = "", *, on_host:
     seen, login = vm_seen(vm), user or vm_of(vm).user
     if not seen.ssh_port:
         raise NoRoute("the machine has no SSH server")
+    if not login and vm_of(vm).adopted:
+        raise NoRoute("the machine was adopted, and no user of it is known: name one (userName, or --user)")
     host = seen.public_ip or (seen.private_ip if on_host else "")
     if host:
         return SshRoute(SshAddress(host, seen.ssh_port, login, known_host_key(vm)))

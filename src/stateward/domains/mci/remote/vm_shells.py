@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from stateward.domains.mci.handlers.cloud_vm_handlers import GrantedClientOf
 from stateward.domains.mci.lifecycle import VM
 from stateward.domains.mci.model import CommandRun, VmCommandResult, vm_of, vm_seen
+from stateward.domains.mci.provider.vm_waiting import GrantedClientOf
 from stateward.domains.mci.remote.access_keys import AccessKeys
 from stateward.domains.mci.remote.host_key_pins import pin_host_key
 from stateward.domains.mci.remote.ssh_route import NoRoute, SshRoute, find_route

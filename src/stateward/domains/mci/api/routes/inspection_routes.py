@@ -17,7 +17,7 @@ from stateward.domains.mci.model import (
     vm_of,
     vm_seen,
 )
-from stateward.drivers import MachineState, ResourceKind
+from stateward.drivers import MachineAdopter, MachineState, ResourceKind
 from stateward.engine.queries import list_all
 from stateward.errors import BadInput, StatewardError
 from stateward.plugin.route_options import reads
@@ -115,7 +115,12 @@ async def _at_provider(request: TumblebugRequest, place: CloudConnection, word: 
     if word == "vm":
         machines = await client.list_shared()
         shown = {one.key: one.native_id for one in machines.machines if one.state not in ENDED}
-        return shown, "" if machines.complete else machines.problem or "the listing was not complete"
+        listings = [machines]
+        if isinstance(client.driver, MachineAdopter):
+            listings.append(await client.list_unmarked())
+            shown |= {one.native_id: one.native_id for one in listings[-1].machines}
+        cut = [one.problem or "the listing was not complete" for one in listings if not one.complete]
+        return shown, "; ".join(cut)
     listing = await client.driver.list_resources()
     kind = ResourceKind(word)
     shown = {one.key: one.native_id for one in listing.resources if one.kind is kind}

@@ -241,7 +241,6 @@ MISSING = (
         (
             "DELETE /ns/{ns}/deregisterResource/customImage/{custom_image_id}",
             "DELETE /ns/{ns}/deregisterResource/dataDisk/{data_disk_id}",
-            "DELETE /ns/{ns}/deregisterResource/mci/{mci_id}/vm/{vm_id}",
             "DELETE /ns/{ns}/deregisterResource/securityGroup/{security_group_id}",
             "DELETE /ns/{ns}/deregisterResource/sshKey/{ssh_key_id}",
             "DELETE /ns/{ns}/deregisterResource/vNet/{v_net_id}",
@@ -280,13 +279,10 @@ MISSING = (
         ),
     ),
     Missing(
-        "what this server has not created is not adopted; `stateward mci orphans` lists machines without a record",
+        "machines are adopted, and their networks, security groups and keys stay as they are, without records",
         (
-            "POST /ns/{ns}/registerCspVm",
             "POST /ns/{ns}/registerCspResource/vNet",
             "POST /ns/{ns}/registerCspResource/vNet/{v_net_id}/subnet",
-            "POST /registerCspResources",
-            "POST /registerCspResourcesAll",
         ),
     ),
     Missing(

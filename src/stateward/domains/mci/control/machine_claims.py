@@ -1,0 +1,72 @@
+"""Claims on machines: one VM at most has adopted a machine, in all namespaces of the deployment.
+
+A mark at a provider is no lock: two servers that see no mark may both write one. So a VM claims the machine in the
+store before it marks it. A claim whose VM is gone is void: the next VM takes it over, and the reconciler removes it.
+"""
+
+from contextlib import suppress
+from hashlib import blake2b
+
+from stateward.domains.mci.lifecycle import CLAIM, VmState
+from stateward.domains.mci.model import (
+    DEPLOYMENT_NS,
+    MachineClaim,
+    machine_claim,
+    record_id,
+    vm_of,
+    vm_seen,
+)
+from stateward.engine import AlreadyExists, Denied, Engine
+from stateward.engine.queries import list_all
+from stateward.lifecycle import CONTROLLER
+from stateward.store.filters import Selector
+from stateward.store.port import Reader
+from stateward.store.records import Key, Object
+
+
+async def claim_machine(engine: Engine, claim: MachineClaim) -> MachineClaim | None:
+    """Claim a machine for a VM; returns the claim of another VM that holds it, or None.
+
+    Raises a denial if another request has changed the claim at the same time.
+    """
+    digest = blake2b(f"{claim.lane} {claim.native_id}".encode(), digest_size=16).hexdigest()
+    key = Key(DEPLOYMENT_NS, record_id("machine", digest))
+    found = await engine.store.reader.object(key)
+    if found is None or found.removed:
+        with suppress(AlreadyExists):
+            await engine.create(*key, CLAIM.kind, "register", spec=claim, actor=CONTROLLER)
+            return None
+        found = await engine.record(*key)
+    held = machine_claim(found)
+    if held == claim:
+        return None
+    if await _is_valid(engine.store.reader, held):
+        return held
+    await engine.act(*key, "change", spec=claim, actor=CONTROLLER, version=found.version)
+    return None
+
+
+async def remove_void_claims(engine: Engine) -> None:
+    """Remove the claims whose VMs are gone."""
+    reader = engine.store.reader
+    async for found in list_all(reader, Selector(DEPLOYMENT_NS, CLAIM.kind)):
+        if not await _is_valid(reader, machine_claim(found)):
+            with suppress(Denied):  # another VM takes it over
+                await engine.act(*found.key, "remove", actor=CONTROLLER, version=found.version)
+
+
+async def _is_valid(reader: Reader, claim: MachineClaim) -> bool:
+    vm = await reader.object(Key(claim.ns, claim.vm))
+    return vm is not None and not vm.removed and vm_of(vm).uid == claim.uid and has_machine(vm)
+
+
+def has_machine(vm: Object) -> bool:
+    """Tell whether a VM has a machine, or may have one: a failed adoption has none."""
+    is_unmarked = vm.state == VmState.FAILED and bool(vm_of(vm).adopted) and not vm_seen(vm).native_id
+    return vm.state != VmState.TERMINATED and not is_unmarked
+
+
+def machine_of(vm: Object) -> tuple[str, str]:
+    """Return the machine of a VM: its lane, and the provider's id, which is empty if it is not known."""
+    spec = vm_of(vm)
+    return f"{spec.provider}/{spec.region}", vm_seen(vm).native_id or spec.adopted

@@ -1,0 +1,63 @@
+"""Subgroups of adopted machines: the spec of an MCI after an adoption, and the checks of its arguments."""
+
+from collections import Counter
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward import naming
+from stateward.domains.mci.guards.spec_validation import MAX_VMS, MCI_NAME, MCI_NAME_RULE, decode_spec
+from stateward.domains.mci.model import Adoption, Deregistration, MachineToAdopt, MciSpec, SubGroup, mci_of
+from stateward.engine import Request
+from stateward.engine.requests import EMPTY
+from stateward.errors import BadInput
+from stateward.store.records import Object, to_json
+from stateward.validation_texts import bad_input
+
+
+def with_adopted_groups(request: Request, found: Object) -> Request:
+    """Return the request of an adoption, completed with the MCI's spec: a subgroup for each that the machines name."""
+    state = None if request.creates is not None else found.state
+    try:
+        adoption = msgspec.json.decode(request.args, type=Adoption)
+    except msgspec.ValidationError as error:
+        raise bad_input(error, Adoption, "args", state=state) from error
+    _check_machines(adoption, state)
+    was: MciSpec = decode_spec(found.kind, request.spec or EMPTY) if request.creates is not None else mci_of(found)
+    known = {one.name: one for one in was.groups}
+    for name, count in Counter(one.group for one in adoption.machines).items():
+        first = next(one for one in adoption.machines if one.group == name)
+        group = known.get(name) or SubGroup(name, 0, "", "", first.connection, user=first.user)
+        if any(one.connection != group.connection for one in adoption.machines if one.group == name):
+            allowed = f"of one connection: subgroup {name!r} is at {group.connection!r}"
+            raise BadInput("args.machines", name, allowed, state=state)
+        known[name] = replace(group, size=group.size + count)
+    return replace(request, spec=to_json(replace(was, groups=tuple(known.values()))))
+
+
+def _check_machines(adoption: Adoption, state: str | None) -> None:
+    if not 1 <= len(adoption.machines) <= MAX_VMS:
+        raise BadInput("args.machines", len(adoption.machines), f"from 1 to {MAX_VMS} machines", state=state)
+    seen: set[tuple[str, str]] = set()
+    for number, one in enumerate(adoption.machines):
+        field = f"args.machines[{number}]"
+        naming.check_text(f"{field}.native_id", one.native_id, 1, 500)
+        if MCI_NAME.match(one.group) is None or one.group != one.group.lower():
+            raise BadInput(f"{field}.group", one.group, f"{MCI_NAME_RULE}, in lower case", state=state)
+        if _machine(one) in seen:
+            raise BadInput(f"{field}.native_id", one.native_id, "named once", state=state)
+        seen.add(_machine(one))
+
+
+def _machine(one: MachineToAdopt) -> tuple[str, str]:
+    return one.connection, one.native_id
+
+
+def check_deregistration(request: Request, found: Object) -> None:
+    """Refuse a deregistration that names no VMs."""
+    try:
+        wanted = msgspec.json.decode(request.args, type=Deregistration)
+    except msgspec.ValidationError as error:
+        raise bad_input(error, Deregistration, "args", state=found.state) from error
+    if not wanted.vms:
+        raise BadInput("args.vms", [], f"the names of VMs of {found.id!r}", state=found.state)

@@ -1,0 +1,79 @@
+"""VMs of adopted machines: their specs, from what the providers show, and their release."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from stateward.domains.mci.handlers.adoption_handlers import AdoptionHandlers
+from stateward.domains.mci.model import Adoption, CloudConnection, MachineToAdopt, VmSpec, vm_of
+from stateward.domains.mci.provider.catalogue import Catalogue, known_images, known_specs
+from stateward.domains.mci.provider.provider_pool import ProviderClients
+from stateward.domains.mci.vm_placement import deterministic_uid, free_numbers
+from stateward.drivers import Observation
+from stateward.engine import Job, Permanent, Temporary
+from stateward.errors import StatewardError
+from stateward.store.records import Object
+
+
+class AdoptedVms:
+    """Makes the specs of VMs whose machines are adopted, and releases machines."""
+
+    def __init__(self, catalogue: Catalogue, clients: ProviderClients, adoptions: AdoptionHandlers) -> None:
+        self._catalogue, self._clients, self._adoptions = catalogue, clients, adoptions
+
+    async def vm_specs(self, job: Job, wanted: Adoption, vms: Callable[[], Awaitable[list[Object]]]) -> Any:  # noqa: ANN401 - JSON
+        """Return the specs of the VMs of an adoption, as plain data; a machine that is not shown has no details."""
+        taken = [vm_of(one).name for one in await vms()]
+        shown: dict[str, dict[str, Observation]] = {}
+        specs: list[VmSpec] = []
+        for one in wanted.machines:
+            place = await self._connection(one)
+            if one.connection not in shown:
+                listing = await (await self._clients.for_connection(place)).list_unmarked()
+                shown[one.connection] = {machine.native_id: machine for machine in listing.machines}
+            (number,) = free_numbers(taken, one.group, 1)
+            name = f"{one.group}-{number}"
+            taken.append(name)
+            specs.append(_vm_spec(job, one, place, name, shown[one.connection].get(one.native_id)))
+        return msgspec.to_builtins(specs)
+
+    async def _connection(self, one: MachineToAdopt) -> CloudConnection:
+        try:
+            return await self._catalogue.connection(one.connection)
+        except StatewardError as error:
+            raise Permanent(str(error)) from error
+
+    async def release(self, job: Job, ids: Sequence[str]) -> list[str]:
+        """Take our keys off the machines of VMs; a VM with a running operation is waited for."""
+        for id_ in ids:
+            why = await self._adoptions.release(job.ns, id_)
+            if why is not None:
+                raise Temporary(why)
+        return list(ids)
+
+
+def _vm_spec(job: Job, one: MachineToAdopt, place: CloudConnection, name: str, shown: Observation | None) -> VmSpec:
+    details = {} if shown is None else shown.details
+    csp_spec, csp_image = details.get("spec", ""), details.get("image", "")
+    spec = next((known for known in known_specs(place) if known.csp_name == csp_spec), None)
+    image = next((known for known in known_images(place) if known.csp_name == csp_image), None)
+    return VmSpec(
+        name=name,
+        uid=deterministic_uid(job.key.id, name),
+        mci=job.object,
+        group=one.group,
+        connection=place.name,
+        provider=place.provider,
+        region=place.region,
+        zone=details.get("zone", ""),
+        spec="" if spec is None else spec.id,
+        image="" if image is None else image.id,
+        csp_spec=csp_spec,
+        csp_image=csp_image,
+        cost=0.0 if spec is None else spec.cost,
+        user=one.user,
+        label=one.label,
+        description=one.description,
+        adopted=one.native_id,
+    )
