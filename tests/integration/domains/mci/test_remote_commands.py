@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from stateward.domains.mci.handlers.command_handlers import CommandHandlers
@@ -308,6 +309,28 @@ async def test_a_command_for_one_vm_may_name_it_in_the_path(api: ApiHarness) -> 
     answer = await api.post(f"{CMD}/vm/g1-2", {"command": "[echo -n [Hostname: ; hostname ; echo -n ]]"})
     assert [one["vmId"] for one in answer.json()["results"]] == ["g1-2"]
     assert (await api.post(f"{CMD}/vm/g1-9", {"command": ["true"]})).status_code == 404
+
+
+async def test_a_command_is_followed_by_the_id_of_its_request(api: ApiHarness) -> None:
+    await api.created(mci("m1", group("g1", 2)))
+    head = {"x-request-id": "cmd-m1-abc"}
+    body = {"command": ["echo one; echo two", "echo bad >&2"]}
+    answer = await api.post(f"/ns/{NS}/cmd/infra/m1?async=true", body, headers=head)
+    assert (answer.status_code, answer.json()["xRequestId"]) == (202, "cmd-m1-abc")
+    stream = await api.get(f"/ns/{NS}/stream/cmd/infra/m1?xRequestId=cmd-m1-abc")
+    assert stream.headers["content-type"].startswith("text/event-stream")
+    parts = [one for one in stream.text.split("\n\n") if one.startswith("data: ")]
+    events = [msgspec.json.decode(one.removeprefix("data: ")) for one in parts]
+    assert [one["type"] for one in events[:2]] == ["CommandStatus", "CommandStatus"]
+    logs = [(one["nodeId"], one["log"]["stream"], one["log"]["line"]) for one in events if one["type"] == "CommandLog"]
+    lines = [("stdout", "one"), ("stdout", "two"), ("stderr", "bad")]
+    assert logs == [(vm, *line) for vm in ("g1-1", "g1-2") for line in lines]
+    ends = [one for one in events[2:] if one["type"] == "CommandStatus"]
+    assert [(one["nodeId"], one["status"]["status"]) for one in ends] == [("g1-1", "Completed"), ("g1-2", "Completed")]
+    counts = events[-1]["summary"]
+    assert (events[-1]["type"], counts["completedNodes"], counts["failedNodes"]) == ("CommandDone", 2, 0)
+    assert (await api.get(f"/ns/{NS}/stream/cmd/infra/m1?xRequestId=none")).status_code == 404
+    assert (await api.get(f"/ns/{NS}/stream/cmd/infra/m1")).json()["field"] == "xRequestId"
 
 
 async def test_a_bastion_of_an_unknown_mci_is_not_found(api: ApiHarness) -> None:

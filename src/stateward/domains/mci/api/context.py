@@ -91,6 +91,12 @@ class TumblebugRequest(Request[Any, Grant, State]):
         if entry is not None and op is not None:
             entry.operation = Key(ns, op)
 
+    @property
+    def request_id(self) -> str:
+        """The id of the request: that of the caller, or a new one."""
+        entry: RequestLogEntry = self.scope[LOG_ENTRY_KEY]  # type: ignore[literal-required]
+        return entry.head.id
+
     async def visible_connections(self) -> list[CloudConnection]:
         """Return the connections that one of the caller's namespaces may use; a global reader sees all."""
         namespaces = grant_of(self).namespace_filter

@@ -18,6 +18,7 @@ MAX_COMMANDS, MAX_COMMAND_CHARS = 100, 65_536
 """Limits of one request: the number of commands, and all their characters (one argument of a Linux process)."""
 
 MAX_MINUTES = 24 * 60.0
+REQUEST_LABEL = "request"
 USER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}\Z")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
 
@@ -30,9 +31,9 @@ def check_user(field: str, name: str) -> str:
 
 
 async def submit_command(
-    service: Service, ns: str, choice: VmChoice, spec: CommandSpec, given: CommandInput, by: Caller
+    service: Service, ns: str, choice: VmChoice, spec: CommandSpec, given: CommandInput, by: Caller, request: str = ""
 ) -> Accepted:
-    """Request a command on the VMs of an MCI; the spec gets their names here."""
+    """Request a command on the VMs of an MCI; the spec gets their names here, and `request` finds it again."""
     check_command(spec, given)
     names = await chosen_names(service, ns, spec.mci, choice)
     chosen = msgspec.structs.replace(spec, vms=names)
@@ -43,7 +44,7 @@ async def submit_command(
         "run",
         spec=chosen,
         args=given,
-        labels={"mci": spec.mci},
+        labels={"mci": spec.mci} | ({REQUEST_LABEL: request} if request else {}),
         actor=by.actor,
         who=by.who,
     )

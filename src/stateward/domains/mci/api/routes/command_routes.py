@@ -6,6 +6,7 @@ from typing import Annotated
 from litestar import Response, delete, get, post, put
 from litestar.datastructures import UploadFile
 from litestar.params import PathParameter, QueryParameter
+from msgspec import Struct
 
 from stateward import naming
 from stateward.domains.mci.api.command_views import remote_results
@@ -44,6 +45,15 @@ AsyncOption = Annotated[
     str | None, QueryParameter(name="async", pattern=TEXT, description="`true`: do not wait for the end")
 ]
 BastionVm = Annotated[str, PathParameter(pattern=naming.PATH_PART, description="the VM that is the bastion")]
+
+
+class RunningCommand(Struct, frozen=True, rename="camel"):
+    """The reply to a command that is not waited for; by the id of its request it is followed."""
+
+    message: str
+    operation: str
+    operation_status: str
+    x_request_id: str
 
 
 @post("/ns/{ns:str}/cmd/mci/{mci:str}", opt=ACT | reads(A_COMMAND), status_code=200)
@@ -114,14 +124,14 @@ async def copy_file(
 async def _submit(
     request: TumblebugRequest, ns: str, choice: VmChoice, spec: CommandSpec, given: CommandInput, wait: float | None
 ) -> AnyResponse:
-    accepted = await submit_command(request.service, ns, choice, spec, given, request.caller)
+    accepted = await submit_command(request.service, ns, choice, spec, given, request.caller, request.request_id)
     op = accepted.op.id
     request.link_operation(ns, op)
     seconds = min(LONGEST_WAIT_S, spec.minutes * 60 + 60) if wait is None else wait
     ended = await wait_for_end(request.service.engine, ns, op, seconds) if seconds else None
     if ended is None:
-        reply = OperationReply(f"The command {accepted.object.id} runs", op, "running")
-        return Response(reply, status_code=202)
+        message = f"The command {accepted.object.id} runs"
+        return Response(RunningCommand(message, op, "running", request.request_id), status_code=202)
     return Response(remote_results(await request.service.engine.record(ns, accepted.object.id), op))
 
 

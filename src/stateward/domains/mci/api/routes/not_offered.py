@@ -265,7 +265,6 @@ MISSING = (
             "PUT /ns/{ns}/mci/{mci_id}/vm/{target_vm_id}/bastion/{bastion_mci_id}/{bastion_vm_id}",
             "PUT /ns/{ns}/mci/{mci_id}/vm/{target_vm_id}/bastion/{bastion_ns_id}/{bastion_mci_id}/{bastion_vm_id}",
             "PUT /ns/{ns}/resources/sshKey/{ssh_key_id}/complement",
-            "GET /ns/{ns}/stream/cmd/mci/{mci_id}",
             "POST /ns/{ns}/transferFileAndCmd/mci/{mci_id}",
         ),
     ),

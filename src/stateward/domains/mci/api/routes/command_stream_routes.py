@@ -1,0 +1,122 @@
+"""The route that follows a command in Tumblebug's form: events of its VMs, their output, and the end.
+
+Tumblebug's map sends a command with `async=true` and follows it by the id of that request. The output of a VM comes
+when the command has ended everywhere. Messages end with two line feeds: the map looks for these.
+"""
+
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+from litestar import get
+from litestar.params import QueryParameter
+from litestar.response import Stream
+
+from stateward.domains.mci.api.context import TumblebugRequest, adds_object_state, mci_in_path
+from stateward.domains.mci.api.operation_replies import wait_for_end
+from stateward.domains.mci.api.tumblebug_params import READ, TEXT, Mci, Ns, check_reference
+from stateward.domains.mci.lifecycle import COMMAND, CommandState
+from stateward.domains.mci.model import CommandSpec, VmCommandResult, command_of, command_seen
+from stateward.domains.mci.remote.command_requests import REQUEST_LABEL
+from stateward.engine import Engine, NotFound
+from stateward.engine.queries import list_all
+from stateward.store.filters import Selector
+from stateward.store.records import Object
+
+BEAT_S, LONGEST_S = 10.0, 840.0
+"""The time between two signs of life, and how long a command is followed."""
+
+RequestId = Annotated[
+    str | None, QueryParameter(name="xRequestId", pattern=TEXT, description="the id of the request for the command")
+]
+
+
+@get("/ns/{ns:str}/stream/cmd/mci/{mci:str}", opt=READ, media_type="text/event-stream")
+@adds_object_state(mci_in_path)
+async def follow_command(request: TumblebugRequest, ns: Ns, mci: Mci, request_id: RequestId = None) -> Stream:
+    """Follow a command by the id of its request: the states of its VMs, and at the end their output."""
+    id_ = check_reference("xRequestId", (request_id or "").strip(), needed=True)
+    engine = request.service.engine
+    chosen = Selector(ns, COMMAND.kind, labels=(("mci", mci), (REQUEST_LABEL, id_)))
+    found = [one async for one in list_all(engine.store.reader, chosen)]
+    if not found:
+        raise NotFound(ns, f"{mci}/{id_}")
+    return Stream(_lines(engine, max(found, key=lambda one: one.created), id_), media_type="text/event-stream")
+
+
+async def _lines(engine: Engine, found: Object, request: str) -> AsyncIterator[str]:
+    spec, until = command_of(found), time.monotonic() + LONGEST_S
+    for vm in spec.vms:
+        yield _event("CommandStatus", vm, status=_status(spec, found, request, "Handling"))
+    while found.op is not None and time.monotonic() < until:
+        if await wait_for_end(engine, found.ns, found.op, BEAT_S) is None:
+            yield ": the command runs\n\n"
+        found = await engine.record(*found.key)
+    if found.op is not None:
+        return
+    results = command_seen(found).results
+    for vm in spec.vms:
+        for line in _output(vm, results.get(vm, VmCommandResult()), spec, found, request):
+            yield line
+    yield _event("CommandDone", summary=_summary(spec, found))
+
+
+def _output(vm: str, result: VmCommandResult, spec: CommandSpec, found: Object, request: str) -> list[str]:
+    """Return the events of a VM at the end: each line of its output, and its state."""
+    streams = [
+        (stream, text) for run in result.runs for stream, text in (("stdout", run.written), ("stderr", run.stderr))
+    ]
+    lines = [(stream, line) for stream, text in streams for line in text.splitlines()]
+    logs = [
+        _event("CommandLog", vm, log={"stream": stream, "line": line, "lineNumber": number})
+        for number, (stream, line) in enumerate(lines, 1)
+    ]
+    cancelled = found.state == CommandState.CANCELLED
+    word = "Cancelled" if cancelled else "Failed" if result.error or not result.runs else "Completed"
+    status = _status(spec, found, request, word) | {
+        "completedTime": _time(found.since),
+        "elapsedTime": int(found.since - found.created),
+        "errorMessage": result.error,
+        "stdout": "".join(run.written for run in result.runs),
+        "stderr": "".join(run.stderr for run in result.runs),
+    }
+    return [*logs, _event("CommandStatus", vm, status=status)]
+
+
+def _status(spec: CommandSpec, found: Object, request: str, word: str) -> dict[str, Any]:
+    asked = "\n".join(spec.commands) or f"copy {spec.file} to {spec.path}"
+    return {
+        "index": 1,
+        "xRequestId": request,
+        "commandRequested": asked,
+        "commandExecuted": asked,
+        "status": word,
+        "startedTime": _time(found.created),
+    }
+
+
+def _summary(spec: CommandSpec, found: Object) -> dict[str, Any]:
+    results = command_seen(found).results
+    good = sum(bool(one.runs) and not one.error for one in results.values())
+    return {
+        "totalNodes": len(spec.vms),
+        "completedNodes": good,
+        "failedNodes": len(spec.vms) - good,
+        "elapsedSeconds": int(found.since - found.created),
+        "error": "" if results else found.error or "",
+    }
+
+
+def _event(word: str, vm: str = "", **more: Any) -> str:  # noqa: ANN401 - JSON
+    names = {"nodeId": vm, "vmId": vm, "commandIndex": 1} if vm else {}
+    event = {"type": word, "timestamp": _time(time.time()), **names, **more}
+    return f"data: {msgspec.json.encode(event).decode()}\n\n"
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+ROUTES = (follow_command,)
