@@ -10,7 +10,12 @@ from litestar.handlers import HTTPRouteHandler
 from stateward.domains.mci.api.connection_views import image_view, spec_view
 from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, list_response
 from stateward.domains.mci.api.lenient_json import Fields
-from stateward.domains.mci.api.operation_replies import OperationReply
+from stateward.domains.mci.api.operation_replies import (
+    OperationReply,
+    ResourceDeletion,
+    ResourceDeletions,
+    resource_deletions,
+)
 from stateward.domains.mci.api.resource_bodies import change_image, change_spec, parse_image, parse_spec
 from stateward.domains.mci.api.schemas import ImageView, SpecView, matches_filter
 from stateward.domains.mci.api.tumblebug_params import (
@@ -100,21 +105,22 @@ def _routes(resource_type: str) -> list[HTTPRouteHandler]:
         return OperationReply(f"The {resource_type} {name} has been deleted")
 
     @delete(path, opt=ACT, status_code=200, name=f"delete every {resource_type}")
-    async def delete_all(request: TumblebugRequest, ns: Ns) -> dict[str, list[str]]:
+    async def delete_all(request: TumblebugRequest, ns: Ns) -> ResourceDeletions:
         """Remove all registered records."""
         await request.service.namespace(ns)
         registered = [one.id for one in await _registered(request, ns, resource_type)]
-        return {"output": [await _delete(request, ns, resource_type, name) for name in registered]}
+        return resource_deletions([await _delete(request, ns, resource_type, name) for name in registered])
 
     return [register, list_all, get_one, change_one, delete_one, delete_all]
 
 
-async def _delete(request: TumblebugRequest, ns: str, resource_type: str, name: str) -> str:
+async def _delete(request: TumblebugRequest, ns: str, resource_type: str, name: str) -> ResourceDeletion:
     try:
         await request.service.unregister(ns, resource_type, name, request.caller)
     except Denied as error:
-        return f"The {resource_type} {name} has not been deleted: {error}"
-    return f"The {resource_type} {name} has been deleted"
+        why = f"The {resource_type} {name} has not been deleted: {error}"
+        return ResourceDeletion(resource_type, name, False, why)
+    return ResourceDeletion(resource_type, name, True, f"The {resource_type} {name} has been deleted")
 
 
 async def records(request: TumblebugRequest, ns: str, resource_type: str) -> list[Record]:
