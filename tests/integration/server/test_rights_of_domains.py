@@ -36,6 +36,8 @@ EXCEPTIONS: dict[str, Rule] = {
     "GET /spider/readyz": "everybody",
     "POST /tumblebug/inspectResources": "read everywhere",
     "GET /tumblebug/inspectResourcesOverview": "read everywhere",
+    **dict.fromkeys([f"{one} /tumblebug/config" for one in ("GET", "POST", "DELETE")], "govern"),
+    **dict.fromkeys([f"{one} /tumblebug/config/{{name}}" for one in ("GET", "DELETE")], "govern"),
     **dict.fromkeys([f"{one} /tumblebug/not-offered" for one in ("POST", "PUT", "DELETE", "HEAD")], "read"),
     **dict.fromkeys([f"POST /tumblebug/{one}" for one in ASKING], "read"),
     **dict.fromkeys([f"POST /tumblebug/ns/{{ns}}/resources/{one}" for one in ASKING_IN_NAMESPACES], "read in shop"),

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
-from stateward.domains.mci.control.machine_claims import remove_void_claims
+from stateward.domains.mci.control.machine_claims import claim_machine, remove_void_claims
 from stateward.domains.mci.lifecycle import CLAIM, VM
-from stateward.domains.mci.model import DEPLOYMENT_NS, vm_of
+from stateward.domains.mci.model import DEPLOYMENT_NS, MachineClaim, vm_of
 from stateward.drivers import MachineHandle, MachineSpec, MachineState, ProviderRegion
 from stateward.drivers.simulated.machine import unmarked_key
 from stateward.engine.queries import list_all
@@ -282,6 +283,7 @@ async def test_all_machines_of_a_connection_are_adopted_and_listed_before(api: A
     again = (await api.post("/registerCspResourcesAll", {"nsId": NS}, "operator")).json()
     assert again["registerationOverview"]["vm"] == 0
     assert (await api.post("/registerCspResources", body, "outsider")).status_code == 403
+    assert (await api.post("/registerCspResources", {"nsId": "nowhere"})).status_code == 404
     assert (await api.post("/registerCspResources?option=vNet", body)).json()["field"] == "option"
 
 
@@ -298,6 +300,21 @@ async def test_a_deregistered_machine_stays_and_can_be_adopted_by_others(api: Ap
     taken = await api.post("/ns/other/registerCspVm?wait=60", adoption("mine", native), "outsider")
     assert [one["status"] for one in taken.json()["vm"]] == ["Running"]
     assert (await api.delete(f"/ns/{NS}/deregisterResource/mci/left/vm/old1-1")).status_code == 404
+
+
+async def test_a_machine_is_claimed_by_one_vm_whoever_asks(api: ApiHarness) -> None:
+    native = foreign(api, "one-claim")
+    found = await adopted(api, "claimant", native)
+    claim = MachineClaim(native, "aws/ap-northeast-2", NS, "claimant.old1-1", found["vm"][0]["uid"])
+    assert await claim_machine(api.engine, claim) is None  # its own
+    assert await claim_machine(api.engine, replace(claim, ns="other", uid="another")) == claim
+
+
+@pytest.mark.parametrize("text", ["a b", "*,/", "Ü"])
+async def test_a_connection_with_a_bad_list_of_namespaces_is_refused(api: ApiHarness, text: str) -> None:
+    body = {"name": "bad", "provider": "aws", "region": "x", "driver": "simulated", "options": {"adopt": text}}
+    answer = await api.post("http://test/api/v1/mci/connections", body)
+    assert (answer.status_code, answer.json()["field"]) == (400, "adopt")
 
 
 async def test_claims_of_vms_that_are_gone_are_removed(api: ApiHarness) -> None:

@@ -98,6 +98,7 @@ async def register_all(
     ns = check_reference("nsId", body.text("nsId").strip(), needed=True)
     if not grant_of(request).opens(ns):
         raise NamespaceForbidden(ns)
+    await request.service.namespace(ns)
     flag = (mci_flag or request.query_params.get("infraFlag") or "y").strip()
     prefix = check_name("mciNamePrefix", body.text("mciNamePrefix", "infraNamePrefix").strip() or "csp")
     places = await _chosen_connections(request, ns, body)
