@@ -38,9 +38,10 @@ async def _life(driver: str, group: SubGroup, connection: CloudConnection | None
     async with new_fleet(tick=0.05) as fleet:
         if connection is not None:
             await fleet.plugin.service.add_connection(connection, ANN)
+        await fleet.plugin.service.grant("local" if connection is None else connection.name, [NS], ANN)
+        if connection is not None:
             await fleet.plugin.service.register(NS, SpecRecord("guest", connection.name, "tiny"), ANN)
             await fleet.plugin.service.register(NS, ImageRecord("tick", connection.name, "tick"), ANN)
-        await fleet.plugin.service.grant("local" if connection is None else connection.name, [NS], ANN)
         seconds = {"create": await _timed(fleet.made(MciSpec(driver, f"uid-{driver}", (group,))))}
         try:
             await _check(fleet, driver, "Running", group.size)
