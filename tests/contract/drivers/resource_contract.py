@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -21,6 +22,18 @@ from tests.contract.drivers.driver_case import DriverCase, is_done, refused, wai
 
 NETWORK = CloudResource(ResourceKind.NETWORK, "net-key", "net", facts={"cidr": "10.1.0.0/16"})
 RULES = '[{"direction":"inbound","protocol":"tcp","ports":"22","cidr":"0.0.0.0/0"}]'
+
+
+SSH = {"direction": "inbound", "protocol": "tcp", "ports": "22", "cidr": "10.2.0.0/16"}
+WEB = {"direction": "inbound", "protocol": "tcp", "ports": "80,8000-8080", "cidr": "0.0.0.0/0"}
+ALL_ICMP = {"direction": "inbound", "protocol": "icmp", "ports": "", "cidr": "10.2.0.0/16"}
+OUTBOUND = {"direction": "outbound", "protocol": "udp", "ports": "53", "cidr": "10.3.0.0/16"}
+
+
+def group_with(network: CloudResource, *rules: dict[str, str]) -> CloudResource:
+    """Return a security group with rules."""
+    facts = {"rules": msgspec.json.encode(rules).decode()}
+    return CloudResource(ResourceKind.SECURITY_GROUP, "group-key", "group", network.native_id, facts)
 
 
 def other_resources(network_id: str) -> list[CloudResource]:
@@ -111,6 +124,29 @@ class ResourceContract:
         if not driver.caps.has_resources:
             return
         assert isinstance(await driver.remove(NETWORK), AlreadyDone)
+
+    async def test_a_security_group_gets_exactly_the_wanted_rules(self, case: DriverCase) -> None:
+        """A rule that is added again shows that it was gone; a rule that stayed would be done already."""
+        driver = case.driver()
+        if not driver.caps.has_resources:
+            return
+        network = await ensure(driver, NETWORK)
+        first = await ensure(driver, group_with(network, SSH, WEB))
+        for rules in ((SSH,), (SSH, WEB), (WEB, OUTBOUND), (WEB,), (WEB, OUTBOUND), (), (SSH, ALL_ICMP), (ALL_ICMP,)):
+            changed = await driver.ensure(group_with(network, *rules))
+            assert changed == CallAccepted(first.key, first.native_id), (rules, changed)
+            again = await case.driver().ensure(group_with(network, *reversed(rules)))
+            assert again == AlreadyDone(first.key, first.native_id), (rules, again)
+
+    async def test_bad_rules_are_refused_and_change_nothing(self, case: DriverCase) -> None:
+        driver = case.driver()
+        if not driver.caps.has_resources:
+            return
+        network = await ensure(driver, NETWORK)
+        await ensure(driver, group_with(network, SSH))
+        for bad in ({**SSH, "ports": "70000"}, {**SSH, "protocol": "telepathy"}, {**SSH, "cidr": "10.0.0.0/33"}):
+            assert refused(await driver.ensure(group_with(network, WEB, bad)), RefusalReason.INVALID), bad
+        assert isinstance(await driver.ensure(group_with(network, SSH)), AlreadyDone)
 
     async def test_a_part_is_removed_by_its_key_where_its_id_is_not_known(self, case: DriverCase) -> None:
         driver = case.driver()

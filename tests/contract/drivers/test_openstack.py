@@ -43,6 +43,8 @@ SHORT_FORM = frozenset(
         "test_concurrent_ensures_of_one_part_make_one",
         "test_parts_are_listed_by_their_keys_for_as_long_as_they_are_there",
         "test_a_new_key_pair_tells_its_secret_once",
+        "test_a_security_group_gets_exactly_the_wanted_rules",
+        "test_bad_rules_are_refused_and_change_nothing",
         "test_a_part_that_is_removed_twice_is_already_gone",
         "test_a_part_that_never_was_is_already_gone",
         "test_a_part_is_removed_by_its_key_where_its_id_is_not_known",

@@ -98,6 +98,16 @@ class NotByKey(Denied, code="not_by_key"):
     )
 
 
+class SharedRules(Denied, code="shared_rules"):
+    """The rules of a group are to be changed that many MCIs share, with the access that its name tells."""
+
+    group: str
+    text = (
+        "the rules of security group {group!r} cannot be changed: all MCIs with the same accessFrom share it, also"
+        " later ones; create another securityGroup and name it for the VMs (securityGroupIds)"
+    )
+
+
 class NotDone(Denied, code="not_done", retry=True):
     """An operation failed; the object stays as it is shown."""
 

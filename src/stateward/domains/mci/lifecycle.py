@@ -174,15 +174,15 @@ PART_ROWS = (
     step(  P.AVAILABLE,            "shows none",  PROVIDER,         P.ERROR),
     step(  P.ERROR,                "shows again", PROVIDER,         P.AVAILABLE),
 )
-NETWORK_ROWS = (
+RESHAPED_ROWS = (
     *PART_ROWS,
-    action(P.AVAILABLE,            "reshape", ANYONE, P.CONFIGURING, P.AVAILABLE, BACK,    10 * MINUTE),  # other subnets
+    action(P.AVAILABLE,            "reshape", ANYONE, P.CONFIGURING, P.AVAILABLE, BACK,    10 * MINUTE),  # other subnets or rules
 )
 PARTIES = USER | CONTROLLER | PROVIDER
 
-VNET           = declare("mci.vnet",          ResourceState, NETWORK_ROWS, PARTIES, unknown=P.ERROR, about="a virtual network with its subnets")
-SECURITY_GROUP = declare("mci.securitygroup", ResourceState, PART_ROWS,    PARTIES, unknown=P.ERROR, about="a group of firewall rules")
-SSH_KEY        = declare("mci.sshkey",        ResourceState, PART_ROWS,    PARTIES, unknown=P.ERROR, about="a key pair to reach VMs with")
+VNET           = declare("mci.vnet",          ResourceState, RESHAPED_ROWS, PARTIES, unknown=P.ERROR, about="a virtual network with its subnets")
+SECURITY_GROUP = declare("mci.securitygroup", ResourceState, RESHAPED_ROWS, PARTIES, unknown=P.ERROR, about="a group of firewall rules")
+SSH_KEY        = declare("mci.sshkey",        ResourceState, PART_ROWS,     PARTIES, unknown=P.ERROR, about="a key pair to reach VMs with")
 
 
 class MciRecordState(State):

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import SECURITY_GROUP, SSH_KEY, VNET
 from stateward.drivers import Observation, ResourceKind
@@ -110,6 +111,19 @@ class FirewallRule(Struct, frozen=True):
     protocol: str = "tcp"
     direction: str = "inbound"
     cidr: str = "0.0.0.0/0"
+
+
+ALL_PORTS = "0-65535"
+
+
+def single_rules(rules: Iterable[FirewallRule]) -> tuple[FirewallRule, ...]:
+    """Return rules with one range of ports each, and none twice; no ports mean all of them."""
+    single = (
+        replace(one, ports="" if ports == ALL_PORTS else ports)
+        for one in rules
+        for ports in one.ports.replace(" ", "").split(",")
+    )
+    return tuple(dict.fromkeys(single))
 
 
 class ResourceIdentity(Struct, frozen=True):

@@ -15,6 +15,7 @@ from stateward.domains.mci.errors import InUse, VmsAdded
 from stateward.domains.mci.lifecycle import IMAGE, SPEC, VM
 from stateward.domains.mci.model import (
     RESOURCE_LIFECYCLES,
+    FirewallRule,
     ImageRecord,
     KeySpec,
     NetworkSpec,
@@ -23,6 +24,8 @@ from stateward.domains.mci.model import (
     Subnet,
     network_of,
     record_id,
+    security_group_of,
+    single_rules,
     vm_of,
 )
 from stateward.domains.mci.provider.key_pairs import KeyPair, new_pair
@@ -33,9 +36,12 @@ from stateward.engine.queries import list_all
 from stateward.lifecycle import FORCE
 from stateward.schemas.caller import Caller
 from stateward.store.filters import Selector
-from stateward.store.records import Object
+from stateward.store.records import Object, Operation
 
 T = TypeVar("T")
+
+RuleChange = Callable[[tuple[FirewallRule, ...]], tuple[FirewallRule, ...]]
+"""Returns the new rules of a security group from the present ones; may raise."""
 
 MAX_ATTEMPTS = 10
 """Attempts of a change that reads an object, if other requests change the object at the same time."""
@@ -144,6 +150,24 @@ class ResourceService(DeploymentRecords):
 
     async def _reshape(self, found: Object, want: NetworkSpec, by: Caller) -> Accepted:
         return await self._act(found.ns, found.id, "reshape", by, spec=want, version=found.version)
+
+    # --- rules of security groups ------------------------------------------------------------------------------------
+
+    async def change_rules(
+        self, ns: str, group: str, change: RuleChange, by: Caller
+    ) -> tuple[Object, Operation | None]:
+        """Change the rules of a security group; returns the group as it was, and the operation if there is one."""
+
+        async def changed() -> tuple[Object, Operation | None]:
+            found = await self.resource(ns, "securityGroup", group)
+            was = security_group_of(found)
+            want = replace(was, rules=change(was.rules))
+            if set(single_rules(want.rules)) == set(single_rules(was.rules)):
+                return found, None
+            accepted = await self._act(ns, found.id, "reshape", by, spec=want, version=found.version)
+            return found, accepted.op
+
+        return await retry_on_change(changed)
 
     async def _subnet_users(self, ns: str, network: str, subnet: str) -> list[str]:
         """Return the VMs in a subnet; a VM that names none is in the first one."""

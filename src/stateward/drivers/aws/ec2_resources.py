@@ -16,7 +16,7 @@ from stateward.drivers.aws.ec2_client import Ec2Client
 from stateward.drivers.aws.errors import Ec2CallFailed
 from stateward.drivers.aws.instances import OWN_FILTER, PAGE_SIZE, key_filter
 from stateward.drivers.aws.machines import client_token, key_of, tag_specifications
-from stateward.drivers.aws.security_groups import add_missing_rules, rules_of
+from stateward.drivers.aws.security_groups import complete_rules, rules_of
 from stateward.drivers.port import (
     AlreadyDone,
     CallAccepted,
@@ -108,7 +108,7 @@ class Ec2Resources:
 
     async def _complete_existing(self, resource: CloudResource, found: Mapping[str, Any]) -> Outcome:
         native = str(found[RESOURCE_NAMES[resource.kind].id])
-        if resource.kind is ResourceKind.SECURITY_GROUP and await add_missing_rules(self._calls, resource, found):
+        if resource.kind is ResourceKind.SECURITY_GROUP and await complete_rules(self._calls, resource, found):
             return CallAccepted(resource.key, native)
         return AlreadyDone(resource.key, native)
 
@@ -129,10 +129,10 @@ class Ec2Resources:
             return False  # it is created; a duplicate is found the next time
 
     async def _add_rules(self, resource: CloudResource, made: Mapping[str, Any]) -> None:
-        """Add the rules of a new group; if EC2 refuses them, the group is deleted."""
+        """Give a new group its rules; if EC2 refuses them, the group is deleted."""
         try:
             fresh = await self._find(resource)
-            await add_missing_rules(self._calls, resource, fresh[0] if fresh else made)
+            await complete_rules(self._calls, resource, fresh[0] if fresh else made)
         except Ec2CallFailed as failed:
             if failed.why is not None:
                 await self._delete(resource, made)

@@ -1,4 +1,7 @@
-"""The rules of security groups as EC2's permissions, and the calls that add the missing ones."""
+"""The rules of security groups as EC2's permissions, and the calls that make a group have exactly the wanted ones.
+
+A group without outbound rules of its own lets everything out, by the rule that EC2 adds to each new group.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,8 +12,12 @@ from stateward.drivers.port import CallRefused, CloudResource, RefusalReason
 from stateward.drivers.security_rules import ANY, SecurityRule, wanted_rules
 from stateward.errors import BadInput
 
-DEFAULT_EGRESS = {SecurityRule(False, ANY, -1, -1, "0.0.0.0/0"), SecurityRule(False, ANY, -1, -1, "::/0")}
-"""The outbound rules that EC2 adds to a new group."""
+DEFAULT_EGRESS = SecurityRule(False, ANY, -1, -1, "0.0.0.0/0")
+DEFAULT_EGRESS_6 = SecurityRule(False, ANY, -1, -1, "::/0")
+"""The outbound rules that EC2 adds to a new group; the second one only in a network with IPv6."""
+
+REFERENCES = ("UserIdGroupPairs", "PrefixListIds")
+"""The parts of a permission that refer to other groups and to lists of addresses; no wanted rule has them."""
 
 
 def present_rules(group: Mapping[str, Any]) -> set[SecurityRule]:
@@ -48,17 +55,44 @@ def rules_of(resource: CloudResource) -> set[SecurityRule]:
         raise Ec2CallFailed("rules", "BadInput", refusal) from None
 
 
-async def add_missing_rules(calls: Ec2Client, resource: CloudResource, group: Mapping[str, Any]) -> bool:
-    """Add the rules that a group lacks; returns whether there were any."""
-    wanted, present = rules_of(resource), present_rules(group)
-    native, missing = str(group["GroupId"]), wanted - present
-    await _add(calls, "authorize_security_group_ingress", native, {rule for rule in missing if rule.inbound})
-    await _add(calls, "authorize_security_group_egress", native, {rule for rule in missing if not rule.inbound})
-    # A group with outbound rules allows only those, so the rule that EC2 adds by itself is removed.
-    surplus = present & DEFAULT_EGRESS - wanted if any(not rule.inbound for rule in wanted) else set()
-    if surplus:
-        await calls.call("revoke_security_group_egress", GroupId=native, IpPermissions=permissions_of(surplus))
-    return bool(missing or surplus)
+async def complete_rules(calls: Ec2Client, resource: CloudResource, group: Mapping[str, Any]) -> bool:
+    """Add the rules that a group lacks, and remove its other ones; returns whether anything was changed."""
+    wanted, present, native = rules_of(resource), present_rules(group), str(group["GroupId"])
+    kept: set[SecurityRule] = set()
+    if all(rule.inbound for rule in wanted):
+        wanted, kept = wanted | {DEFAULT_EGRESS}, {DEFAULT_EGRESS_6}
+    missing, surplus = wanted - present, present - wanted - kept
+    is_changed = bool(missing or surplus)
+    for inbound, word, listed in ((True, "ingress", "IpPermissions"), (False, "egress", "IpPermissionsEgress")):
+        new = {rule for rule in missing if rule.inbound is inbound}
+        await _add(calls, f"authorize_security_group_{word}", native, new)
+        old = permissions_of(rule for rule in surplus if rule.inbound is inbound)
+        old += _references(group.get(listed, ()))
+        if old:
+            await _revoke(calls, f"revoke_security_group_{word}", native, old)
+            is_changed = True
+    return is_changed
+
+
+def _references(permissions: Iterable[Mapping[str, Any]]) -> list[dict[str, object]]:
+    """Return the parts of permissions that refer to other groups, or to lists of addresses."""
+    ports = ("IpProtocol", "FromPort", "ToPort")
+    return [
+        {**{name: one[name] for name in ports if name in one}, reference: one[reference]}
+        for one in permissions
+        for reference in REFERENCES
+        if one.get(reference)
+    ]
+
+
+async def _revoke(calls: Ec2Client, call: str, native: str, permissions: list[dict[str, object]]) -> None:
+    try:
+        await calls.call(call, GroupId=native, IpPermissions=permissions)
+    except Ec2CallFailed as failed:
+        if failed.code != "InvalidPermission.NotFound":
+            raise
+        for one in permissions if len(permissions) > 1 else ():  # one of them is gone by now; the others may not be
+            await _revoke(calls, call, native, [one])
 
 
 async def _add(calls: Ec2Client, call: str, native: str, rules: set[SecurityRule]) -> None:

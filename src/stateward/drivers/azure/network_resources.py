@@ -1,7 +1,7 @@
 """The resources of Azure: networks, subnets, security groups and public keys.
 
 Each has the name of its key, so a repetition meets the same resource; what exists is never written again, except for
-rules that a group lacks. Subnets have no tags: their keys are tags of the network. A call returns when a resource is
+the rules of a group. Subnets have no tags: their keys are tags of the network. A call returns when a resource is
 provisioned or gone, because the next call depends on it.
 """
 
@@ -26,7 +26,7 @@ from stateward.drivers.azure.arm_names import (
 )
 from stateward.drivers.azure.arm_polling import delete_resource, find_resource, wait_until_provisioned
 from stateward.drivers.azure.errors import AzureCallFailed
-from stateward.drivers.azure.network_rules import group_rules, missing_rules
+from stateward.drivers.azure.network_rules import group_rules, missing_rules, surplus_rules
 from stateward.drivers.azure.vm_records import properties_of
 from stateward.drivers.port import (
     AlreadyDone,
@@ -111,7 +111,7 @@ class NetworkResources:
             found = await self._arm.call(f"{operations}.get", scope.group, name)
         _check_key(resource, found)
         await wait_until_provisioned(self._arm, found, operations, scope.group, name)
-        is_changed = resource.kind is ResourceKind.SECURITY_GROUP and await self._add_rules(scope, name, rules, found)
+        is_changed = resource.kind is ResourceKind.SECURITY_GROUP and await self._set_rules(scope, name, rules, found)
         return (CallAccepted if is_changed else AlreadyDone)(resource.key, scope.id(kind, name))
 
     async def _create(self, resource: CloudResource, scope: ArmScope) -> Outcome:
@@ -123,13 +123,17 @@ class NetworkResources:
         await wait_until_provisioned(self._arm, made, operations, scope.group, name)
         return CallAccepted(resource.key, scope.id(kind, name), secret)
 
-    async def _add_rules(self, scope: ArmScope, name: str, rules: set[SecurityRule], found: Mapping[str, Any]) -> bool:
+    async def _set_rules(self, scope: ArmScope, name: str, rules: set[SecurityRule], found: Mapping[str, Any]) -> bool:
+        """Give a group exactly its rules; returns whether anything was changed."""
+        surplus = surplus_rules(rules, found)
+        for rule in surplus:
+            await delete_resource(self._arm, RULES, scope.group, name, rule)
         lacking = missing_rules(rules, found)
         for one in lacking:
             call = f"{RULES}.begin_create_or_update"
             made = await self._arm.call(call, scope.group, name, one["name"], one)
             await wait_until_provisioned(self._arm, made, RULES, scope.group, name, str(one["name"]))
-        return bool(lacking)
+        return bool(lacking or surplus)
 
     async def _remove(self, resource: CloudResource, scope: ArmScope) -> Outcome:
         if resource.kind is ResourceKind.SUBNET:

@@ -40,6 +40,14 @@ def missing_rules(wanted: set[SecurityRule], group: Mapping[str, Any]) -> list[d
     return made
 
 
+def surplus_rules(wanted: set[SecurityRule], group: Mapping[str, Any]) -> list[str]:
+    """Return the names of the rules that a group has beside the wanted ones, and beside those that deny the rest."""
+    denied = [inbound for inbound in DIRECTION_NAMES if inbound or any(not rule.inbound for rule in wanted)]
+    names = {f"{DENY_PREFIX}{DIRECTION_NAMES[inbound].lower()}" for inbound in denied}
+    listed = properties_of(group).get("securityRules") or ()
+    return [str(one["name"]) for one in listed if one["name"] not in names and not wanted.intersection(_rules_of(one))]
+
+
 def present_rules(group: Mapping[str, Any]) -> set[SecurityRule]:
     """Return the rules that a group has, without those that deny."""
     return {rule for one in properties_of(group).get("securityRules") or () for rule in _rules_of(one)}

@@ -1,7 +1,7 @@
 """The rules of security groups as Neutron's, and the calls that make a group have the wanted ones.
 
-A new group of Neutron lets nothing in and everything out. A group with outbound rules of its own allows only those, so
-the two rules that Neutron adds by itself are then deleted.
+A new group of Neutron lets nothing in and everything out, by two rules that Neutron adds by itself. A group with
+outbound rules of its own has those instead.
 """
 
 from collections.abc import Iterable, Mapping
@@ -46,9 +46,13 @@ def rule_body(group: str, rule: SecurityRule) -> dict[str, object]:
 
 
 def present_rules(group: Mapping[str, Any]) -> dict[SecurityRule, str]:
-    """Return the rules that a group has, with their ids; one that refers to another group is none of ours."""
-    shown = [one for one in group.get("security_group_rules", ()) if not one.get("remote_group_id")]
-    return {_rule_of(one): str(one["id"]) for one in shown}
+    """Return the rules that a group has, with their ids, without those that refer to others."""
+    return {_rule_of(one): str(one["id"]) for one in group.get("security_group_rules", ()) if not _refers(one)}
+
+
+def _refers(shown: Mapping[str, Any]) -> bool:
+    """Tell whether a rule is for another group, or for a set of addresses; no wanted rule is."""
+    return bool(shown.get("remote_group_id") or shown.get("remote_address_group_id"))
 
 
 def _rule_of(shown: Mapping[str, Any]) -> SecurityRule:
@@ -68,18 +72,25 @@ def _as_shown(rules: Iterable[SecurityRule]) -> dict[SecurityRule, SecurityRule]
 
 
 async def complete_rules(calls: OpenStackClient, resource: CloudResource, group: Mapping[str, Any]) -> bool:
-    """Add the rules that a group lacks, and delete the surplus ones of Neutron; returns whether there were any."""
-    wanted, present = _as_shown(rules_of(resource)), present_rules(group)
-    native = str(group["id"])
+    """Add the rules that a group lacks, and delete its other ones; returns whether there were any."""
+    rules, present, native = rules_of(resource), present_rules(group), str(group["id"])
+    wanted = _as_shown(rules | DEFAULT_EGRESS if all(rule.inbound for rule in rules) else rules)
     missing = [rule for shown, rule in sorted(wanted.items()) if shown not in present]
     for rule in missing:
         await _add(calls, native, rule)
-    own_egress = any(not rule.inbound for rule in wanted)
-    surplus = sorted((present.keys() & DEFAULT_EGRESS) - wanted.keys()) if own_egress else []
-    for rule in surplus:
-        path = f"/security-group-rules/{present[rule]}"
-        await calls.call(ApiCall("DeleteSecurityGroupRule", "network", "DELETE", path))
+    kept = {present[rule] for rule in present.keys() & wanted.keys()}
+    surplus = [id_ for one in group.get("security_group_rules", ()) if (id_ := str(one["id"])) not in kept]
+    for id_ in surplus:
+        await _delete(calls, id_)
     return bool(missing or surplus)
+
+
+async def _delete(calls: OpenStackClient, id_: str) -> None:
+    try:
+        await calls.call(ApiCall("DeleteSecurityGroupRule", "network", "DELETE", f"/security-group-rules/{id_}"))
+    except OpenStackCallFailed as failed:
+        if failed.why is not RefusalReason.NOT_FOUND:
+            raise
 
 
 async def _add(calls: OpenStackClient, group: str, rule: SecurityRule) -> None:

@@ -13,6 +13,8 @@ from stateward.drivers.port import (
     RefusalReason,
     ResourceKind,
 )
+from stateward.drivers.security_rules import SecurityRule, wanted_rules
+from stateward.errors import BadInput
 
 PREFIXES = {
     ResourceKind.NETWORK: "net",
@@ -54,15 +56,26 @@ class ResourceTable:
 
     def ensure(self, resource: CloudResource, number: int) -> Outcome:
         """Find a resource by its key, or create it with this number."""
+        try:
+            rules = wanted_rules(resource.facts.get("rules", ""))
+        except BadInput as error:
+            return CallRefused(resource.key, RefusalReason.INVALID, str(error))
         there = self.get(resource.kind, resource.key)
         if there is not None:
-            return AlreadyDone(resource.key, there.native_id)
+            return self._complete(there, resource, rules)
         if _needs_network(resource) and self.missing([resource.within]):
             return CallRefused(resource.key, RefusalReason.NOT_FOUND, f"there is no network {resource.within!r}")
         made = replace(resource, native_id=f"{PREFIXES[resource.kind]}-{number:08x}")
         self._resources[row_key(resource.kind, resource.key)] = made
         self._ids.add(made.native_id)
         return CallAccepted(resource.key, made.native_id, _secret(made))
+
+    def _complete(self, there: CloudResource, wanted: CloudResource, rules: set[SecurityRule]) -> Outcome:
+        """Give a security group exactly the wanted rules; other resources stay as they are."""
+        if there.kind is not ResourceKind.SECURITY_GROUP or wanted_rules(there.facts.get("rules", "")) == rules:
+            return AlreadyDone(there.key, there.native_id)
+        self._resources[row_key(there.kind, there.key)] = replace(there, facts=wanted.facts)
+        return CallAccepted(there.key, there.native_id)
 
     def drop(self, key: str) -> None:
         """Remove the resource under a row key, even if it is used."""

@@ -1,13 +1,20 @@
-"""What Tumblebug's clients read and change beside MCIs: labels, the keys of its store, settings."""
+"""What Tumblebug's clients read and change beside MCIs: labels, stored keys, settings, rules."""
 
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 
+from stateward.domains.mci.model import FirewallRule, security_group_of
+from stateward.drivers import CallRefused, CloudResource, Outcome, RefusalReason
+from stateward.drivers.security_rules import SecurityRule, wanted_rules
 from stateward.drivers.simulated.faults import CALM
-from tests.integration.domains.mci.api_harness import AWS, DEAD, NS, ApiHarness, group, mci, open_api
+from stateward.drivers.simulated.resources import ResourceTable
+from stateward.errors import BadInput
+from stateward.store.records import to_json
+from tests.integration.domains.mci.api_harness import AWS, DEAD, HERE, NS, ApiHarness, group, mci, open_api
 
 on_module_loop = pytest.mark.asyncio(loop_scope="module")
 
@@ -223,3 +230,137 @@ async def test_settings_are_for_administrators_of_everything(api: ApiHarness) ->
         assert (await api.delete("/config/a", who)).status_code == 403
         assert (await api.delete("/config", who)).status_code == 403
         assert (await api.get("/objects?key=/config", who)).json() == {"object": []}
+
+
+# --- rules of security groups ----------------------------------------------------------------------------------------
+
+GROUP = f"/ns/{NS}/resources/securityGroup/w1"
+
+
+def rule(ports: str = "22", cidr: str = "10.0.0.0/8", protocol: str = "tcp", direction: str = "inbound") -> Any:
+    return {"Protocol": protocol, "Ports": ports, "Direction": direction, "CIDR": cidr}
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def wall(api: ApiHarness) -> AsyncIterator[ApiHarness]:
+    """A security group of its own, with one rule."""
+    network = {"name": "v1", "connectionName": AWS, "cidrBlock": "10.0.0.0/16"}
+    assert (await api.post(f"/ns/{NS}/resources/vNet", network)).status_code == 201
+    body = {"name": "w1", "connectionName": AWS, "vNetId": "v1", "firewallRules": [rule()]}
+    assert (await api.post(f"/ns/{NS}/resources/securityGroup", body)).status_code == 200
+    yield api
+    assert (await api.delete(GROUP)).status_code == 200
+    assert (await api.delete(f"/ns/{NS}/resources/vNet/v1")).status_code == 200
+
+
+async def change(api: ApiHarness, method: str, *rules: Any, who: str = "admin", path: str = GROUP) -> Any:
+    url = path if method == "PUT" else f"{path}/rules"
+    return await api.client(who).request(method, url, json={"firewallRules": list(rules)})
+
+
+async def recorded(api: ApiHarness) -> set[SecurityRule]:
+    """Return the rules of the record, which must be those of the provider."""
+    record = security_group_of(await api.plugin.service.resource(NS, "securityGroup", "w1"))
+    (there,) = [one for one in api.plugin.cloud.region(HERE).resources.all() if one.key == record.uid]
+    rules = wanted_rules(to_json(record.rules))
+    assert wanted_rules(there.facts["rules"]) == rules
+    return rules
+
+
+def ports_of(rules: set[SecurityRule]) -> list[tuple[int, int]]:
+    return sorted((one.first, one.last) for one in rules)
+
+
+@on_module_loop
+async def test_rules_are_added_and_removed_at_the_provider_too(wall: ApiHarness) -> None:
+    added = await change(
+        wall, "POST", rule("22"), rule("80,8000-8080"), rule("53", protocol="UDP", direction="outbound")
+    )
+    assert added.status_code == 200, added.text
+    assert (added.json()["id"], added.json()["success"]) == ("w1", True)
+    assert [len(added.json()[when]["firewallRules"]) for when in ("previous", "updated")] == [1, 4]
+    assert ports_of(await recorded(wall)) == [(22, 22), (53, 53), (80, 80), (8000, 8080)]
+    again = await change(wall, "POST", rule("80"))
+    assert (again.status_code, "already" in again.json()["message"]) == (200, True)
+    removed = await change(wall, "DELETE", rule("22"), rule("8000-8080"))
+    assert removed.status_code == 200, removed.text
+    assert ports_of(await recorded(wall)) == [(53, 53), (80, 80)]
+    assert "reshape" in [one.event for one in await wall.engine.history(NS, "securityGroup:w1")]
+
+
+@on_module_loop
+async def test_all_rules_are_replaced_and_an_empty_list_closes_the_group(wall: ApiHarness) -> None:
+    assert (await change(wall, "PUT", rule("443", "0.0.0.0/0"), rule("", protocol="icmp"))).status_code == 200
+    assert ports_of(await recorded(wall)) == [(-1, -1), (443, 443)]
+    assert (await change(wall, "PUT")).status_code == 200
+    assert await recorded(wall) == set()
+
+
+@on_module_loop
+async def test_bad_rules_are_refused_with_their_field_and_change_nothing(wall: ApiHarness) -> None:
+    before = await recorded(wall)
+    cases = [
+        (rule("70000"), "Ports"), (rule("22-20"), "Ports"), (rule("ssh"), "Ports"), (rule(""), "Ports"),
+        (rule(protocol="gre"), "Protocol"), (rule(direction="up"), "Direction"), (rule(cidr="10.0.0.0/33"), "CIDR"),
+        (rule(cidr=""), "CIDR"), ({"Protocol": "tcp", "Ports": "22"}, "CIDR"),
+    ]  # fmt: skip
+    for method in ("POST", "PUT"):
+        for bad, field in cases:
+            refused = await change(wall, method, rule("23"), bad)
+            assert (refused.status_code, refused.json()["field"]) == (400, f"firewallRules[1].{field}"), bad
+    for method in ("POST", "PUT", "DELETE"):
+        twice = await change(wall, method, rule("23,24"), rule("24"))
+        assert (twice.status_code, twice.json()["field"]) == (400, "firewallRules[1]")
+        none = await wall.client().request(method, GROUP if method == "PUT" else f"{GROUP}/rules", json={})
+        assert (none.status_code, none.json()["field"]) == (400, "firewallRules")
+    assert (await change(wall, "POST")).json()["field"] == "firewallRules"
+    unknown = await change(wall, "DELETE", rule("22"), rule("99"))
+    assert (unknown.status_code, "99" in unknown.json()["message"]) == (404, True)
+    assert (await change(wall, "POST", rule(), path=f"/ns/{NS}/resources/securityGroup/w2")).status_code == 404
+    assert await recorded(wall) == before
+
+
+@on_module_loop
+async def test_rules_are_changed_with_the_right_to_act_and_not_in_a_group_that_mcis_share(wall: ApiHarness) -> None:
+    for who in ("viewer", "outsider"):
+        for method in ("POST", "PUT", "DELETE"):
+            assert (await change(wall, method, rule("23"), who=who)).status_code == 403
+    assert (await change(wall, "POST", rule("23"), who="operator")).status_code == 200
+    groups = (await wall.get(f"/ns/{NS}/resources/securityGroup?option=id")).json()["output"]
+    shared = next(one for one in groups if one != "w1")
+    refused = await change(wall, "POST", rule("23"), path=f"/ns/{NS}/resources/securityGroup/{shared}")
+    assert (refused.status_code, refused.json()["code"]) == (409, "shared_rules")
+
+
+@on_module_loop
+async def test_a_change_that_the_provider_refuses_halfway_leaves_the_former_rules(
+    wall: ApiHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = ResourceTable.ensure
+
+    def halfway(table: ResourceTable, resource: CloudResource, number: int) -> Outcome:
+        outcome = whole(table, resource, number)
+        refused = CallRefused(resource.key, RefusalReason.INVALID, "the quota of rules is reached")
+        return refused if "666" in resource.facts.get("rules", "") else outcome
+
+    before = await recorded(wall)
+    monkeypatch.setattr(ResourceTable, "ensure", halfway)
+    failed = await change(wall, "POST", rule("666", "0.0.0.0/0"))
+    assert (failed.status_code, "quota of rules" in failed.json()["message"]) == (409, True)
+    assert await recorded(wall) == before
+    assert (await wall.get(GROUP)).json()["status"] == "Available"
+
+
+@on_module_loop
+async def test_the_general_api_changes_rules_by_reshape_alone_and_refuses_bad_ones(wall: ApiHarness) -> None:
+    act, spec = wall.engine.act, security_group_of(await wall.plugin.service.resource(NS, "securityGroup", "w1"))
+    other = msgspec.structs.replace(spec, rules=())
+    bad = msgspec.structs.replace(spec, rules=(FirewallRule("70000"),))
+    for action, want, field in (("describe", other, "spec.rules"), ("reshape", bad, "spec.rules.ports")):
+        with pytest.raises(BadInput) as error:
+            await act(NS, "securityGroup:w1", action, spec=want)
+        assert error.value.field == field
+    with pytest.raises(BadInput):
+        await act(NS, "securityGroup:w1", "reshape")
+    assert (await wall.engine.run(NS, "securityGroup:w1", "reshape", spec=other)).operation is not None
+    assert await recorded(wall) == set()

@@ -59,6 +59,21 @@ async def test_rules_for_what_goes_out_close_the_door_that_is_open_by_itself(dri
     assert isinstance(await driver.ensure(resource), AlreadyDone)
 
 
+async def test_rules_that_somebody_has_added_are_removed_also_those_for_other_groups(
+    driver: AwsDriver, ec2: Any
+) -> None:
+    resource = await group(driver, f"[{INBOUND}]")
+    outcome = await driver.ensure(resource)
+    assert isinstance(outcome, CallAccepted)
+    open_to_all = {"IpProtocol": "tcp", "FromPort": 3389, "ToPort": 3389, "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
+    pair = [{"GroupId": outcome.native_id}]
+    of_group = {"IpProtocol": "tcp", "FromPort": 1, "ToPort": 9, "UserIdGroupPairs": pair}
+    ec2.authorize_security_group_ingress(GroupId=outcome.native_id, IpPermissions=[open_to_all, of_group])
+    assert isinstance(await driver.ensure(resource), CallAccepted)
+    assert holes(ec2, outcome.native_id, "IpPermissions") == {("tcp", 22, 22), ("tcp", 900, 1000)}
+    assert isinstance(await driver.ensure(resource), AlreadyDone)
+
+
 async def test_a_group_left_without_its_rules_gets_them_the_next_time(
     driver: AwsDriver, cloud: MotoCloud, ec2: Any
 ) -> None:

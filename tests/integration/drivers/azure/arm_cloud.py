@@ -253,6 +253,11 @@ class ArmCloud:
         if kind == GROUPS and request.method == "PUT":
             rule, operation = self.networks.put_rule(name, child_name, request.body)
             return self._accepted(201, rule, operation)
+        if kind == GROUPS and request.method == "DELETE":
+            removed = self.networks.delete_rule(name, child_name)
+            return ArmReply(204) if removed is None else self._accepted(202, None, removed)
+        if kind == GROUPS and request.method == "GET":
+            return ArmReply(200, self.networks.find_rule(name, child_name))
         if kind != NETWORKS or child != "subnets":
             raise ArmProblem(404, "InvalidResourceType", child)
         if request.method == "PUT":

@@ -106,6 +106,23 @@ class ArmNetworks:
         rules[:] = [*(one for one in rules if one["name"] != name), rule]
         return rule, self._provision(GROUPS, record)
 
+    def find_rule(self, group: str, name: str) -> dict[str, Any]:
+        """Return a rule of a security group."""
+        for one in self._records.find(GROUPS, group).body["properties"]["securityRules"]:
+            if one["name"] == name:
+                found: dict[str, Any] = one
+                return found
+        raise ArmProblem(404, "NotFound", f"Resource {name} not found.")
+
+    def delete_rule(self, group: str, name: str) -> ArmOperation | None:
+        """Delete a rule of a security group; returns None if there is none."""
+        rules = self._records.find(GROUPS, group).body["properties"]["securityRules"]
+        rule = next((one for one in rules if one["name"] == name), None)
+        if rule is None:
+            return None
+        rule["properties"]["provisioningState"] = "Deleting"
+        return self._records.later(self._records.behaviour.network, lambda: rules.remove(rule))
+
     def _provision(self, kind: str, record: ArmRecord) -> ArmOperation:
         def finish() -> None:
             if "provisioningState" in record.body["properties"] and record.state == "Updating":

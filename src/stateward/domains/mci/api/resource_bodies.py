@@ -11,6 +11,7 @@ from stateward.domains.mci.api.lenient_json import Fields, parse_int
 from stateward.domains.mci.api.tumblebug_params import check_choice, check_name, check_record_name, check_reference
 from stateward.domains.mci.guards.connection_grants import ALL_NAMESPACES
 from stateward.domains.mci.model import (
+    ALL_PORTS,
     CloudConnection,
     FirewallRule,
     ImageRecord,
@@ -19,6 +20,7 @@ from stateward.domains.mci.model import (
     SecurityGroupSpec,
     SpecRecord,
     Subnet,
+    single_rules,
 )
 from stateward.domains.mci.provider.key_pairs import check_public_key
 from stateward.errors import BadInput
@@ -80,6 +82,37 @@ def parse_rule(body: Fields) -> FirewallRule:
     direction = DIRECTIONS[check_choice(body.field("Direction"), body.text("Direction").strip(), *DIRECTIONS)]
     ports = "" if protocol in ("icmp", "all") else _ports(body)
     return FirewallRule(ports, protocol, direction, _range(body.field("CIDR"), body.text("CIDR") or "0.0.0.0/0"))
+
+
+def parse_new_rules(body: Fields) -> tuple[FirewallRule, ...]:
+    """Parse the rules that a group is to get; what they open must be said, not left out."""
+    given = body.objects("firewallRules")
+    for one in given:
+        if not one.text("CIDR").strip():
+            raise BadInput(one.field("CIDR"), None, "given: a range of addresses; 0.0.0.0/0 is everybody")
+        is_port_needed = parse_rule(one).protocol in ("tcp", "udp")
+        if is_port_needed and one.raw("Ports", "Port", "FromPort") in (None, ""):
+            raise BadInput(one.field("Ports"), None, f"given: ports such as 22,900-1000; {ALL_PORTS} are all")
+    return parse_rules(body)
+
+
+def parse_rules(body: Fields) -> tuple[FirewallRule, ...]:
+    """Parse a list of rules, with one range of ports each; none may be there twice."""
+    found: list[FirewallRule] = []
+    for one in body.objects("firewallRules"):
+        rule = parse_rule(one)
+        ranges = [] if not rule.ports else rule.ports.split(",")
+        single = single_rules([rule])
+        if len(single) < len(ranges) or set(single) & set(found):
+            raise BadInput(one.path, describe_rule(rule), "a rule that is there once")
+        found += single
+    return tuple(found)
+
+
+def describe_rule(rule: FirewallRule) -> str:
+    """Return a rule in one line."""
+    ports = rule.ports or ("" if rule.protocol in ("icmp", "all") else ALL_PORTS)
+    return " ".join(filter(None, (rule.direction, rule.protocol, ports, rule.cidr)))
 
 
 def _ports(body: Fields) -> str:

@@ -1,21 +1,23 @@
-"""Guards of MCIs, VMs, networks and keys, inside the accepting transaction.
+"""Guards of MCIs, VMs, networks, security groups and keys, inside the accepting transaction.
 
 Invariant: no VM outlives the record of its MCI.
 """
 
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.mci.control.orphan_machines import journal_possible_orphan
-from stateward.domains.mci.errors import VmsAdded, VmsAlive
+from stateward.domains.mci.errors import SharedRules, VmsAdded, VmsAlive
 from stateward.domains.mci.guards.adopted_groups import check_deregistration, with_adopted_groups
 from stateward.domains.mci.guards.spec_validation import check_mci_spec, check_spec, decode_spec
 from stateward.domains.mci.guards.subgroups import SCALE_DIRECTIONS, WITH_MCI, drop_empty_subgroup, with_scaled_spec
 from stateward.domains.mci.lifecycle import FORGET, TERMINATE_FIRST, VM, MciState, VmState
-from stateward.domains.mci.model import mci_of, vm_id
+from stateward.domains.mci.model import SHARED, SecurityGroupSpec, mci_of, security_group_of, vm_id
 from stateward.domains.mci.provider.key_pairs import check_public_key
 from stateward.domains.mci.vm_placement import deterministic_uid
+from stateward.drivers.security_rules import wanted_rules
 from stateward.engine import Request
 from stateward.engine.requests import EMPTY
 from stateward.engine.unit_of_work import UnitOfWork
@@ -100,6 +102,26 @@ async def guard_key(_uow: UnitOfWork, request: Request, found: Object) -> None:
         public = decode_spec(found.kind, request.spec, found.state).public_key
         if public:
             check_public_key("spec.public_key", public)
+
+
+async def guard_security_group(_uow: UnitOfWork, request: Request, found: Object) -> None:
+    """Refuse bad rules, rules that only the record would get, and other rules of a group that MCIs share."""
+    check_spec(request, found)
+    if request.spec is None:
+        if request.action == "reshape":
+            raise BadInput("spec", None, f"a spec with the rules that {found.id!r} is to have", state=found.state)
+        return
+    want: SecurityGroupSpec = decode_spec(found.kind, request.spec, found.state)
+    try:
+        wanted_rules(to_json(want.rules))
+    except BadInput as error:
+        raise BadInput(f"spec.rules.{error.field}", error.value, error.allowed, state=found.state) from error
+    if request.creates is not None or want.rules == security_group_of(found).rules:
+        return
+    if request.action != "reshape":
+        raise BadInput("spec.rules", None, "left out: only reshape changes the rules", state=found.state)
+    if SHARED in msgspec.json.decode(found.labels):
+        raise SharedRules(want.name)
 
 
 async def guard_network(_uow: UnitOfWork, request: Request, found: Object) -> None:

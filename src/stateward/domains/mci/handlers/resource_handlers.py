@@ -7,11 +7,11 @@ over the general API; nobody sees its private key.
 import logging
 from collections.abc import Awaitable, Callable
 
+import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.mci.control.drift import orphan_subnets
-from stateward.domains.mci.guards.object_guards import guard_key, guard_network
-from stateward.domains.mci.guards.spec_validation import guard_spec
+from stateward.domains.mci.guards.object_guards import guard_key, guard_network, guard_security_group
 from stateward.domains.mci.lifecycle import ResourceState
 from stateward.domains.mci.model import (
     MADE_FOR,
@@ -20,6 +20,7 @@ from stateward.domains.mci.model import (
     SHARED,
     NetworkSpec,
     ResourceSeen,
+    SecurityGroupSpec,
     key_of,
     network_of,
     record_id,
@@ -59,7 +60,7 @@ class ResourceHandlers:
     def kinds(self, complete: Callable[[Guard], Guard]) -> list[Kind]:
         """Return the kinds with their handlers; `complete` adds to a guard the checks of all kinds of the domain."""
         make = {"vNet": self._make_network, "securityGroup": self._make_security_group, "sshKey": self._make_key}
-        guards: dict[str, Guard] = {"vNet": guard_network, "securityGroup": guard_spec, "sshKey": guard_key}
+        guards: dict[str, Guard] = {"vNet": guard_network, "securityGroup": guard_security_group, "sshKey": guard_key}
         return [
             Kind(
                 lifecycle,
@@ -76,6 +77,8 @@ class ResourceHandlers:
         handlers = {action: Handler(run, self._observe) for action, run in runs.items()}
         if resource_type == "vNet":
             handlers["reshape"] = Handler(make)  # a cancelled one is undone later: see `orphan_subnets`
+        elif resource_type == "securityGroup":
+            handlers["reshape"] = Handler(self._change_rules)
         return handlers
 
     async def _observe(self, job: Job) -> ObservedOutcome:
@@ -118,7 +121,24 @@ class ResourceHandlers:
                 raise_unless_removed(outcome)
 
     async def _make_security_group(self, job: Job) -> Ending:
-        want = security_group_of(job.claim.object)
+        return await self._set_rules(job, security_group_of(job.claim.object))
+
+    async def _change_rules(self, job: Job) -> Ending:
+        """Give a group other rules; if that fails or is cancelled, it gets the former ones back.
+
+        Without that a rule could stay open at the provider that no record has.
+        """
+        previous = job.claim.operation.previous_spec or job.claim.object.spec
+        former = msgspec.json.decode(previous, type=SecurityGroupSpec)
+
+        async def restore(_result: object) -> None:
+            await self._set_rules(job, former)
+
+        await job.once("keep the former rules", _nothing, undo=restore)
+        return await self._make_security_group(job)
+
+    async def _set_rules(self, job: Job, want: SecurityGroupSpec) -> Ending:
+        """Give a group exactly the rules of a spec."""
         network = await self._seen(job.ns, "vNet", want.network)
         rules = to_json(want.rules)
         part = CloudResource(ResourceKind.SECURITY_GROUP, want.uid, want.name, network.native_id, {"rules": rules})
@@ -162,6 +182,10 @@ class ResourceHandlers:
 
     async def _driver(self, connection: str) -> Driver:
         return (await self._client_of(connection)).driver
+
+
+async def _nothing() -> None:
+    """Do nothing: the step exists for its undo, which must be stored before the first call."""
 
 
 async def _call(job: Job, call: Awaitable[Outcome], part: CloudResource) -> Outcome:

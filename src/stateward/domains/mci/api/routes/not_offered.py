@@ -288,13 +288,6 @@ MISSING = (
         "the tags of an object at its provider are those of its creation: labels are kept here alone",
         ("PUT /mergeCSPLabel/{label_type}/{uid}",),
     ),
-    Missing(
-        "the rules of a security group are given when it is created: create another group for others",
-        (
-            "PUT /ns/{ns}/resources/securityGroup/{security_group_id}",
-            "DELETE POST /ns/{ns}/resources/securityGroup/{security_group_id}/rules",
-        ),
-    ),
 )
 """All endpoints that are not offered, by their reasons; the paths have the older names."""
 
