@@ -22,7 +22,7 @@ from stateward.access.sessions import Sessions
 from stateward.config import Config
 from stateward.engine import Engine
 from stateward.engine.dry_run import DryRunEnded
-from stateward.plugin.owned_router import OwnedRouter
+from stateward.plugin.owned_router import Application, OwnedRouter
 from stateward.plugin.registry import Plugins, installed
 from stateward.server.auth.audit import AuditLog
 from stateward.server.auth.authenticator import Authenticator
@@ -109,7 +109,7 @@ def create_app(
         headers=service.headers,
         make_preview=partial(preview_routes.preview_planned, service),
     )
-    app = Litestar(
+    app = Application(
         route_handlers=[*health_routes.ROUTES, *openapi_config.ROUTES, api, *routes],
         request_class=ApiRequest,
         dto=StrictJson,
