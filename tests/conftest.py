@@ -5,7 +5,7 @@ from hypothesis import settings
 
 from stateward.aio.open_files import raise_open_file_limit
 from tests.integration.drivers.openstack.nova_server import nova_server
-from tests.long_forms import shorten_second_store
+from tests.long_forms import shorten_second_parts
 from tests.poolers import pgbouncer
 from tests.servers import postgres_server
 from tools.reaper import restore_signals
@@ -23,4 +23,4 @@ __all__ = ["nova_server", "pgbouncer", "postgres_server"]
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out cases that are like others."""
-    shorten_second_store(items, config.rootpath)
+    shorten_second_parts(items, config.rootpath)

@@ -2,8 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from itertools import product
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import pytest
 
@@ -15,26 +16,36 @@ def in_long_form(values: Iterable[T], *, short: Collection[T]) -> list[object]:
     return [one if one in short else pytest.param(one, marks=pytest.mark.long) for one in values]
 
 
-ON_BOTH_STORES = (Path("tests/integration/domains"), Path("tests/integration/server/test_schemathesis.py"))
-"""Tests of what stands above the stores: whether a store keeps its promises is tested by its own tests, all on both."""
+class SecondPart(NamedTuple):
+    """A part that cases run on as well as on a first one: in the suite, one of `every` cases of a file does."""
 
-SHARE_ON_POSTGRES = 4
-"""Of so many cases of a file that run on both stores, one runs on PostgreSQL in the suite."""
+    name: str
+    first: str
+    every: int
+    places: tuple[str, ...]
 
 
-def shorten_second_store(items: Iterable[pytest.Item], root: Path) -> None:
-    """Leave most cases on PostgreSQL to the long form, where the same one runs on SQLite."""
+SECOND_PARTS = (
+    # Whether a store keeps its promises is tested by its own tests, all on both.
+    SecondPart("postgres", "sqlite", 8, ("tests/integration/domains", "tests/integration/server")),
+    SecondPart("postgres", "sqlite", 2, ("tests/integration/engine",)),
+    SecondPart("aarch64", "x86_64", 4, ("tests/contract/drivers/test_qemu.py", "tests/integration/domains/ovc")),
+)
+
+
+def shorten_second_parts(items: Iterable[pytest.Item], root: Path) -> None:
+    """Leave most cases on a second part to the long form, where the same one runs on the first part."""
     by_file = defaultdict[Path, dict[str, pytest.Item]](dict)
     for item in items:
-        if any(item.path.is_relative_to(root / place) for place in ON_BOTH_STORES):
-            by_file[item.path][item.nodeid] = item
-    for found in by_file.values():
-        second = [item for name, item in found.items() if _on_sqlite(name) != name and _on_sqlite(name) in found]
-        for number, item in enumerate(second):
-            if number % SHARE_ON_POSTGRES:
-                item.add_marker(pytest.mark.long)
+        by_file[item.path][item.nodeid] = item
+    for part, (path, found) in product(SECOND_PARTS, by_file.items()):
+        if any(path.is_relative_to(root / place) for place in part.places):
+            second = [item for name, item in found.items() if _on_first(part, name) in found.keys() - {name}]
+            for number, item in enumerate(second):
+                if number % part.every:
+                    item.add_marker(pytest.mark.long)
 
 
-def _on_sqlite(name: str) -> str:
+def _on_first(part: SecondPart, name: str) -> str:
     test, _, case = name.partition("[")
-    return f"{test}[{case.replace('postgres', 'sqlite')}"
+    return f"{test}[{case.replace(part.name, part.first)}"

@@ -4,6 +4,7 @@ import json
 from signal import SIGKILL
 from typing import Any
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.console.browser import record_errors, signed_in
@@ -98,6 +99,7 @@ def test_a_view_that_was_opened_while_the_server_was_away_is_shown_when_it_is_ba
         expect(page.locator("#main[data-view=lanes] h1")).to_be_visible()
 
 
+@pytest.mark.long
 def test_twenty_tabs_see_the_same_at_once(browser: Browser, server: ConsoleServer) -> None:
     with signed_in(browser, at(server, "timers"), server.token) as (context, first, _):
         pages: list[Page] = [first, *(context.new_page() for _ in range(19))]

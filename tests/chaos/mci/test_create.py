@@ -164,7 +164,10 @@ async def test_machines_on_ec2_are_made_once_though_their_maker_is_killed_at_eve
     [
         ("process", PREPARATION[1:2], ("create sent", "started", "create answered", POST_COMMAND[0])),
         pytest.param(
-            "qemu", PREPARATION[:1], ("recorded", "settled", "mci.vm Running", POST_COMMAND[1]), marks=needs_qemu
+            "qemu",
+            PREPARATION[:1],
+            ("recorded", "settled", "mci.vm Running", POST_COMMAND[1]),
+            marks=[needs_qemu, pytest.mark.long],
         ),
     ],
     ids=["process", "qemu"],
@@ -181,6 +184,7 @@ async def test_machines_on_this_host_are_made_once_though_others_cannot_know_tha
     await check_this_host(lives, kind)
 
 
+@pytest.mark.long
 async def test_machines_on_ec2_are_made_once_though_others_cannot_know_that_their_maker_is_dead(
     lives_of: MakeLives, postgres_server: PostgresServer, cloud_url: str, credential: None
 ) -> None:

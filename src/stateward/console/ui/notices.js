@@ -4,7 +4,7 @@
 // goes by itself some seconds after its end.
 
 import { get, part, Problem, send } from "../core/api.js";
-import { fill, find, h, throttle } from "../core/dom.js";
+import { fill, fillIfChanged, find, h, throttle } from "../core/dom.js";
 import { link } from "../core/links.js";
 import { listen, may } from "../core/store.js";
 import { meter, quiet } from "./components.js";
@@ -52,8 +52,12 @@ class Notice {
     this.noticed = noticed;
     /** @type {Progress[]} */
     this.progress = noticed.runs.map(({ op, total }) => ({ ended: op === null ? total : 0, failed: 0, cancelled: 0, total, error: null }));
-    this.body = h("div", { class: "column" });
-    this.element = h("section", { class: "notice", "aria-label": noticed.title }, this.body);
+    const close = h("button", { class: "close", "aria-label": `Close: ${noticed.title}`, onclick: () => this.close() }, "✕");
+    this.sign = h("span");
+    this.lines = h("div", { class: "column" });
+    this.buttons = h("div", { class: "row" });
+    const header = h("header", null, this.sign, h("b", null, noticed.title), close);
+    this.element = h("section", { class: "notice", "aria-label": noticed.title }, h("div", { class: "column" }, header, this.lines, this.buttons));
     this.isClosed = false;
     this.read = throttle(READ_MS, () => void this.readAll());
     const timer = setInterval(this.read, REREAD_SECONDS * 1_000);
@@ -101,22 +105,25 @@ class Notice {
   }
 
   draw() {
-    const { title, runs, undo, onUndo } = this.noticed;
-    const close = h("button", { class: "close", "aria-label": `Close: ${title}`, onclick: () => this.close() }, "✕");
+    const { runs } = this.noticed;
     const hasFailed = this.progress.some((one) => one.failed);
-    const tone = /** @type {Tone} */ (hasFailed ? "failed" : this.hasEnded ? "good" : "moving");
-    const buttons = [
-      !this.hasEnded && may("act") ? h("button", { onclick: () => this.cancel() }, "Cancel") : null,
-      this.hasEnded && undo && onUndo ? h("button", { onclick: () => attempt(onUndo) }, undo) : null,
-    ];
-    fill(
-      this.body,
-      h("header", null, shape(tone), h("b", null, title), close),
+    fill(this.sign, shape(/** @type {Tone} */ (hasFailed ? "failed" : this.hasEnded ? "good" : "moving")));
+    // A link or a button that is replaced while it is pressed is not clicked.
+    fillIfChanged(this.lines, this.progress, () => [
       runs.length > MAX_LINES ? this.line(sumOf(this.progress), undefined, false) : null,
-      this.progress.slice(0, MAX_LINES).map((one, number) => this.line(one, runs[number], runs.length > 1)),
+      ...this.progress.slice(0, MAX_LINES).map((one, number) => this.line(one, runs[number], runs.length > 1)),
       runs.length > MAX_LINES ? quiet(`and ${runs.length - MAX_LINES} more`) : null,
-      buttons.some(Boolean) ? h("div", { class: "row" }, buttons) : null,
-    );
+    ]);
+    fillIfChanged(this.buttons, this.hasEnded, () => (this.hasEnded ? this.undoButton() : this.cancelButton()));
+  }
+
+  cancelButton() {
+    return may("act") ? h("button", { onclick: () => this.cancel() }, "Cancel") : null;
+  }
+
+  undoButton() {
+    const { undo, onUndo } = this.noticed;
+    return undo && onUndo ? h("button", { onclick: () => attempt(onUndo) }, undo) : null;
   }
 
   /** @param {Progress} one @param {NoticedRun | undefined} run @param {boolean} isOneOfMany */

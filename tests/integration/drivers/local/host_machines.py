@@ -70,13 +70,18 @@ def _marks(record: MachineRecord) -> list[str]:
 
 
 def kill_all_in(folder: Path) -> None:
-    """End all machines in a folder and their SSH server, and wait until they are gone."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while pids := [*live_processes_in(folder), *ssh_servers_in(folder)]:
-        assert time.monotonic() < deadline, f"these do not end: {pids}"
+    """End all machines in a folder and their SSH server, and wait until they are gone.
+
+    A child that has not yet executed its program bears no mark, so there are none only if none are seen repeatedly.
+    """
+    deadline, looks_without = time.monotonic() + TIMEOUT_S, 0
+    while looks_without < 3:
+        pids = [*live_processes_in(folder), *ssh_servers_in(folder)]
+        assert not pids or time.monotonic() < deadline, f"these do not end: {pids}"
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        looks_without = 0 if pids else looks_without + 1
         time.sleep(0.005)
 
 
