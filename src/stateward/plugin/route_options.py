@@ -14,6 +14,9 @@ RIGHT, EVERYWHERE, SHARED, OPEN, MESSAGES = "right", "everywhere", "shared", "op
 DRY_RUN = "dry run"
 """The option of a route that can be asked what it would do: it writes nothing before it submits its requests."""
 
+STRICT_QUERY = "strict query"
+"""The option of a route of a compatible API that refuses query parameters which it does not declare."""
+
 BODY, PLAIN_PROBLEMS = "body", "plain problems"
 """The options for the OpenAPI document: an example of a body that the route decodes itself; its own form of errors.
 
@@ -42,6 +45,11 @@ def reads(example: dict[str, Any]) -> dict[str, Any]:
 def can_dry_run() -> dict[str, Any]:
     """Return the option of a route that can be asked what it would do, by the header `X-Stateward-Dry-Run: 1`."""
     return {DRY_RUN: True}
+
+
+def strict_query() -> dict[str, Any]:
+    """Return the option of a route that acts on what its query selects: a mistyped name would select everything."""
+    return {STRICT_QUERY: True}
 
 
 def open_to_all(why: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 A mistyped name that is ignored gives an answer to another question: an empty list, or a list of everything. So each
 route of ours takes the query parameters that it declares and no others, and reading in a namespace that nobody knows is
-an error. The compatible APIs stay as their originals are.
+an error. The compatible APIs stay as their originals are, except for routes that act on what a query selects.
 """
 
 import re
@@ -18,16 +18,19 @@ from stateward.access.tokens import ANY, SYSTEM
 from stateward.engine import Engine
 from stateward.errors import UnknownField, UnknownName
 from stateward.naming import DEFAULT_NAMESPACE, NAME
+from stateward.plugin.route_options import STRICT_QUERY
 
 _OPTION = "query parameters"
 _MOST_TOKENS = 1_000
 
 
 def bind_query_names(routes: Iterable[BaseRoute], base: str) -> None:
-    """Note the declared query parameters of each route below a path."""
+    """Note the declared query parameters of each route below a path, and of each one elsewhere that wants it."""
     for route in routes:
-        if isinstance(route, HTTPRoute) and route.path.startswith(base):
-            for handler, takes in route.route_handler_map.values():
+        if not isinstance(route, HTTPRoute):
+            continue
+        for handler, takes in route.route_handler_map.values():
+            if route.path.startswith(base) or handler.opt.get(STRICT_QUERY):
                 handler.opt[_OPTION] = frozenset(one.field_alias for one in takes.expected_query_params)
 
 

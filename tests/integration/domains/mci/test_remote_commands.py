@@ -293,6 +293,30 @@ async def test_a_command_that_could_not_run_is_refused(api: ApiHarness, body: di
     assert (answer.status_code, answer.json()["field"]) == (400, field)
 
 
+@pytest.mark.parametrize("query", ["?nodeId=g1-1", "?vmID=g1-1", "?subgroupId=g1"])
+async def test_a_selection_by_an_unknown_name_runs_nothing(api: ApiHarness, query: str) -> None:
+    await api.created()
+    for path in (CMD, f"/ns/{NS}/transferFile/mci/m1"):
+        answer = await api.post(f"{path}{query}", {"command": ["true"]})
+        assert (answer.status_code, "vmId" in answer.text) == (400, True), answer.text
+    controlled = await api.get(f"/ns/{NS}/control/mci/m1{query}&action=suspend")
+    assert controlled.status_code == 400
+    assert (await api.get(f"{M1}?option=status")).json()["status"]["status"] == "Running:2 (R:2/2)"
+
+
+@pytest.mark.parametrize("where", ["vmUserName", "postCommand"])
+async def test_a_user_name_that_programs_would_take_for_an_option_is_refused(api: ApiHarness, where: str) -> None:
+    bad = "-oProxyCommand=touch /tmp/no"
+    body = mci()
+    if where == "vmUserName":
+        body["subGroups"][0]["vmUserName"] = bad
+    else:
+        body["postCommand"] = {"command": ["true"], "userName": bad}
+    answer = await api.post(f"/ns/{NS}/mciDynamic", body)
+    assert (answer.status_code, "serName" in answer.json()["field"]) == (400, True), answer.text
+    assert (await api.get(M1)).status_code == 404
+
+
 async def test_ended_commands_do_not_keep_a_namespace(api: ApiHarness) -> None:
     assert (await api.post("/ns", {"name": "lab"})).status_code == 200
     await api.created(mci("m1", group("g1", 1)), "lab")

@@ -16,7 +16,7 @@ from stateward.domains.mci.api.tumblebug_params import (
     check_reference,
     normalize_id,
 )
-from stateward.domains.mci.guards.spec_validation import MAX_VMS
+from stateward.domains.mci.guards.spec_validation import MAX_VMS, check_user
 from stateward.domains.mci.model import EVERYBODY, MciSpec, Policy, PostCommand, SubGroup, VmChoice
 from stateward.domains.mci.provider.encrypted_keys import read_recipient
 from stateward.domains.mci.provider.key_pairs import check_public_key, needs_key
@@ -125,7 +125,7 @@ def parse_subgroup(body: Fields, otherwise: str = "g1", *, dynamic: bool, least:
         image=_required(body, "imageId", "commonImage"),
         connection=check_reference(body.field("connectionName"), body.text("connectionName")),
         key=check_reference(body.field("sshKeyId"), body.text("sshKeyId").strip()),
-        user=check_reference(body.field("vmUserName"), body.text("vmUserName", "vmUserAccount")),
+        user=check_user(body.field("vmUserName"), body.text("vmUserName", "vmUserAccount").strip()),
         disk_type=_unless_default(body.text("rootDiskType")),
         disk_gib=_disk(body),
         zone=check_reference(body.field("zone"), body.text("zone")),
@@ -166,7 +166,7 @@ def _post_command(body: Fields | None) -> PostCommand | None:
     if body is None or not body.texts("command", "commands"):
         return None
     minutes = body.real("timeoutMinutes", default=30.0, low=0.0, high=MAX_COMMAND_MINUTES) or 30.0
-    user = check_reference(body.field("userName"), body.text("userName"))
+    user = check_user(body.field("userName"), body.text("userName").strip())
     return PostCommand(user, body.texts("command", "commands"), minutes)
 
 

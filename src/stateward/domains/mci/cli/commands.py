@@ -220,6 +220,8 @@ def adopt(
     user: Login = "",
 ) -> None:
     """Adopt machines that others have created into an MCI; without an ID, list the machines that can be adopted."""
+    for name in (("MCI", mci), ("CONNECTION", connection), *(("ID", one) for one in machines or ())):
+        url_path(name)  # refuses what is no name, before anything is sent
     if not machines:
         path = url_path("mci", "ns", ("namespace", session.ns), "unmarked")
         found = session.client.http.call(UnmarkedListing, "GET", path, params={"connection": connection})

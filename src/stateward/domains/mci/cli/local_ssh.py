@@ -51,8 +51,8 @@ def ssh_command(
     options = _options(place, access, identity, known_hosts)
     if bastion is not None:
         through = ["ssh", *_options(place, bastion, identity, known_hosts), "-W", "%h:%p"]
-        options += ["-o", f"ProxyCommand={join([*through, _login(bastion, None)])}"]
-    return ["ssh", *options, _login(access, user)]
+        options += ["-o", f"ProxyCommand={join([*through, *_login(bastion, None)])}"]
+    return ["ssh", *options, *_login(access, user)]
 
 
 def _options(place: str, access: "VmAccessView", identity: Path | None, known_hosts: Path) -> list[str]:
@@ -72,6 +72,7 @@ def _options(place: str, access: "VmAccessView", identity: Path | None, known_ho
     ]
 
 
-def _login(access: "VmAccessView", user: str | None) -> str:
+def _login(access: "VmAccessView", user: str | None) -> list[str]:
+    """Return the user and the host as arguments, neither of which ssh can take for an option."""
     name, host = user or access.vm_user_name, access.public_ip or access.private_ip
-    return f"{name}@{host}" if name else host
+    return [*(["-l", name] if name else []), "--", host]

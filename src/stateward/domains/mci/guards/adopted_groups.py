@@ -6,7 +6,13 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward import naming
-from stateward.domains.mci.guards.spec_validation import MAX_VMS, MCI_NAME, MCI_NAME_RULE, decode_spec
+from stateward.domains.mci.guards.spec_validation import (
+    MAX_VMS,
+    MCI_NAME,
+    MCI_NAME_RULE,
+    check_user,
+    decode_spec,
+)
 from stateward.domains.mci.model import Adoption, Deregistration, MachineToAdopt, MciSpec, SubGroup, mci_of
 from stateward.engine import Request
 from stateward.engine.requests import EMPTY
@@ -42,6 +48,7 @@ def _check_machines(adoption: Adoption, state: str | None) -> None:
     for number, one in enumerate(adoption.machines):
         field = f"args.machines[{number}]"
         naming.check_text(f"{field}.native_id", one.native_id, 1, 500)
+        check_user(f"{field}.user", one.user, state)
         if MCI_NAME.match(one.group) is None or one.group != one.group.lower():
             raise BadInput(f"{field}.group", one.group, f"{MCI_NAME_RULE}, in lower case", state=state)
         if _machine(one) in seen:

@@ -19,6 +19,7 @@ from stateward.domains.mci.model import (
     KeySpec,
     MciSpec,
     NetworkSpec,
+    PostCommand,
     SecurityGroupSpec,
     SpecRecord,
     SubGroup,
@@ -78,6 +79,8 @@ def check_spec(request: Request, found: Object) -> None:
         _check_fixed(SPEC_FORMS[found.kind], want, found)
     else:
         return
+    if isinstance(want, VmSpec):
+        check_user("spec.user", want.user)
     if request.parent is None:  # the domain's own operations write the records themselves, thousands at a time
         require_known_fields(msgspec.json.decode(request.spec or EMPTY), want, request, found.state)
 
@@ -118,6 +121,24 @@ def _check_fixed(form: SpecForm, want: Any, found: Object) -> None:  # noqa: ANN
             raise BadInput(f"spec.{name}", after, f"{before!r}: this field cannot be changed", state=found.state)
 
 
+USER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}\Z")
+USER_NAME_RULE = (
+    "the name of a user of the VM: 1 to 64 letters, digits, -, _ and ., of which the first is a letter or _"
+)
+
+
+def check_user(field: str, name: str, state: str | None = None) -> str:
+    """Return the name of a user of a VM, which may be empty, or raise: programs get it as an argument."""
+    if name and USER_NAME.match(name) is None:
+        raise BadInput(field, name, USER_NAME_RULE, state=state)
+    return name
+
+
+def _check_phases(field: str, phases: Sequence[PostCommand], state: str | None) -> None:
+    for number, one in enumerate(phases):
+        check_user(f"{field}[{number}].user", one.user, state)
+
+
 MAX_VMS = 10_000
 """Number of VMs that one request may ask for."""
 
@@ -129,6 +150,9 @@ def check_mci_spec(wanted: MciSpec) -> None:
     """Refuse an MCI that could not be created or controlled."""
     if MCI_NAME.match(wanted.name) is None:
         raise BadInput("spec.name", wanted.name, MCI_NAME_RULE)
+    if wanted.post_command is not None:
+        check_user("spec.post_command.user", wanted.post_command.user)
+    _check_phases("spec.post_phases", wanted.post_phases, None)
     check_new_subgroups(wanted.groups)
 
 
@@ -141,6 +165,8 @@ def check_new_subgroups(groups: Sequence[SubGroup], state: str | None = None) ->
         if one.public_key and one.public_key not in checked_keys:
             checked_keys.add(one.public_key)
             check_public_key(f"spec.groups[{number}].public_key", one.public_key)
+        check_user(f"spec.groups[{number}].user", one.user, state)
+        _check_phases(f"spec.groups[{number}].post_phases", one.post_phases, state)
         if one.size < 1:
             raise BadInput(f"spec.groups[{number}].size", one.size, "a number of at least 1", state=state)
     names = [one.name for one in groups]

@@ -5,6 +5,7 @@ import re
 import msgspec
 
 from stateward.domains.mci.errors import NoTargets
+from stateward.domains.mci.guards.spec_validation import check_user
 from stateward.domains.mci.lifecycle import COMMAND, VmState
 from stateward.domains.mci.model import CommandInput, CommandSpec, VmChoice, is_chosen, record_id, vm_of
 from stateward.domains.mci.service import Service
@@ -19,15 +20,7 @@ MAX_COMMANDS, MAX_COMMAND_CHARS = 100, 65_536
 
 MAX_MINUTES = 24 * 60.0
 REQUEST_LABEL = "request"
-USER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}\Z")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
-
-
-def check_user(field: str, name: str) -> str:
-    """Return the name of a user of a VM, which may be empty, or raise."""
-    if name and USER_NAME.match(name) is None:
-        raise BadInput(field, name, "the name of a user of the VM")
-    return name
 
 
 async def submit_command(

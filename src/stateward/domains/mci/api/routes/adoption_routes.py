@@ -33,8 +33,8 @@ from stateward.domains.mci.api.tumblebug_params import (
 )
 from stateward.domains.mci.errors import NamespaceForbidden, NotDone
 from stateward.domains.mci.guards.connection_grants import adopting_namespaces, is_granted
+from stateward.domains.mci.guards.spec_validation import check_user
 from stateward.domains.mci.model import CloudConnection, MachineToAdopt, mci_seen, vm_of
-from stateward.domains.mci.remote.command_requests import check_user
 from stateward.domains.mci.shared_schemas import UnmarkedMachine
 from stateward.drivers import Observation
 from stateward.errors import BadInput, StatewardError
