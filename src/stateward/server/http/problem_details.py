@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException, ValidationException
+from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.handlers import BaseRouteHandler
 from litestar.routes import HTTPRoute
 
@@ -247,7 +248,7 @@ def _(error: HTTPException) -> Problem:
 
 MUST_BE = "must be "
 
-_CODES = {403: "forbidden", 404: "no_such_route", 405: "no_such_method", 406: "not_acceptable", 413: "too_large"}
+_CODES = {403: "forbidden", 404: "no_such_route", 405: "no_such_method", 406: "not_acceptable"}
 
 
 @problem_of.register
@@ -258,6 +259,11 @@ def _(_: NotFoundException) -> Problem:
 @problem_of.register
 def _(_: MethodNotAllowedException) -> Problem:
     return problem(405, "no_such_method", "the path does not have this method")
+
+
+@problem_of.register
+def _(_: RequestEntityTooLarge) -> Problem:
+    return problem(413, "too_large", "the body is larger than body_limit allows, a setting of the server")
 
 
 def respond_with_problem(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:

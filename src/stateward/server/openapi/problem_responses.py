@@ -15,7 +15,7 @@ TEXTS = {
     404: ("not_found", "There is no such thing.", "there is no object 'web-1' in namespace 'shop'"),
     409: ("in_transition", "Refused now by the lifecycle, a lock or another operation.", "'stop' by user is refused"),
     412: ("version", "The object has changed since the caller saw it.", "object 'web-1' is at version 8, not 7"),
-    413: ("too_large", "The body is larger than the limit.", "Request Entity Too Large"),
+    413: ("too_large", "The body is larger than the limit.", "the body is larger than body_limit allows"),
     422: ("bad_input", "The spec or the arguments are not of the kind's types.", "spec.ttl: must be at least 1"),
     429: ("too_many", "The token calls more often than it may; see Retry-After.", "too many requests with this token"),
     503: ("unavailable", "The store is out of reach; see Retry-After.", "the database is not available"),
