@@ -61,6 +61,15 @@ def write_new_file(file: Path, text: str) -> None:
         stream.write(text)
 
 
+def discard_file(file: Path) -> None:
+    """Remove a file of a job; what the machine put in its place, such as a folder, stays until the machine is removed.
+
+    No link is followed. A folder is not cleared here, because the machine could make it endless.
+    """
+    with suppress(OSError):
+        file.unlink()
+
+
 def _read_result(job: Path) -> str:
     """Return the output of a job that ended with status 0."""
     written = _read_tail(job.with_suffix(".out"))
@@ -108,7 +117,7 @@ def _remove_job(process: ProcessId, job: Path) -> None:
     """Remove the files of a job, so that it cannot start any more, and kill its processes."""
     finished = job.with_suffix(".done").exists()
     for file in job.parent.glob(f"{job.name}.*"):
-        file.unlink(missing_ok=True)
+        discard_file(file)
     for pid in () if finished else find_descendants(process.pid, job.name):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -4,8 +4,9 @@ The machine's own shell starts the job, like any other (`jobs.py`), so it is con
 machine. Its streams are named pipes in the machine's folder for jobs. A further pipe carries the exit status; its end
 without one says that the job was killed.
 
-The machine may put anything in the place of a file in that folder. So a pipe is opened without following a link, and
-used only if it is a pipe.
+The machine may put anything in the place of a file in that folder, at any time. So a pipe is opened without following a
+link, and used only if it is a pipe. We hold the output open ourselves until the command has ended: a pipe that nobody
+has ever opened for writing has no end, and the command opens another file if the machine has replaced the pipe.
 """
 
 import errno
@@ -20,7 +21,7 @@ from secrets import token_hex
 from shlex import quote
 
 from stateward.drivers.confinement.syscalls import open_handle
-from stateward.drivers.process.jobs import send_job, write_new_file
+from stateward.drivers.process.jobs import discard_file, send_job, write_new_file
 from stateward.drivers.process.procfs import ProcessId, descendants_of, find_in_group
 
 PREFIX = "session-"
@@ -35,7 +36,8 @@ class SessionJob:
         self._files, self._process = files, process
         pipes = [_open_pipe(files.with_suffix(f".{suffix}")) for suffix in STREAMS]
         self._held, self.stdout, self.stderr, self.status = pipes  # a held reader: no write to the input ever fails
-        self.stdin = FileIO(os.open(f"/proc/self/fd/{self._held.fileno()}", os.O_WRONLY | os.O_NONBLOCK), "wb")
+        self.stdin = _open_writer(self._held)
+        self._writers = [_open_writer(self.stdout), _open_writer(self.stderr)]
 
     def send(self, machine: Path, home: Path, command: str, variables: Mapping[str, str]) -> None:
         """Send it to the machine, which starts it when it runs; `home` is the machine's folder as it sees it."""
@@ -52,9 +54,14 @@ class SessionJob:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
+    def release_output(self) -> None:
+        """Let the output end as soon as no process of the machine has it open."""
+        for stream in self._writers:
+            stream.close()
+
     def close(self) -> None:
         """Close its streams and remove its files; it goes on if it has started, and does not start any more."""
-        for stream in (self._held, self.stdin, self.stdout, self.stderr, self.status):
+        for stream in (self._held, self.stdin, self.stdout, self.stderr, self.status, *self._writers):
             stream.close()
         remove_files(self._files)
 
@@ -80,14 +87,14 @@ def start_session_job(
 def remove_files(files: Path) -> None:
     """Remove the files of a job."""
     for suffix in (*STREAMS, "command", "sh"):
-        files.with_suffix(f".{suffix}").unlink(missing_ok=True)
+        discard_file(files.with_suffix(f".{suffix}"))
 
 
 def remove_old_jobs(machine: Path) -> None:
     """Remove the files of jobs whose SSH server has ended."""
     with suppress(OSError):
         for file in (machine / "jobs").glob(f"{PREFIX}*"):
-            file.unlink(missing_ok=True)
+            discard_file(file)
 
 
 def _script(job: Path, variables: Mapping[str, str]) -> str:
@@ -112,6 +119,11 @@ def _open_pipe(path: Path) -> FileIO:
         raise PermissionError(errno.EPERM, f"{path.name} of the machine is not a pipe")
     os.fchmod(stream.fileno(), 0o666)  # the machine may run as another user; nobody else can open its folder
     return stream
+
+
+def _open_writer(pipe: FileIO) -> FileIO:
+    """Open the other end of a pipe, whatever is at its path by now."""
+    return FileIO(os.open(f"/proc/self/fd/{pipe.fileno()}", os.O_WRONLY | os.O_NONBLOCK), "wb")
 
 
 def is_accepting(machine: Path) -> bool:

@@ -65,7 +65,7 @@ class MachineSession(asyncssh.SSHServerSession[bytes]):
     def session_started(self) -> None:
         """Start the job."""
         self._task = asyncio.get_running_loop().create_task(self._run())
-        self._task.add_done_callback(_log_failure)
+        self._task.add_done_callback(self._end_failed)
 
     def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:  # noqa: ARG002 - of the port
         """Pass input on."""
@@ -121,6 +121,12 @@ class MachineSession(asyncssh.SSHServerSession[bytes]):
         else:
             self._chan.exit(status)
 
+    def _end_failed(self, task: asyncio.Task[None]) -> None:
+        """End the channel of a session that has failed: its caller would wait for ever."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a session has failed", exc_info=error)
+            self._chan.exit(255)
+
     async def _copy_streams(self, job: SessionJob) -> int | None:
         """Copy input and output until the command and its output have ended; return its exit status, if it has one."""
         output, errors = CopiedOutput(self._chan.write), CopiedOutput(self._chan.write_stderr)
@@ -133,6 +139,7 @@ class MachineSession(asyncssh.SSHServerSession[bytes]):
         last = reports.decode(errors="replace").split()[-1:]
         if not last or not last[0].isdecimal():
             return None
+        job.release_output()
         await output.ended.wait()
         await errors.ended.wait()
         return int(last[0]) & 0xFF
@@ -147,11 +154,6 @@ class MachineSession(asyncssh.SSHServerSession[bytes]):
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, stream)
         self._transports.append(transport)
         return transport
-
-
-def _log_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("a session has failed", exc_info=error)
 
 
 class CopiedOutput(asyncio.Protocol):

@@ -117,6 +117,12 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
+async def test_a_command_that_puts_a_folder_among_its_files_has_its_result(folder: Path) -> None:
+    driver = await one_machine(folder)
+    assert await driver.run(MachineHandle("key-0"), 'mkdir "${0%.command}.more"; echo done', "", 30.0) == "done\n"
+    await driver.close()
+
+
 async def test_what_outlives_a_killed_machine_is_ended_when_it_is_terminated(folder: Path) -> None:
     driver = await one_machine(folder)
     await start_counting(driver, folder)

@@ -7,6 +7,8 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from shutil import which
+from types import SimpleNamespace
+from typing import cast
 
 import asyncssh
 import pytest
@@ -26,8 +28,10 @@ from stateward.drivers import (
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.process import driver as driver_module
 from stateward.drivers.process.procfs import process_of, stat_of
-from stateward.drivers.process.session_job import start_session_job
+from stateward.drivers.process.session_job import SessionJob, start_session_job
+from stateward.drivers.process.ssh_session import MachineSession
 from tests.integration.drivers.local.host_machines import (
+    TIMEOUT_S,
     eventually,
     kill_all_in,
     observe_machine,
@@ -239,6 +243,55 @@ async def test_a_link_in_the_place_of_a_pipe_is_not_followed(
     assert victim.read_text() == "whole"
     assert victim.stat().st_mode & 0o777 != 0o666
     assert list((tmp_path / "jobs").iterdir()) == []
+
+
+async def test_a_session_ends_if_the_machine_replaces_its_files(seen: Observation, folder: Path) -> None:
+    outside = folder / "outside"
+    outside.write_text("whole")
+    replace_all = (
+        f"""for file in "${{0%.command}}"*; do rm "$file"; mkdir -p "$file/in"; ln -s {outside} "$file/in"; done"""
+    )
+    async with log_in(seen) as connection, asyncio.timeout(TIMEOUT_S):
+        result = await connection.run(f"{replace_all}; echo out; exit 3")
+    assert (result.stdout, result.exit_status) == ("out\n", 3)
+    assert outside.read_text() == "whole"
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, Path.touch])
+async def test_a_session_ends_if_the_machine_replaces_its_pipe_before_it_starts(
+    driver: ProcessDriver, folder: Path, make: Callable[[Path], None]
+) -> None:
+    key = f"key-{make.__name__}"
+    await driver.create([replace(MACHINE, key=key)])
+    seen = await wait_for_state(driver, key, MachineState.RUNNING)
+    jobs = folder / "machines" / key / "jobs"
+    async with log_in(seen) as connection, asyncio.timeout(TIMEOUT_S):
+        await driver.act(MachineAction.SUSPEND, [MachineHandle(key)])
+        running = asyncio.create_task(connection.run("true"))
+        await eventually(_holds(lambda: list(jobs.glob("session-*.sh")) != []))
+        (pipe,) = jobs.glob("session-*.err")
+        pipe.unlink()
+        make(pipe)
+        pipe.chmod(0o777)
+        await driver.act(MachineAction.RESUME, [MachineHandle(key)])
+        result = await running
+    assert (result.exit_status == 0) == (make is Path.touch)
+    await driver.act(MachineAction.TERMINATE, [MachineHandle(key)])
+
+
+async def test_a_session_that_fails_ends_its_channel(caplog: pytest.LogCaptureFixture) -> None:
+    exits: list[int] = []
+    channel = cast("asyncssh.SSHServerChannel[bytes]", SimpleNamespace(exit=exits.append))
+
+    def fail(_: str) -> SessionJob:
+        raise RuntimeError("unforeseen")
+
+    session = MachineSession(fail, "", lambda: None)
+    session.connection_made(channel)
+    session.session_started()
+    await eventually(_holds(lambda: exits != []))
+    assert exits == [255]
+    assert "a session has failed" in caplog.text
 
 
 # --- the machine's life ----------------------------------------------------------------------------------------------
