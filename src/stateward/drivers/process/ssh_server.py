@@ -8,6 +8,9 @@ such machine.
 It starts nothing itself. A session is a job of the machine (`session_job.py`), so it has the machine's rights and not
 ours. Before a connection is served, the record of the machine is read anew: only its keys open it. While the machine is
 suspended, new connections wait.
+
+Anybody on this host can connect. So connections that have not logged in do not count among those that have: there is
+room for some, and a new one displaces the oldest of them.
 """
 
 import asyncio
@@ -16,6 +19,7 @@ import os
 import resource
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -50,23 +54,30 @@ SWEPT_PER_CHECK = 100
 """How many machines may be looked at with each check; more are looked at less often. Controllers report changes."""
 RETRY_INTERVAL_S = 1.0
 POLL_INTERVAL_S = 0.05
-LOGIN_TIMEOUT_S = 60.0
+LOGIN_TIMEOUT_S = 10.0
 BACKLOG = 64
 MAX_CONNECTIONS = 64
-"""Connections of a machine, and sessions of a connection, at a time."""
+"""Connections of a machine that have logged in, and sessions of a connection, at a time."""
+MAX_STARTUPS = 64
+"""Connections of a machine that have not logged in, at a time."""
 
 
 class MachineServer(asyncssh.SSHServer):
     """One connection to a machine: only sessions, and only those that run as jobs of the machine."""
 
-    def __init__(self, machine: Path, record: MachineRecord, process: ProcessId) -> None:
-        self._machine, self._record, self._process = machine, record, process
+    def __init__(self, machine: Path, record: MachineRecord, process: ProcessId, on_login: Callable[[], bool]) -> None:
+        self._machine, self._record, self._process, self._on_login = machine, record, process, on_login
         self._conn: asyncssh.SSHServerConnection
         self._sessions = 0
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         """Keep the connection."""
         self._conn = conn
+
+    def auth_completed(self) -> None:
+        """Count the connection among those that have logged in, or close it if there are too many."""
+        if not self._on_login():
+            self._conn.disconnect(asyncssh.DISC_TOO_MANY_CONNECTIONS, "the machine has too many connections")
 
     def session_requested(self) -> "tuple[asyncssh.SSHServerChannel[bytes], MachineSession]":
         """Open a session."""
@@ -95,6 +106,7 @@ class MachinePort:
         self.process = record.process
         self._listener = socket.create_server((ADDRESS, self.port), backlog=BACKLOG)
         self._listener.setblocking(False)
+        self._startups: dict[asyncio.Task[None], None] = {}  # have not logged in, the oldest first
         self._connections: set[asyncio.Task[None]] = set()
         self._accepting = asyncio.create_task(self._accept())
 
@@ -105,7 +117,7 @@ class MachinePort:
 
     def disconnect(self) -> None:
         """Close the connections: their processes have ended."""
-        for task in self._connections:
+        for task in (*self._startups, *self._connections):
             task.cancel()
 
     async def _accept(self) -> None:
@@ -119,14 +131,28 @@ class MachinePort:
                     await asyncio.sleep(RETRY_INTERVAL_S)
                 else:
                     self._add(sock)
+                    await asyncio.sleep(0)  # its task begins: one that is cancelled before would not close the socket
 
     def _add(self, sock: socket.socket) -> None:
-        if len(self._connections) >= MAX_CONNECTIONS:
-            sock.close()
-            return
+        if len(self._startups) >= MAX_STARTUPS:
+            oldest = next(iter(self._startups))
+            del self._startups[oldest]
+            oldest.cancel()
         task = asyncio.create_task(self._serve(sock))
+        self._startups[task] = None
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._startups.pop(task, None)
+        self._connections.discard(task)
+
+    def _admit(self, task: asyncio.Task[None]) -> bool:
+        """Count a connection among those that have logged in; false if there are too many, or it was displaced."""
+        if task not in self._startups or len(self._connections) >= MAX_CONNECTIONS:
+            return False
+        del self._startups[task]
         self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
+        return True
 
     async def _serve(self, sock: socket.socket) -> None:
         """Serve one connection until it ends."""
@@ -141,10 +167,12 @@ class MachinePort:
                 await self._serve_running(sock, *found)
 
     async def _serve_running(self, sock: socket.socket, record: MachineRecord, process: ProcessId) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         try:
             connection = await asyncssh.run_server(
                 sock,
-                server_factory=lambda: MachineServer(self._machine, record, process),
+                server_factory=lambda: MachineServer(self._machine, record, process, lambda: self._admit(task)),
                 server_host_keys=[asyncssh.import_private_key((self._machine / HOST_KEY).read_bytes())],
                 authorized_client_keys=asyncssh.import_authorized_keys("\n".join(record.authorized_keys)),
                 login_timeout=LOGIN_TIMEOUT_S,

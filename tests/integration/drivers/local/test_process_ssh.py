@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack
 from pathlib import Path
 from shutil import which
 from types import SimpleNamespace
@@ -29,6 +30,7 @@ from stateward.drivers.process import ProcessDriver
 from stateward.drivers.process import driver as driver_module
 from stateward.drivers.process.procfs import process_of, stat_of
 from stateward.drivers.process.session_job import SessionJob, start_session_job
+from stateward.drivers.process.ssh_server import MAX_CONNECTIONS, MAX_STARTUPS
 from stateward.drivers.process.ssh_session import MachineSession
 from tests.integration.drivers.local.host_machines import (
     TIMEOUT_S,
@@ -243,6 +245,16 @@ async def test_a_link_in_the_place_of_a_pipe_is_not_followed(
     assert victim.read_text() == "whole"
     assert victim.stat().st_mode & 0o777 != 0o666
     assert list((tmp_path / "jobs").iterdir()) == []
+
+
+async def test_connections_without_a_login_keep_nobody_out(seen: Observation) -> None:
+    with ExitStack() as idle:
+        async with log_in(seen) as first:
+            for _ in range(MAX_STARTUPS + MAX_CONNECTIONS):
+                idle.enter_context(socket.create_connection(("127.0.0.1", seen.ssh_port), TIMEOUT_S))
+            async with log_in(seen) as second:
+                assert (await second.run("echo second")).stdout == "second\n"
+            assert (await first.run("echo first")).stdout == "first\n"
 
 
 async def test_a_session_ends_if_the_machine_replaces_its_files(seen: Observation, folder: Path) -> None:
