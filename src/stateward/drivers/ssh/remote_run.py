@@ -19,6 +19,7 @@ from msgspec import Struct
 
 FOLDER = ".stateward/runs"
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
+SMALL_NUMBER = re.compile(r"[0-9]{1,3}\Z")
 MAX_OUTPUT_BYTES = 65_536
 """How much of the end of each output a report has."""
 
@@ -226,12 +227,11 @@ def read_report(report: bytes, commands: int, mark: str) -> RunReport:
     parts, end, trouble = _parts(report, mark)
     results: dict[int, RunResult] = {}
     for kind, number, value, content in parts:
-        if not 0 <= number < commands:
+        if number is None or number >= commands:
             continue
         was = results.get(number, RunResult())
         if kind == "status":
-            status = int(value) if value.isdecimal() else None
-            results[number] = RunResult(was.stdout, was.stderr, status, was.is_cut)
+            results[number] = RunResult(was.stdout, was.stderr, _small_number(value), was.is_cut)
         else:
             kept, is_cut = content[-MAX_OUTPUT_BYTES:], was.is_cut or len(content) > MAX_OUTPUT_BYTES
             streams = (kept, was.stderr) if kind == "out" else (was.stdout, kept)
@@ -239,10 +239,10 @@ def read_report(report: bytes, commands: int, mark: str) -> RunReport:
     return RunReport(tuple(results[number] for number in sorted(results)), end, trouble)
 
 
-def _parts(report: bytes, mark: str) -> tuple[list[tuple[str, int, str, bytes]], str, str]:
+def _parts(report: bytes, mark: str) -> tuple[list[tuple[str, int | None, str, bytes]], str, str]:
     """Return the parts of a report (kind, number, value, content), its end, and the text before the first mark."""
     first, *pieces = report.split(f"\n{mark} ".encode())
-    parts: list[tuple[str, int, str, bytes]] = []
+    parts: list[tuple[str, int | None, str, bytes]] = []
     end = ""
     for piece in pieces:
         head, _, content = piece.partition(b"\n")
@@ -251,8 +251,13 @@ def _parts(report: bytes, mark: str) -> tuple[list[tuple[str, int, str, bytes]],
             end = rest.strip()
             continue
         number, _, value = rest.partition(" ")
-        parts.append((kind, int(number) if number.isdecimal() else -1, value.strip(), content))
+        parts.append((kind, _small_number(number), value.strip(), content))
     return parts, end, first.decode(errors="replace").strip()
+
+
+def _small_number(text: str) -> int | None:
+    """Return a number of at most three digits: the machine writes the text, and `int` fails on thousands of digits."""
+    return int(text) if SMALL_NUMBER.match(text) else None
 
 
 def copy_script(path: str, name: str) -> str:
@@ -260,5 +265,5 @@ def copy_script(path: str, name: str) -> str:
     code = f"""p={quote(path)}; n={quote(name)}
 case "$p" in */) p="$p$n";; *) [ -d "$p" ] && p="$p/$n";; esac
 t="$p.stateward-$$"
-cat >"$t" && mv -f "$t" "$p" || {{ s=$?; rm -f "$t"; exit $s; }}"""
+cat >"$t" && mv -f -- "$t" "$p" || {{ s=$?; rm -f -- "$t"; exit $s; }}"""
     return f"exec /bin/sh -c {quote(code)}"

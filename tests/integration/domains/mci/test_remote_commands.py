@@ -14,9 +14,10 @@ from stateward.domains.mci.lifecycle import COMMAND
 from stateward.domains.mci.model import command_seen
 from stateward.domains.mci.remote.command_retention import prune_commands
 from stateward.domains.mci.remote.vm_shells import RunOrder
+from stateward.drivers import Driver
 from stateward.engine.queries import list_all
 from stateward.store.filters import JournalFilter, Selector
-from stateward.store.records import Key, Status
+from stateward.store.records import Key, Object, Status
 from tests.integration.domains.mci.api_harness import AWS, NS, ApiHarness, group, mci, open_api
 from tests.integration.domains.mci.ssh_servers import USER, LoopbackMachines, loopback_machines
 
@@ -72,6 +73,38 @@ async def test_each_vm_has_the_results_of_each_command_and_a_failed_one_is_the_l
         assert one["error"] == "'echo three; exit 3' ended with exit status 3"
     commands = [one async for one in list_all(api.engine.store.reader, Selector(NS, COMMAND.kind))]
     assert [one.state for one in commands] == ["Failed"]
+
+
+async def test_a_vm_without_a_valid_exit_status_has_an_error_and_the_others_have_their_results(
+    api: ApiHarness, machines: LoopbackMachines
+) -> None:
+    await api.created(mci("m1", group("g1", 2)))
+    await ran(api, "true")
+    (machines.of("g1-2").home / "liar").touch()
+    lie = "[ ! -e liar ] || for d in .stateward/runs/*; do head -c 5000 /dev/zero | tr '\\0' 9 >$d/0.status; done"
+    found = await ran(api, "echo mine", lie)
+    assert (found["g1-1"]["stdout"]["0"], found["g1-1"]["error"]) == ("mine\n", "")
+    assert (found["g1-2"]["stdout"]["0"], found["g1-2"]["exitStatus"]) == ("mine\n", {"1": 0})
+    assert found["g1-2"]["error"].startswith("the exit status of 'echo mine' is unknown")
+
+
+async def test_an_unexpected_error_on_a_vm_is_its_result_alone(
+    api: ApiHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await api.created(mci("m1", group("g1", 2)))
+    driver_of, secret = api.plugin.shells.driver_of, "open-sesame"
+
+    async def fail_on_one(vm: Object) -> Driver:
+        if vm.id.endswith("g1-2"):
+            raise ValueError(secret)
+        return await driver_of(vm)
+
+    monkeypatch.setattr(api.plugin.shells, "driver_of", fail_on_one)
+    found = await ran(api, "echo mine", secrets={"TOKEN": secret})
+    assert (found["g1-1"]["stdout"], found["g1-1"]["error"]) == ({"0": "mine\n"}, "")
+    assert found["g1-2"]["error"] == "ValueError: ***"
+    assert "fail_on_one" in caplog.text
+    assert secret not in caplog.text
 
 
 async def test_a_request_selects_vms_and_the_access_data_tells_how_they_are_reached(
@@ -154,7 +187,6 @@ async def test_a_host_key_is_pinned_at_first_sight_and_a_changed_one_is_refused(
 async def test_a_vm_that_does_not_know_the_key_says_what_to_add(api: ApiHarness, machines: LoopbackMachines) -> None:
     await api.created(mci("m1", group("g1", 1)))
     machines.keys.clear()
-    api.plugin.shells.room = asyncio.Semaphore(1)
     (vm,) = await api.plugin.service.vms(NS, "m1")
     async with api.plugin.shells.open([vm]) as shells:
         found = await shells.run(vm, RunOrder("r1", ("true",), patience_s=0.0))
@@ -255,13 +287,14 @@ async def test_a_vm_without_a_public_address_is_reached_through_a_bastion(
 async def test_a_file_is_copied_whole_to_a_path_or_into_a_folder(api: ApiHarness, machines: LoopbackMachines) -> None:
     await api.created(mci("m1", group("g1", 2)))
     content, place = os.urandom(100_000), f"/ns/{NS}/transferFile/mci/m1"
-    for path in ("copied", "folder/"):
+    for path in ("copied", "folder/", "-f"):
         for vm in ("g1-1", "g1-2"):
             (machines.of(vm).home / "folder").mkdir(exist_ok=True)
         answer = await api.post(place, None, files={"file": ("data.bin", content)}, data={"path": path})
         assert [one["error"] for one in answer.json()["results"]] == ["", ""], answer.text
     for vm in ("g1-1", "g1-2"):
         assert (machines.of(vm).home / "copied").read_bytes() == content
+        assert (machines.of(vm).home / "-f").read_bytes() == content
         assert (machines.of(vm).home / "folder" / "data.bin").read_bytes() == content
     failed = await api.post(place, None, files={"file": ("f", b"x")}, data={"path": "missing/f"})
     assert all("not written" in one["error"] for one in failed.json()["results"])

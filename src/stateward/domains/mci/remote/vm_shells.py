@@ -6,7 +6,9 @@ clouds) runs them itself.
 """
 
 import asyncio
+import logging
 import time
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
@@ -34,14 +36,17 @@ from stateward.drivers.ssh.remote_run import (
     start_script,
 )
 from stateward.drivers.ssh.ssh_address import LoginRefused
-from stateward.engine import Engine, Permanent
+from stateward.engine import Engine
 from stateward.engine.queries import list_all
+from stateward.engine.work_errors import describe_error
 from stateward.errors import StatewardError
 from stateward.store.filters import Selector
 from stateward.store.records import Object
 
 if TYPE_CHECKING:
     from stateward.drivers.ssh.ssh_connection import SshConnection
+
+log = logging.getLogger("stateward.mci")
 
 MAX_SESSIONS = 100
 """Connections that the commands of one process have at once."""
@@ -196,8 +201,8 @@ class ShellGroup:
             if driver.caps.has_ssh and vm_seen(vm).ssh_port:
                 return await self._run_over_ssh(vm, order, on_output, address)
             return await _run_by_driver(driver, vm, order, on_output, address)
-        except (OSError, TimeoutError, Permanent, StatewardError) as error:
-            return VmCommandResult(error=str(error) or type(error).__name__, address=address)
+        except Exception as error:
+            return VmCommandResult(error=_why_failed(vm, error), address=address)
 
     async def copy(self, vm: Object, order: CopyOrder) -> VmCommandResult:
         """Copy a file to a VM; an error is a part of the result."""
@@ -209,8 +214,8 @@ class ShellGroup:
             async with asyncio.timeout(order.seconds), self._connected(vm, order) as shell:
                 command = copy_script(order.path, order.name)
                 output, status = await shell.run_shell(order.content, MAX_COPY_ANSWER_BYTES, command)
-        except (OSError, TimeoutError, Permanent, StatewardError) as error:
-            return VmCommandResult(error=str(error) or type(error).__name__, address=address)
+        except Exception as error:
+            return VmCommandResult(error=_why_failed(vm, error), address=address)
         run = CommandRun(status=status, stderr=_text(output))
         why = "" if status == 0 else f"the file was not written: {_text(output).strip() or f'exit status {status}'}"
         return VmCommandResult((run,), why, address)
@@ -225,8 +230,8 @@ class ShellGroup:
                 mark = new_mark()
                 output, _ = await shell.run_shell(end_script(order.id, mark), most_bytes(1))
                 return "" if read_report(output, 1, mark).end else "its shell gave no answer"
-        except (OSError, TimeoutError, Permanent, StatewardError) as error:
-            return str(error) or type(error).__name__
+        except Exception as error:
+            return _why_failed(vm, error)
 
     # --- over SSH ----------------------------------------------------------------------------------------------------
 
@@ -279,6 +284,15 @@ class ShellGroup:
             return await asyncio.shield(self._bastions[bastion.id])
         except (OSError, TimeoutError) as error:
             raise ConnectionError(f"its bastion {bastion.id} cannot be reached: {error}") from error
+
+
+def _why_failed(vm: Object, error: Exception) -> str:
+    """Return the text of an error on one VM; an error that nobody expects must not stop the others either."""
+    if isinstance(error, OSError | StatewardError):
+        return str(error) or type(error).__name__
+    frames = "".join(traceback.format_tb(error.__traceback__))  # without the text of the error: it may have a secret
+    log.error("a command on VM %s of %s failed unexpectedly, with %s:\n%s", vm.id, vm.ns, type(error).__name__, frames)
+    return describe_error(error)
 
 
 async def _followed(shell: "SshConnection", order: RunOrder, on_text: Callable[[str], None]) -> RunReport:
@@ -348,6 +362,8 @@ def _result(order: RunOrder, report: RunReport, address: str) -> VmCommandResult
         error = f"{order.commands[failed]!r} ended with exit status {runs[failed].status}"
     elif report.end != "done":
         error = ENDS.get(report.end, f"the shell of the VM was cut off: {report.trouble}".rstrip(": "))
+    elif failed is not None:
+        error = f"the exit status of {order.commands[failed]!r} is unknown: the VM reported none from 0 to 999"
     return VmCommandResult(runs, error, address)
 
 
