@@ -12,6 +12,7 @@ import pytest
 from stateward.domains.mci.handlers.command_handlers import CommandHandlers
 from stateward.domains.mci.lifecycle import COMMAND
 from stateward.domains.mci.model import command_seen
+from stateward.domains.mci.remote import vm_shells
 from stateward.domains.mci.remote.command_retention import prune_commands
 from stateward.domains.mci.remote.vm_shells import RunOrder
 from stateward.drivers import Driver
@@ -212,6 +213,30 @@ async def test_a_second_connection_follows_the_run_of_the_first_and_runs_nothing
         again = await shells.run(vm, order)
     assert found == again
     assert [(one.written, one.status) for one in found.runs] == [("run\n", 5)]
+
+
+async def test_a_namespace_that_uses_all_its_sessions_waits_alone(
+    api: ApiHarness, machines: LoopbackMachines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vm_shells, "MAX_SESSIONS", 1)
+    assert (await api.post("/ns", {"name": "lab"})).status_code == 200
+    await api.created(mci("m1", group("g1", 1)))
+    await api.created(mci("m1", group("g2", 1)), "lab")
+    machines.keys.append(api.plugin.access_keys.public_key("lab"))
+    (vm,), (other,) = await api.plugin.service.vms(NS, "m1"), await api.plugin.service.vms("lab", "m1")
+    home = machines.of("g1-1").home
+    async with api.plugin.shells.open([vm]) as shells, api.plugin.shells.open([other]) as others:
+        order = RunOrder("r1", ("echo run >marker; while [ ! -e go ]; do sleep 0.05; done",))
+        first = asyncio.ensure_future(shells.run(vm, order))
+        await until_file(home / "marker")
+        waited = await shells.run(vm, RunOrder("r2", ("echo run >second",), seconds=0.1))
+        elsewhere = await others.run(other, RunOrder("r3", ("echo mine",)))
+        (home / "go").touch()
+        assert (await first).error == ""
+        late = await shells.run(vm, RunOrder("r2", ("echo run >second",)))
+    assert waited.error == "it waited 0.1 s for a free session (a namespace has 1 at once); nothing was started"
+    assert (elsewhere.runs[0].written, elsewhere.error) == ("mine\n", "")
+    assert (late.error, (home / "second").exists()) == ("it was ended before", False)
 
 
 async def test_another_attempt_of_the_operation_runs_under_the_same_name(api: ApiHarness) -> None:

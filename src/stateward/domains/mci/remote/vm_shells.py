@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 import traceback
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
@@ -49,7 +50,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("stateward.mci")
 
 MAX_SESSIONS = 100
-"""Connections that the commands of one process have at once."""
+"""Connections that the commands of one namespace have at once in a process; as many more may end runs meanwhile.
+
+The limit is not one of the process: a command may hold its connections for a day, and the other namespaces would wait.
+"""
 
 POLL_FIRST_S, POLL_MAX_S, POLL_SHARE = 2.0, 10.0, 10.0
 """Intervals at which the output of a running command is read; a poll of a busy VM takes a tenth of the time at most."""
@@ -109,7 +113,8 @@ class VmShells:
     ) -> None:
         self._access_keys, self._granted_client_of = access_keys, granted_client_of
         self.is_on_host = is_on_host  # tells whether the machines of a connection are on this host, and reached there
-        self.room = asyncio.Semaphore(MAX_SESSIONS)
+        self.sessions = _semaphores_by_namespace()
+        self.endings = _semaphores_by_namespace()  # apart: a command must be ended while others have all sessions
 
     @asynccontextmanager
     async def open(self, vms: Sequence[Object]) -> AsyncIterator["ShellGroup"]:
@@ -165,6 +170,17 @@ class VmShells:
         return LoginRefused(f"{error}; its authorized_keys must have this line: {line}")
 
 
+def _semaphores_by_namespace() -> defaultdict[str, asyncio.Semaphore]:
+    return defaultdict(lambda: asyncio.Semaphore(MAX_SESSIONS))
+
+
+class NoFreeSession(ConnectionError):
+    """The time of a command was over before its namespace had a free session for it."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"it waited {seconds:g} s for a free session (a namespace has {MAX_SESSIONS} at once)")
+
+
 class HostKeyRefused(ConnectionError):
     """The SSH server of a VM shows another host key than the one that is known."""
 
@@ -211,7 +227,7 @@ class ShellGroup:
             driver = await self._shells.driver_of(vm)
             if not driver.caps.has_ssh or not vm_seen(vm).ssh_port:
                 raise NoRoute("files are copied over SSH, and its driver offers none")
-            async with asyncio.timeout(order.seconds), self._connected(vm, order) as shell:
+            async with self._session(vm, order) as left, asyncio.timeout(left), self._connected(vm, order) as shell:
                 command = copy_script(order.path, order.name)
                 output, status = await shell.run_shell(order.content, MAX_COPY_ANSWER_BYTES, command)
         except Exception as error:
@@ -222,39 +238,72 @@ class ShellGroup:
 
     async def end(self, vm: Object, order: RunOrder) -> str:
         """End the processes of a run on a VM; returns why that is not certain, or nothing."""
+        return (await self._end(vm, order))[1]
+
+    async def _end(self, vm: Object, order: RunOrder) -> tuple[str, str]:
+        """End a run; returns what the VM says about it (`never`: it had not begun), and why that is not certain."""
         try:
             driver = await self._shells.driver_of(vm)
             if not driver.caps.has_ssh or not vm_seen(vm).ssh_port:
-                return ""
-            async with asyncio.timeout(END_TIMEOUT_S), self._connected(vm, order) as shell:
+                return "", ""
+            async with (
+                asyncio.timeout(END_TIMEOUT_S),
+                self._shells.endings[vm.ns],
+                self._connected(vm, order) as shell,
+            ):
                 mark = new_mark()
                 output, _ = await shell.run_shell(end_script(order.id, mark), most_bytes(1))
-                return "" if read_report(output, 1, mark).end else "its shell gave no answer"
+                end = read_report(output, 1, mark).end
+                return end, "" if end else "its shell gave no answer"
         except Exception as error:
-            return _why_failed(vm, error)
+            return "", _why_failed(vm, error)
 
     # --- over SSH ----------------------------------------------------------------------------------------------------
 
     async def _run_over_ssh(self, vm: Object, order: RunOrder, on_output: OnOutput, address: str) -> VmCommandResult:
         try:
-            async with asyncio.timeout(max(0.0, order.seconds)) as limit, self._connected(vm, order) as shell:
+            async with (
+                self._session(vm, order) as left,
+                asyncio.timeout(left) as limit,
+                self._connected(vm, order) as shell,
+            ):
                 report = await _followed(shell, order, lambda text: on_output(vm_of(vm).name, text))
+        except NoFreeSession as error:
+            return VmCommandResult(error=f"{error}; {await self._end_unstarted(vm, order)}", address=address)
         except TimeoutError:
             if not limit.expired():
                 raise
-            left = await self.end(vm, order)
+            unsure = await self.end(vm, order)
             why = f"not done in time (at most {order.seconds:g} s were left)"
-            ended = f"; its processes may still run: {left}" if left else "; its processes were ended"
+            ended = f"; its processes may still run: {unsure}" if unsure else "; its processes were ended"
             return VmCommandResult(error=why + ended, address=address)
         return _result(order, report, address)
 
+    async def _end_unstarted(self, vm: Object, order: RunOrder) -> str:
+        """End a run that this attempt did not start, and return what became of it: an earlier attempt may have."""
+        end, unsure = await self._end(vm, order)
+        if unsure:
+            return f"this attempt has started nothing, and whether an earlier one has is not known: {unsure}"
+        return "nothing was started" if end == "never" else "the processes of an earlier attempt were ended"
+
+    @asynccontextmanager
+    async def _session(self, vm: Object, order: RunOrder | CopyOrder) -> AsyncIterator[float]:
+        """Hold a session of the namespace; yields the time that is left, or raises `NoFreeSession`."""
+        until = time.monotonic() + max(0.0, order.seconds)
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(max(0.0, order.seconds)):
+                    await stack.enter_async_context(self._shells.sessions[vm.ns])
+            except TimeoutError:
+                raise NoFreeSession(order.seconds) from None
+            yield max(0.0, until - time.monotonic())
+
     @asynccontextmanager
     async def _connected(self, vm: Object, order: RunOrder | CopyOrder) -> AsyncIterator["SshConnection"]:
-        async with self._shells.room:
-            route = await self._route(vm, order.user)
-            via = None if route.bastion is None else await self._bastion(route.bastion, order.patience_s)
-            async with self._shells.connect(vm, route, via, order.patience_s) as shell:
-                yield shell
+        route = await self._route(vm, order.user)
+        via = None if route.bastion is None else await self._bastion(route.bastion, order.patience_s)
+        async with self._shells.connect(vm, route, via, order.patience_s) as shell:
+            yield shell
 
     async def _route(self, vm: Object, user: str) -> SshRoute:
         connection = vm_of(vm).connection
