@@ -1,6 +1,7 @@
 """What commands write is kept with the MCI, and streamed while they run, so it has an end."""
 
 import asyncio
+import re
 from typing import cast
 
 import pytest
@@ -11,8 +12,12 @@ from stateward.domains.mci.handlers.command_handlers import (
     MAX_LINE_CHARS,
     OutputStream,
     SecretMask,
-    tail_of,
 )
+from stateward.domains.mci.model import CommandRun, VmCommandResult
+from stateward.domains.mci.remote.kept_output import MAX_TOTAL_OUTPUT_CHARS, KeptOutput, tail_of
+from stateward.domains.mci.remote.vm_shells import OutputReader, RunOrder
+from stateward.drivers.ssh.remote_run import CHUNK_BYTES, RunReport
+from stateward.drivers.ssh.ssh_connection import SshConnection
 from stateward.engine import Job
 
 
@@ -23,6 +28,43 @@ def test_the_end_of_a_long_text_is_kept_and_the_rest_is_counted(text: str, most:
         assert kept == text
     else:
         assert kept == f"({len(text) - most} characters left out)\n{text[-most:]}"
+
+
+def test_the_results_of_all_vms_have_one_limit_and_the_last_ones_say_what_is_left_out() -> None:
+    output, text = KeptOutput(100, 1), "x" * 65_536
+    kept = [output.keep(VmCommandResult((CommandRun(text, 3, text),), "it failed")) for _ in range(100)]
+    written = "".join(run.written + run.stderr for one in kept for run in one.runs)
+    assert written.count("x") <= MAX_TOTAL_OUTPUT_CHARS
+    assert kept[-1] == VmCommandResult((CommandRun(note := "(65536 characters left out)\n", 3, note),), "it failed")
+
+
+class TalkativeShell:
+    """Stands for a connection to a VM that always has more to tell; counts its sessions."""
+
+    def __init__(self) -> None:
+        self.sessions = 0
+
+    async def run_shell(self, script: str, _most: int) -> tuple[bytes, int]:
+        self.sessions += 1
+        (mark, *_) = re.findall("--[0-9a-f]{24}", script)
+        size = CHUNK_BYTES if self.sessions < 20 else 0
+        return f"\n{mark} out 0\n{'x' * size}\n{mark} end no\n".encode(), 0
+
+
+def test_output_that_nobody_keeps_is_not_read() -> None:
+    shell, told = TalkativeShell(), list[str]()
+
+    def tell(text: str) -> bool:
+        told.append(text)
+        return len(told) < 3
+
+    async def read() -> None:
+        reader = OutputReader(cast("SshConnection", shell), RunOrder("r1", ("yes",)), tell)
+        await reader.poll()
+        await reader.finish(RunReport((), "done"))
+
+    asyncio.run(read())
+    assert (shell.sessions, len(told)) == (3, 3)
 
 
 SECRET = "s3cret-of-ann"

@@ -21,7 +21,7 @@ FOLDER = ".stateward/runs"
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 SMALL_NUMBER = re.compile(r"[0-9]{1,3}\Z")
 MAX_OUTPUT_BYTES = 65_536
-"""How much of the end of each output a report has."""
+"""How much of the end of each output a report has, unless the caller wants less."""
 
 CHUNK_BYTES = 65_536
 """How much of an output one poll reads."""
@@ -81,9 +81,9 @@ def new_mark() -> str:
     return f"--{secrets.token_hex(12)}"
 
 
-def most_bytes(commands: int) -> int:
+def most_bytes(commands: int, stream_bytes: int = MAX_OUTPUT_BYTES) -> int:
     """Return the largest size of a report."""
-    return commands * 2 * (MAX_OUTPUT_BYTES + 1) + MARK_OVERHEAD * (commands + 1)
+    return commands * 2 * (stream_bytes + 1) + MARK_OVERHEAD * (commands + 1)
 
 
 def _beginning(run: str) -> str:
@@ -97,7 +97,13 @@ def _function(lines: Sequence[str]) -> str:
     return f"main() {{\nexec 2>&1\n{body}\n}}\nmain\n"
 
 
-def start_script(run: str, commands: Sequence[str], secret_values: Mapping[str, str], mark: str) -> str:
+def start_script(
+    run: str,
+    commands: Sequence[str],
+    secret_values: Mapping[str, str],
+    mark: str,
+    stream_bytes: int = MAX_OUTPUT_BYTES,
+) -> str:
     """Return the script that starts a run, or follows it if it was started, and reports how it ended."""
     exports = [f"export {name}={quote(value)}" for name, value in secret_values.items()]
     lines = [
@@ -112,7 +118,7 @@ def start_script(run: str, commands: Sequence[str], secret_values: Mapping[str, 
         f'[ -d "$dir" ] || {{ printf "\\n%s end refused\\n" {mark}; return; }}',
         "fi",
         _wait_for_end(),
-        *_report(len(commands), mark),
+        *_report(len(commands), mark, stream_bytes),
         _clean_up(),
     ]
     return _function(lines)
@@ -153,12 +159,12 @@ while [ ! -e "$dir/done" ]; do
 done"""
 
 
-def _report(commands: int, mark: str) -> list[str]:
+def _report(commands: int, mark: str, stream_bytes: int) -> list[str]:
     lines = []
     for number in range(commands):
         lines += [
             f'if [ -e "$dir/{number}.out" ]; then',
-            *(_tail(f"{number}.{kind}", number, kind, mark) for kind in ("out", "err")),
+            *(_tail(number, kind, mark, stream_bytes) for kind in ("out", "err")),
             f's=; [ -s "$dir/{number}.status" ] && read s <"$dir/{number}.status"',
             f'printf "\\n%s status {number} %s\\n" {mark} "$s"',
             "fi",
@@ -167,8 +173,9 @@ def _report(commands: int, mark: str) -> list[str]:
     return [*lines, ended, f'printf "\\n%s end %s\\n" {mark} "$e"']
 
 
-def _tail(file: str, number: int, kind: str, mark: str) -> str:
-    tail = f'[ -s "$dir/{file}" ] && tail -c {MAX_OUTPUT_BYTES + 1} "$dir/{file}"'
+def _tail(number: int, kind: str, mark: str, stream_bytes: int) -> str:
+    file = f"{number}.{kind}"
+    tail = f'[ -s "$dir/{file}" ] && tail -c {stream_bytes + 1} "$dir/{file}"'
     return f'printf "\\n%s {kind} {number}\\n" {mark}; {tail}'
 
 
@@ -222,7 +229,7 @@ def read_chunk(report: bytes, mark: str) -> OutputChunk:
     return OutputChunk(found.get("out", b""), found.get("err", b""), end == "yes")
 
 
-def read_report(report: bytes, commands: int, mark: str) -> RunReport:
+def read_report(report: bytes, commands: int, mark: str, stream_bytes: int = MAX_OUTPUT_BYTES) -> RunReport:
     """Read a report; one without an end is an error, because the shell was cut off."""
     parts, end, trouble = _parts(report, mark)
     results: dict[int, RunResult] = {}
@@ -233,7 +240,7 @@ def read_report(report: bytes, commands: int, mark: str) -> RunReport:
         if kind == "status":
             results[number] = RunResult(was.stdout, was.stderr, _small_number(value), was.is_cut)
         else:
-            kept, is_cut = content[-MAX_OUTPUT_BYTES:], was.is_cut or len(content) > MAX_OUTPUT_BYTES
+            kept, is_cut = content[-stream_bytes:], was.is_cut or len(content) > stream_bytes
             streams = (kept, was.stderr) if kind == "out" else (was.stdout, kept)
             results[number] = RunResult(*streams, was.status, is_cut)
     return RunReport(tuple(results[number] for number in sorted(results)), end, trouble)

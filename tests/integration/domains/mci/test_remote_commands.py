@@ -14,6 +14,7 @@ from stateward.domains.mci.lifecycle import COMMAND
 from stateward.domains.mci.model import command_seen
 from stateward.domains.mci.remote import vm_shells
 from stateward.domains.mci.remote.command_retention import prune_commands
+from stateward.domains.mci.remote.kept_output import KeptOutput
 from stateward.domains.mci.remote.vm_shells import RunOrder
 from stateward.drivers import Driver
 from stateward.engine.queries import list_all
@@ -166,6 +167,14 @@ async def test_secrets_reach_the_command_and_nobody_else(api: ApiHarness) -> Non
     for text in (answer.text, str(found), str(progress), str(journal), requests, str(operation)):
         assert not any(part in text for value in secrets.values() for part in value.splitlines()), text
     assert any("g1-1: ***" in line.text for line in progress)
+
+
+async def test_long_output_is_cut_on_the_vm_and_no_part_of_a_secret_is_left(api: ApiHarness) -> None:
+    await api.created(mci("m1", group("g1", 1)))
+    size = KeptOutput(1, 2).stream_bytes
+    command = f"printf %s $TOKEN; head -c {size - 5} /dev/zero | tr '\\0' x"
+    found = await ran(api, command, "echo end", secrets={"TOKEN": "open-sesame"})
+    assert found["g1-1"]["stdout"] == {"0": f"(only the last {size} bytes are kept)\n{'x' * (size - 5)}", "1": "end\n"}
 
 
 async def test_a_host_key_is_pinned_at_first_sight_and_a_changed_one_is_refused(

@@ -22,7 +22,9 @@ from stateward.domains.mci.model import (
     vm_id,
     vm_of,
 )
+from stateward.domains.mci.remote.kept_output import KeptOutput
 from stateward.domains.mci.remote.vm_shells import CopyOrder, RunOrder, ShellGroup, VmShells
+from stateward.drivers.ssh.remote_run import MAX_OUTPUT_BYTES
 from stateward.engine import Ending, Handler, Job, Kind, Route
 from stateward.engine.kinds import Guard
 from stateward.engine.typed_values import MASK, SHORTEST_SECRET
@@ -34,9 +36,6 @@ MAX_CONCURRENT = 100
 
 LANE_GROUP = "commands"
 """The group of the lanes of commands: each namespace has one, so that none keeps the others from running theirs."""
-
-MAX_VM_OUTPUT_CHARS, MIN_COMMAND_OUTPUT_CHARS, MAX_TOTAL_OUTPUT_CHARS = 65_536, 500, 4_000_000
-"""Limits of stored output in characters: per VM, per command at least, and for all VMs."""
 
 STREAM_INTERVAL_S, MAX_PIECE_CHARS, MAX_STREAMED_CHARS = 0.5, 20_000, 1_000_000
 """Streamed output: the interval, the largest piece, and the largest sum; the stored results have their own limits."""
@@ -67,15 +66,16 @@ class CommandHandlers:
         vms = await self._vms(job, spec)
         mask = SecretMask(given.secrets.values())
         stream = OutputStream(job, len(spec.vms), mask)
+        output = KeptOutput(len(spec.vms), len(spec.commands))
         async with self._shells.open(list(vms.values())) as shells:
             if spec.path:
                 copied = CopyOrder(b64decode(given.content), spec.path, spec.file, spec.user, seconds)
                 work = _copier(shells, copied)
             else:
-                work = _runner(shells, _order(job, spec, given, seconds), stream)
+                work = _runner(shells, _order(job, spec, given, seconds, output.stream_bytes), stream)
             async with stream.flushing():
-                found = await _on_each(spec.vms, vms, work, stream)
-        return _ending(spec, found, mask)
+                found = await _on_each(spec.vms, vms, work, stream, lambda one: output.keep(_masked(one, mask)))
+        return _ending(spec, found)
 
     async def _end_cancelled(self, job: Job) -> Ending:
         """End the processes of a cancelled command on all its VMs."""
@@ -112,11 +112,14 @@ async def _as_step(value: float) -> float:
     return value
 
 
-def _order(job: Job, spec: CommandSpec, given: CommandInput, seconds: float) -> RunOrder:
-    return RunOrder(job.key.id, spec.commands, spec.user, given.secrets, seconds)
+def _order(
+    job: Job, spec: CommandSpec, given: CommandInput, seconds: float, stream_bytes: int = MAX_OUTPUT_BYTES
+) -> RunOrder:
+    return RunOrder(job.key.id, spec.commands, spec.user, given.secrets, seconds, stream_bytes=stream_bytes)
 
 
 VmWork = Callable[[Object], Awaitable[VmCommandResult]]
+KeepResult = Callable[[VmCommandResult], VmCommandResult]
 
 
 def _runner(shells: ShellGroup, order: RunOrder, stream: "OutputStream") -> VmWork:
@@ -128,7 +131,7 @@ def _copier(shells: ShellGroup, order: CopyOrder) -> VmWork:
 
 
 async def _on_each(
-    names: Sequence[str], vms: dict[str, Object], work: VmWork, stream: "OutputStream"
+    names: Sequence[str], vms: dict[str, Object], work: VmWork, stream: "OutputStream", keep: KeepResult
 ) -> dict[str, VmCommandResult]:
     """Do something on each VM, many at once; a VM that is gone or does not run has an error instead of a result."""
     room, found = asyncio.Semaphore(MAX_CONCURRENT), dict[str, VmCommandResult]()
@@ -141,7 +144,7 @@ async def _on_each(
             elif vm.state != VmState.RUNNING:
                 found[name] = VmCommandResult(error=f"the VM is {vm.state}")
             else:
-                found[name] = await work(vm)
+                found[name] = keep(await work(vm))
             stream.done += 1
 
     async with asyncio.TaskGroup() as tasks:
@@ -150,17 +153,12 @@ async def _on_each(
     return found
 
 
-def _ending(spec: CommandSpec, found: dict[str, VmCommandResult], mask: "SecretMask") -> Ending:
-    most = max(
-        MIN_COMMAND_OUTPUT_CHARS,
-        min(MAX_VM_OUTPUT_CHARS, MAX_TOTAL_OUTPUT_CHARS // max(1, len(found))) // max(1, len(spec.commands)),
-    )
-    results = {name: with_limited_output(_masked(found[name], mask), most) for name in spec.vms}
-    seen = to_json(CommandSeen(results))
+def _ending(spec: CommandSpec, found: dict[str, VmCommandResult]) -> Ending:
+    seen = to_json(CommandSeen({name: found[name] for name in spec.vms}))
     failed = [name for name in spec.vms if found[name].error]
     if not failed:
         return Ending(seen=seen)
-    first = results[failed[0]].error
+    first = found[failed[0]].error
     error = f"it failed on {len(failed)} of {len(found)} VMs ({_named(failed)}), on {failed[0]} with: {first}"
     return Ending(FAILED, error=error, seen=seen)
 
@@ -196,18 +194,6 @@ def _masked(one: VmCommandResult, mask: SecretMask) -> VmCommandResult:
     return replace(one, runs=runs, error=mask(one.error))
 
 
-def with_limited_output(one: VmCommandResult, most: int) -> VmCommandResult:
-    """Return a result whose texts have limited lengths."""
-    runs = tuple(replace(run, written=tail_of(run.written, most), stderr=tail_of(run.stderr, most)) for run in one.runs)
-    return replace(one, runs=runs, error=tail_of(one.error, most))
-
-
-def tail_of(text: str, most: int) -> str:
-    """Return the end of a text that is too long, with a note about the omitted part: errors come last."""
-    left_out = len(text) - most
-    return text if left_out <= 0 else f"({left_out} characters left out)\n{text[left_out:]}"
-
-
 def _named(names: Sequence[str]) -> str:
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
     return ", ".join(names[:MAX_NAMED]) + more
@@ -227,8 +213,11 @@ class OutputStream:
         self._partial: dict[str, str] = {}
         self._told, self._streamed, self._pending = -1, 0, 0
 
-    def add(self, vm: str, text: str) -> None:
-        """Take what a command has written on a VM; a line is told when it is complete, or too long to be kept."""
+    def add(self, vm: str, text: str) -> bool:
+        """Take what a command has written on a VM, and return whether more of it would be told.
+
+        A line is told when it is complete, or too long to be kept.
+        """
         *lines, rest = (self._partial.pop(vm, "") + text).split("\n")
         for line in lines:
             self._add_line(vm, self._mask(line))
@@ -238,6 +227,7 @@ class OutputStream:
             rest = rest[end:]
         if rest:
             self._partial[vm] = rest
+        return self._streamed + self._pending < MAX_STREAMED_CHARS
 
     def _add_line(self, vm: str, line: str) -> None:
         for start in range(0, max(1, len(line)), MAX_LINE_CHARS):

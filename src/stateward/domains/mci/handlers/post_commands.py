@@ -11,12 +11,6 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.mci.handlers.command_handlers import (
-    MAX_TOTAL_OUTPUT_CHARS,
-    MAX_VM_OUTPUT_CHARS,
-    MIN_COMMAND_OUTPUT_CHARS,
-    tail_of,
-)
 from stateward.domains.mci.model import (
     CommandRuns,
     MciSpec,
@@ -26,6 +20,7 @@ from stateward.domains.mci.model import (
     is_chosen,
     vm_of,
 )
+from stateward.domains.mci.remote.kept_output import KeptOutput
 from stateward.domains.mci.remote.vm_shells import RunOrder, VmShells
 from stateward.store.records import Object
 
@@ -77,22 +72,15 @@ async def run_post_command(
         return PostCommandResults()
     room = asyncio.Semaphore(MAX_CONCURRENT)
     seconds = command.minutes * 60
-    order = RunOrder(run, command.commands, command.user, {}, seconds, min(FIRST_ANSWER_S, seconds))
-    most = max(
-        MIN_COMMAND_OUTPUT_CHARS,
-        min(MAX_VM_OUTPUT_CHARS, MAX_TOTAL_OUTPUT_CHARS // max(1, len(vms))) // phases // len(command.commands),
-    )
+    output = KeptOutput(len(vms), len(command.commands), phases)
+    patience_s = min(FIRST_ANSWER_S, seconds)
+    order = RunOrder(run, command.commands, command.user, {}, seconds, patience_s, output.stream_bytes)
     async with shells.open(vms) as group:
 
         async def one(vm: Object) -> tuple[str, VmCommandResult]:
             async with room:
-                return vm_of(vm).name, await group.run(vm, order)
+                return vm_of(vm).name, output.keep(await group.run(vm, order))
 
         ran = await asyncio.gather(*(one(vm) for vm in vms))
-    written: dict[str, CommandRuns] = {
-        name: tuple(
-            replace(run, written=tail_of(run.written, most), stderr=tail_of(run.stderr, most)) for run in result.runs
-        )
-        for name, result in ran
-    }
+    written: dict[str, CommandRuns] = {name: result.runs for name, result in ran}
     return PostCommandResults(written, {name: result.error for name, result in ran if result.error})

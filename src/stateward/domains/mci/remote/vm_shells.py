@@ -21,12 +21,15 @@ from stateward.domains.mci.model import CommandRun, VmCommandResult, vm_of, vm_s
 from stateward.domains.mci.provider.vm_waiting import GrantedClientOf
 from stateward.domains.mci.remote.access_keys import AccessKeys
 from stateward.domains.mci.remote.host_key_pins import pin_host_key
+from stateward.domains.mci.remote.kept_output import tail_of
 from stateward.domains.mci.remote.ssh_route import NoRoute, SshRoute, find_route
 from stateward.drivers import CommandFailed, Driver, MachineHandle
 from stateward.drivers.ssh.host_key import HostKeyChanged, fingerprint
 from stateward.drivers.ssh.remote_run import (
     CHUNK_BYTES,
+    MAX_OUTPUT_BYTES,
     RunReport,
+    RunResult,
     copy_script,
     end_script,
     most_bytes,
@@ -74,14 +77,15 @@ ENDS = {
 }
 """Why a run that is not done has no result."""
 
-OnOutput = Callable[[str, str], None]
-"""Gets the name of a VM, and what a command has written there."""
+OnOutput = Callable[[str, str], bool]
+"""Gets the name of a VM, and what a command has written there; returns whether it wants more."""
 
 
 class RunOrder(Struct, frozen=True):
     """What to run: an id by which it runs once on each VM, the commands, the user, secrets, and how long it may take.
 
-    `patience_s` is how long a VM may take to answer at all.
+    `patience_s` is how long a VM may take to answer at all, and `stream_bytes` how much of the end of each output is
+    kept.
     """
 
     id: str
@@ -90,6 +94,7 @@ class RunOrder(Struct, frozen=True):
     secrets: Mapping[str, str] = {}
     seconds: float = 1800.0
     patience_s: float = 20.0
+    stream_bytes: int = MAX_OUTPUT_BYTES
 
 
 class CopyOrder(Struct, frozen=True):
@@ -209,7 +214,7 @@ class ShellGroup:
             task.cancel()
         await asyncio.gather(*self._bastions.values(), return_exceptions=True)
 
-    async def run(self, vm: Object, order: RunOrder, on_output: OnOutput = lambda _vm, _text: None) -> VmCommandResult:
+    async def run(self, vm: Object, order: RunOrder, on_output: OnOutput = lambda _vm, _text: False) -> VmCommandResult:
         """Run commands on a VM; an error is a part of the result."""
         address = vm_seen(vm).public_ip or vm_seen(vm).private_ip
         try:
@@ -344,11 +349,11 @@ def _why_failed(vm: Object, error: Exception) -> str:
     return describe_error(error)
 
 
-async def _followed(shell: "SshConnection", order: RunOrder, on_text: Callable[[str], None]) -> RunReport:
+async def _followed(shell: "SshConnection", order: RunOrder, on_text: Callable[[str], bool]) -> RunReport:
     """Start a run, or follow one that was started; what it writes is told while it runs."""
     mark = new_mark()
-    script = start_script(order.id, order.commands, order.secrets, mark)
-    task = asyncio.ensure_future(shell.run_shell(script, most_bytes(len(order.commands))))
+    script = start_script(order.id, order.commands, order.secrets, mark, order.stream_bytes)
+    task = asyncio.ensure_future(shell.run_shell(script, most_bytes(len(order.commands), order.stream_bytes)))
     try:
         reader = OutputReader(shell, order, on_text)
         pause = POLL_FIRST_S
@@ -359,7 +364,7 @@ async def _followed(shell: "SshConnection", order: RunOrder, on_text: Callable[[
         output, _ = await task
     finally:
         task.cancel()
-    report = read_report(output, len(order.commands), mark)
+    report = read_report(output, len(order.commands), mark, order.stream_bytes)
     await reader.finish(report)
     return report
 
@@ -367,14 +372,14 @@ async def _followed(shell: "SshConnection", order: RunOrder, on_text: Callable[[
 class OutputReader:
     """Reads what the commands of a run write, while they run."""
 
-    def __init__(self, shell: "SshConnection", order: RunOrder, on_text: Callable[[str], None]) -> None:
+    def __init__(self, shell: "SshConnection", order: RunOrder, on_text: Callable[[str], bool]) -> None:
         self._shell, self._order, self._on_text = shell, order, on_text
         self._number, self._stdout, self._stderr = 0, 0, 0
-        self._has_polled = False
+        self._has_polled, self._is_wanted = False, True
 
     async def poll(self) -> bool:
         """Read the next piece; returns whether there may be more at once."""
-        if self._number >= len(self._order.commands):
+        if not self._is_wanted or self._number >= len(self._order.commands):
             return False
         self._has_polled = True
         mark = new_mark()
@@ -382,7 +387,7 @@ class OutputReader:
         output, _ = await self._shell.run_shell(script, most_bytes(1))
         found = read_chunk(output, mark)
         self._stdout, self._stderr = self._stdout + len(found.stdout), self._stderr + len(found.stderr)
-        self._on_text(_text(found.stdout) + _text(found.stderr))
+        self._is_wanted = self._on_text(_text(found.stdout) + _text(found.stderr))
         if max(len(found.stdout), len(found.stderr)) >= CHUNK_BYTES:
             return True
         if found.has_ended:
@@ -396,14 +401,13 @@ class OutputReader:
                 pass
             return
         for one in report.results:
-            self._on_text(_text(one.stdout) + _text(one.stderr))
+            self._on_text("".join(_kept_texts(self._order, one)))
 
 
 def _result(order: RunOrder, report: RunReport, address: str) -> VmCommandResult:
-    cut = f"(only the last {CHUNK_BYTES} bytes are kept)\n"
+    texts = [_kept_texts(order, one) for one in report.results]
     runs = tuple(
-        CommandRun((cut if one.is_cut else "") + _text(one.stdout), one.status, _text(one.stderr))
-        for one in report.results
+        CommandRun(stdout, one.status, stderr) for (stdout, stderr), one in zip(texts, report.results, strict=True)
     )
     failed = next((number for number, one in enumerate(runs) if one.status != 0), None)
     error = ""
@@ -414,6 +418,25 @@ def _result(order: RunOrder, report: RunReport, address: str) -> VmCommandResult
     elif failed is not None:
         error = f"the exit status of {order.commands[failed]!r} is unknown: the VM reported none from 0 to 999"
     return VmCommandResult(runs, error, address)
+
+
+def _kept_texts(order: RunOrder, one: RunResult) -> tuple[str, str]:
+    """Return both outputs of a command as texts; one that was cut says so, and does not begin within a secret."""
+    note = f"(only the last {order.stream_bytes} bytes are kept)\n"
+    secrets = [part.encode() for value in order.secrets.values() for part in (value, *value.splitlines())]
+
+    def text(output: bytes) -> str:
+        if not one.is_cut or len(output) < order.stream_bytes:
+            return _text(output)
+        return note + _text(output[max((_overlap(secret, output) for secret in secrets), default=0) :])
+
+    return text(one.stdout), text(one.stderr)
+
+
+def _overlap(secret: bytes, output: bytes) -> int:
+    """Return with how many of the last bytes of a secret an output begins: nobody could mask this part later."""
+    starts = (start for start in range(1, len(secret)) if secret[start] == output[0])
+    return next((len(secret) - start for start in starts if output.startswith(secret[start:])), 0)
 
 
 def _text(output: bytes) -> str:
@@ -437,10 +460,11 @@ async def _run_by_driver(
         except CommandFailed as error:
             on_output(spec.name, error.written)
             why = f"{line!r} ended with {error}"
-            return VmCommandResult((*runs, CommandRun(error.written, error.status)), why, address)
+            run = CommandRun(tail_of(error.written, order.stream_bytes), error.status)
+            return VmCommandResult((*runs, run), why, address)
         except (OSError, TimeoutError) as error:
             why = f"{line!r} failed: {type(error).__name__} {error}".rstrip()
             return VmCommandResult((*runs, CommandRun()), why, address)
         on_output(spec.name, written)
-        runs.append(CommandRun(written, 0))
+        runs.append(CommandRun(tail_of(written, order.stream_bytes), 0))
     return VmCommandResult(tuple(runs), address=address)
