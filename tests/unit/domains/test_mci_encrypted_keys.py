@@ -1,6 +1,7 @@
 """A private key that was encrypted for the caller: openssl opens it, and so do we."""
 
 import subprocess
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,27 @@ def test_what_is_no_rsa_public_key_is_refused_and_not_repeated(text: str) -> Non
         read_recipient("encryptFor", text)
     assert refused.value.field == "encryptFor"
     assert text == "" or text not in str(refused.value)
+
+
+def ssh_rsa(modulus: int, exponent: int = 65537) -> str:
+    """Return a public key of these numbers, though no private key may fit them."""
+    numbers = [number.to_bytes(number.bit_length() // 8 + 1) for number in (exponent, modulus)]
+    parts = [len(part).to_bytes(4) + part for part in (b"ssh-rsa", *numbers)]
+    return f"ssh-rsa {b64encode(b''.join(parts)).decode()}"
+
+
+def test_an_rsa_key_that_cannot_encrypt_is_refused(owner: RSAPrivateKey) -> None:
+    modulus = owner.public_key().public_numbers().n
+    assert read_recipient("encryptFor", ssh_rsa(modulus)) == owner.public_key()
+    unusable = (
+        ssh_rsa(modulus + 1),
+        ssh_rsa(modulus >> 1 | 1),
+        ssh_rsa(2**19_999 + 1),
+        ssh_rsa(modulus, 1),
+        ssh_rsa(modulus, 65536),
+        ssh_rsa(modulus, 2**32 + 1),
+        ssh_rsa(modulus, 2**2000 + 1),
+    )
+    for text in unusable:
+        with pytest.raises(BadInput, match="encryptFor"):
+            read_recipient("encryptFor", text)

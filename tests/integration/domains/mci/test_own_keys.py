@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import asyncssh
 import pytest
-from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers, generate_private_key
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -247,9 +247,18 @@ async def test_the_private_half_leaves_the_server_only_encrypted_if_the_caller_a
 
 
 async def test_a_key_to_encrypt_for_that_is_none_is_refused_before_anything_is_made(api: ApiHarness) -> None:
-    answer = await api.post(f"/ns/{NS}/mciDynamic", mci("m1", encryptFor="ssh-ed25519 AAAA"))
-    assert (answer.status_code, answer.json()["field"]) == (400, "encryptFor")
+    numbers = generate_private_key(65537, 2048).public_key().public_numbers()
+    even = RSAPublicNumbers(numbers.e, numbers.n - 1).public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    for bad in ("ssh-ed25519 AAAA", even.decode()):
+        for path, body in (
+            (f"/ns/{NS}/mciDynamic", mci("m1")),
+            (f"/ns/{NS}/mciDynamicReview", mci("m1")),
+            (KEYS, {"name": "k", "connectionName": AWS}),
+        ):
+            answer = await api.post(path, {**body, "encryptFor": bad})
+            assert (answer.status_code, answer.json()["field"]) == (400, "encryptFor")
     assert (await api.get(M1)).status_code == 404
+    assert (await api.get(f"{KEYS}/k")).status_code == 404
 
 
 async def test_every_vm_trusts_the_key_of_its_namespace_beside_that_of_its_caller(api: ApiHarness) -> None:

@@ -335,6 +335,22 @@ async def test_a_file_is_copied_whole_to_a_path_or_into_a_folder(api: ApiHarness
     assert (await api.post(place, None, data={"path": "f"})).status_code == 400
 
 
+@pytest.mark.parametrize(
+    ("head", "path"),
+    [
+        (b"", b"/tmp/\xff"),
+        (b"Content-Type: text/plain; charset=nosuch\r\n", b"f"),
+        (b"Content-Type: a; charset=hex\r\n", b"f"),
+    ],
+    ids=["not UTF-8", "unknown charset", "no charset of texts"],
+)
+async def test_a_form_that_cannot_be_decoded_is_refused(api: ApiHarness, head: bytes, path: bytes) -> None:
+    part = b'--b\r\nContent-Disposition: form-data; name="path"\r\n' + head + b"\r\n" + path + b"\r\n--b--\r\n"
+    headers = {"content-type": "multipart/form-data; boundary=b"}
+    answer = await api.post(f"/ns/{NS}/transferFile/mci/m1", content=part, headers=headers)
+    assert (answer.status_code, answer.json()["field"]) == (400, "body"), answer.text
+
+
 async def test_post_commands_go_over_ssh(api: ApiHarness, machines: LoopbackMachines) -> None:
     shown = await api.created(mci("m1", group("g1", 1), postCommand={"command": ["echo $0; pwd", "exit 3"]}))
     (result,) = shown["postCommandResult"]["results"]

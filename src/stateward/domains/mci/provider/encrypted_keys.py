@@ -8,7 +8,7 @@ sides make the same name from it: a fixed issuer, and a serial number that is a 
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InternalError, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
@@ -30,9 +30,12 @@ from cryptography.x509.oid import NameOID
 
 from stateward.errors import BadInput
 
-RECIPIENT = "an RSA public key of at least 2048 bits, in PEM or as `ssh-rsa AAAA...`, or its certificate in PEM"
+RECIPIENT = "an RSA public key of 2048 to 16384 bits, in PEM or as `ssh-rsa AAAA...`, or its certificate in PEM"
 IDENTITY = "the file of the RSA private key that it was encrypted for, in PEM, without a passphrase"
-SMALLEST_RECIPIENT = 2048
+SMALLEST_RECIPIENT, LARGEST_RECIPIENT = 2048, 16384
+"""Sizes in bits; OpenSSL does not encrypt with larger keys."""
+
+LARGEST_EXPONENT = 2**32
 ISSUER = Name([NameAttribute(NameOID.COMMON_NAME, "stateward recipient")])
 SERIAL_BYTES = 16
 BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
@@ -44,9 +47,23 @@ def read_recipient(field: str, text: str) -> RSAPublicKey:
         found = _load_public(text.strip().encode())
     except (ValueError, UnsupportedAlgorithm):
         found = None
-    if not isinstance(found, RSAPublicKey) or found.key_size < SMALLEST_RECIPIENT:
+    if not isinstance(found, RSAPublicKey) or not _can_encrypt(found):
         raise BadInput(field, f"a text of {len(text)} characters", RECIPIENT)
     return found
+
+
+def _can_encrypt(public: RSAPublicKey) -> bool:
+    """Return whether a key can be used; a key in the form of SSH is loaded without a look at its numbers."""
+    numbers = public.public_numbers()
+    if not SMALLEST_RECIPIENT <= public.key_size <= LARGEST_RECIPIENT or numbers.n % 2 == 0:
+        return False
+    if not 3 <= numbers.e <= LARGEST_EXPONENT or numbers.e % 2 == 0:
+        return False
+    try:
+        encrypt_for(public, "trial")
+    except (ValueError, UnsupportedAlgorithm, InternalError):
+        return False
+    return True
 
 
 def _load_public(text: bytes) -> object:

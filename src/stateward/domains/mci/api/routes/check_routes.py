@@ -6,7 +6,7 @@ from litestar import get, post
 
 from stateward.domains.mci.api.connection_views import CREDENTIAL_HOLDER, image_view, region_view, spec_view
 from stateward.domains.mci.api.context import TumblebugRequest, adds_object_state, mci_in_path
-from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_GROUP, parse_subgroup
+from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_GROUP, parse_recipient, parse_subgroup
 from stateward.domains.mci.api.routes.catalogue_routes import records
 from stateward.domains.mci.api.routes.mci_routes import views
 from stateward.domains.mci.api.routes.review_routes import ERROR, VmReview, money, review_group
@@ -59,7 +59,9 @@ async def _checked(request: TumblebugRequest, name: str) -> dict[str, Any]:
 async def review_subgroup(request: TumblebugRequest, ns: Ns, mci: Mci) -> VmReview:
     """Tell whether a subgroup can be added to an MCI, and its cost; writes nothing."""
     taken = {one.name for one in mci_of(await request.service.mci(ns, mci)).groups}
-    group = parse_subgroup(await request.fields(), free_group_name(taken), dynamic=True)
+    body = await request.fields()
+    parse_recipient(body)
+    group = parse_subgroup(body, free_group_name(taken), dynamic=True)
     if group.name in taken:
         raise BadInput("name", group.name, f"another name than that of a subgroup of {mci}")
     return await review_group(request, ns, group)

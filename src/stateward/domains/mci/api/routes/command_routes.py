@@ -4,7 +4,7 @@ from base64 import b64encode
 from typing import Annotated
 
 from litestar import Response, delete, get, post, put
-from litestar.datastructures import UploadFile
+from litestar.datastructures import FormMultiDict, UploadFile
 from litestar.params import PathParameter, QueryParameter
 from msgspec import Struct
 
@@ -105,7 +105,7 @@ async def copy_file(
     wait: Wait = None,
 ) -> AnyResponse:
     """Copy a file to the VMs of an MCI over SSH: a form with the fields `path` and `file`."""
-    form = await request.form()
+    form = await _form(request)
     path, file = form.get("path"), form.get("file")
     if not isinstance(path, str) or not 0 < len(path) <= MAX_PATH_CHARS or not path.isprintable():
         raise BadInput("path", None, "the path on the VMs, for a file or a folder")
@@ -119,6 +119,14 @@ async def copy_file(
     given = CommandInput(content=b64encode(await file.read()).decode())
     limit = 0.0 if parse_flag("async", in_background) else wait
     return await _submit(request, ns, _choice(group, vm, labels), spec, given, limit)
+
+
+async def _form(request: TumblebugRequest) -> FormMultiDict:
+    """Return the form in the body; Litestar decodes a text by the charset that its part names, whichever that is."""
+    try:
+        return await request.form()
+    except (UnicodeError, LookupError):
+        raise BadInput("body", None, "a form (multipart/form-data) with texts in UTF-8") from None
 
 
 async def _submit(

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.action_effects import access_text
 from stateward.domains.mci.api.context import TumblebugRequest
-from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_MCI, parse_mci
+from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_MCI, parse_mci, parse_recipient
 from stateward.domains.mci.api.tumblebug_params import READ, Ns
 from stateward.domains.mci.model import EVERYBODY, WORLD, CloudConnection, ImageRecord, MciSpec, SpecRecord, SubGroup
 from stateward.domains.mci.provider.catalogue import Catalogue
@@ -120,7 +120,9 @@ class ReviewedSubGroup(Struct, frozen=True):
 async def review_mci(request: TumblebugRequest, ns: Ns) -> MciReview:
     """Tell whether an MCI can be created, and its cost; writes nothing."""
     await request.service.namespace(ns)
-    wanted = parse_mci(await request.fields(), "", dynamic=True)
+    body = await request.fields()
+    parse_recipient(body)
+    wanted = parse_mci(body, "", dynamic=True)
     known, driver_of = request.catalogue.snapshot(), request.context.domain.clients.driver_for
     looked = [await _look(known, ns, one) for one in wanted.groups]
     looked = await _ask(driver_of, looked)
