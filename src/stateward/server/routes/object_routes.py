@@ -403,8 +403,10 @@ async def replace_labels(
 
 
 def _check_reserved_labels(kinds: Kinds, found: Object, labels: dict[str, str]) -> None:
-    """Raise if a label is removed or changed by which the domain finds the object."""
+    """Raise if a label is added, removed or changed by which the domain finds the object."""
     former: dict[str, str] = msgspec.json.decode(found.labels)
-    for name in sorted(former.keys() & kinds.of(found).reserved_labels):
-        if labels.get(name) != former[name]:
+    for name in sorted(kinds.of(found).reserved_labels):
+        if name in former and labels.get(name) != former[name]:
             raise BadInput("labels", labels, f"labels with {name}={former[name]}, by which its domain finds it")
+        if name in labels and name not in former:
+            raise BadInput("labels", labels, f"labels without {name}, which only its domain sets")

@@ -119,6 +119,9 @@ async def test_a_vm_keeps_the_labels_that_it_has_from_its_mci(harness: MciHarnes
 
     with pytest.raises(BadInput, match="connection"):
         await relabelled({**named, "connection": "elsewhere"})
+    for planted in ("host-key", "bastion"):
+        with pytest.raises(BadInput, match=f"labels without {planted}"):
+            await relabelled({**named, planted: "mine"})
     assert json.loads((await relabelled({**named, "tier": "gold"})).labels) == {**named, "tier": "gold"}
 
 
