@@ -83,7 +83,7 @@ def test_ssh_starts_the_local_program_with_the_pinned_host_key(
     record = (tmp_path / "record").read_text()
     access = cli.ask(cli.plugin.service.vm("default", "m1", "web-1"))
     assert access.id == "m1.web-1"
-    for part in ("-p\n22\n", "StrictHostKeyChecking=yes\n", "-i\nmine\n", "\nubuntu@", "\n-v\n"):
+    for part in ("-p\n22\n", "StrictHostKeyChecking=yes\n", "-i\nmine\n", "\n-l\nubuntu\n--\n", "\n-v\n"):
         assert part in record, record
     assert f"default.m1.web-1 {HOST_KEY}\n" in record
     assert cli.run("mci", "ssh", "m1").exit_code == 2

@@ -86,13 +86,13 @@ def _read_tail(path: Path) -> str:
 
     The machine creates the file. A link in its place could lead to a file that only we may read.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with open(handle, "rb") as file:  # noqa: PTH123 - it is open
+    with open_handle(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as handle:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
             raise OSError(errno.EINVAL, f"{path.name} of the machine is not a plain file")
-        file.seek(max(0, found.st_size - MAX_OUTPUT_BYTES))
-        return file.read(MAX_OUTPUT_BYTES).decode(errors="replace")
+        with open(handle, "rb", closefd=False) as file:  # noqa: PTH123 - it is open
+            file.seek(max(0, found.st_size - MAX_OUTPUT_BYTES))
+            return file.read(MAX_OUTPUT_BYTES).decode(errors="replace")
 
 
 def send_job(pipe: Path, script: Path) -> bool:
