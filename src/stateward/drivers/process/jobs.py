@@ -90,7 +90,7 @@ def _read_tail(path: Path) -> str:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
             raise OSError(errno.EINVAL, f"{path.name} of the machine is not a plain file")
-        with open(handle, "rb", closefd=False) as file:  # noqa: PTH123 - it is open
+        with open(handle, "rb", closefd=False) as file:
             file.seek(max(0, found.st_size - MAX_OUTPUT_BYTES))
             return file.read(MAX_OUTPUT_BYTES).decode(errors="replace")
 
