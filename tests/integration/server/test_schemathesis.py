@@ -63,6 +63,7 @@ NEVER_WELL = {
     "POST /api/v1/ns/{ns}/objects/{id}/forget",
     "DELETE /api/v1/tokens/{id}",
     "POST /api/v1/ns/{ns}/actions/{action}",
+    "POST /api/v1/ns/{ns}/actions/{action}/preview",
     "POST /api/v1/session",
     "DELETE /api/v1/session",
 }
