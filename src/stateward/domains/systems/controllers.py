@@ -196,7 +196,8 @@ class InstanceController:
 
     async def _follow_backend(self) -> None:
         async for ref in self._backend.changed_services():
-            await self._reconcile_safely(ref)
+            if not ref.is_job_run:
+                await self._reconcile_safely(ref)
 
     async def _retry_loop(self) -> None:
         while True:

@@ -2,6 +2,9 @@
 
 A backend knows nothing of deploys. It gets the instances to run one by one, restarts those that crash, and stops them
 on request. Every call can be repeated: a name is started once, and stopping a stopped instance does nothing.
+
+An instance may run once: when its process ends, it is `ended` with the exit status, and is listed until it is stopped.
+It is never started again, whatever crashes when. Jobs use this; each run of a job is a service of its own here.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -31,6 +34,16 @@ class ServiceRef(Struct, frozen=True):
     def __str__(self) -> str:
         return f"{self.system.system}{self.path}"
 
+    @property
+    def is_job_run(self) -> bool:
+        """Whether it is a run of a job (see `job_run_ref`)."""
+        return "@" in self.path
+
+
+def job_run_ref(system_ref: SystemRef, path: str, run: str) -> ServiceRef:
+    """Return the reference by which a backend knows a run of the job at a path; no service has such a path."""
+    return ServiceRef(system_ref, f"{path}@{run}")
+
 
 class InstancePhase(StrEnum):
     """The phase of an instance."""
@@ -39,6 +52,7 @@ class InstancePhase(StrEnum):
     UP = "up"
     CRASHED = "crashed"  # restarted when its back-off is over
     STOPPING = "stopping"
+    ENDED = "ended"  # it was to run once, and has
 
 
 class ServiceInstance(Struct, frozen=True, omit_defaults=True):
@@ -54,6 +68,7 @@ class ServiceInstance(Struct, frozen=True, omit_defaults=True):
     port: int | None = None
     node: str | None = None
     why: str = ""
+    exit_status: int | None = None  # of an ended one; None: unknown
 
     @property
     def is_wanted(self) -> bool:
@@ -67,6 +82,7 @@ class InstanceSpec(Struct, frozen=True):
     name: str
     revision: str
     service: Service
+    run_once: bool = False
 
 
 class LogExcerpt(Struct, frozen=True):

@@ -1,7 +1,8 @@
 """The simulated backend, for tests and the demo: an instance is a record with the time at which it becomes ready.
 
 Tests inject faults: `fail` keeps the instances of a path from becoming ready, `crash` and `mend` make them unhealthy
-and healthy again.
+and healthy again. An instance that runs once ends when another would become ready: with 0, or with 1 after `fail`;
+after `hang` it does not end.
 """
 
 import asyncio
@@ -34,6 +35,8 @@ class SimulatedBackend:
         self._instances: defaultdict[ServiceRef, dict[str, ServiceInstance]] = defaultdict(dict)
         self._due: dict[tuple[ServiceRef, str], float] = {}
         self._failing: set[tuple[str, str]] = set()
+        self._hanging: set[str] = set()
+        self._running_once: dict[tuple[ServiceRef, str], int] = {}
         self._pools: dict[tuple[SystemRef, str], NodePool] = {}
         self._changed: asyncio.Queue[ServiceRef] = asyncio.Queue()
         self._moved: dict[ServiceRef, asyncio.Event] = {}
@@ -44,9 +47,16 @@ class SimulatedBackend:
         """Keep the instances at a path from becoming ready if their command contains a word (empty: any command)."""
         self._failing.add((path, word))
 
+    def hang(self, path: str) -> None:
+        """Keep the instances of a job from ending, until `mend_all`."""
+        self._hanging.add(path)
+
     def mend_all(self) -> None:
-        """Let all instances become ready from now on."""
+        """Let all instances become ready, or end, from now on."""
         self._failing.clear()
+        self._hanging.clear()
+        for key in self._running_once:
+            self._due.setdefault(key, 0.0)
 
     def crash(self, ref: ServiceRef) -> None:
         """Crash the first instance of a service."""
@@ -86,17 +96,27 @@ class SimulatedBackend:
         for name in list(self._instances.get(ref, ())):
             if self._due.get((ref, name), inf) <= now:
                 del self._due[ref, name]
-                one = self._instances[ref][name]
-                self._instances[ref][name] = replace(one, phase=InstancePhase.UP, ready=True)
+                self._instances[ref][name] = self._settled(ref, self._instances[ref][name])
         return list(self._instances.get(ref, {}).values())
+
+    def _settled(self, ref: ServiceRef, one: ServiceInstance) -> ServiceInstance:
+        """Return an instance that has become ready, or has ended."""
+        status = self._running_once.pop((ref, one.name), None)
+        if status is None:
+            return replace(one, phase=InstancePhase.UP, ready=True)
+        why = f"ended with {status}" if status else ""
+        return replace(one, phase=InstancePhase.ENDED, exit_status=status, why=why)
 
     async def start(self, ref: ServiceRef, want: InstanceSpec) -> None:
         """Start an instance."""
         if want.name in self._instances[ref]:
             return
-        node = self._placed(ref, want.service.node_pool)
+        node, path = self._placed(ref, want.service.node_pool), ref.path.partition("@")[0]
         self._instances[ref][want.name] = ServiceInstance(want.name, want.revision, InstancePhase.STARTING, node=node)
-        if not any(path == ref.path and word in " ".join(want.service.command) for path, word in self._failing):
+        fails = any(path == one and word in " ".join(want.service.command) for one, word in self._failing)
+        if want.run_once:
+            self._running_once[ref, want.name] = int(fails)
+        if (want.run_once or not fails) and path not in self._hanging:
             self._due[ref, want.name] = asyncio.get_running_loop().time() + self.delay
 
     def _placed(self, ref: ServiceRef, pool: str | None) -> str | None:
@@ -116,6 +136,7 @@ class SimulatedBackend:
     def _gone(self, ref: ServiceRef, name: str) -> None:
         del self._instances[ref][name]
         self._due.pop((ref, name), None)
+        self._running_once.pop((ref, name), None)
 
     async def address(self, ref: ServiceRef, port: int | None) -> int | None:  # noqa: ARG002
         """Return the wanted port: every port counts as open."""

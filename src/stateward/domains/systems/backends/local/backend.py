@@ -65,7 +65,8 @@ class LocalBackend:
         directory = self._dir.instance_dir(ref, want.name)
         if directory.order() is None:
             node = self._placed(ref.system, want.service.node_pool)
-            directory.put_order(InstanceOrder(want.name, want.revision, want.service, node))
+            order = InstanceOrder(want.name, want.revision, want.service, node, run_once=want.run_once)
+            directory.put_order(order)
             self._supervisor.wake()
 
     async def stop(self, ref: ServiceRef, name: str) -> None:
@@ -179,6 +180,7 @@ def _instance(order: InstanceOrder, state: LocalInstanceState) -> ServiceInstanc
         port=state.port,
         node=order.node,
         why=state.why,
+        exit_status=state.exit_status,
     )
 
 

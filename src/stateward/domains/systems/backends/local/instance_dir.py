@@ -5,6 +5,7 @@
     NS/SYSTEM/services/PATH/instances/NAME/         order.json, state.json, work/
     NS/SYSTEM/services/PATH/gate/                   the same, of the service's TCP proxy
     NS/SYSTEM/services/PATH/logs/NAME.log
+    NS/SYSTEM/jobs/PATH@RUN/                        the same, of a run of a job, whose instances run once
 
 The backend writes orders, the backend supervisor alone writes states. Each file is replaced atomically. File names and
 field names never change: a supervisor of another version may have written them.
@@ -40,6 +41,7 @@ class InstanceOrder(Struct, frozen=True, omit_defaults=True):
     node: str | None = None
     port: int | None = None  # a fixed port; None: any free one
     stop: bool = False
+    run_once: bool = False
 
 
 class LocalInstanceState(Struct, frozen=True, omit_defaults=True):
@@ -57,6 +59,7 @@ class LocalInstanceState(Struct, frozen=True, omit_defaults=True):
     since: float = 0.0
     due: float = 0.0
     why: str = ""
+    exit_status: int | None = None
 
 
 class InstanceDir(Struct, frozen=True):
@@ -65,6 +68,11 @@ class InstanceDir(Struct, frozen=True):
     ref: ServiceRef
     folder: Path
     log: Path
+
+    @property
+    def exit_file(self) -> Path:
+        """The file to which the shell of an instance that runs once writes the exit status; see `launch`."""
+        return self.folder / "exit"
 
     def order(self) -> InstanceOrder | None:
         """Return the order, or None."""
@@ -108,8 +116,9 @@ class BackendDir:
         return self.root / system_ref.ns / system_ref.system
 
     def service_path(self, ref: ServiceRef) -> Path:
-        """Return the folder of a service."""
-        return self.system_path(ref.system) / "services" / ref.path.removeprefix("/").replace("/", ".")
+        """Return the folder of a service; runs of jobs have another one, where earlier versions do not restart them."""
+        folder = "jobs" if ref.is_job_run else "services"
+        return self.system_path(ref.system) / folder / ref.path.removeprefix("/").replace("/", ".")
 
     def instance_dir(self, ref: ServiceRef, name: str) -> InstanceDir:
         """Return the folder of an instance, or of the TCP proxy."""
@@ -128,10 +137,11 @@ class BackendDir:
                 yield SystemRef(ns, system)
 
     def services(self, system_ref: SystemRef) -> list[ServiceRef]:
-        """Return the services of a system."""
+        """Return the services of a system, and the runs of its jobs."""
         return [
             ServiceRef(system_ref, "/" + name.replace(".", "/"))
-            for name in _names(self.system_path(system_ref) / "services")
+            for folder in ("services", "jobs")
+            for name in _names(self.system_path(system_ref) / folder)
         ]
 
     def pools(self, system_ref: SystemRef) -> dict[str, NodePool]:

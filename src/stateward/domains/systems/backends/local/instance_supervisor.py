@@ -1,7 +1,8 @@
 """The supervisor of one instance: it starts it, checks its health, restarts it after a crash, and stops it.
 
 Every step is stored before the next one, so that the next supervisor continues after a crash of this one: a running
-process is taken over, and none is started twice.
+process is taken over, and none is started twice. An instance that runs once is not restarted: it stays as ended, with
+its exit status, until it is stopped.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from stateward.domains.systems.backends.local.launch import (
     kill_all,
     last_log_line,
     launch,
+    read_exit,
     sandbox_of,
     start_dir,
     terminate_group,
@@ -119,13 +121,15 @@ class InstanceSupervisor:
         """Resolve a start with an unknown result."""
         found = find_unrecorded(self.dir, self.state.boot)
         self.state = replace(self.state, launching=False, process=found, since=now)
-        if found is None:
+        if found is None and self.order.run_once and read_exit(self.dir)[0]:
+            self._ended(now, self._reason("its process has ended"))
+        elif found is None:
             self._without_process(now)
 
     def _without_process(self, now: float) -> None:
         if self.order.stop:
             self._remove()
-        elif now >= self.state.due:
+        elif now >= self.state.due and self.state.phase is not InstancePhase.ENDED:
             self._launch(now)
 
     def _launch(self, now: float) -> None:
@@ -205,7 +209,28 @@ class InstanceSupervisor:
         words = last_log_line(self.dir.log)
         return f"{how}: {words}" if words else how
 
+    def _ended(self, now: float, why: str) -> None:
+        """Keep the exit status of an instance that runs once; its user is free for others."""
+        status = read_exit(self.dir)[1]
+        self._kill_all(None)
+        if self.state.uid is not None:
+            self._confinement.end(self.dir.folder, self.state.uid)
+        reason = why if status is None else self._reason(f"ended with {status}") if status else ""
+        self.state = replace(
+            self.state,
+            phase=InstancePhase.ENDED,
+            process=None,
+            ready=False,
+            uid=None,
+            since=now,
+            why=reason,
+            exit_status=status,
+        )
+
     def _crashed(self, now: float, why: str) -> None:
+        if self.order.run_once:
+            self._ended(now, why)
+            return
         calm = self.state.ready and now - self.state.since > BACKOFF_RESET_S
         crashes = 1 if calm else self.state.crashes + 1
         self.state = replace(

@@ -8,12 +8,13 @@ import os
 import signal
 import socket
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
 
 from stateward.domains.systems.backends.local.instance_dir import PROXY, InstanceDir, InstanceOrder, prepare_log
 from stateward.drivers.confinement import Confinement, Sandbox
+from stateward.drivers.confinement.syscalls import open_handle
 from stateward.drivers.process.procfs import PROC, ProcessId, is_same_process, process_of, stat_of, this_pid_namespace
 from stateward.drivers.process.spawn import spawn
 
@@ -25,6 +26,23 @@ shift
 exec "$@"
 """
 """Changes into the folder, and replaces itself by the command."""
+
+RUN_ONCE = """
+cd "$1" 2>/dev/null || { echo "$1 must be readable by everybody, or be named in the setting machine_paths"; exit 126; }
+shift
+exec 3<&0 </dev/null
+trap : TERM
+echo started >&3
+(exec "$@" 3>&-)
+echo "$?" >&3
+"""
+"""Changes into the folder, and runs the command to its end; its standard input is the file for the exit status.
+
+The supervisor may be killed meanwhile, and only a parent learns an exit status. The trap keeps the shell alive while
+the command ends after SIGTERM; the command itself has no trap.
+"""
+
+STARTED = "started"
 
 
 def mark_of(directory: InstanceDir, boot: int) -> str:
@@ -55,12 +73,29 @@ def launch(
     """Start the process of an instance, and return its pid; a TCP proxy is our code, and is not confined."""
     prepare_log(directory.log)
     words = _proxy_command(order) if order.name == PROXY else order.service.command
-    command = ["/bin/sh", "-c", INTO_FOLDER, "instance", start_dir(order, sandbox), *words]
+    script = RUN_ONCE if order.run_once else INTO_FOLDER
+    command = ["/bin/sh", "-c", script, "instance", start_dir(order, sandbox), *words]
     environment = environment_of(directory, order, boot, port, sandbox)
-    with Path(os.devnull).open("rb") as nothing:
+    with _standard_input(directory, order) as handle:
         if order.name == PROXY:
-            return spawn(command, environment, nothing.fileno(), directory.log)
-        return spawn(command, environment, nothing.fileno(), directory.log, partial(confinement.run, sandbox))
+            return spawn(command, environment, handle, directory.log)
+        return spawn(command, environment, handle, directory.log, partial(confinement.run, sandbox))
+
+
+def _standard_input(directory: InstanceDir, order: InstanceOrder) -> AbstractContextManager[int]:
+    """Open the standard input of an instance: nothing, or the file for the exit status of one that runs once."""
+    if not order.run_once:
+        return open_handle(Path(os.devnull), os.O_RDONLY)
+    return open_handle(directory.exit_file, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+
+
+def read_exit(directory: InstanceDir) -> tuple[bool, int | None]:
+    """Tell whether the command of an instance that runs once was started, and its exit status, if it is known."""
+    try:
+        words = directory.exit_file.read_text("ascii", "replace").split()
+    except OSError:
+        return False, None
+    return STARTED in words, next((int(word) for word in words if word.isdecimal()), None)
 
 
 def _proxy_command(order: InstanceOrder) -> tuple[str, ...]:
