@@ -26,8 +26,9 @@ SEARCH_WINDOWS_S = (3_600.0, 86_400.0, 32 * 86_400.0, inf)
 """In which the last time before an instant is looked for, the shortest first."""
 
 ITEM = re.compile(r"(?:\*|(?P<low>[0-9a-z]+)(?:-(?P<high>[0-9a-z]+))?)(?:/(?P<step>[0-9]{1,2}))?")
-MONTHS = {name: number for number, name in enumerate(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1)}
-WEEKDAYS = {name: number for number, name in enumerate(["sun", "mon", "tue", "wed", "thu", "fri", "sat"])}
+MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+MONTHS = {name: number for number, name in enumerate(MONTH_NAMES, 1)}
+WEEKDAYS = {name: number for number, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))}
 
 
 class CronField(Struct, frozen=True):
@@ -120,10 +121,12 @@ def parse_cron(text: str) -> CronSchedule:
     words = text.lower().split()
     if len(words) != len(FIELDS):
         raise BadInput("schedule", text, f"five fields ({' '.join(one.name for one in FIELDS)}), not {len(words)}")
-    values = [frozenset(_values(text, field, word)) for field, word in zip(FIELDS, words, strict=True)]
-    schedule = CronSchedule(
-        *values[:4], frozenset(one % 7 for one in values[4]), words[2][0] == "*", words[4][0] == "*"
+    minutes, hours, days, months, weekdays = (
+        frozenset(_values(text, field, word)) for field, word in zip(FIELDS, words, strict=True)
     )
+    any_day, any_weekday = words[2].startswith("*"), words[4].startswith("*")
+    weekdays = frozenset(one % 7 for one in weekdays)
+    schedule = CronSchedule(minutes, hours, days, months, weekdays, any_day, any_weekday)
     if schedule.next_after(0.0) is None:
         raise BadInput("schedule", text, "a schedule with a time: no such day ever comes")
     return schedule
