@@ -1,5 +1,6 @@
 """Options by which a route of a domain declares the right that it needs, and accessors of a request."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 from stateward.access import Grant, Right
@@ -7,6 +8,7 @@ from stateward.access.roles import ACTORS
 from stateward.engine import Engine
 from stateward.engine.privacy import Disclosure
 from stateward.lifecycle import ADMIN
+from stateward.store.records import Key, Operation, Progress
 
 RIGHT, EVERYWHERE, SHARED, OPEN, MESSAGES = "right", "everywhere", "shared", "open", "messages"
 """The options by which a route declares the right that it needs, and whether its errors have a field `message`."""
@@ -77,3 +79,14 @@ def actor_of(request: Any) -> str:  # noqa: ANN401
 def disclosure_of(request: Any) -> Disclosure:  # noqa: ANN401
     """Return which fields of stored records the caller sees: administrators see internal ones, too."""
     return engine_of(request).kinds.disclosure(internal=actor_of(request) == ADMIN)
+
+
+def follow_operation(request: Any, key: Key) -> AsyncIterator[Progress | Operation | None]:  # noqa: ANN401
+    """Return the progress of an operation, then its end, for a stream to the caller; None is a keep-alive.
+
+    It ends early with the caller's token or session, and when the server stops. A token may have 100 such streams.
+    """
+    followed: AsyncIterator[Progress | Operation | None] = request.app.state.live_feeds.follow_operation(
+        grant_of(request), key
+    )
+    return followed

@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ import msgspec
 import pytest
 
 from stateward.access import Role
+from stateward.server.live import feeds
 from tests.integration.server.live_server import PATIENT, LiveServer, open_live_server, until
 
 VM = "mci.vm"
@@ -151,6 +153,28 @@ async def test_a_token_that_is_taken_back_follows_no_further(live_server: LiveSe
             assert [event.name async for event in coming if event.name == "end"] == []
     live_server.release()
     assert (await followed(live_server, op))[-1].name == "end"
+
+
+async def test_a_token_follows_no_more_operations_at_once_than_its_limit(
+    live_server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "FOLLOWED_PER_TOKEN", 2)
+    live_server.hold()
+    op = await begun(live_server)
+    async with live_server.client() as client, AsyncExitStack() as first:
+        streams = [events(await first.enter_async_context(client.stream("GET", path(op)))) for _ in range(2)]
+        for one in streams:
+            await anext(one)
+        refused = await client.get(path(op))
+        assert (refused.status_code, refused.json()["code"]) == (429, "too_many")
+        assert "follows 2 operations already" in refused.json()["detail"]
+        async with live_server.client(await live_server.token("a")) as other, other.stream("GET", path(op)) as answer:
+            assert answer.status_code == 200
+    live_server.release()
+    async with live_server.client() as client, asyncio.timeout(PATIENT):
+        while (answer := await client.get(path(op))).status_code == 429:
+            await asyncio.sleep(0.02)
+    assert "event: end" in answer.text
 
 
 async def test_an_operation_that_is_not_there_is_a_problem_and_not_a_stream(live_server: LiveServer) -> None:

@@ -4,24 +4,32 @@
 `NotReady` if it is missing.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 import msgspec
 
+from stateward.access import Grant
 from stateward.access.lifecycle import TOKEN
 from stateward.access.sessions import SESSION
 from stateward.engine import Engine
 from stateward.engine.kinds import Kinds
-from stateward.server.errors import NotReady
+from stateward.server.errors import NotReady, TooMany
 from stateward.server.live.journal_feed import JournalFeed
-from stateward.server.live.operation_followers import OperationFollowers
+from stateward.server.live.operation_followers import OperationFollowers, ProgressEvent
 from stateward.server.live.stream_server import JournalStream
 from stateward.server.presenter import entry_view_for
 from stateward.server.service import AnyConnection
 from stateward.server.telemetry.prometheus_metrics import Metrics
 from stateward.server.telemetry.snapshot import SnapshotReader
-from stateward.store.records import JournalEntry
+from stateward.store.records import JournalEntry, Key
+
+FOLLOWED_PER_TOKEN = 100
+"""How many streams of operations a token may have open at once in this process: each holds a connection and a task."""
+
+RETRY_AFTER_S = 5.0
+"""After how many seconds a client with too many streams may try again."""
 
 
 class LiveFeeds:
@@ -33,6 +41,7 @@ class LiveFeeds:
         self.stream = JournalStream(self.feed, snapshots.count_states)
         self.operation_followers = OperationFollowers(engine.store)
         self.metrics = Metrics(list(engine.kinds), snapshots.take)
+        self._followed_by_token: Counter[str] = Counter()
         self.feed.listen(self.metrics.count_entries)
         self.feed.listen(self._on_entries)
         self.metrics.readers.set_function(lambda: self.feed.readers)
@@ -44,6 +53,29 @@ class LiveFeeds:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def follow_operation(self, grant: Grant, key: Key, after: int = 0) -> AsyncIterator[ProgressEvent]:
+        """Return the progress lines of an operation after a number, then its end; raises if the token has too many.
+
+        The iterator ends early when the token is revoked, when it or its session expires, and when the server stops.
+        """
+        if self._followed_by_token[grant.token] >= FOLLOWED_PER_TOKEN:
+            why = f"this token follows {FOLLOWED_PER_TOKEN} operations already, which is the limit; end one of these"
+            raise TooMany(RETRY_AFTER_S, why)
+        return self._count_followed(grant, key, after)
+
+    async def _count_followed(self, grant: Grant, key: Key, after: int) -> AsyncIterator[ProgressEvent]:
+        """Count the stream from its first event on: an iterator that is never used has no end that could be counted."""
+        if self._followed_by_token[grant.token] >= FOLLOWED_PER_TOKEN:
+            return
+        self._followed_by_token[grant.token] += 1
+        try:
+            async for event in self.operation_followers.follow(key, after, lambda: not self.stream.is_over(grant)):
+                yield event
+        finally:
+            self._followed_by_token[grant.token] -= 1
+            if not self._followed_by_token[grant.token]:
+                del self._followed_by_token[grant.token]
 
     def _on_entries(self, entries: Sequence[JournalEntry]) -> None:
         if any(entry.kind in (TOKEN.kind, SESSION.kind) for entry in entries):

@@ -69,12 +69,12 @@ EVENTS = ResponseSpec(
 async def follow(request: ApiRequest, ns: Ns, op: Op, last_seen: LastSeen = 0) -> ServerSentEvent:
     """Send all lines of progress, past ones first, and at the end the operation; a client that reconnects continues.
 
-    It ends before that when the token is taken back, or when the token or the session expires.
+    It ends before that when the token is taken back, or when the token or the session expires. A token may follow 100
+    operations at once.
     """
-    live_feeds, key, grant = live_feeds_of(request), Key(ns, op), request.grant
-    presenter = request.presenter
+    live_feeds, key, presenter = live_feeds_of(request), Key(ns, op), request.presenter
     presenter.required(key, await request.service.reader.operation(key))
-    happenings = live_feeds.operation_followers.follow(key, last_seen, lambda: not live_feeds.stream.is_over(grant))
+    happenings = live_feeds.follow_operation(request.grant, key, last_seen)
     return ServerSentEvent(_messages(happenings, presenter))
 
 

@@ -23,6 +23,7 @@ from stateward.drivers.simulated.faults import CALM, FaultProfile
 from stateward.engine import Engine
 from stateward.plugin.runtime import ProcessContext
 from stateward.server.app import create_app
+from stateward.server.live.feeds import LiveFeeds
 from stateward.store import open_store
 from stateward.store.port import Store
 from stateward.store.records import Key
@@ -53,8 +54,10 @@ def mci(name: str = "m1", *groups: dict[str, Any], **how: Any) -> dict[str, Any]
 class ApiHarness:
     """The application, its callers, and the calls to the providers."""
 
-    def __init__(self, engine: Engine, plugin: MciRuntime, app: Litestar, texts: dict[str, str]) -> None:
-        self.engine, self.plugin, self.app, self.texts = engine, plugin, app, texts
+    def __init__(
+        self, engine: Engine, plugin: MciRuntime, app: Litestar, tokens: Tokens, texts: dict[str, str]
+    ) -> None:
+        self.engine, self.plugin, self.app, self.tokens, self.texts = engine, plugin, app, tokens, texts
         self.calls: list[tuple[str, str]] = []
         self.saved: dict[str, int] = {}
         self._clients: dict[str, httpx.AsyncClient] = {}
@@ -155,7 +158,8 @@ async def open_api(
         }
         mounted = routes(plugin, save, fresh_for=fresh_for)
         app = create_app(engine, tokens, Config(rate=1_000_000), routes=mounted)
-        harness = ApiHarness(engine, plugin, app, texts)
+        harness = ApiHarness(engine, plugin, app, tokens, texts)
         harness.calls, harness.saved = calls, saved
-        yield harness
-        await harness.close()
+        async with LiveFeeds(engine) as app.state.live_feeds:
+            yield harness
+            await harness.close()

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from stateward.access import Role
 from stateward.domains.mci.handlers.command_handlers import CommandHandlers
 from stateward.domains.mci.lifecycle import COMMAND
 from stateward.domains.mci.model import command_seen
@@ -18,6 +19,7 @@ from stateward.domains.mci.remote.kept_output import KeptOutput
 from stateward.domains.mci.remote.vm_shells import RunOrder
 from stateward.drivers import Driver
 from stateward.engine.queries import list_all
+from stateward.server.live import feeds
 from stateward.store.filters import JournalFilter, Selector
 from stateward.store.records import Key, Object, Status
 from tests.integration.domains.mci.api_harness import AWS, NS, ApiHarness, group, mci, open_api
@@ -438,6 +440,29 @@ async def test_a_command_is_followed_by_the_id_of_its_request(api: ApiHarness) -
     assert (events[-1]["type"], counts["completedNodes"], counts["failedNodes"]) == ("CommandDone", 2, 0)
     assert (await api.get(f"/ns/{NS}/stream/cmd/infra/m1?xRequestId=none")).status_code == 404
     assert (await api.get(f"/ns/{NS}/stream/cmd/infra/m1")).json()["field"] == "xRequestId"
+
+
+async def test_a_followed_command_ends_with_the_token_and_counts_among_the_streams_of_the_token(
+    api: ApiHarness, machines: LoopbackMachines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "FOLLOWED_PER_TOKEN", 1)
+    await api.created(mci("m1", group("g1", 1)))
+    body, head = {"command": ["while [ ! -e go ]; do sleep 0.05; done"]}, {"x-request-id": "cmd-m1-held"}
+    op = (await api.post(f"{CMD}?async=true", body, headers=head)).json()["operation"]
+    api.texts["short"], info = await api.tokens.issue("short", Role.VIEWER, [NS])
+    stream = f"/ns/{NS}/stream/cmd/mci/m1?xRequestId=cmd-m1-held"
+    following = asyncio.create_task(api.get(stream, "short"))
+    async with asyncio.timeout(PATIENT):
+        while not api.app.state.live_feeds.operation_followers._followed:
+            await asyncio.sleep(0.01)
+        refused = await api.get(stream, "short")
+        assert (refused.status_code, refused.json()["code"]) == (429, "too_many")
+        await api.tokens.revoke(info.id)
+        answer = await following
+    assert (answer.status_code, "Handling" in answer.text, "CommandDone" in answer.text) == (200, True, False)
+    (machines.of("g1-1").home / "go").touch()
+    await api.engine.wait_record(NS, op, PATIENT)
+    assert "CommandDone" in (await api.get(stream)).text
 
 
 async def test_a_bastion_of_an_unknown_mci_is_not_found(api: ApiHarness) -> None:

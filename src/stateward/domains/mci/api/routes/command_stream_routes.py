@@ -1,7 +1,8 @@
 """The route that follows a command in Tumblebug's form: events of its VMs, their output, and the end.
 
 Tumblebug's map sends a command with `async=true` and follows it by the id of that request. The output of a VM comes
-when the command has ended everywhere. Messages end with two line feeds: the map looks for these.
+when the command has ended everywhere. Messages end with two line feeds: the map looks for these. The stream ends with
+the caller's token, and counts among the operations that the token follows.
 """
 
 import time
@@ -15,18 +16,21 @@ from litestar.params import QueryParameter
 from litestar.response import Stream
 
 from stateward.domains.mci.api.context import TumblebugRequest, adds_object_state, mci_in_path
-from stateward.domains.mci.api.operation_replies import wait_for_end
 from stateward.domains.mci.api.tumblebug_params import READ, TEXT, Mci, Ns, check_reference
 from stateward.domains.mci.lifecycle import COMMAND, CommandState
 from stateward.domains.mci.model import CommandSpec, VmCommandResult, command_of, command_seen
 from stateward.domains.mci.remote.command_requests import REQUEST_LABEL
 from stateward.engine import Engine, NotFound
 from stateward.engine.queries import list_all
+from stateward.plugin.route_options import follow_operation
 from stateward.store.filters import Selector
-from stateward.store.records import Object
+from stateward.store.records import Key, Object, Operation, Progress
 
 BEAT_S, LONGEST_S = 10.0, 840.0
-"""The time between two signs of life, and how long a command is followed."""
+"""The time between two keep-alives while output arrives, and how long a command is followed."""
+
+Followed = AsyncIterator[Progress | Operation | None]
+"""The events of an operation that is followed; the last is the operation, unless the stream has to end early."""
 
 RequestId = Annotated[
     str | None, QueryParameter(name="xRequestId", pattern=TEXT, description="the id of the request for the command")
@@ -43,19 +47,27 @@ async def follow_command(request: TumblebugRequest, ns: Ns, mci: Mci, request_id
     found = [one async for one in list_all(engine.store.reader, chosen)]
     if not found:
         raise NotFound(ns, f"{mci}/{id_}")
-    return Stream(_lines(engine, max(found, key=lambda one: one.created), id_), media_type="text/event-stream")
+    command = max(found, key=lambda one: one.created)
+    followed = None if command.op is None else follow_operation(request, Key(ns, command.op))
+    return Stream(_lines(engine, command, id_, followed), media_type="text/event-stream")
 
 
-async def _lines(engine: Engine, found: Object, request: str) -> AsyncIterator[str]:
-    spec, until = command_of(found), time.monotonic() + LONGEST_S
+async def _lines(engine: Engine, found: Object, request: str, followed: Followed | None) -> AsyncIterator[str]:
+    spec = command_of(found)
     for vm in spec.vms:
         yield _event("CommandStatus", vm, status=_status(spec, found, request, "Handling"))
-    while found.op is not None and time.monotonic() < until:
-        if await wait_for_end(engine, found.ns, found.op, BEAT_S) is None:
-            yield ": the command runs\n\n"
+    if followed is not None:
+        until, beat, end = time.monotonic() + LONGEST_S, time.monotonic(), None
+        async for end in followed:
+            now = time.monotonic()
+            if isinstance(end, Operation) or now >= until:
+                break
+            if end is None or now >= beat + BEAT_S:
+                beat = now
+                yield ": the command runs\n\n"
+        if not isinstance(end, Operation):
+            return
         found = await engine.record(*found.key)
-    if found.op is not None:
-        return
     results = command_seen(found).results
     for vm in spec.vms:
         for line in _output(vm, results.get(vm, VmCommandResult()), spec, found, request):
