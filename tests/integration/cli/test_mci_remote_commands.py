@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from stateward.domains.mci.handlers import command_handlers
 from stateward.domains.mci.provider.key_pairs import new_pair
 from stateward.domains.mci.remote.host_key_pins import pin_host_key
 from stateward.drivers.ssh.host_key import bare_key
@@ -36,7 +37,18 @@ def test_exec_prints_what_each_vm_writes_with_its_name_and_exits_as_the_command_
     assert (failed.exit_code, failed.stdout) == (3, "")
     assert "web-2: 'exit 3' ended with exit status 3" in failed.stderr
     shown = json.loads(cli.run("mci", "exec", "m1/web-1", "--json", "--", "true").stdout)
-    assert shown["results"]["web-1"]["runs"] == [{"written": "true\n", "status": 0, "stderr": ""}]
+    assert shown["results"]["web-1"]["runs"] == [
+        {"written": "true\n", "status": 0, "stderr": "", "written_cut": 0, "stderr_cut": 0}
+    ]
+
+
+def test_exec_says_on_stderr_how_much_of_the_output_of_each_vm_is_left_out(
+    cli: MciServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command_handlers, "MAX_STREAMED_CHARS", 1)
+    done = cli.run("mci", "exec", "m1/web-1", "--", "one\ntwo\nthree")
+    assert (done.exit_code, done.stdout) == (0, "web-1: one\n")
+    assert "web-1: 10 bytes of its output are left out" in done.stderr
 
 
 def test_a_secret_is_an_environment_variable_that_is_set(cli: MciServer) -> None:

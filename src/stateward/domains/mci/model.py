@@ -277,6 +277,22 @@ class CommandRun(Struct, frozen=True, omit_defaults=True):
     written: str = ""
     status: int | None = None
     stderr: str = ""  # empty where a driver does not tell it from the output
+    written_cut: int = 0  # bytes that are left out before `written`
+    stderr_cut: int = 0
+
+    @property
+    def stdout_text(self) -> str:
+        """The output, with a note about the part that is left out."""
+        return _with_note(self.written, self.written_cut)
+
+    @property
+    def stderr_text(self) -> str:
+        """The errors, with a note about the part that is left out."""
+        return _with_note(self.stderr, self.stderr_cut)
+
+
+def _with_note(text: str, cut: int) -> str:
+    return f"({cut} bytes left out)\n{text}" if cut else text
 
 
 CommandRuns = tuple[CommandRun, ...] | str
@@ -284,11 +300,15 @@ CommandRuns = tuple[CommandRun, ...] | str
 
 
 class VmCommandResult(Struct, frozen=True, omit_defaults=True):
-    """The commands on one VM in order, why the last one failed or none could run, and the VM's address."""
+    """The commands on one VM in order, why the last one failed or none could run, and the VM's address.
+
+    `unstreamed` is how many bytes of the output were not told as progress, because there was too much of it.
+    """
 
     runs: tuple[CommandRun, ...] = ()
     error: str = ""
     address: str = ""
+    unstreamed: int = 0
 
 
 class CommandSpec(Struct, frozen=True, omit_defaults=True):

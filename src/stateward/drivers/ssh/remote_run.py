@@ -16,10 +16,11 @@ from collections.abc import Mapping, Sequence
 from shlex import quote
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 FOLDER = ".stateward/runs"
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
-SMALL_NUMBER = re.compile(r"[0-9]{1,3}\Z")
+SMALL_NUMBER, SIZE = re.compile(r"[0-9]{1,3}\Z"), re.compile(r"[0-9]{1,15}\Z")
 MAX_OUTPUT_BYTES = 65_536
 """How much of the end of each output a report has, unless the caller wants less."""
 
@@ -52,12 +53,21 @@ end_all() {
 
 
 class RunResult(Struct, frozen=True):
-    """One command of a run: its output, the end of it if it was long, and its exit status if it has ended."""
+    """One command of a run: its output, and its exit status if it has ended.
+
+    Of a long output it has the end; `stdout_cut` and `stderr_cut` are how many bytes are left out before that.
+    """
 
     stdout: bytes = b""
     stderr: bytes = b""
     status: int | None = None
-    is_cut: bool = False
+    stdout_cut: int = 0
+    stderr_cut: int = 0
+
+    @property
+    def written_bytes(self) -> int:
+        """How much the command has written."""
+        return len(self.stdout) + self.stdout_cut + len(self.stderr) + self.stderr_cut
 
 
 class RunReport(Struct, frozen=True):
@@ -174,9 +184,10 @@ def _report(commands: int, mark: str, stream_bytes: int) -> list[str]:
 
 
 def _tail(number: int, kind: str, mark: str, stream_bytes: int) -> str:
-    file = f"{number}.{kind}"
-    tail = f'[ -s "$dir/{file}" ] && tail -c {stream_bytes + 1} "$dir/{file}"'
-    return f'printf "\\n%s {kind} {number}\\n" {mark}; {tail}'
+    """Return the shell code that reports the size of an output, and its end: up to that size, as it may still grow."""
+    file = f'"$dir/{number}.{kind}"'
+    end = f"tail -c +$((n > {stream_bytes} ? n - {stream_bytes} + 1 : 1)) {file} | head -c {stream_bytes}"
+    return f'n=0; [ -s {file} ] && n=$(($(wc -c <{file}))); printf "\\n%s {kind} {number} $n\\n" {mark}; [ $n = 0 ] || {end}'
 
 
 def _clean_up() -> str:
@@ -238,11 +249,12 @@ def read_report(report: bytes, commands: int, mark: str, stream_bytes: int = MAX
             continue
         was = results.get(number, RunResult())
         if kind == "status":
-            results[number] = RunResult(was.stdout, was.stderr, _small_number(value), was.is_cut)
+            results[number] = replace(was, status=_small_number(value))
         else:
-            kept, is_cut = content[-stream_bytes:], was.is_cut or len(content) > stream_bytes
-            streams = (kept, was.stderr) if kind == "out" else (was.stdout, kept)
-            results[number] = RunResult(*streams, was.status, is_cut)
+            kept = content[-stream_bytes:]
+            cut = max(0, (int(value) if SIZE.match(value) else len(content)) - len(kept))
+            streams = {"stdout": kept, "stdout_cut": cut} if kind == "out" else {"stderr": kept, "stderr_cut": cut}
+            results[number] = replace(was, **streams)
     return RunReport(tuple(results[number] for number in sorted(results)), end, trouble)
 
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from stateward.access import Role
+from stateward.domains.mci.handlers import command_handlers
 from stateward.domains.mci.handlers.command_handlers import CommandHandlers
 from stateward.domains.mci.lifecycle import COMMAND
 from stateward.domains.mci.model import command_seen
@@ -176,7 +177,25 @@ async def test_long_output_is_cut_on_the_vm_and_no_part_of_a_secret_is_left(api:
     size = KeptOutput(1, 2).stream_bytes
     command = f"printf %s $TOKEN; head -c {size - 5} /dev/zero | tr '\\0' x"
     found = await ran(api, command, "echo end", secrets={"TOKEN": "open-sesame"})
-    assert found["g1-1"]["stdout"] == {"0": f"(only the last {size} bytes are kept)\n{'x' * (size - 5)}", "1": "end\n"}
+    assert found["g1-1"]["stdout"] == {"0": f"(11 bytes left out)\n{'x' * (size - 5)}", "1": "end\n"}
+
+
+async def test_fast_output_is_streamed_whole_or_its_result_tells_exactly_how_much_is_not(
+    api: ApiHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.created(mci("m1", group("g1", 1)))
+    whole = "".join(f"{number}\n" for number in range(1, 30_001))
+    for most in (command_handlers.MAX_STREAMED_CHARS, 100_000):
+        monkeypatch.setattr(command_handlers, "MAX_STREAMED_CHARS", most)
+        answer = (await api.post(CMD, {"command": ["seq 1 30000"]})).json()
+        size = KeptOutput(1, 1).stream_bytes
+        (one,) = answer["results"]
+        assert one["stdout"] == {"0": f"({len(whole) - size} bytes left out)\n{whole[-size:]}"}
+        pieces = [one.text for one in await api.engine.store.reader.progress_of(Key(NS, answer["operation"]), 0)]
+        told = "".join(f"{line.removeprefix('g1-1: ')}\n" for text in pieces if text for line in text.split("\n"))
+        assert whole.startswith(told)
+        result = command_seen(await api.engine.record(NS, answer["command"])).results["g1-1"]
+        assert (len(told) + result.unstreamed, result.unstreamed > 0) == (len(whole), most == 100_000)
 
 
 async def test_a_host_key_is_pinned_at_first_sight_and_a_changed_one_is_refused(

@@ -23,8 +23,8 @@ def _result(spec: CommandSpec, vm: str, asked: dict[str, str], found: VmCommandR
         vm_id=vm,
         vm_ip=found.address,
         command=asked,
-        stdout={number: runs.get(number, CommandRun()).written for number in asked},
-        stderr={number: runs.get(number, CommandRun()).stderr for number in asked},
+        stdout={number: runs.get(number, CommandRun()).stdout_text for number in asked},
+        stderr={number: runs.get(number, CommandRun()).stderr_text for number in asked},
         exit_status={number: one.status for number, one in runs.items() if one.status is not None},
         error=found.error,
     )

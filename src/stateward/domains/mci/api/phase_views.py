@@ -98,8 +98,8 @@ def _result(mci: str, vm: str, address: str, command: PostCommand, runs: Command
         vm_id=vm,
         vm_ip=address,
         command=asked,
-        stdout={number: ran.get(number, CommandRun()).written for number in asked},
-        stderr={number: ran.get(number, CommandRun()).stderr for number in asked},
+        stdout={number: ran.get(number, CommandRun()).stdout_text for number in asked},
+        stderr={number: ran.get(number, CommandRun()).stderr_text for number in asked},
         exit_status={number: one.status for number, one in ran.items() if one.status is not None},
         error=error,
     )

@@ -295,8 +295,8 @@ def _results(mci: str, wanted: MciSpec, seen: MciSeen, vms: Sequence[Object]) ->
 def _result(vm: CommandResult, runs: CommandRuns) -> CommandResult:
     """Return the result of a VM with one entry per command."""
     each = (CommandRun(runs),) if isinstance(runs, str) else runs
-    written = {str(number): one.written for number, one in enumerate(each)}
-    errors = {str(number): one.stderr for number, one in enumerate(each) if one.stderr}
+    written = {str(number): one.stdout_text for number, one in enumerate(each)}
+    errors = {str(number): one.stderr_text for number, one in enumerate(each) if one.stderr}
     statuses = {str(number): one.status for number, one in enumerate(each) if one.status is not None}
     return replace(vm, stdout=written, stderr=errors, exit_status=statuses)
 

@@ -49,18 +49,21 @@ Identity = Annotated[
 
 
 class CommandRunView(Struct, frozen=True):
-    """One command on one VM."""
+    """One command on one VM; of a long output it has the end, and how many bytes are left out before that."""
 
     written: str = ""
     status: int | None = None
     stderr: str = ""
+    written_cut: int = 0
+    stderr_cut: int = 0
 
 
 class VmResultView(Struct, frozen=True):
-    """The commands on one VM."""
+    """The commands on one VM, and how many bytes of their output were not printed while they ran."""
 
     runs: list[CommandRunView] = []
     error: str = ""
+    unstreamed: int = 0
 
 
 class VmAccessView(Struct, frozen=True, rename="camel"):
@@ -203,6 +206,9 @@ def _follow(session: Session, reply: MciReply, done_text: Callable[[int], str] |
         session.print_data({"operation": ended, "results": results})
     else:
         for name, one in results.items():
+            if one.unstreamed:
+                text = f"{name}: {one.unstreamed} bytes of its output are left out; a command prints about 1 MB."
+                err().print(clean(text), style="yellow", markup=False, highlight=False)
             if one.error:
                 err().print(clean(f"{name}: {one.error}"), style="red", markup=False, highlight=False)
     status = exit_status(results, ended.status)

@@ -6,6 +6,7 @@ and starts nothing twice. Output is streamed as progress in bounded pieces. The 
 
 import asyncio
 from base64 import b64decode
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
@@ -75,7 +76,7 @@ class CommandHandlers:
                 work = _runner(shells, _order(job, spec, given, seconds, output.stream_bytes), stream)
             async with stream.flushing():
                 found = await _on_each(spec.vms, vms, work, stream, lambda one: output.keep(_masked(one, mask)))
-        return _ending(spec, found)
+        return _ending(spec, {name: stream.with_unstreamed(name, one) for name, one in found.items()})
 
     async def _end_cancelled(self, job: Job) -> Ending:
         """End the processes of a cancelled command on all its VMs."""
@@ -211,6 +212,7 @@ class OutputStream:
         self._is_over = asyncio.Event()
         self._lines: list[str] = []
         self._partial: dict[str, str] = {}
+        self._left_out: Counter[str] = Counter()  # bytes by VM
         self._told, self._streamed, self._pending = -1, 0, 0
 
     def add(self, vm: str, text: str) -> bool:
@@ -220,7 +222,7 @@ class OutputStream:
         """
         *lines, rest = (self._partial.pop(vm, "") + text).split("\n")
         for line in lines:
-            self._add_line(vm, self._mask(line))
+            self._add_line(vm, self._mask(line), "\n")
         if len(rest) > MAX_LINE_CHARS + self._mask.longest:
             end = self._mask.find_cut(rest)
             self._add_line(vm, self._mask(rest[:end]))
@@ -229,12 +231,17 @@ class OutputStream:
             self._partial[vm] = rest
         return self._streamed + self._pending < MAX_STREAMED_CHARS
 
-    def _add_line(self, vm: str, line: str) -> None:
+    def _add_line(self, vm: str, line: str, end: str = "") -> None:
         for start in range(0, max(1, len(line)), MAX_LINE_CHARS):
             if self._streamed + self._pending >= MAX_STREAMED_CHARS:
-                return  # it would never be told
+                self._left_out[vm] += len((line[start:] + end).encode(errors="replace"))
+                return
             self._lines.append(f"{vm}: {line[start : start + MAX_LINE_CHARS]}")
             self._pending += len(self._lines[-1])
+
+    def with_unstreamed(self, vm: str, one: VmCommandResult) -> VmCommandResult:
+        """Return a result that tells how much of the output of its VM is not in this stream."""
+        return replace(one, unstreamed=one.unstreamed + self._left_out[vm])
 
     @asynccontextmanager
     async def flushing(self) -> AsyncIterator[None]:
@@ -247,8 +254,8 @@ class OutputStream:
     async def _flush_often(self) -> None:
         while not await wait_for_event(self._is_over, STREAM_INTERVAL_S):
             await self._flush()
-        for vm in list(self._partial):
-            self.add(vm, "\n")
+        for vm, line in self._partial.items():
+            self._add_line(vm, self._mask(line))
         while self._lines or self._told < self.done:
             await self._flush()
 
@@ -259,19 +266,12 @@ class OutputStream:
             await self._job.progress(piece, self.done, self._total)
 
     def _take_piece(self) -> str:
-        """Return the next lines, up to the limits; behind the last limit, lines are left out."""
-        room = min(MAX_PIECE_CHARS, MAX_STREAMED_CHARS - self._streamed)
-        if room <= 0:
-            self._lines.clear()
-            self._pending = 0
-            return ""
+        """Return the next lines, up to the size of a piece; lines that are too many have not been added."""
         taken, size = 0, 0
-        while taken < len(self._lines) and (taken == 0 or size + len(self._lines[taken]) < room):
+        while taken < len(self._lines) and (taken == 0 or size + len(self._lines[taken]) < MAX_PIECE_CHARS):
             size += len(self._lines[taken]) + 1
             taken += 1
         self._pending -= sum(map(len, self._lines[:taken]))
-        piece, self._lines = "\n".join(self._lines[:taken])[:room], self._lines[taken:]
+        piece, self._lines = "\n".join(self._lines[:taken]), self._lines[taken:]
         self._streamed += max(len(piece), 1 if taken else 0)
-        if self._streamed >= MAX_STREAMED_CHARS:
-            piece += "\n(further output is not streamed)"
         return piece

@@ -6,13 +6,10 @@ than is kept, and the limit of all VMs applies as each VM ends: an operation nev
 
 from msgspec.structs import replace
 
-from stateward.domains.mci.model import VmCommandResult
+from stateward.domains.mci.model import CommandRun, VmCommandResult
 
 MAX_VM_OUTPUT_CHARS, MIN_COMMAND_OUTPUT_CHARS, MAX_TOTAL_OUTPUT_CHARS = 65_536, 500, 4_000_000
 """Limits of stored output in characters: of each stream per VM, per command at least, and for all VMs."""
-
-NOTE_CHARS = 64
-"""Space for the note about the part that a VM has not sent."""
 
 
 class KeptOutput:
@@ -22,7 +19,7 @@ class KeptOutput:
         per_vm = min(MAX_VM_OUTPUT_CHARS, MAX_TOTAL_OUTPUT_CHARS // max(1, vms))
         self._most = max(MIN_COMMAND_OUTPUT_CHARS, per_vm // phases // max(1, commands))
         self._left = MAX_TOTAL_OUTPUT_CHARS // phases
-        self.stream_bytes = self._most - NOTE_CHARS  # how much of each stream of a command a VM sends
+        self.stream_bytes = self._most  # how much of each stream of a command a VM sends
 
     def keep(self, one: VmCommandResult) -> VmCommandResult:
         """Return the result of a VM that has ended, with as much of its output as the limits have left."""
@@ -39,11 +36,24 @@ def _size_of(one: VmCommandResult) -> int:
 
 def with_limited_output(one: VmCommandResult, most: int) -> VmCommandResult:
     """Return a result whose texts have limited lengths; an error keeps what is needed to understand it."""
-    runs = tuple(replace(run, written=tail_of(run.written, most), stderr=tail_of(run.stderr, most)) for run in one.runs)
-    return replace(one, runs=runs, error=tail_of(one.error, max(most, MIN_COMMAND_OUTPUT_CHARS)))
+    runs = tuple(with_limited_run(run, most) for run in one.runs)
+    return replace(one, runs=runs, error=_limited_error(one.error, max(most, MIN_COMMAND_OUTPUT_CHARS)))
 
 
-def tail_of(text: str, most: int) -> str:
-    """Return the end of a text that is too long, with a note about the omitted part: errors come last."""
-    left_out = len(text) - most
-    return text if left_out <= 0 else f"({left_out} characters left out)\n{text[left_out:]}"
+def with_limited_run(run: CommandRun, most: int) -> CommandRun:
+    """Return the ends of both outputs of a command; what is left out now is added to what was left out before."""
+    written, written_cut = tail_of(run.written, most)
+    stderr, stderr_cut = tail_of(run.stderr, most)
+    cuts = {"written_cut": run.written_cut + written_cut, "stderr_cut": run.stderr_cut + stderr_cut}
+    return replace(run, written=written, stderr=stderr, **cuts)
+
+
+def _limited_error(text: str, most: int) -> str:
+    kept, cut = tail_of(text, most)
+    return f"({cut} bytes left out)\n{kept}" if cut else kept
+
+
+def tail_of(text: str, most: int) -> tuple[str, int]:
+    """Return the end of a text that is too long, and how many bytes are left out before it: errors come last."""
+    start = max(0, len(text) - most)
+    return text[start:], len(text[:start].encode(errors="replace"))

@@ -21,7 +21,7 @@ from stateward.domains.mci.model import CommandRun, VmCommandResult, vm_of, vm_s
 from stateward.domains.mci.provider.vm_waiting import GrantedClientOf
 from stateward.domains.mci.remote.access_keys import AccessKeys
 from stateward.domains.mci.remote.host_key_pins import pin_host_key
-from stateward.domains.mci.remote.kept_output import tail_of
+from stateward.domains.mci.remote.kept_output import with_limited_run
 from stateward.domains.mci.remote.ssh_route import NoRoute, SshRoute, find_route
 from stateward.drivers import CommandFailed, Driver, MachineHandle
 from stateward.drivers.ssh.host_key import HostKeyChanged, fingerprint
@@ -272,7 +272,7 @@ class ShellGroup:
                 asyncio.timeout(left) as limit,
                 self._connected(vm, order) as shell,
             ):
-                report = await _followed(shell, order, lambda text: on_output(vm_of(vm).name, text))
+                report, unread = await _followed(shell, order, lambda text: on_output(vm_of(vm).name, text))
         except NoFreeSession as error:
             return VmCommandResult(error=f"{error}; {await self._end_unstarted(vm, order)}", address=address)
         except TimeoutError:
@@ -282,7 +282,7 @@ class ShellGroup:
             why = f"not done in time (at most {order.seconds:g} s were left)"
             ended = f"; its processes may still run: {unsure}" if unsure else "; its processes were ended"
             return VmCommandResult(error=why + ended, address=address)
-        return _result(order, report, address)
+        return _result(order, report, address, unread)
 
     async def _end_unstarted(self, vm: Object, order: RunOrder) -> str:
         """End a run that this attempt did not start, and return what became of it: an earlier attempt may have."""
@@ -349,8 +349,11 @@ def _why_failed(vm: Object, error: Exception) -> str:
     return describe_error(error)
 
 
-async def _followed(shell: "SshConnection", order: RunOrder, on_text: Callable[[str], bool]) -> RunReport:
-    """Start a run, or follow one that was started; what it writes is told while it runs."""
+async def _followed(shell: "SshConnection", order: RunOrder, on_text: Callable[[str], bool]) -> tuple[RunReport, int]:
+    """Start a run, or follow one that was started; what it writes is told while it runs.
+
+    Returns the report, and how many bytes of the output were not told because nobody wants more of it.
+    """
     mark = new_mark()
     script = start_script(order.id, order.commands, order.secrets, mark, order.stream_bytes)
     task = asyncio.ensure_future(shell.run_shell(script, most_bytes(len(order.commands), order.stream_bytes)))
@@ -366,7 +369,7 @@ async def _followed(shell: "SshConnection", order: RunOrder, on_text: Callable[[
         task.cancel()
     report = read_report(output, len(order.commands), mark, order.stream_bytes)
     await reader.finish(report)
-    return report
+    return report, max(0, sum(one.written_bytes for one in report.results) - reader.told_bytes)
 
 
 class OutputReader:
@@ -376,6 +379,7 @@ class OutputReader:
         self._shell, self._order, self._on_text = shell, order, on_text
         self._number, self._stdout, self._stderr = 0, 0, 0
         self._has_polled, self._is_wanted = False, True
+        self.told_bytes = 0
 
     async def poll(self) -> bool:
         """Read the next piece; returns whether there may be more at once."""
@@ -387,6 +391,7 @@ class OutputReader:
         output, _ = await self._shell.run_shell(script, most_bytes(1))
         found = read_chunk(output, mark)
         self._stdout, self._stderr = self._stdout + len(found.stdout), self._stderr + len(found.stderr)
+        self.told_bytes += len(found.stdout) + len(found.stderr)
         self._is_wanted = self._on_text(_text(found.stdout) + _text(found.stderr))
         if max(len(found.stdout), len(found.stderr)) >= CHUNK_BYTES:
             return True
@@ -395,20 +400,21 @@ class OutputReader:
         return found.has_ended
 
     async def finish(self, report: RunReport) -> None:
-        """Tell the rest of the output of a run that has ended; most commands end before the first poll."""
-        if self._has_polled:
+        """Tell the rest of the output of a run that has ended; most have ended before the first poll, and wrote little.
+
+        A report that has only the end of an output is not enough.
+        """
+        if self._has_polled or any(one.stdout_cut or one.stderr_cut for one in report.results):
             while await self.poll():
                 pass
             return
         for one in report.results:
-            self._on_text("".join(_kept_texts(self._order, one)))
+            self.told_bytes += one.written_bytes
+            self._on_text(_text(one.stdout) + _text(one.stderr))
 
 
-def _result(order: RunOrder, report: RunReport, address: str) -> VmCommandResult:
-    texts = [_kept_texts(order, one) for one in report.results]
-    runs = tuple(
-        CommandRun(stdout, one.status, stderr) for (stdout, stderr), one in zip(texts, report.results, strict=True)
-    )
+def _result(order: RunOrder, report: RunReport, address: str, unread: int) -> VmCommandResult:
+    runs = tuple(_kept_run(order, one) for one in report.results)
     failed = next((number for number, one in enumerate(runs) if one.status != 0), None)
     error = ""
     if failed is not None and runs[failed].status is not None:
@@ -417,25 +423,24 @@ def _result(order: RunOrder, report: RunReport, address: str) -> VmCommandResult
         error = ENDS.get(report.end, f"the shell of the VM was cut off: {report.trouble}".rstrip(": "))
     elif failed is not None:
         error = f"the exit status of {order.commands[failed]!r} is unknown: the VM reported none from 0 to 999"
-    return VmCommandResult(runs, error, address)
+    return VmCommandResult(runs, error, address, unread)
 
 
-def _kept_texts(order: RunOrder, one: RunResult) -> tuple[str, str]:
-    """Return both outputs of a command as texts; one that was cut says so, and does not begin within a secret."""
-    note = f"(only the last {order.stream_bytes} bytes are kept)\n"
+def _kept_run(order: RunOrder, one: RunResult) -> CommandRun:
+    """Return a command with both outputs as texts; one that was cut does not begin within a secret."""
     secrets = [part.encode() for value in order.secrets.values() for part in (value, *value.splitlines())]
 
-    def text(output: bytes) -> str:
-        if not one.is_cut or len(output) < order.stream_bytes:
-            return _text(output)
-        return note + _text(output[max((_overlap(secret, output) for secret in secrets), default=0) :])
+    def kept(output: bytes, cut: int) -> tuple[str, int]:
+        more = max((_overlap(secret, output) for secret in secrets), default=0) if cut else 0
+        return _text(output[more:]), cut + more
 
-    return text(one.stdout), text(one.stderr)
+    (stdout, stdout_cut), (stderr, stderr_cut) = kept(one.stdout, one.stdout_cut), kept(one.stderr, one.stderr_cut)
+    return CommandRun(stdout, one.status, stderr, stdout_cut, stderr_cut)
 
 
 def _overlap(secret: bytes, output: bytes) -> int:
     """Return with how many of the last bytes of a secret an output begins: nobody could mask this part later."""
-    starts = (start for start in range(1, len(secret)) if secret[start] == output[0])
+    starts = (start for start in range(1, len(secret)) if output[:1] == secret[start : start + 1])
     return next((len(secret) - start for start in starts if output.startswith(secret[start:])), 0)
 
 
@@ -460,11 +465,11 @@ async def _run_by_driver(
         except CommandFailed as error:
             on_output(spec.name, error.written)
             why = f"{line!r} ended with {error}"
-            run = CommandRun(tail_of(error.written, order.stream_bytes), error.status)
+            run = with_limited_run(CommandRun(error.written, error.status), order.stream_bytes)
             return VmCommandResult((*runs, run), why, address)
         except (OSError, TimeoutError) as error:
             why = f"{line!r} failed: {type(error).__name__} {error}".rstrip()
             return VmCommandResult((*runs, CommandRun()), why, address)
         on_output(spec.name, written)
-        runs.append(CommandRun(tail_of(written, order.stream_bytes), 0))
+        runs.append(with_limited_run(CommandRun(written, 0), order.stream_bytes))
     return VmCommandResult(tuple(runs), address=address)

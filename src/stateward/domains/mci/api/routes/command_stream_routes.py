@@ -78,7 +78,9 @@ async def _lines(engine: Engine, found: Object, request: str, followed: Followed
 def _output(vm: str, result: VmCommandResult, spec: CommandSpec, found: Object, request: str) -> list[str]:
     """Return the events of a VM at the end: each line of its output, and its state."""
     streams = [
-        (stream, text) for run in result.runs for stream, text in (("stdout", run.written), ("stderr", run.stderr))
+        (stream, text)
+        for run in result.runs
+        for stream, text in (("stdout", run.stdout_text), ("stderr", run.stderr_text))
     ]
     lines = [(stream, line) for stream, text in streams for line in text.splitlines()]
     logs = [
@@ -91,8 +93,8 @@ def _output(vm: str, result: VmCommandResult, spec: CommandSpec, found: Object, 
         "completedTime": _time(found.since),
         "elapsedTime": int(found.since - found.created),
         "errorMessage": result.error,
-        "stdout": "".join(run.written for run in result.runs),
-        "stderr": "".join(run.stderr for run in result.runs),
+        "stdout": "".join(run.stdout_text for run in result.runs),
+        "stderr": "".join(run.stderr_text for run in result.runs),
     }
     return [*logs, _event("CommandStatus", vm, status=status)]
 
