@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from stateward.domains.mci.handlers import command_handlers
+from stateward.domains.mci.model import command_of
 from stateward.domains.mci.provider.key_pairs import new_pair
 from stateward.domains.mci.remote.host_key_pins import pin_host_key
 from stateward.drivers.ssh.host_key import bare_key
@@ -74,7 +75,19 @@ def test_copy_says_why_a_machine_without_ssh_gets_no_file(cli: MciServer, tmp_pa
     assert done.exit_code == 255
     assert "web-1: files are copied over SSH" in done.stderr
     assert cli.run("mci", "copy", str(tmp_path / "f"), "m1").exit_code == 2
+    (tmp_path / "g\n").touch()
+    assert "without control characters" in cli.run("mci", "copy", str(tmp_path / "g\n"), "m1:/tmp/").stderr
     assert cli.run("mci", "copy", str(tmp_path / "none"), "m1:/tmp/").exit_code == 2
+
+
+def test_copy_sends_the_exact_name_and_the_permissions_of_a_file(cli: MciServer, tmp_path: Path) -> None:
+    odd = tmp_path / '-it\'s "odd" \\ $HOME \N{SNOWMAN}'
+    odd.touch()
+    odd.chmod(0o4751)
+    cli.run("mci", "copy", str(odd), "m1/web-1:/tmp/")
+    listed = cli.run("list", "--kind", "mci.command", "--json").stdout
+    specs = [command_of(cli.ask(cli.engine.record("default", one["id"]))) for one in json.loads(listed)]
+    assert (odd.name, "751") in [(one.file, one.mode) for one in specs]
 
 
 def test_ssh_starts_the_local_program_with_the_pinned_host_key(

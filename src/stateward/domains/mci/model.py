@@ -321,6 +321,7 @@ class CommandSpec(Struct, frozen=True, omit_defaults=True):
     minutes: float = 30.0
     path: str = ""  # where the file goes
     file: str = ""  # its name
+    mode: str = ""  # its permissions in octal digits; empty: those of a new file
 
 
 Secret = Annotated[str, Meta(extra_json_schema={"writeOnly": True})]

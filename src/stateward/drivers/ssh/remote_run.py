@@ -187,7 +187,8 @@ def _tail(number: int, kind: str, mark: str, stream_bytes: int) -> str:
     """Return the shell code that reports the size of an output, and its end: up to that size, as it may still grow."""
     file = f'"$dir/{number}.{kind}"'
     end = f"tail -c +$((n > {stream_bytes} ? n - {stream_bytes} + 1 : 1)) {file} | head -c {stream_bytes}"
-    return f'n=0; [ -s {file} ] && n=$(($(wc -c <{file}))); printf "\\n%s {kind} {number} $n\\n" {mark}; [ $n = 0 ] || {end}'
+    size = f"n=0; [ -s {file} ] && n=$(($(wc -c <{file})))"
+    return f'{size}; printf "\\n%s {kind} {number} $n\\n" {mark}; [ $n = 0 ] || {end}'
 
 
 def _clean_up() -> str:
@@ -279,10 +280,15 @@ def _small_number(text: str) -> int | None:
     return int(text) if SMALL_NUMBER.match(text) else None
 
 
-def copy_script(path: str, name: str) -> str:
-    """Return the command that writes its input to a path of a machine at once, or into the folder of that path."""
+def copy_script(path: str, name: str, mode: str = "") -> str:
+    """Return the command that writes its input to a path of a machine at once, or into the folder of that path.
+
+    With a mode, the file has these permissions (octal digits), and nobody else can read it before that.
+    """
+    begin, end = ("umask 077; ", f'chmod {quote(mode)} "$t" && ') if mode else ("", "")
     code = f"""p={quote(path)}; n={quote(name)}
 case "$p" in */) p="$p$n";; *) [ -d "$p" ] && p="$p/$n";; esac
+case "$p" in /*) ;; *) p="./$p";; esac
 t="$p.stateward-$$"
-cat >"$t" && mv -f -- "$t" "$p" || {{ s=$?; rm -f -- "$t"; exit $s; }}"""
+{begin}cat >"$t" && {end}mv -f -- "$t" "$p" || {{ s=$?; rm -f -- "$t"; exit $s; }}"""
     return f"exec /bin/sh -c {quote(code)}"

@@ -353,6 +353,15 @@ async def test_a_file_is_copied_whole_to_a_path_or_into_a_folder(api: ApiHarness
         assert (machines.of(vm).home / "folder" / "data.bin").read_bytes() == content
     failed = await api.post(place, None, files={"file": ("f", b"x")}, data={"path": "missing/f"})
     assert all("not written" in one["error"] for one in failed.json()["results"])
+    odd = '-it\'s "odd" \\ $HOME `x` \N{SNOWMAN}'
+    for mode in ("750", "0600"):
+        data = {"path": "folder", "name": odd, "mode": mode}
+        answer = await api.post(place, None, files={"file": ("f", b"x")}, data=data)
+        assert [one["error"] for one in answer.json()["results"]] == ["", ""], answer.text
+        assert (machines.of("g1-1").home / "folder" / odd).stat().st_mode & 0o7777 == int(mode, 8)
+    for wrong in ({"mode": "4755"}, {"mode": "rwx"}, {"name": "a/b"}, {"name": ".."}, {"name": "x" * 256}):
+        answer = await api.post(place, None, files={"file": ("f", b"x")}, data={"path": "f"} | wrong)
+        assert (answer.status_code, answer.json()["field"]) == (400, *wrong), answer.text
     assert (await api.post(place, None, data={"path": "f"})).status_code == 400
 
 

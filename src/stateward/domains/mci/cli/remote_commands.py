@@ -1,5 +1,6 @@
 """`stateward mci exec`, `ssh`, `copy` and `forget-host-key`: commands and files on VMs, and logins to them."""
 
+import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -102,18 +103,21 @@ def exec_(
 def copy(
     session: Session, file: Source, place: Place, user: User = None, group: Subgroup = None, label: Labels = None
 ) -> None:
-    """Copy a file to all VMs of an MCI, or to one."""
+    """Copy a file to all VMs of an MCI, or to one; it keeps its permissions, and in a folder its name."""
     target, colon, path = place.partition(":")
     if not colon or not path:
         raise BadInput("MCI[/VM]:PATH", place, "an MCI or a VM, a colon, and a path")
     mci, vm = _mci_or_vm(target)
+    for field_name, text in (("FILE", file.name), ("MCI[/VM]:PATH", path)):
+        if not text.isprintable():  # a form could not carry it
+            raise BadInput(field_name, ascii(text), "a name in UTF-8 without control characters")
     try:
-        content = file.read_bytes()
+        content, mode = file.read_bytes(), stat.S_IMODE(file.stat().st_mode) & 0o777
     except OSError as error:
         raise BadInput("FILE", str(file), f"a file that can be read ({error.strerror})") from error
     params = _selection(vm, group, label)
     where = url_path("ns", ("namespace", session.ns), "transferFile", "mci", ("MCI", mci))
-    form = {"path": path, "userName": user or ""}
+    form = {"path": path, "userName": user or "", "name": file.name, "mode": f"{mode:03o}"}
     reply = session.client.http.upload(MciReply, where, form, (file.name, content), params, WIRE)
     _follow(session, reply, lambda vms: f"Copied to {count_text(vms, 'VM')}.")
 

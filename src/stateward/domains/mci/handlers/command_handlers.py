@@ -70,7 +70,7 @@ class CommandHandlers:
         output = KeptOutput(len(spec.vms), len(spec.commands))
         async with self._shells.open(list(vms.values())) as shells:
             if spec.path:
-                copied = CopyOrder(b64decode(given.content), spec.path, spec.file, spec.user, seconds)
+                copied = CopyOrder(b64decode(given.content), spec.path, spec.file, spec.user, seconds, mode=spec.mode)
                 work = _copier(shells, copied)
             else:
                 work = _runner(shells, _order(job, spec, given, seconds, output.stream_bytes), stream)

@@ -98,7 +98,7 @@ class RunOrder(Struct, frozen=True):
 
 
 class CopyOrder(Struct, frozen=True):
-    """What to copy: a content, the path for it, and its name if the path is a folder."""
+    """What to copy: a content, the path for it, its name if the path is a folder, and its permissions if given."""
 
     content: bytes
     path: str
@@ -106,6 +106,7 @@ class CopyOrder(Struct, frozen=True):
     user: str = ""
     seconds: float = 1800.0
     patience_s: float = 20.0
+    mode: str = ""
 
 
 class VmShells:
@@ -233,7 +234,7 @@ class ShellGroup:
             if not driver.caps.has_ssh or not vm_seen(vm).ssh_port:
                 raise NoRoute("files are copied over SSH, and its driver offers none")
             async with self._session(vm, order) as left, asyncio.timeout(left), self._connected(vm, order) as shell:
-                command = copy_script(order.path, order.name)
+                command = copy_script(order.path, order.name, order.mode)
                 output, status = await shell.run_shell(order.content, MAX_COPY_ANSWER_BYTES, command)
         except Exception as error:
             return VmCommandResult(error=_why_failed(vm, error), address=address)

@@ -1,5 +1,6 @@
 """Routes of commands and file transfers on VMs, of bastions, and of pinned host keys."""
 
+import re
 from base64 import b64encode
 from typing import Annotated
 
@@ -29,7 +30,8 @@ LONGEST_WAIT_S = 840.0
 """How long a request waits for its command; it ends before a request does."""
 
 DEFAULT_MINUTES = 30.0
-MAX_PATH_CHARS = 1_000
+MAX_PATH_CHARS, MAX_NAME_BYTES = 1_000, 255
+MODE = re.compile(r"0?[0-7]{3}\Z")
 
 SubGroupOption = Annotated[
     str | None, QueryParameter(name="subGroupId", pattern=TEXT, description="only VMs of this subgroup")
@@ -104,18 +106,19 @@ async def copy_file(
     in_background: AsyncOption = None,
     wait: Wait = None,
 ) -> AnyResponse:
-    """Copy a file to the VMs of an MCI over SSH: a form with the fields `path` and `file`."""
+    """Copy a file to the VMs of an MCI over SSH: a form with the fields `path` and `file`.
+
+    A field `name` is the exact name of the file (browsers change quotes in that of `file`), and `mode` its permissions.
+    """
     form = await _form(request)
     path, file = form.get("path"), form.get("file")
     if not isinstance(path, str) or not 0 < len(path) <= MAX_PATH_CHARS or not path.isprintable():
         raise BadInput("path", None, "the path on the VMs, for a file or a folder")
     if not isinstance(file, UploadFile):
         raise BadInput("file", None, "a file of a form (multipart/form-data)")
-    name = file.filename.rpartition("/")[2]
-    if not name or not name.isprintable() or name in (".", ".."):
-        raise BadInput("file", None, "a file with a name")
-    user = form.get("userName")
-    spec = CommandSpec(mci=mci, vms=(), path=path, file=name, user=user.strip() if isinstance(user, str) else "")
+    spec = CommandSpec(
+        mci=mci, vms=(), path=path, file=_name(form, file), mode=_mode(form), user=_text(form, "userName").strip()
+    )
     given = CommandInput(content=b64encode(await file.read()).decode())
     limit = 0.0 if parse_flag("async", in_background) else wait
     return await _submit(request, ns, _choice(group, vm, labels), spec, given, limit)
@@ -127,6 +130,28 @@ async def _form(request: TumblebugRequest) -> FormMultiDict:
         return await request.form()
     except (UnicodeError, LookupError):
         raise BadInput("body", None, "a form (multipart/form-data) with texts in UTF-8") from None
+
+
+def _text(form: FormMultiDict, field: str) -> str:
+    value = form.get(field)
+    return value if isinstance(value, str) else ""
+
+
+def _name(form: FormMultiDict, file: UploadFile) -> str:
+    """Return the name of a file in a folder; clients may send that of `file` with a path before it."""
+    name, field = (_text(form, "name"), "name") if "name" in form else (file.filename.rpartition("/")[2], "file")
+    is_long = len(name.encode(errors="replace")) > MAX_NAME_BYTES
+    if not name or is_long or not name.isprintable() or "/" in name or name in (".", ".."):
+        allowed = f"a file with a name of at most {MAX_NAME_BYTES} bytes, without / and control characters"
+        raise BadInput(field, name[:MAX_NAME_BYTES], allowed)
+    return name
+
+
+def _mode(form: FormMultiDict) -> str:
+    mode = _text(form, "mode")
+    if mode and MODE.match(mode) is None:
+        raise BadInput("mode", mode, "permissions in octal digits, from 000 to 777")
+    return mode
 
 
 async def _submit(
