@@ -1,9 +1,10 @@
-"""Fixtures of all tests: a real PostgreSQL and a real Nova for those that ask for them."""
+"""Fixtures of all tests: a real PostgreSQL, Podman and Nova for those that ask for them."""
 
 import pytest
 from hypothesis import settings
 
 from stateward.aio.open_files import raise_open_file_limit
+from tests.containers import podman
 from tests.integration.drivers.openstack.nova_server import nova_server
 from tests.long_forms import shorten_second_parts
 from tests.poolers import pgbouncer
@@ -17,7 +18,7 @@ settings.load_profile("unhurried")
 restore_signals()
 raise_open_file_limit()  # a test may hold a thousand connections
 
-__all__ = ["nova_server", "pgbouncer", "postgres_server"]
+__all__ = ["nova_server", "pgbouncer", "podman", "postgres_server"]
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers

@@ -36,6 +36,12 @@ PROGRAMS = {
     "pgbouncer": "pgbouncer",
     "ip": "iproute2",
     "knotd": "knot",
+    "podman": "podman",
+    "runc": "runc",
+    "/usr/lib/podman/netavark": "netavark",
+    "/usr/lib/podman/aardvark-dns": "aardvark-dns",
+    "iptables": "iptables",
+    "busybox": "busybox-static",
 }
 """What the tests run that no wheel carries, with the Debian package that does. Guests of both architectures are run."""
 

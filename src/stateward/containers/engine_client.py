@@ -1,0 +1,267 @@
+"""The client of Docker and Podman, over the Docker Engine API."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from urllib.parse import quote
+
+import msgspec
+
+from stateward.containers import engine_wire as wire
+from stateward.containers.container_records import (
+    SECRETS_LABEL,
+    SECRETS_PATH,
+    ContainerHealth,
+    ContainerRecord,
+    ContainerSpec,
+    ContainerState,
+    ContainerStats,
+    ContainerVolumeSpec,
+    EngineInfo,
+    EngineVersion,
+)
+from stateward.containers.engine_images import EngineImages
+from stateward.containers.engine_output import EngineOutput
+from stateward.containers.engine_requests import (
+    check_spec,
+    container_body,
+    label_filters,
+    secrets_archive,
+    secrets_volume,
+)
+from stateward.containers.engine_resources import EngineResources
+from stateward.containers.engine_transport import CALL_TIMEOUT_S, PODMAN_API, EngineTls, EngineTransport
+from stateward.containers.errors import EngineRefusal, EngineRefused, EngineUnavailable
+
+NOT_MODIFIED = 304
+PARALLEL_STATS = 8
+"""How many requests for statistics are under way at once, where an engine has none for many containers."""
+
+DEFAULT_GRACE_S = 10
+"""How long an engine waits before it kills, where neither the spec nor the call says."""
+
+_LISTED = msgspec.json.Decoder(list[wire.ListedContainer])
+_INSPECTED = msgspec.json.Decoder(wire.InspectedContainer)
+_CREATED = msgspec.json.Decoder(wire.CreatedJson)
+_WAITED = msgspec.json.Decoder(wire.WaitJson)
+_STATS = msgspec.json.Decoder(wire.StatsJson)
+_MANY_STATS = msgspec.json.Decoder(wire.PodmanStatsList)
+_HEALTH = msgspec.json.Decoder(wire.HealthJson)
+_INFO = msgspec.json.Decoder(wire.InfoJson)
+_VERSION = msgspec.json.Decoder(wire.VersionJson)
+
+_RUNS = (ContainerState.RUNNING,)
+_PAUSED = (ContainerState.PAUSED,)
+_ENDED = (ContainerState.EXITED, ContainerState.DEAD, ContainerState.CREATED)
+
+
+class EngineClient(EngineImages, EngineResources, EngineOutput):
+    """An engine behind an address: `unix:///PATH`, or `tcp://HOST:PORT` with TLS."""
+
+    def __init__(self, address: str, tls: EngineTls | None = None, timeout_s: float = CALL_TIMEOUT_S) -> None:
+        self._transport = EngineTransport(address, tls, timeout_s)
+        self._timeout_s = timeout_s
+
+    async def ping(self) -> None:
+        """Return if the engine answers."""
+        await self._transport.call("ping", "GET", "/_ping")
+
+    async def version(self) -> EngineVersion:
+        """Return the engine's name and version."""
+        found = await self._transport.read(_VERSION, "version", "/version")
+        name = "podman" if self._transport.is_podman else "docker"
+        return EngineVersion(name, found.Version or "", found.ApiVersion or "")
+
+    async def info(self) -> EngineInfo:
+        """Return the engine's host and counts."""
+        return wire.info_record(await self._transport.read(_INFO, "info", "/info"))
+
+    async def close(self) -> None:
+        """Close the connections; containers stay as they are."""
+        await self._transport.close()
+
+    # --- containers --------------------------------------------------------------------------------------------------
+
+    async def list_containers(self, labels: Sequence[str] = ()) -> Sequence[ContainerRecord]:
+        """List containers in every state, by one call."""
+        params = {"all": "true", "filters": label_filters(labels)}
+        found = await self._transport.read(_LISTED, "list containers", "/containers/json", params=params)
+        return [wire.listed_record(one) for one in found]
+
+    async def inspect_container(self, container: str) -> ContainerRecord:
+        """Return all that the engine knows of a container."""
+        path = f"{_path(container)}/json"
+        return wire.inspected_record(await self._transport.read(_INSPECTED, f"inspect {container}", path))
+
+    async def create_container(self, spec: ContainerSpec) -> str:
+        """Create a container, or find it again; returns its id. It is not started.
+
+        Secret files are written between creation and start, so a container that was found as created gets them again.
+        """
+        check_spec(spec)
+        if spec.secret_files:
+            await self.create_volume(ContainerVolumeSpec(secrets_volume(spec), spec.key))
+        container, has_started = await self._create_or_find(spec)
+        if spec.secret_files and not has_started:
+            await self._put_secrets(container, spec)
+        return container
+
+    async def _create_or_find(self, spec: ContainerSpec) -> tuple[str, bool]:
+        """Return the id of a container, and whether it was started before."""
+        params, body = {"name": spec.name}, container_body(spec)
+        call, path = f"create {spec.name}", "/containers/create"
+        try:
+            return (await self._transport.read(_CREATED, call, path, "POST", params=params, json=body)).id, False
+        except EngineRefused as error:
+            if error.reason is EngineRefusal.NOT_FOUND and "network" not in error.message:
+                raise EngineRefused(EngineRefusal.IMAGE_MISSING, call, error.message) from error
+            if error.reason is not EngineRefusal.NAME_TAKEN:
+                raise
+            found = await self.inspect_container(spec.name)
+            if found.key != spec.key:
+                raise
+            return found.id, found.state is not ContainerState.CREATED
+
+    async def _put_secrets(self, container: str, spec: ContainerSpec) -> None:
+        await self._transport.call(
+            f"write the secret files of {spec.name}",
+            "PUT",
+            f"{_path(container)}/archive",
+            params={"path": SECRETS_PATH},
+            content=secrets_archive(spec),
+            headers={"Content-Type": "application/x-tar"},
+        )
+
+    async def start_container(self, container: str) -> bool:
+        """Start a container."""
+        return await self._act(container, "start", _RUNS)
+
+    async def stop_container(self, container: str, grace_s: int | None = None) -> bool:
+        """Stop a container by its signal, and kill it after the grace period."""
+        return await self._act(container, "stop", _ENDED, grace_s)
+
+    async def kill_container(self, container: str, signal: str = "SIGKILL") -> bool:
+        """Send a signal to a container's first process."""
+        return await self._act(container, "kill", _ENDED, signal=signal)
+
+    async def pause_container(self, container: str) -> bool:
+        """Freeze all processes of a container."""
+        return await self._act(container, "pause", _PAUSED)
+
+    async def unpause_container(self, container: str) -> bool:
+        """Let the processes of a paused container continue."""
+        return await self._act(container, "unpause", _RUNS)
+
+    async def restart_container(self, container: str, grace_s: int | None = None) -> None:
+        """Stop a container and start it again."""
+        await self._act(container, "restart", (), grace_s)
+
+    async def _act(
+        self,
+        container: str,
+        action: str,
+        wanted: Sequence[ContainerState],
+        grace_s: int | None = None,
+        *,
+        signal: str = "",
+    ) -> bool:
+        """Carry out an action; a refusal counts as done if the container is in a wanted state."""
+        params = {**({} if grace_s is None else {"t": str(grace_s)}), **({"signal": signal} if signal else {})}
+        timeout_s = self._timeout_s + (grace_s or DEFAULT_GRACE_S)
+        try:
+            answer = await self._transport.call(
+                f"{action} {container}", "POST", f"{_path(container)}/{action}", timeout_s, params=params
+            )
+        except EngineRefused as error:
+            if error.reason not in (EngineRefusal.CONFLICT, EngineRefusal.FAILED) or not wanted:
+                raise
+            with suppress(EngineRefused, EngineUnavailable):
+                if (await self.inspect_container(container)).state in wanted:
+                    return False
+            raise
+        return answer.status_code != NOT_MODIFIED
+
+    async def remove_container(self, container: str, *, force: bool = False) -> bool:
+        """Remove a container with its anonymous volumes and secret files; by force also one that runs."""
+        try:
+            found = await self.inspect_container(container)
+            if force and found.state in (ContainerState.RUNNING, ContainerState.PAUSED):
+                await self.kill_container(container)  # Podman would first try its signal, and wait
+            params = {"force": str(force).lower(), "v": "true"}
+            timeout_s = self._timeout_s + DEFAULT_GRACE_S
+            await self._transport.call(f"remove {container}", "DELETE", _path(container), timeout_s, params=params)
+        except EngineRefused as error:
+            if error.reason is EngineRefusal.NOT_FOUND:
+                return False
+            raise
+        if secrets := found.labels.get(SECRETS_LABEL):
+            await self.remove_volume(secrets)
+        return True
+
+    async def wait_container(self, container: str, timeout_s: float) -> int | None:
+        """Wait until a container does not run, and return its exit code; None if it still runs after that time."""
+        call, path = f"wait for {container}", f"{_path(container)}/wait"
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer = await self._transport.call(
+                    call, "POST", path, timeout_s + self._timeout_s, params={"condition": "not-running"}
+                )
+        except TimeoutError:
+            return None
+        return self._transport.decode(_WAITED, call, answer.content).status_code
+
+    async def check_health(self, container: str) -> ContainerHealth:
+        """Return the result of a container's health check, which Podman runs now: its timers need systemd."""
+        found = await self.inspect_container(container)
+        if not self._transport.is_podman or found.state is not ContainerState.RUNNING:
+            return found.health
+        path = f"{PODMAN_API}{_path(container)}/healthcheck"
+        try:
+            health = await self._transport.read(_HEALTH, f"check the health of {container}", path)
+        except EngineRefused as error:
+            if "no defined healthcheck" in error.message:
+                return ContainerHealth.NONE
+            raise
+        return wire.health_record(health)
+
+    # --- statistics --------------------------------------------------------------------------------------------------
+
+    async def read_stats(self, containers: Sequence[str]) -> Sequence[ContainerStats]:
+        """Return what running containers use; Podman has one call for many."""
+        await self._transport.negotiate()
+        if self._transport.is_podman and len(containers) > 1:
+            found = await self._read_podman_stats(containers)
+            if found is not None:
+                return found
+        gate = asyncio.Semaphore(PARALLEL_STATS)
+        each = await asyncio.gather(*(self._read_stats_of(one, gate) for one in containers))
+        return [one for one in each if one is not None]
+
+    async def _read_podman_stats(self, containers: Sequence[str]) -> Sequence[ContainerStats] | None:
+        """Return the statistics of many containers, or None if one does not exist: Podman then refuses all."""
+        params = {"stream": "false", "containers": list(containers)}
+        path = f"{PODMAN_API}/containers/stats"
+        try:
+            found = await self._transport.read(_MANY_STATS, "read statistics", path, params=params)
+        except EngineRefused:
+            return None
+        if found.error is not None:
+            return None
+        return [wire.podman_stats_record(one) for one in found.stats or () if one.PIDs]
+
+    async def _read_stats_of(self, container: str, gate: asyncio.Semaphore) -> ContainerStats | None:
+        call, params = f"read statistics of {container}", {"stream": "false", "one-shot": "true"}
+        async with gate:
+            try:
+                answer = await self._transport.call(call, "GET", f"{_path(container)}/stats", params=params)
+            except EngineRefused as error:
+                if error.reason in (EngineRefusal.NOT_FOUND, EngineRefusal.CONFLICT):
+                    return None
+                raise
+        if not answer.content:  # Podman's answer for a container that does not run
+            return None
+        return wire.stats_record(container, self._transport.decode(_STATS, call, answer.content))
+
+
+def _path(container: str) -> str:
+    return f"/containers/{quote(container, safe='')}"

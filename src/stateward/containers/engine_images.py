@@ -1,0 +1,127 @@
+"""The images of Docker and Podman."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from urllib.parse import quote
+
+import msgspec
+
+from stateward.containers import engine_wire as wire
+from stateward.containers.container_records import ContainerImage, PullProgress, RegistryLogin
+from stateward.containers.engine_requests import pull_reference, registry_auth
+from stateward.containers.engine_transport import MAX_MESSAGE, EngineTransport, read_pieces, refusal_reason
+from stateward.containers.errors import EngineRefusal, EngineRefused, EngineUnavailable
+from stateward.containers.json_lines import BadLine, LineSplitter
+
+TRANSFER_TIMEOUT_S = 600.0
+"""How long a load or an import may take."""
+
+_IMAGE = msgspec.json.Decoder(wire.ImageJson)
+_IMAGES = msgspec.json.Decoder(list[wire.ImageJson])
+_PROGRESS = msgspec.json.Decoder(wire.ProgressJson)
+_TAR = {"Content-Type": "application/x-tar"}
+
+
+class EngineImages:
+    """The part of the client that is about images."""
+
+    _transport: EngineTransport
+
+    async def list_images(self) -> Sequence[ContainerImage]:
+        """List the images that the engine has."""
+        found = await self._transport.read(_IMAGES, "list images", "/images/json")
+        return [wire.image_record(one) for one in found]
+
+    async def inspect_image(self, image: str) -> ContainerImage:
+        """Return an image by its name, digest or id."""
+        path = f"/images/{quote(image, safe='/:@')}/json"
+        try:
+            return wire.image_record(await self._transport.read(_IMAGE, f"inspect image {image}", path))
+        except EngineRefused as error:
+            if error.reason is EngineRefusal.NOT_FOUND:
+                raise EngineRefused(EngineRefusal.IMAGE_MISSING, error.call, error.message) from error
+            raise
+
+    async def pull_image(self, image: str, login: RegistryLogin | None = None) -> AsyncGenerator[PullProgress]:
+        """Pull an image, and yield the progress; an image that is pinned by its digest is verified at the end."""
+        reference, digest = pull_reference(image)
+        call = f"pull {reference}"
+        headers = {"X-Registry-Auth": registry_auth(login)} if login else {}
+        params = {"fromImage": reference}
+        async with self._transport.stream(call, "POST", "/images/create", params=params, headers=headers) as answer:
+            async for report in read_progress(call, read_pieces(call, answer)):
+                yield report
+        found = await self.inspect_image(reference)
+        if digest and not any(one.endswith(f"@{digest}") for one in found.digests):
+            raise EngineRefused(EngineRefusal.INVALID, call, f"the image that came has the digests {found.digests}")
+
+    async def load_images(self, archive: bytes | AsyncIterator[bytes]) -> None:
+        """Load images from a tar archive of images."""
+        answer = await self._transport.call(
+            "load images", "POST", "/images/load", TRANSFER_TIMEOUT_S, content=archive, headers=_TAR
+        )
+        _last_id("load images", answer.content)
+
+    async def import_image(self, file_system: bytes | AsyncIterator[bytes], name: str) -> str:
+        """Make an image of one layer from a tar archive of a file system; returns its id.
+
+        The image gets its name by a second call: Podman ignores the tag that comes with the first.
+        """
+        call = f"import {name}"
+        answer = await self._transport.call(
+            call,
+            "POST",
+            "/images/create",
+            TRANSFER_TIMEOUT_S,
+            params={"fromSrc": "-"},
+            content=file_system,
+            headers=_TAR,
+        )
+        image = _last_id(call, answer.content)
+        if not image:
+            raise EngineUnavailable(call, "the answer names no image", sent=True)
+        reference, _ = pull_reference(name)
+        repository, _, tag = reference.rpartition(":")
+        await self._transport.call(call, "POST", f"/images/{image}/tag", params={"repo": repository, "tag": tag})
+        return image
+
+    async def remove_image(self, image: str, *, force: bool = False) -> bool:
+        """Remove an image."""
+        path, params = f"/images/{quote(image, safe='/:@')}", {"force": str(force).lower()}
+        try:
+            await self._transport.call(f"remove image {image}", "DELETE", path, params=params)
+        except EngineRefused as error:
+            if error.reason in (EngineRefusal.NOT_FOUND, EngineRefusal.IMAGE_MISSING):
+                return False
+            raise
+        return True
+
+
+async def read_progress(call: str, pieces: AsyncIterator[bytes]) -> AsyncGenerator[PullProgress]:
+    """Yield the reports of a pull; a report of an error is a refusal, whatever the status of the answer was."""
+    lines = LineSplitter()
+    try:
+        async for piece in pieces:
+            for line in lines.feed(piece):
+                yield parse_progress(call, line)
+        if rest := lines.rest():
+            yield parse_progress(call, rest)
+    except BadLine as error:
+        raise EngineUnavailable(call, str(error), sent=True) from error
+
+
+def parse_progress(call: str, line: bytes) -> PullProgress:
+    """Return a report of progress; raises `EngineRefused` if it is one of an error."""
+    try:
+        found = _PROGRESS.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise EngineUnavailable(call, f"its progress cannot be read ({error})", sent=True) from error
+    if found.error:
+        raise EngineRefused(refusal_reason(0, found.error), call, found.error[:MAX_MESSAGE])
+    return wire.progress_record(found)
+
+
+def _last_id(call: str, content: bytes) -> str:
+    """Return the image id in the last report of a load or import, which may be in the status; raises for an error."""
+    reports = [parse_progress(call, line) for line in content.splitlines() if line.strip()]
+    texts = [text for report in reports for text in (report.layer, report.status)]
+    return next((text for text in reversed(texts) if text.startswith("sha256:")), "")

@@ -1,0 +1,90 @@
+"""The networks and volumes of Docker and Podman."""
+
+from collections.abc import Sequence
+from urllib.parse import quote
+
+import msgspec
+
+from stateward.containers import engine_wire as wire
+from stateward.containers.container_records import (
+    KEY_LABEL,
+    ContainerNetwork,
+    ContainerNetworkSpec,
+    ContainerVolume,
+    ContainerVolumeSpec,
+)
+from stateward.containers.engine_requests import label_filters
+from stateward.containers.engine_transport import EngineTransport
+from stateward.containers.errors import EngineRefusal, EngineRefused
+
+_CREATED = msgspec.json.Decoder(wire.CreatedJson)
+_NETWORKS = msgspec.json.Decoder(list[wire.NetworkJson])
+_VOLUME = msgspec.json.Decoder(wire.VolumeJson)
+_VOLUMES = msgspec.json.Decoder(wire.VolumesJson)
+
+
+class EngineResources:
+    """The part of the client that is about networks and volumes."""
+
+    _transport: EngineTransport
+
+    async def create_network(self, spec: ContainerNetworkSpec) -> str:
+        """Create a network, or find it again; returns its id."""
+        addresses = {"IPAM": {"Config": [{"Subnet": spec.subnet}]}} if spec.subnet else {}
+        body = {
+            "Name": spec.name,
+            "Driver": "bridge",
+            "Labels": {**spec.labels, KEY_LABEL: spec.key},
+            "Internal": spec.internal,
+            "CheckDuplicate": True,
+            **addresses,
+        }
+        try:
+            call = f"create network {spec.name}"
+            return (await self._transport.read(_CREATED, call, "/networks/create", "POST", json=body)).id
+        except EngineRefused as error:
+            if error.reason not in (EngineRefusal.NAME_TAKEN, EngineRefusal.CONFLICT):
+                raise
+            for one in await self.list_networks((f"{KEY_LABEL}={spec.key}",)):
+                if one.name == spec.name:
+                    return one.id
+            raise
+
+    async def list_networks(self, labels: Sequence[str] = ()) -> Sequence[ContainerNetwork]:
+        """List networks."""
+        params = {"filters": label_filters(labels)}
+        found = await self._transport.read(_NETWORKS, "list networks", "/networks", params=params)
+        return [wire.network_record(one) for one in found]
+
+    async def remove_network(self, network: str) -> bool:
+        """Remove a network that no container uses."""
+        return await self._remove(f"remove network {network}", f"/networks/{quote(network, safe='')}")
+
+    async def create_volume(self, spec: ContainerVolumeSpec) -> str:
+        """Create a volume, or find it again; returns its name."""
+        call, body = f"create volume {spec.name}", {"Name": spec.name, "Labels": {**spec.labels, KEY_LABEL: spec.key}}
+        found = await self._transport.read(_VOLUME, call, "/volumes/create", "POST", json=body)
+        if (found.labels or {}).get(KEY_LABEL) != spec.key:  # engines return a volume that exists, whose-ever it is
+            raise EngineRefused(EngineRefusal.NAME_TAKEN, call, f"there is another volume {spec.name!r}")
+        return found.name
+
+    async def list_volumes(self, labels: Sequence[str] = ()) -> Sequence[ContainerVolume]:
+        """List volumes."""
+        params = {"filters": label_filters(labels)}
+        found = await self._transport.read(_VOLUMES, "list volumes", "/volumes", params=params)
+        return [wire.volume_record(one) for one in found.volumes or ()]
+
+    async def remove_volume(self, volume: str) -> bool:
+        """Remove a volume that no container uses."""
+        return await self._remove(f"remove volume {volume}", f"/volumes/{quote(volume, safe='')}")
+
+    async def _remove(self, call: str, path: str) -> bool:
+        try:
+            await self._transport.call(call, "DELETE", path)
+        except EngineRefused as error:
+            if error.reason is EngineRefusal.NOT_FOUND:
+                return False
+            if error.reason in (EngineRefusal.CONFLICT, EngineRefusal.UNAUTHORIZED):
+                raise EngineRefused(EngineRefusal.IN_USE, call, error.message) from error
+            raise
+        return True

@@ -1,0 +1,504 @@
+"""The JSON of the Docker Engine API as Docker and Podman write it, and its translation to records.
+
+Engines leave fields out or write null for the same thing, so every field has a default and may be null.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+
+from msgspec import Struct, field
+
+from stateward.containers.container_records import (
+    ContainerHealth,
+    ContainerImage,
+    ContainerNetwork,
+    ContainerRecord,
+    ContainerState,
+    ContainerStats,
+    ContainerVolume,
+    EngineEvent,
+    EngineInfo,
+    PublishedPort,
+    PullProgress,
+)
+
+
+class _Named(Struct, frozen=True, rename="pascal"):
+    """An object of the API, whose fields begin with a capital letter."""
+
+
+# --- containers ------------------------------------------------------------------------------------------------------
+
+
+class EndpointJson(Struct, frozen=True):
+    """A container's address in a network."""
+
+    IPAddress: str | None = None
+
+
+class NetworkSettingsJson(_Named, frozen=True):
+    """A container's addresses, and its ports as an inspection writes them."""
+
+    networks: dict[str, EndpointJson | None] | None = None
+    ports: dict[str, list[dict[str, str]] | None] | None = None
+
+
+class PortJson(Struct, frozen=True):
+    """A port as a listing writes it."""
+
+    PrivatePort: int = 0
+    PublicPort: int | None = None
+    IP: str | None = None
+    Type: str | None = None
+
+
+class MountJson(_Named, frozen=True):
+    """A mount of a container."""
+
+    type: str | None = None
+    name: str | None = None
+
+
+class ListedContainer(_Named, frozen=True):
+    """A container in a listing."""
+
+    id: str
+    names: list[str] | None = None
+    image: str | None = None
+    image_i_d: str | None = None
+    created: int | None = None
+    labels: dict[str, str] | None = None
+    state: str | None = None
+    status: str | None = None
+    ports: list[PortJson] | None = None
+    network_settings: NetworkSettingsJson | None = None
+    mounts: list[MountJson] | None = None
+
+
+class HealthJson(_Named, frozen=True):
+    """The result of a health check."""
+
+    status: str | None = None
+
+
+class StateJson(_Named, frozen=True):
+    """The state of a container, as inspected."""
+
+    status: str | None = None
+    o_o_m_killed: bool | None = None
+    pid: int | None = None
+    exit_code: int | None = None
+    error: str | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
+    health: HealthJson | None = None
+
+
+class ConfigJson(_Named, frozen=True):
+    """The part of a container's configuration that a record shows."""
+
+    image: str | None = None
+    labels: dict[str, str] | None = None
+
+
+class InspectedContainer(_Named, frozen=True):
+    """A container, as inspected."""
+
+    id: str
+    name: str | None = None
+    created: str | None = None
+    image: str | None = None
+    state: StateJson | None = None
+    config: ConfigJson | None = None
+    network_settings: NetworkSettingsJson | None = None
+    mounts: list[MountJson] | None = None
+
+
+_STATES = {
+    "created": ContainerState.CREATED,
+    "configured": ContainerState.CREATED,
+    "initialized": ContainerState.CREATED,
+    "running": ContainerState.RUNNING,
+    "paused": ContainerState.PAUSED,
+    "restarting": ContainerState.RESTARTING,
+    "stopping": ContainerState.STOPPING,
+    "stopped": ContainerState.EXITED,
+    "exited": ContainerState.EXITED,
+    "removing": ContainerState.REMOVING,
+    "dead": ContainerState.DEAD,
+}
+_EXIT_CODE = re.compile(r"^Exited \((-?\d+)\)")
+_HEALTH = re.compile(r"\((?:health: )?(starting|healthy|unhealthy)\)$")
+_ENDED = (ContainerState.EXITED, ContainerState.DEAD)
+
+
+def container_state(word: str | None) -> ContainerState:
+    """Return the state that an engine's word means."""
+    return _STATES.get((word or "").lower(), ContainerState.OTHER)
+
+
+def listed_record(found: ListedContainer) -> ContainerRecord:
+    """Return a listed container; its exit code and health stand in a sentence for people."""
+    status = found.status or ""
+    exit_code, health = _EXIT_CODE.search(status), _HEALTH.search(status)
+    return ContainerRecord(
+        found.id,
+        (found.names or [""])[0].removeprefix("/"),
+        found.image or "",
+        found.image_i_d or "",
+        container_state(found.state),
+        found.state or "",
+        found.labels or {},
+        float(found.created or 0),
+        _addresses(found.network_settings),
+        tuple(_listed_port(port) for port in found.ports or () if port.PublicPort),
+        _volumes(found.mounts),
+        ContainerHealth(health[1]) if health else ContainerHealth.NONE,
+        int(exit_code[1]) if exit_code else None,
+    )
+
+
+def inspected_record(found: InspectedContainer) -> ContainerRecord:
+    """Return an inspected container."""
+    state, config = found.state or StateJson(), found.config or ConfigJson()
+    meaning = container_state(state.status)
+    return ContainerRecord(
+        found.id,
+        (found.name or "").removeprefix("/"),
+        config.image or "",
+        found.image or "",
+        meaning,
+        state.status or "",
+        config.labels or {},
+        seconds_of(found.created) or 0.0,
+        _addresses(found.network_settings),
+        _inspected_ports(found.network_settings),
+        _volumes(found.mounts),
+        health_record(state.health),
+        state.exit_code if meaning in _ENDED else None,
+        state.o_o_m_killed,
+        seconds_of(state.started_at),
+        seconds_of(state.finished_at),
+        state.pid or None,
+        state.error or "",
+    )
+
+
+def health_record(found: HealthJson | None) -> ContainerHealth:
+    """Return the result of a health check."""
+    word = found.status if found else ""
+    return ContainerHealth(word) if word in set(ContainerHealth) else ContainerHealth.NONE
+
+
+def _addresses(found: NetworkSettingsJson | None) -> dict[str, str]:
+    networks = (found and found.networks) or {}
+    return {name: one.IPAddress for name, one in networks.items() if one and one.IPAddress}
+
+
+def _volumes(found: list[MountJson] | None) -> tuple[str, ...]:
+    return tuple(one.name for one in found or () if one.type == "volume" and one.name)
+
+
+def _listed_port(port: PortJson) -> PublishedPort:
+    return PublishedPort(port.PrivatePort, port.PublicPort or 0, port.IP or "", port.Type or "tcp")
+
+
+def _inspected_ports(found: NetworkSettingsJson | None) -> tuple[PublishedPort, ...]:
+    ports = []
+    for name, bindings in ((found and found.ports) or {}).items():
+        number, _, protocol = name.partition("/")
+        for one in bindings or ():
+            host_port = one.get("HostPort", "")
+            if number.isdigit() and host_port.isdigit():
+                ports.append(PublishedPort(int(number), int(host_port), one.get("HostIp", ""), protocol or "tcp"))
+    return tuple(ports)
+
+
+def seconds_of(text: str | None) -> float | None:
+    """Return a time of the API in seconds since 1970; None for no time, which engines write as the year 1."""
+    if not text or text.startswith("0001-"):
+        return None
+    # Python reads six digits of a second, and engines write nine.
+    plain = re.sub(r"(\.\d{1,6})\d*", r"\1", text.replace("Z", "+00:00"))
+    try:
+        return datetime.fromisoformat(plain).timestamp()
+    except ValueError:
+        return None
+
+
+# --- use -------------------------------------------------------------------------------------------------------------
+
+
+class CpuUsageJson(Struct, frozen=True):
+    """Processor time, in nanoseconds."""
+
+    total_usage: int | None = None
+
+
+class CpuJson(Struct, frozen=True):
+    """The processor's part of the statistics."""
+
+    cpu_usage: CpuUsageJson | None = None
+
+
+class MemoryJson(Struct, frozen=True):
+    """The memory's part of the statistics."""
+
+    usage: int | None = None
+    limit: int | None = None
+    stats: dict[str, int] | None = None
+
+
+class PidsJson(Struct, frozen=True):
+    """The number of processes."""
+
+    current: int | None = None
+
+
+class InterfaceJson(Struct, frozen=True):
+    """The bytes of one network interface."""
+
+    rx_bytes: int | None = None
+    tx_bytes: int | None = None
+
+
+class StatsJson(Struct, frozen=True):
+    """The statistics of one container, as both engines write them."""
+
+    cpu_stats: CpuJson | None = None
+    memory_stats: MemoryJson | None = None
+    pids_stats: PidsJson | None = None
+    networks: dict[str, InterfaceJson] | None = None
+
+
+class PodmanStats(Struct, frozen=True):
+    """The statistics of one container in Podman's answer for many."""
+
+    ContainerID: str
+    CPUNano: int | None = None
+    MemUsage: int | None = None
+    MemLimit: int | None = None
+    PIDs: int | None = None
+    NetInput: int | None = None
+    NetOutput: int | None = None
+
+
+class PodmanStatsList(_Named, frozen=True):
+    """Podman's statistics of many containers."""
+
+    error: object = None  # an empty object, if one of the containers does not exist
+    stats: list[PodmanStats] | None = None
+
+
+def stats_record(container: str, found: StatsJson) -> ContainerStats | None:
+    """Return the statistics of a container, or None if it does not run: engines then write zeros."""
+    cpu = found.cpu_stats and found.cpu_stats.cpu_usage
+    memory = found.memory_stats or MemoryJson()
+    pids = (found.pids_stats and found.pids_stats.current) or 0
+    if not pids:
+        return None
+    interfaces = (found.networks or {}).values()
+    cache = (memory.stats or {}).get("inactive_file", (memory.stats or {}).get("total_inactive_file", 0))
+    return ContainerStats(
+        container,
+        ((cpu and cpu.total_usage) or 0) / 1e9,
+        max((memory.usage or 0) - cache, 0),
+        memory.limit or 0,
+        pids,
+        sum(one.rx_bytes or 0 for one in interfaces),
+        sum(one.tx_bytes or 0 for one in interfaces),
+    )
+
+
+def podman_stats_record(found: PodmanStats) -> ContainerStats:
+    """Return one of Podman's statistics of many containers."""
+    return ContainerStats(
+        found.ContainerID,
+        (found.CPUNano or 0) / 1e9,
+        found.MemUsage or 0,
+        found.MemLimit or 0,
+        found.PIDs or 0,
+        found.NetInput or 0,
+        found.NetOutput or 0,
+    )
+
+
+# --- images, networks, volumes, the engine ---------------------------------------------------------------------------
+
+
+class ImageJson(_Named, frozen=True):
+    """An image, listed or inspected; the one has its time in seconds, the other as a text."""
+
+    id: str
+    repo_tags: list[str] | None = None
+    repo_digests: list[str] | None = None
+    size: int | None = None
+    created: int | str | None = None
+    labels: dict[str, str] | None = None
+    config: ConfigJson | None = None
+    architecture: str | None = None
+
+
+class SubnetJson(_Named, frozen=True):
+    """A range of addresses."""
+
+    subnet: str | None = None
+
+
+class AddressesJson(_Named, frozen=True):
+    """The addresses of a network."""
+
+    config: list[SubnetJson] | None = None
+
+
+class NetworkJson(Struct, frozen=True):
+    """A network."""
+
+    Id: str
+    Name: str
+    Labels: dict[str, str] | None = None
+    IPAM: AddressesJson | None = None
+    Internal: bool | None = None
+
+
+class VolumeJson(_Named, frozen=True):
+    """A volume."""
+
+    name: str
+    labels: dict[str, str] | None = None
+
+
+class VolumesJson(_Named, frozen=True):
+    """The volumes of an engine."""
+
+    volumes: list[VolumeJson] | None = None
+
+
+class InfoJson(Struct, frozen=True):
+    """What an engine says of itself and its host."""
+
+    Name: str | None = None
+    NCPU: int | None = None
+    MemTotal: int | None = None
+    Architecture: str | None = None
+    OperatingSystem: str | None = None
+    Driver: str | None = None
+    Containers: int | None = None
+    Images: int | None = None
+
+
+class VersionJson(Struct, frozen=True):
+    """An engine's version."""
+
+    Version: str | None = None
+    ApiVersion: str | None = None
+
+
+class ActorJson(Struct, frozen=True):
+    """The subject of an event; its attributes are its labels and a few facts."""
+
+    ID: str | None = None
+    Attributes: dict[str, str] | None = None
+
+
+class EventJson(Struct, frozen=True):
+    """An event."""
+
+    Type: str | None = None
+    Action: str | None = None
+    Actor: ActorJson | None = None
+    time: int | None = None
+    nanoseconds: int | None = field(default=None, name="timeNano")
+
+
+class ProgressDetailJson(Struct, frozen=True):
+    """How much of a layer is there."""
+
+    current: int | None = None
+    total: int | None = None
+
+
+class ProgressJson(Struct, frozen=True):
+    """A line of the answer to a pull, a load or an import."""
+
+    status: str | None = None
+    stream: str | None = None
+    id: str | None = None
+    detail: ProgressDetailJson | None = field(default=None, name="progressDetail")
+    error: str | None = None
+
+
+def image_record(found: ImageJson) -> ContainerImage:
+    """Return an image."""
+    created = seconds_of(found.created) if isinstance(found.created, str) else found.created
+    labels = found.labels or (found.config and found.config.labels) or {}
+    return ContainerImage(
+        found.id,
+        tuple(tag for tag in found.repo_tags or () if tag != "<none>:<none>"),
+        tuple(found.repo_digests or ()),
+        found.size or 0,
+        float(created or 0),
+        labels,
+        found.architecture or "",
+    )
+
+
+def network_record(found: NetworkJson) -> ContainerNetwork:
+    """Return a network."""
+    ranges = (found.IPAM and found.IPAM.config) or ()
+    subnets = tuple(one.subnet for one in ranges if one.subnet)
+    return ContainerNetwork(found.Id, found.Name, found.Labels or {}, subnets, bool(found.Internal))
+
+
+def volume_record(found: VolumeJson) -> ContainerVolume:
+    """Return a volume."""
+    return ContainerVolume(found.name, found.labels or {})
+
+
+def info_record(found: InfoJson) -> EngineInfo:
+    """Return what an engine says of its host."""
+    return EngineInfo(
+        found.Name or "",
+        found.NCPU or 0,
+        found.MemTotal or 0,
+        found.Architecture or "",
+        found.OperatingSystem or "",
+        found.Driver or "",
+        found.Containers or 0,
+        found.Images or 0,
+    )
+
+
+def event_record(found: EventJson) -> EngineEvent:
+    """Return an event; Podman names a volume by an attribute alone."""
+    actor = found.Actor or ActorJson()
+    attributes: Mapping[str, str] = actor.Attributes or {}
+    at = (found.nanoseconds or 0) / 1e9 or float(found.time or 0)
+    return EngineEvent(found.Type or "", found.Action or "", actor.ID or attributes.get("name", ""), at, attributes)
+
+
+def progress_record(found: ProgressJson) -> PullProgress:
+    """Return a report of progress."""
+    detail = found.detail or ProgressDetailJson()
+    status = (found.status or found.stream or "").strip()
+    return PullProgress(status, found.id or "", max(detail.current or 0, 0), max(detail.total or 0, 0))
+
+
+class CreatedJson(_Named, frozen=True):
+    """The id of what was created."""
+
+    id: str
+
+
+class ExecJson(_Named, frozen=True):
+    """A command in a container."""
+
+    running: bool | None = None
+    exit_code: int | None = None
+
+
+class WaitJson(_Named, frozen=True):
+    """The end of a container."""
+
+    status_code: int

@@ -1,0 +1,322 @@
+"""A container engine in memory, with the port of the real ones, for demonstrations, load and tests.
+
+It has latency and faults to order: it can be down, hang, lose an answer after the work is done, be out of disk, and
+kill a container for its memory. Everything else is as the real engines do it; one contract suite runs on both.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
+from time import time
+
+from stateward.containers.container_records import (
+    KEY_LABEL,
+    SECRETS_LABEL,
+    ContainerHealth,
+    ContainerRecord,
+    ContainerSpec,
+    ContainerState,
+    ContainerStats,
+    ContainerVolume,
+    EngineEvent,
+    EngineInfo,
+    EngineVersion,
+    ExecEnd,
+    ExecResult,
+    LogChunk,
+)
+from stateward.containers.engine_output import collect_output
+from stateward.containers.engine_requests import check_spec, container_labels, secrets_volume
+from stateward.containers.errors import EngineRefusal, EngineRefused
+from stateward.containers.port import EXEC_TIMEOUT_S, MAX_OUTPUT_BYTES
+from stateward.containers.simulated_container import SimulatedContainer, new_id
+from stateward.containers.simulated_faults import SimulatedFaults
+from stateward.containers.simulated_programs import PROGRAMS, Program, ProgramInput, run_program
+from stateward.containers.simulated_resources import SimulatedResources, full_name, has_labels
+
+_ENDED = (ContainerState.EXITED, ContainerState.CREATED)
+
+
+class SimulatedEngine(SimulatedResources):
+    """An engine in memory. `faults` is to be changed at will; `programs` adds programs by name."""
+
+    def __init__(
+        self,
+        images: Sequence[str] = (),
+        *,
+        faults: SimulatedFaults | None = None,
+        programs: Mapping[str, Program] = {},
+        registry: Mapping[str, int] = {},
+        clock: Callable[[], float] = time,
+    ) -> None:
+        super().__init__(images, faults or SimulatedFaults(), registry, clock)
+        self._programs = {**PROGRAMS, **programs}
+        self._ids: dict[str, str] = {}  # of containers, by name
+        self._watchers: set[asyncio.Queue[EngineEvent]] = set()
+
+    # --- the engine --------------------------------------------------------------------------------------------------
+
+    async def ping(self) -> None:
+        """Return if the engine answers."""
+        await self.faults.pass_call("ping")
+
+    async def version(self) -> EngineVersion:
+        """Return the engine's name and version."""
+        await self.faults.pass_call("version")
+        return EngineVersion("simulated", "1", "1.44")
+
+    async def info(self) -> EngineInfo:
+        """Return the engine's host and counts."""
+        await self.faults.pass_call("info")
+        return EngineInfo(
+            "simulated", 4, 8 << 30, "x86_64", "simulated", "memory", len(self._containers), len(self._images)
+        )
+
+    async def close(self) -> None:
+        """Do nothing: there are no connections."""
+
+    # --- containers --------------------------------------------------------------------------------------------------
+
+    async def list_containers(self, labels: Sequence[str] = ()) -> Sequence[ContainerRecord]:
+        """List containers in every state."""
+        await self.faults.pass_call("list containers")
+        found = [one.listed(self._clock()) for one in self._containers.values()]
+        return [one for one in found if has_labels(one.labels, labels)]
+
+    async def inspect_container(self, container: str) -> ContainerRecord:
+        """Return all that the engine knows of a container."""
+        await self.faults.pass_call("inspect")
+        return self._find(container, "inspect").record(self._clock())
+
+    async def create_container(self, spec: ContainerSpec) -> str:
+        """Create a container, or find it again; returns its id."""
+        check_spec(spec)
+        async with self.faults.answering("create"):
+            return self._create(spec)
+
+    def _create(self, spec: ContainerSpec) -> str:
+        call = f"create {spec.name}"
+        if spec.name in self._ids:
+            found = self._containers[self._ids[spec.name]]
+            if found.spec.key != spec.key:
+                raise EngineRefused(EngineRefusal.NAME_TAKEN, call, f"the name {spec.name!r} is already in use")
+            return found.id
+        image = self._images.get(full_name(spec.image))
+        if image is None:
+            raise EngineRefused(EngineRefusal.IMAGE_MISSING, call, f"no such image: {spec.image}")
+        if spec.network not in ("none", "bridge", "host", *self._networks):
+            raise EngineRefused(EngineRefusal.NOT_FOUND, call, f"network {spec.network} not found")
+        self.faults.check_disk(call)
+        if spec.secret_files:
+            name = secrets_volume(spec)
+            self._volumes[name] = ContainerVolume(name, {KEY_LABEL: spec.key})
+        for mount in spec.mounts:
+            if mount.volume:
+                self._volumes.setdefault(mount.volume, ContainerVolume(mount.volume))
+        made = SimulatedContainer(new_id(), spec, container_labels(spec), image.id, self._clock())
+        self._containers[made.id], self._ids[spec.name] = made, made.id
+        self._tell("container", "create", made)
+        return made.id
+
+    async def start_container(self, container: str) -> bool:
+        """Start a container."""
+        async with self.faults.answering("start"):
+            found = self._find(container, "start")
+            if found.state(self._clock()) is ContainerState.RUNNING:
+                return False
+            self._start(found)
+            return True
+
+    def _start(self, found: SimulatedContainer) -> None:
+        call, now = f"start {found.spec.name}", self._clock()
+        if found.state(now) is ContainerState.PAUSED:
+            raise EngineRefused(EngineRefusal.CONFLICT, call, "it is paused")
+        taken = {
+            (port.host_ip, port.host_port)
+            for one in self._containers.values()
+            if one is not found and one.is_up(now)
+            for port in one.ports
+        }
+        for port in found.spec.ports:
+            if (port.host_ip, port.host_port) in taken:
+                raise EngineRefused(EngineRefusal.PORT_TAKEN, call, f"port {port.host_port} is already allocated")
+        self.faults.check_disk(call)
+        spec = found.spec
+        argv = (*(spec.entrypoint or ()), *(spec.command or ()))
+        found.start(run_program(ProgramInput(argv, spec.env, spec.secret_files), self._programs), now, taken)
+        self._tell("container", "start", found)
+
+    async def stop_container(self, container: str, grace_s: int | None = None) -> bool:  # noqa: ARG002 - the port's
+        """Stop a container by its signal; simulated programs obey it at once."""
+        return await self._end(container, "stop", 143)
+
+    async def kill_container(self, container: str, signal: str = "SIGKILL") -> bool:
+        """Send a signal to a container's first process; each ends a simulated one."""
+        return await self._end(container, "kill", 137 if signal.endswith("KILL") else 143)
+
+    async def _end(self, container: str, call: str, exit_code: int) -> bool:
+        async with self.faults.answering(call):
+            found = self._find(container, call)
+            if found.state(self._clock()) in _ENDED:
+                return False
+            found.end(exit_code, self._clock())
+            self._tell("container", "die", found)
+            return True
+
+    async def pause_container(self, container: str) -> bool:
+        """Freeze a container."""
+        return await self._freeze(container, "pause", ContainerState.RUNNING, ContainerState.PAUSED)
+
+    async def unpause_container(self, container: str) -> bool:
+        """Let a paused container continue."""
+        return await self._freeze(container, "unpause", ContainerState.PAUSED, ContainerState.RUNNING)
+
+    async def _freeze(self, container: str, call: str, source: ContainerState, target: ContainerState) -> bool:
+        async with self.faults.answering(call):
+            found = self._find(container, call)
+            state = found.state(self._clock())
+            if state is target:
+                return False
+            if state is not source:
+                raise EngineRefused(EngineRefusal.CONFLICT, f"{call} {container}", f"it is {state}")
+            found.freeze(target is ContainerState.PAUSED, self._clock())
+            self._tell("container", call, found)
+            return True
+
+    async def restart_container(self, container: str, grace_s: int | None = None) -> None:  # noqa: ARG002 - the port's
+        """Stop a container and start it again."""
+        async with self.faults.answering("restart"):
+            found = self._find(container, "restart")
+            if found.is_up(self._clock()):
+                found.end(143, self._clock())
+                self._tell("container", "die", found)
+            self._start(found)
+
+    async def remove_container(self, container: str, *, force: bool = False) -> bool:
+        """Remove a container with its secret files; by force also one that runs."""
+        async with self.faults.answering("remove"):
+            try:
+                found = self._find(container, "remove")
+            except EngineRefused:
+                return False
+            if found.is_up(self._clock()) and not force:
+                raise EngineRefused(EngineRefusal.CONFLICT, f"remove {container}", "it is running")
+            found.end(137, self._clock())
+            del self._containers[found.id], self._ids[found.spec.name]
+            self._volumes.pop(found.labels.get(SECRETS_LABEL, ""), None)
+            self._tell("container", "destroy", found)
+            return True
+
+    async def wait_container(self, container: str, timeout_s: float) -> int | None:
+        """Wait until a container does not run, and return its exit code."""
+        await self.faults.pass_call("wait")
+        found = self._find(container, "wait")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await found.wait_until_ended(self._clock)
+            return found.record(self._clock()).exit_code or 0
+        return None
+
+    async def check_health(self, container: str) -> ContainerHealth:
+        """Return the result of a container's health check."""
+        await self.faults.pass_call("check health")
+        return self._find(container, "check health").record(self._clock()).health
+
+    async def read_logs(
+        self, container: str, *, tail: int | None = None, since: float | None = None, follow: bool = False
+    ) -> AsyncGenerator[LogChunk]:
+        """Yield the output of a container; `tail` counts lines."""
+        await self.faults.pass_call("read logs")
+        found = self._find(container, "read logs")
+        for chunk in found.output(tail, since):
+            yield chunk
+        if follow:
+            await found.wait_until_ended(self._clock)
+
+    async def exec(
+        self,
+        container: str,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        user: str = "",
+        env: Mapping[str, str] = {},
+        timeout_s: float = EXEC_TIMEOUT_S,
+        max_output: int = MAX_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """Run a command in a container to its end; raises `ExecTimedOut`."""
+        chunks = self.stream_exec(container, argv, stdin=stdin, user=user, env=env)
+        return await collect_output(container, chunks, timeout_s, max_output)
+
+    async def stream_exec(
+        self,
+        container: str,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        user: str = "",  # noqa: ARG002 - the port's
+        env: Mapping[str, str] = {},
+    ) -> AsyncGenerator[LogChunk | ExecEnd]:
+        """Run a command in a container; yield its output, and its end."""
+        await self.faults.pass_call("exec")
+        found = self._find(container, "exec")
+        if (state := found.state(self._clock())) is not ContainerState.RUNNING:
+            raise EngineRefused(EngineRefusal.CONFLICT, f"run a command in {container}", f"it is {state}")
+        if argv[0] not in self._programs:
+            raise EngineRefused(EngineRefusal.INVALID, f"run a command in {container}", f"{argv[0]} not found")
+        given = ProgramInput(argv, {**found.spec.env, **env}, found.spec.secret_files, stdin or b"")
+        run = run_program(given, self._programs)
+        for chunk in run.output:
+            yield chunk
+        await asyncio.sleep(run.seconds)
+        yield ExecEnd(run.exit_code or 0)
+
+    async def read_stats(self, containers: Sequence[str]) -> Sequence[ContainerStats]:
+        """Return what running containers use."""
+        await self.faults.pass_call("read stats")
+        now, found = self._clock(), []
+        for name in containers:
+            one = self._containers.get(self._ids.get(name, name))
+            if one is not None and one.is_up(now):
+                found.append(one.stats(now))
+        return found
+
+    async def watch_events(self) -> AsyncGenerator[EngineEvent]:
+        """Yield hints of changes from now on."""
+        await self.faults.pass_call("watch events")
+        queue: asyncio.Queue[EngineEvent] = asyncio.Queue()
+        self._watchers.add(queue)
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            self._watchers.discard(queue)
+
+    # --- what happens without a call ---------------------------------------------------------------------------------
+
+    def kill_for_memory(self, container: str) -> None:
+        """End a container as the kernel does when it is out of memory."""
+        found = self._find(container, "oom")
+        found.end(137, self._clock(), oom_killed=True)
+        self._tell("container", "oom", found)
+
+    def end_program(self, container: str, exit_code: int) -> None:
+        """End a container's first process."""
+        found = self._find(container, "end")
+        found.end(exit_code, self._clock())
+        self._tell("container", "die", found)
+
+    def set_health(self, container: str, health: ContainerHealth) -> None:
+        """Set the result of a container's health check."""
+        self._find(container, "health").health = health
+
+    def _find(self, container: str, call: str) -> SimulatedContainer:
+        found = self._containers.get(self._ids.get(container, container))
+        if found is None:
+            raise EngineRefused(EngineRefusal.NOT_FOUND, f"{call} {container}", f"no such container: {container}")
+        return found
+
+    def _tell(self, kind: str, action: str, container: SimulatedContainer) -> None:
+        event = EngineEvent(kind, action, container.id, self._clock(), container.labels)
+        for queue in self._watchers:
+            queue.put_nowait(event)

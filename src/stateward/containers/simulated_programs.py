@@ -1,0 +1,79 @@
+"""The programs of simulated containers: what a command would write and how it would end.
+
+They behave like the programs of the same name as far as the tests and the demonstration use them. A program that is
+not known runs until it is stopped, as a server does.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
+
+from stateward.containers.container_records import LogChunk, LogStream
+
+
+class ProgramRun(Struct, frozen=True):
+    """The run of a program: its output, and its exit code after some seconds; None: it runs until it is stopped."""
+
+    output: tuple[LogChunk, ...] = ()
+    exit_code: int | None = None
+    seconds: float = 0.0
+
+
+class ProgramInput(Struct, frozen=True):
+    """What a program finds: its arguments, its environment, the files of its container and its input."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str] = {}
+    files: Mapping[str, bytes] = {}
+    stdin: bytes = b""
+
+
+Program = Callable[[ProgramInput], ProgramRun]
+
+
+def stdout(data: bytes) -> LogChunk:
+    """Return output on stdout."""
+    return LogChunk(LogStream.STDOUT, data)
+
+
+def stderr(data: bytes) -> LogChunk:
+    """Return output on stderr."""
+    return LogChunk(LogStream.STDERR, data)
+
+
+def _echo(given: ProgramInput) -> ProgramRun:
+    return ProgramRun((stdout(f"{' '.join(given.argv[1:])}\n".encode()),), 0)
+
+
+def _cat(given: ProgramInput) -> ProgramRun:
+    if len(given.argv) == 1:
+        return ProgramRun((stdout(given.stdin),) if given.stdin else (), 0)
+    chunks = []
+    for path in given.argv[1:]:
+        missing = stderr(f"cat: can't open '{path}': No such file or directory\n".encode())
+        chunks.append(stdout(given.files[path]) if path in given.files else missing)
+    return ProgramRun(tuple(chunks), int(any(path not in given.files for path in given.argv[1:])))
+
+
+def _env(given: ProgramInput) -> ProgramRun:
+    return ProgramRun((stdout("".join(f"{name}={value}\n" for name, value in given.env.items()).encode()),), 0)
+
+
+def _sleep(given: ProgramInput) -> ProgramRun:
+    return ProgramRun((), 0, float(given.argv[1]))
+
+
+PROGRAMS: Mapping[str, Program] = {
+    "cat": _cat,
+    "echo": _echo,
+    "env": _env,
+    "false": lambda _: ProgramRun((), 1),
+    "sleep": _sleep,
+    "true": lambda _: ProgramRun((), 0),
+}
+
+
+def run_program(given: ProgramInput, programs: Mapping[str, Program] = PROGRAMS) -> ProgramRun:
+    """Return the run of a container's first program."""
+    program = programs.get(given.argv[0].rpartition("/")[2]) if given.argv else None
+    return program(given) if program else ProgramRun()

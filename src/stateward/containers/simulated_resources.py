@@ -1,0 +1,168 @@
+"""The images, networks and volumes of the simulated engine."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from stateward.containers.container_records import (
+    KEY_LABEL,
+    ContainerImage,
+    ContainerNetwork,
+    ContainerNetworkSpec,
+    ContainerVolume,
+    ContainerVolumeSpec,
+    PullProgress,
+    RegistryLogin,
+)
+from stateward.containers.engine_requests import pull_reference
+from stateward.containers.errors import EngineRefusal, EngineRefused
+from stateward.containers.simulated_container import SimulatedContainer, new_id
+from stateward.containers.simulated_faults import SimulatedFaults
+
+
+class SimulatedResources:
+    """The part of the simulated engine that is not about containers."""
+
+    def __init__(
+        self, images: Sequence[str], faults: SimulatedFaults, registry: Mapping[str, int], clock: Callable[[], float]
+    ) -> None:
+        self.faults = faults
+        self._registry = registry  # reference -> bytes of its layer, for pulls
+        self._clock = clock
+        self._images = {name: _image(name, clock()) for name in map(full_name, images)}
+        self._containers: dict[str, SimulatedContainer] = {}  # by id
+        self._networks: dict[str, ContainerNetwork] = {}
+        self._volumes: dict[str, ContainerVolume] = {}
+
+    # --- images ------------------------------------------------------------------------------------------------------
+
+    async def list_images(self) -> Sequence[ContainerImage]:
+        """List the images that the engine has."""
+        await self.faults.pass_call("list images")
+        return list(self._images.values())
+
+    async def inspect_image(self, image: str) -> ContainerImage:
+        """Return an image by its name or id."""
+        await self.faults.pass_call("inspect image")
+        found = self._images.get(full_name(image))
+        found = found or next((one for one in self._images.values() if one.id == image), None)
+        if found is None:
+            raise EngineRefused(EngineRefusal.IMAGE_MISSING, f"inspect image {image}", f"no such image: {image}")
+        return found
+
+    async def pull_image(
+        self,
+        image: str,
+        login: RegistryLogin | None = None,  # noqa: ARG002 - the port's
+    ) -> AsyncGenerator[PullProgress]:
+        """Pull an image from the simulated registry, and yield the progress."""
+        await self.faults.pass_call("pull")
+        reference, _ = pull_reference(image)
+        call = f"pull {reference}"
+        yield PullProgress(f"Pulling {reference}")
+        if reference not in self._registry:
+            raise EngineRefused(EngineRefusal.IMAGE_MISSING, call, "manifest unknown")
+        self.faults.check_disk(call)
+        size = self._registry[reference]
+        yield PullProgress("Downloading", "layer", size, size)
+        self._images[reference] = replace(_image(reference, self._clock()), size_bytes=size)
+
+    async def load_images(self, archive: bytes | AsyncIterator[bytes]) -> None:  # noqa: ARG002 - the port's
+        """Refuse: what an archive holds is not simulated."""
+        raise EngineRefused(EngineRefusal.INVALID, "load images", "the simulated engine has no images to load")
+
+    async def import_image(self, file_system: bytes | AsyncIterator[bytes], name: str) -> str:
+        """Make an image from a file system, of which only the size is kept."""
+        await self.faults.pass_call("import")
+        self.faults.check_disk(f"import {name}")
+        data = file_system if isinstance(file_system, bytes) else b"".join([piece async for piece in file_system])
+        image = replace(_image(full_name(name), self._clock()), size_bytes=len(data))
+        self._images[full_name(name)] = image
+        return image.id
+
+    async def remove_image(self, image: str, *, force: bool = False) -> bool:
+        """Remove an image."""
+        await self.faults.pass_call("remove image")
+        found = self._images.get(full_name(image))
+        if found is None:
+            return False
+        if not force and any(one.image_id == found.id for one in self._containers.values()):
+            raise EngineRefused(EngineRefusal.IN_USE, f"remove image {image}", "a container uses it")
+        del self._images[full_name(image)]
+        return True
+
+    # --- networks and volumes ----------------------------------------------------------------------------------------
+
+    async def create_network(self, spec: ContainerNetworkSpec) -> str:
+        """Create a network, or find it again; returns its id."""
+        async with self.faults.answering("create network"):
+            found = self._networks.get(spec.name)
+            if found is None:
+                labels = {**spec.labels, KEY_LABEL: spec.key}
+                subnets = (spec.subnet or f"10.89.{len(self._networks) % 256}.0/24",)
+                found = ContainerNetwork(new_id(), spec.name, labels, subnets, spec.internal)
+                self._networks[spec.name] = found
+            return _same_key(found, spec.key, f"create network {spec.name}").id
+
+    async def list_networks(self, labels: Sequence[str] = ()) -> Sequence[ContainerNetwork]:
+        """List networks."""
+        await self.faults.pass_call("list networks")
+        return [one for one in self._networks.values() if has_labels(one.labels, labels)]
+
+    async def remove_network(self, network: str) -> bool:
+        """Remove a network that no container uses."""
+        async with self.faults.answering("remove network"):
+            found = next((one for one in self._networks.values() if network in (one.id, one.name)), None)
+            if found is None:
+                return False
+            if any(one.spec.network == found.name for one in self._containers.values()):
+                raise EngineRefused(EngineRefusal.IN_USE, f"remove network {network}", "it has containers")
+            del self._networks[found.name]
+            return True
+
+    async def create_volume(self, spec: ContainerVolumeSpec) -> str:
+        """Create a volume, or find it again; returns its name."""
+        async with self.faults.answering("create volume"):
+            self.faults.check_disk(f"create volume {spec.name}")
+            made = ContainerVolume(spec.name, {**spec.labels, KEY_LABEL: spec.key})
+            found = self._volumes.setdefault(spec.name, made)
+            return _same_key(found, spec.key, f"create volume {spec.name}").name
+
+    async def list_volumes(self, labels: Sequence[str] = ()) -> Sequence[ContainerVolume]:
+        """List volumes."""
+        await self.faults.pass_call("list volumes")
+        return [one for one in self._volumes.values() if has_labels(one.labels, labels)]
+
+    async def remove_volume(self, volume: str) -> bool:
+        """Remove a volume that no container uses."""
+        async with self.faults.answering("remove volume"):
+            if any(volume in one.volumes for one in self._containers.values()):
+                raise EngineRefused(EngineRefusal.IN_USE, f"remove volume {volume}", "a container uses it")
+            return self._volumes.pop(volume, None) is not None
+
+
+_Labelled = TypeVar("_Labelled", ContainerNetwork, ContainerVolume)
+
+
+def _same_key(found: _Labelled, key: str, call: str) -> _Labelled:
+    if found.labels.get(KEY_LABEL) != key:
+        raise EngineRefused(EngineRefusal.NAME_TAKEN, call, f"there is another {found.name!r}")
+    return found
+
+
+def has_labels(found: Mapping[str, str], wanted: Sequence[str]) -> bool:
+    """Tell whether labels match every one of a filter's, which are `name` or `name=value`."""
+    return all(
+        name in found and (not equals or found[name] == value)
+        for name, equals, value in (label.partition("=") for label in wanted)
+    )
+
+
+def full_name(image: str) -> str:
+    """Return an image's name with its tag."""
+    return pull_reference(image)[0]
+
+
+def _image(name: str, now: float) -> ContainerImage:
+    return ContainerImage(f"sha256:{new_id()}", (name,), (), 0, now)

@@ -1,0 +1,189 @@
+"""A real Podman for tests: a service of its own with its own storage, started by the tests and removed when they end.
+
+The service lives in a mount namespace of its own, so that its mounts end with it, and its containers carry the folder
+of the run in their environment, so that a guard can find them if the tests are killed. Its image is made from Debian's
+static busybox: nothing comes from a registry.
+"""
+
+import asyncio
+import io
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import tarfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from stateward.containers import EngineClient
+from tools.reaper import make_run_folder, start_guard
+
+IMAGE = "stateward-test:1"
+PATIENT_S = 60.0
+PROGRAMS = ("podman", "runc", "/usr/lib/podman/netavark", "/usr/lib/podman/aardvark-dns", "iptables", "busybox")
+SETTINGS = """
+[containers]
+env = ["PATH=/bin", "STATEWARD_RUN={folder}"]
+[network]
+network_backend = "netavark"
+network_config_dir = "{folder}/networks"
+default_subnet_pools = [{{"base" = "10.{net}.0.0/16", "size" = 24}}]
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+lock_type = "file"
+"""
+PT_INTERP = 3
+PRIVATE_MOUNTS = "mkdir -p /run/netns && mount -t tmpfs none /run/netns && exec sleep infinity"
+
+
+class PodmanService:
+    """A running Podman service. It can be killed and started again; its containers go on meanwhile."""
+
+    def __init__(self) -> None:
+        self.folder = make_run_folder()
+        start_guard(self.folder)
+        self.socket = self.folder / "podman.sock"
+        self.address = f"unix://{self.socket}"
+        self.log = self.folder / "podman.log"
+        settings = SETTINGS.format(folder=self.folder, net=100 + os.getpid() % 100)
+        (self.folder / "containers.conf").write_text(settings)
+        self._environment = {**os.environ, "CONTAINERS_CONF": str(self.folder / "containers.conf")}
+        self._namespace = subprocess.Popen(
+            ["unshare", "--mount", "--propagation", "private", "sh", "-c", PRIVATE_MOUNTS], env=self._environment
+        )
+        self._wait_for(self._has_namespace)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+        with ThreadPoolExecutor(1) as thread:  # the caller's thread may have a loop that runs
+            thread.submit(asyncio.run, self._make_image()).result()
+
+    def start(self) -> None:
+        """Start the service and wait until it answers."""
+        self.socket.unlink(missing_ok=True)
+        with self.log.open("ab") as log:
+            command = self._command("system", "service", "--time=0", self.address)
+            self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
+        self._wait_for(self._answers)
+
+    def kill(self) -> None:
+        """Kill the service as `kill -9` does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(PATIENT_S)
+
+    def freeze(self) -> None:
+        """Let the service hang."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let the service go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def run(self, *words: str) -> str:
+        """Run a command of Podman beside the service, and return its output."""
+        done = subprocess.run(self._command(*words), env=self._environment, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    def stop(self) -> None:
+        """Remove the containers and networks, end the service, and remove its folder."""
+        self.kill()
+        self.run("rm", "--all", "--force", "--time=0", "--volumes")
+        self.run("network", "prune", "--force")
+        self._namespace.kill()
+        self._namespace.wait(PATIENT_S)
+        shutil.rmtree(self.folder)
+
+    def _command(self, *words: str) -> list[str]:
+        enter = ["nsenter", f"--target={self._namespace.pid}", "--mount"]
+        places = [f"--{name}={self.folder / name}" for name in ("root", "runroot", "tmpdir")]
+        return [*enter, "podman", "--runtime=runc", "--storage-driver=vfs", *places, *words]
+
+    def _has_namespace(self) -> bool:
+        return Path(f"/proc/{self._namespace.pid}/comm").read_text().strip() == "sleep"
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, self.log.read_text()
+        try:
+            with httpx.Client(transport=httpx.HTTPTransport(uds=str(self.socket))) as client:
+                return client.get("http://engine/_ping").is_success
+        except httpx.HTTPError:
+            return False
+
+    @staticmethod
+    def _wait_for(condition: object) -> None:
+        assert callable(condition)
+        end = time.monotonic() + PATIENT_S
+        while not condition():
+            assert time.monotonic() < end, f"{condition} never came true"
+            time.sleep(0.02)
+
+    async def _make_image(self) -> None:
+        client = EngineClient(self.address)
+        try:
+            await client.import_image(busybox_archive(), IMAGE)
+        finally:
+            await client.close()
+
+
+def busybox_archive() -> bytes:
+    """Return a file system of a static busybox, as a tar archive."""
+    program = shutil.which("busybox")
+    assert program
+    applets = subprocess.run([program, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for folder in ("bin", "etc", "run", "tmp", "proc", "sys", "dev"):
+            entry = tarfile.TarInfo(folder)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
+            archive.addfile(entry)
+        archive.add(os.path.realpath(program), "bin/busybox")
+        for applet in applets:
+            if applet != "busybox":
+                entry = tarfile.TarInfo(f"bin/{applet}")
+                entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"
+                archive.addfile(entry)
+        users = b"root:x:0:0:root:/:/bin/sh\n"
+        entry = tarfile.TarInfo("etc/passwd")
+        entry.size = len(users)
+        archive.addfile(entry, io.BytesIO(users))
+    return file.getvalue()
+
+
+def missing_for_podman() -> str:
+    """Return what this machine lacks to run containers; empty if nothing."""
+    missing = [program for program in PROGRAMS if shutil.which(program) is None]
+    if missing:
+        return f"{', '.join(missing)} not installed"
+    if os.geteuid():
+        return "root rights"
+    if _needs_interpreter(Path(shutil.which("busybox") or "").read_bytes()):
+        return "busybox is not the static one (apt-get install busybox-static)"
+    return ""
+
+
+def _needs_interpreter(program: bytes) -> bool:
+    """Tell whether a 64-bit ELF program is loaded by another one, which an image would have to hold too."""
+    (start,) = struct.unpack_from("<Q", program, 32)
+    size, number = struct.unpack_from("<HH", program, 54)
+    kinds = [struct.unpack_from("<L", program, start + size * index)[0] for index in range(number)]
+    return PT_INTERP in kinds
+
+
+@pytest.fixture(scope="session")
+def podman() -> Iterator[PodmanService]:
+    """Give the tests a Podman service, where it can run."""
+    if missing := missing_for_podman():
+        pytest.skip(f"{missing}: real containers are NOT tested here")
+    service = PodmanService()
+    yield service
+    service.stop()
