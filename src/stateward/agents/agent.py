@@ -14,6 +14,7 @@ from msgspec import MsgspecError
 from msgspec.structs import replace
 from websockets.exceptions import WebSocketException
 
+from stateward.agents.measure_reports import MeasureReporter
 from stateward.agents.messages import (
     BEGUN,
     BUSY,
@@ -156,7 +157,9 @@ class Agent:
             self.synced.set()
             log.info("agent serves over connection %d", self.notify)
             patience = MAX_MISSED_HEARTBEATS * welcome.beat
-            loops = self._heartbeat_loop(welcome.beat), self._observe_loop(), self._trust_connection(patience)
+            loops = [self._heartbeat_loop(welcome.beat), self._observe_loop(), self._trust_connection(patience)]
+            if welcome.measures > 0:
+                loops.append(self._measure_loop(welcome.measures, MeasureReporter(self.notify)))
             tasks = [asyncio.create_task(loop) for loop in loops]
             await self._receive_messages(socket, patience)
         finally:
@@ -218,7 +221,7 @@ class Agent:
     def _item(self, name: str) -> InventoryItem:
         memory, has = self._memories.get(name, InstanceMemory()), self._existing.get(name, NOTHING_EXISTS)
         at = memory.work.operation if memory.work is not None else 0
-        return InventoryItem(at, has.generation, has.whole, self.notify, name, memory.latest)
+        return InventoryItem(at, has.generation, has.whole, self.notify, name, memory.latest, clip_text(has.problem))
 
     async def _receive_messages(self, socket: AgentSocket, patience: float) -> None:
         while True:
@@ -269,6 +272,21 @@ class Agent:
             if memory.work is None and now != had and sent.get(name) != now:
                 sent[name] = self._existing[name] = now
                 await self._send(self._item(name))
+
+    async def _measure_loop(self, interval_s: float, reporter: MeasureReporter) -> None:
+        """Measure the site in a loop, and send what has changed; what cannot be measured is unknown."""
+        while True:
+            try:
+                measures = await self._site.measure()
+            except SiteError as error:
+                log.warning("agent cannot measure its site and will retry: %s", error)
+                measures = {}
+            except Exception:
+                log.exception("agent failed to measure its site and will retry")
+                measures = {}
+            for message in reporter.messages(measures, self._existing):
+                await self._send(message)
+            await asyncio.sleep(interval_s)
 
     # --- work --------------------------------------------------------------------------------------------------------
 

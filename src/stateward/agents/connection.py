@@ -21,7 +21,7 @@ from stateward.agents.messages import (
     Hello,
     InventoryEnd,
     InventoryItem,
-    Load,
+    Measures,
     ProgressMessage,
     Welcome,
     encode,
@@ -112,7 +112,7 @@ class ConnectionHandler(Protocol):
         """Reconcile a complete inventory, and set `is_synced`: from then on orders may be sent."""
 
     async def on_message(
-        self, connection: "AgentConnection", message: AgentReport | ProgressMessage | InventoryItem | Load
+        self, connection: "AgentConnection", message: AgentReport | ProgressMessage | InventoryItem | Measures
     ) -> None:
         """Process any other message."""
 
@@ -189,7 +189,7 @@ class AgentConnection:
                     await self.send(Heartbeat(self.notify))
                 case InventoryItem() | InventoryEnd() if not self.is_synced:
                     await self._add_to_inventory(handler, message)
-                case InventoryItem() | AgentReport() | ProgressMessage() | Load():
+                case InventoryItem() | AgentReport() | ProgressMessage() | Measures():
                     await handler.on_message(self, message)
                 case Hello() | InventoryEnd():
                     raise Disconnected(REPEATED_MESSAGE)

@@ -66,7 +66,7 @@ class InventoryItem(Struct, frozen=True, tag="item"):
     """A thing in the agent's inventory: the running operation (0: none), and the generation that exists (0: none).
 
     After the end of the inventory, an item tells that a thing has changed by itself. `latest` is the newest operation
-    that the agent has seen for it.
+    that the agent has seen for it. `problem` tells what of a thing that is not whole does not run.
     """
 
     operation: Number
@@ -75,6 +75,7 @@ class InventoryItem(Struct, frozen=True, tag="item"):
     notify: Number
     name: Name = ""
     latest: Number = 0
+    problem: Text = ""
 
     def __str__(self) -> str:
         work = f"works at operation {self.operation}" if self.operation else "idle"
@@ -120,23 +121,53 @@ class ProgressMessage(Struct, frozen=True, tag="progress"):
     total: Number | None = None
 
 
-MAX_LOAD = 1e12
+MAX_LOAD = 1e15
 """The upper limit of a load."""
 
+MAX_NODES = 1000
+MAX_LOADS = 500
+"""The number of instances in one message of measures."""
 
-class Load(Struct, frozen=True, tag="load"):
-    """The load of a cluster, all its nodes together."""
 
-    notify: Number
+class NodeLoad(Struct, frozen=True, omit_defaults=True):
+    """The load of a cluster's node: cores and bytes; None is unknown."""
+
+    key: Name
+    is_up: bool = True
+    cpu: float | None = None
+    mem: float | None = None
+
+
+class Load(Struct, frozen=True, omit_defaults=True):
+    """The load of an instance and of its nodes together: cores, bytes, established connections; None is unknown.
+
+    `requests` counts the new connections since the start of the agent. `is_healthy` is the verdict of the app's probe,
+    with the reason of a bad one; None: it has no probe, or there is no verdict yet.
+    """
+
     name: Name
-    cpu: float = 0.0
-    mem: float = 0.0
-    connections: float = 0.0
+    generation: Number
+    cpu: float | None = None
+    mem: float | None = None
+    connections: float | None = None
+    requests: Number = 0
+    nodes: Annotated[tuple[NodeLoad, ...], Meta(max_length=MAX_NODES)] = ()
+    is_healthy: bool | None = None
+    reason: Text = ""
 
     @property
     def is_in_range(self) -> bool:
         """Whether all values are within the limits."""
-        return all(0 <= one <= MAX_LOAD for one in (self.cpu, self.mem, self.connections))
+        values = (self.cpu, self.mem, self.connections, *(value for one in self.nodes for value in (one.cpu, one.mem)))
+        return all(value is None or 0 <= value <= MAX_LOAD for value in values)
+
+
+class Measures(Struct, frozen=True, tag="measures"):
+    """The loads that have changed since the last message of this connection, and names whose load is unknown now."""
+
+    notify: Number
+    loads: Annotated[tuple[Load, ...], Meta(max_length=MAX_LOADS)] = ()
+    unknown: Annotated[tuple[Name, ...], Meta(max_length=MAX_LOADS)] = ()
 
 
 class Heartbeat(Struct, frozen=True, tag="beat"):
@@ -149,11 +180,15 @@ class Heartbeat(Struct, frozen=True, tag="beat"):
 
 
 class Welcome(Struct, frozen=True, tag="welcome"):
-    """The answer to a hello: the connection's notify id, the agent's role, and its heartbeat interval in seconds."""
+    """The answer to a hello: the connection's notify id, the agent's role, and its heartbeat interval in seconds.
+
+    `measures` is the interval of measurements in seconds; older controllers understand none, and 0 requests none.
+    """
 
     notify: int
     role: Literal["serving", "heir"] = "serving"
     beat: float = 10.0
+    measures: float = 0.0
 
 
 class AgentOrder(Struct, frozen=True, tag="order"):
@@ -192,7 +227,7 @@ class Goodbye(Struct, frozen=True, tag="goodbye"):
     held: bool = False
 
 
-FromAgent: TypeAlias = Hello | InventoryItem | InventoryEnd | AgentReport | ProgressMessage | Load | Heartbeat
+FromAgent: TypeAlias = Hello | InventoryItem | InventoryEnd | AgentReport | ProgressMessage | Measures | Heartbeat
 FromController: TypeAlias = Welcome | AgentOrder | Upgrade | Goodbye | Heartbeat
 
 encode = msgspec.json.Encoder().encode
@@ -201,10 +236,11 @@ read_controller = msgspec.json.Decoder(FromController).decode
 
 
 class Existing(Struct, frozen=True):
-    """The generation of a thing that exists (0: none), and whether it is whole."""
+    """The generation of a thing that exists (0: none), whether it is whole, and what of it does not run if not."""
 
     generation: int = 0
     whole: bool = True
+    problem: str = ""
 
 
 def clip_text(text: str) -> str:

@@ -14,12 +14,16 @@ from pathlib import Path
 from shlex import quote
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.agents.local_state import Deployed, LocalState
 from stateward.agents.messages import AgentOrder, Existing, OrderAction
+from stateward.agents.probe_specs import Probe
+from stateward.agents.probes import ProbedApp, ProbeRunner
+from stateward.agents.process_meter import ProcessMeter
 from stateward.agents.process_tracking import background_shell, kill_processes, with_label
-from stateward.agents.site import ReportProgress, SiteError
+from stateward.agents.site import InstanceMeasure, ReportProgress, SiteError
 from stateward.drivers import (
     AlreadyDone,
     CallAccepted,
@@ -60,16 +64,16 @@ class ProcessSite:
         self._state = LocalState(folder / "things")
         place = ProviderRegion("process", "agent", options={"folder": str(folder / "machines")})
         self._driver = ProcessDriver(place, confinement=(confinement or Confinement()).hiding(folder))
+        self._meter = ProcessMeter(f"{MARK}/")
+        self._probes = ProbeRunner(self._run_probe)
 
     async def observe(self) -> Mapping[str, Existing]:
         """Return the things in the local state; a thing whose processes do not run is not whole."""
         nodes = await self._nodes()
         running = await asyncio.to_thread(marked_processes)
         self._state.reload()
-        return {
-            one.name: Existing(one.generation, one.whole and self._is_running(one, nodes, running))
-            for one in self._state
-        }
+        problems = {one.name: self._problem(one, nodes, running) for one in self._state}
+        return {one.name: Existing(one.generation, not problems[one.name], problems[one.name]) for one in self._state}
 
     async def execute(self, order: AgentOrder, report_progress: ReportProgress) -> None:
         """Create, update or delete a cluster or an app."""
@@ -85,8 +89,24 @@ class ProcessSite:
         else:
             await self._make_cluster(order, spec, report_progress)
 
+    async def measure(self) -> Mapping[str, InstanceMeasure]:
+        """Measure all nodes and apps in one scan, and take the verdicts of the probes."""
+        sessions = {key: int(one.details["pid"]) for key, one in (await self._nodes()).items() if _is_up(one)}
+        things = list(self._state)
+        await self._probes.set_apps(_probed_apps(things))
+        health = self._probes.health()
+        found = await asyncio.to_thread(self._meter.measure, things, sessions)
+        return {name: replace(one, health=health[name]) if name in health else one for name, one in found.items()}
+
+    async def _run_probe(self, name: str, command: str, timeout_s: float) -> None:
+        thing = self._state.get(name)
+        key, _ = await self._node_for(thing.host if thing is not None else "")
+        label = self._label(key, f"{MARK}/{name}/{thing.generation if thing is not None else 0}/probe")
+        await self._driver.run(MachineHandle(key), with_label(label, f"set -e\n{command}"), "", timeout_s)
+
     async def close(self) -> None:
-        """Close the driver; the processes go on."""
+        """Stop the probes, and close the driver; the processes go on."""
+        await self._probes.close()
         await self._driver.close()
 
     # --- clusters ----------------------------------------------------------------------------------------------------
@@ -273,16 +293,34 @@ class ProcessSite:
     async def _marks_in(self, group: int) -> list[str]:
         return [mark for where, mark in await asyncio.to_thread(marked_processes) if where == group]
 
-    def _is_running(
+    def _problem(
         self, thing: Deployed, nodes: Mapping[str, Observation], running: Mapping[tuple[int, str], int]
-    ) -> bool:
+    ) -> str:
+        """Return what of a thing is not as it should be, or nothing."""
+        if not thing.whole:
+            return "it is not complete"
         if thing.kind != "appinst":
-            return all(_is_up(nodes.get(key)) for key in thing.parts)
+            down = [key for key in thing.parts if not _is_up(nodes.get(key))]
+            return f"{len(down)} of {len(thing.parts)} nodes do not run: {', '.join(down[:5])}" if down else ""
         host = self._state.get(thing.host)
         node = nodes.get(host.parts[0]) if host is not None and host.parts else None
         if node is None or not _is_up(node):
-            return False
-        return all((int(node.details["pid"]), mark) in running for mark in thing.parts)
+            return "its node does not run"
+        down = [mark for mark in thing.parts if (int(node.details["pid"]), mark) not in running]
+        return f"{len(down)} of {len(thing.parts)} processes do not run" if down else ""
+
+
+class _ProbedSpec(Struct, frozen=True):
+    """The part of an app's spec that is about probes."""
+
+    probe: Probe | None = None
+
+
+def _probed_apps(things: Collection[Deployed]) -> dict[str, ProbedApp]:
+    """Return the apps that have a probe and are whole; one that is being changed has no health."""
+    apps = [one for one in things if one.kind == "appinst" and one.whole]
+    probes = {one: msgspec.json.decode(one.spec or "{}", type=_ProbedSpec).probe for one in apps}
+    return {one.name: ProbedApp(one.name, one.generation, probe) for one, probe in probes.items() if probe is not None}
 
 
 def _log_of(name: str) -> str:

@@ -10,7 +10,7 @@ from stateward.agents.agent import Agent
 from stateward.agents.dialer import WebSocketDialer
 from stateward.agents.messages import AgentOrder, Existing, OrderAction
 from stateward.agents.self_upgrade import NoUpgrade
-from stateward.agents.site import ReportProgress, SiteError
+from stateward.agents.site import InstanceMeasure, ReportProgress, SiteError
 from stateward.aio.supervise import cancel_tasks
 
 FAILING_SETUP = "fail"
@@ -22,6 +22,7 @@ class SimulatedSite:
 
     def __init__(self, pace: float = 0.0, steps: int = 1) -> None:
         self.things: dict[str, Existing] = {}
+        self.measures: dict[str, InstanceMeasure] = {}
         self.applied: list[tuple[str, OrderAction, int]] = []
         self._pace, self._steps = pace, steps
         self.gate: Callable[[AgentOrder], asyncio.Event | None] = lambda _: None
@@ -48,6 +49,10 @@ class SimulatedSite:
             self.things.pop(order.name, None)
         else:
             self.things[order.name] = Existing(order.generation)
+
+    async def measure(self) -> Mapping[str, InstanceMeasure]:
+        """Return the measures that were set, of what exists."""
+        return {name: one for name, one in self.measures.items() if name in self.things}
 
     async def close(self) -> None:
         """Do nothing."""

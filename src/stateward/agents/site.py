@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+from msgspec import Struct
+
 from stateward.agents.messages import AgentOrder, Existing
+from stateward.agents.probes import Health
 from stateward.errors import StatewardError
 
 
@@ -21,6 +24,30 @@ class ReportProgress(Protocol):
         """Report a line of progress."""
 
 
+class NodeMeasure(Struct, frozen=True):
+    """The measures of a cluster's node: processor cores used and bytes of memory (None: not known)."""
+
+    key: str
+    is_up: bool = True
+    cpu: float | None = None
+    memory: int | None = None
+
+
+class InstanceMeasure(Struct, frozen=True):
+    """The measures of an instance: cores used, bytes of memory, established connections to it (None: not known).
+
+    `requests` is the number of connections to it that were new at a measurement, in all since the site was opened. It
+    never falls, except when the site is opened anew. `health` is the verdict of its probe, if it has one.
+    """
+
+    cpu: float | None = None
+    memory: int | None = None
+    connections: int | None = None
+    requests: int = 0
+    nodes: tuple[NodeMeasure, ...] = ()
+    health: Health | None = None
+
+
 class AgentSite(Protocol):
     """The place where an agent works. Every order may be interrupted at any point, and requested again."""
 
@@ -29,6 +56,9 @@ class AgentSite(Protocol):
 
     async def execute(self, order: AgentOrder, report_progress: ReportProgress) -> None:
         """Create, update or delete a thing; raises `SiteError` if that fails."""
+
+    async def measure(self) -> Mapping[str, InstanceMeasure]:
+        """Return the measures of what exists, by name; raises `SiteError` if nothing can be measured."""
 
     async def close(self) -> None:
         """Release resources; what exists stays as it is."""

@@ -57,6 +57,7 @@ KINDS = [
     "edge.autoscale",
     "edge.autoprov",
     "edge.controller",
+    "edge.measures",
     "ovc.vm",
     "ovc.cloudspace",
     "ovc.account",

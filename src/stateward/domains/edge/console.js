@@ -19,7 +19,9 @@ import { counted, numberText } from "/console/core/numbers.js";
 /** @import {Field} from "/console/ui/form.js" */
 /** @typedef {{version: string, settled: boolean, orders: number}} Agent as its controller sees it */
 /** @typedef {Map<string, Map<string, Map<string, number>>>} Below the number of what runs on each cloudlet, by kind and state */
-/** @typedef {{agents: Map<string, Agent>, below: Below, orphans: Map<string, string[]>, rejected: Map<string, number>}} EdgeStatus */
+/** @typedef {{cpu: number | null, mem: number | null, connections: number | null, healthy: boolean | null}} Load of an instance, as its agent measured it */
+/** @typedef {{name: string, reason: string, since: number}} Alert */
+/** @typedef {{agents: Map<string, Agent>, below: Below, orphans: Map<string, string[]>, rejected: Map<string, number>, loads: Map<string, Load>}} EdgeStatus */
 
 const MAX_SHOWN = 12;
 const MAX_CLOUDLETS = 100;
@@ -37,7 +39,7 @@ const STEPS = {
 async function show(context) {
   const list = h("div", { class: "column" });
   /** @type {EdgeStatus} */
-  const status = { agents: new Map(), below: new Map(), orphans: new Map(), rejected: new Map() };
+  const status = { agents: new Map(), below: new Map(), orphans: new Map(), rejected: new Map(), loads: new Map() };
   /** @type {ObjectView[]} */
   let shown = [];
   let again = () => {};
@@ -57,8 +59,9 @@ async function show(context) {
     draw();
   });
   pollResource(context, "edge", readOwn, (all) => {
-    for (const one of [status.agents, status.orphans, status.rejected]) one.clear();
-    for (const [ns, [office, cloudlets]] of all) {
+    for (const one of [status.agents, status.orphans, status.rejected, status.loads]) one.clear();
+    for (const [ns, [office, cloudlets, ...instances]] of all) {
+      for (const one of instances.flat()) if (one.load) status.loads.set(`${ns}/${one.id}`, one.load);
       for (const one of office.agents) status.agents.set(`${ns}/${one.cloudlet}`, one);
       for (const one of cloudlets) status.orphans.set(`${ns}/${one.id}`, one.conditions.orphans);
       for (const [why, count] of Object.entries(office.rejected)) status.rejected.set(why, Number(count));
@@ -67,10 +70,15 @@ async function show(context) {
   });
 }
 
-/** @param {string} ns @returns {Promise<[any, any[]]>} */
+/** @param {string} ns @returns {Promise<[any, any[], any[], any[]]>} */
 async function readOwn(ns) {
   const base = `/api/v1/edge/ns/${part(ns)}`;
-  return Promise.all([get(`${base}/agents`), get(`${base}/cloudlets`)]);
+  return Promise.all([
+    get(`${base}/agents`),
+    get(`${base}/cloudlets`),
+    get(`${base}/clusterinsts`),
+    get(`${base}/appinsts`),
+  ]);
 }
 
 /** Count what runs on the cloudlets, by kind and state. @param {AbortSignal} signal @returns {Promise<Below>} */
@@ -116,7 +124,7 @@ function page(things, status, again) {
       restNote(listed.length, countOf("edge.cloudlet"), { kind: "edge.cloudlet" }),
       rejections(status.rejected),
     ),
-    h("div", { class: "grid" }, listed.map((one) => runs(one, below.get(`${one.ns}/${one.id}`) ?? [], status.below))),
+    h("div", { class: "grid" }, listed.map((one) => runs(one, below.get(`${one.ns}/${one.id}`) ?? [], status.below, status.loads))),
   ];
 }
 
@@ -205,8 +213,28 @@ function upgrade(one, mine) {
   return mine ? "none under way" : quiet("no agent has connected");
 }
 
-/** @param {ObjectView} one @param {ObjectView[]} listed @param {Below} below */
-function runs(one, listed, below) {
+/** @param {Load | null | undefined} load as it was measured last @returns {string} */
+function loadText(load) {
+  if (!load) return "";
+  const words = [
+    load.cpu === null ? "" : `${load.cpu.toFixed(2)} cores`,
+    load.mem === null ? "" : `${Math.round(load.mem / 2 ** 20)} MiB`,
+    load.connections ? counted(load.connections, "connection") : "",
+    load.healthy === true ? "healthy" : "",
+  ];
+  return words.filter(Boolean).join(", ");
+}
+
+/** The alerts of an instance or a cloudlet. @param {ObjectView} thing */
+function alerts(thing) {
+  const found = /** @type {Alert[]} */ (pick(thing.seen, ["alerts"]) ?? []);
+  return found.map((one) =>
+    h("span", { class: "error-text fine", title: relativeTime(new Date(one.since * 1000).toISOString()) }, `${one.name}: ${one.reason}`),
+  );
+}
+
+/** @param {ObjectView} one @param {ObjectView[]} listed @param {Below} below @param {Map<string, Load>} loads */
+function runs(one, listed, below, loads) {
   const kinds = groupBy(listed, (thing) => thing.kind);
   const numbers = below.get(`${one.ns}/${one.id}`);
   const nameOf = (/** @type {ObjectView} */ thing) => thing.id.slice(thing.id.indexOf(":") + 1);
@@ -216,10 +244,14 @@ function runs(one, listed, below) {
       { class: "column" },
       h("h3", null, kind === "edge.clusterinst" ? "Clusters" : "Apps"),
       stateSummary(kind, numbers?.get(kind) ?? new Map()),
-      plainList(some.slice(0, MAX_SHOWN).map((thing) => h("li", null, objectLine(thing, size(thing), nameOf(thing))))),
+      plainList(
+        some.slice(0, MAX_SHOWN).map((thing) =>
+          h("li", null, objectLine(thing, [size(thing), loadText(loads.get(`${thing.ns}/${thing.id}`))].filter(Boolean).join(", "), nameOf(thing)), alerts(thing)),
+        ),
+      ),
     ),
   );
-  return card(one.id, [stateBadge(one)], parts.length ? parts : note("No clusters or apps."));
+  return card(one.id, [stateBadge(one)], alerts(one), parts.length ? parts : note("No clusters or apps."));
 }
 
 /** @param {ObjectView} thing */

@@ -184,7 +184,7 @@ async def _create_app(uow: UnitOfWork, request: Request, found: Object, parts: t
 
 
 def _app_spec(app: AppSpec, name: str, cluster: str) -> AppInst:
-    return AppInst(name, app.organization, cluster, app.command, app.setup, app.count, app.auto_delete)
+    return AppInst(name, app.organization, cluster, app.command, app.setup, app.count, app.auto_delete, probe=app.probe)
 
 
 async def _check_new_app_cluster(

@@ -192,7 +192,13 @@ class ControllerState(State):
     LISTENING = "Listening", STABLE, "agents may be connected to it"
 
 
-R, L = EdgeRecordState, ControllerState
+class MeasuresState(State):
+    """The one state of a cloudlet's measures."""
+
+    KEPT = "Kept", STABLE, "has the last loads that the agent reported"
+
+
+R, L, M = EdgeRecordState, ControllerState, MeasuresState
 
 RECORD_ROWS = (
     #    from       event     by                 to
@@ -208,6 +214,12 @@ CONTROLLER_ROWS = (
     step(L.LISTENING, "lapse",  CLOCK,      GONE),
 )
 
+MEASURES_ROWS = (
+    #    from    event      by          to
+    step(NEW,    "measure", CONTROLLER, M.KEPT),
+    step(M.KEPT, "forget",  CONTROLLER, GONE),
+)
+
 INSTANCE_ACTORS = USER | AGENT | CONTROLLER | CLOCK
 RECORD_ACTORS = USER | CONTROLLER
 
@@ -219,5 +231,6 @@ APP         = declare("edge.app",         EdgeRecordState,  RECORD_ROWS,        
 AUTOSCALE   = declare("edge.autoscale",   EdgeRecordState,  RECORD_ROWS,                      RECORD_ACTORS,                                        about="how many nodes a cluster has, by its load")
 AUTOPROV    = declare("edge.autoprov",    EdgeRecordState,  RECORD_ROWS,                      RECORD_ACTORS,                                        about="on which cloudlets an app is deployed, by demand")
 LISTENER    = declare("edge.controller",  ControllerState,  CONTROLLER_ROWS,                  CONTROLLER | CLOCK,                                 about="a process that agents are connected to")
+MEASURES    = declare("edge.measures",    MeasuresState,    MEASURES_ROWS,                    CONTROLLER,                                           about="the loads on a cloudlet, as its agent measured them")
 
-LIFECYCLES = (CLUSTERINST, APPINST, CLOUDLET, FLAVOR, APP, AUTOSCALE, AUTOPROV, LISTENER)
+LIFECYCLES = (CLUSTERINST, APPINST, CLOUDLET, FLAVOR, APP, AUTOSCALE, AUTOPROV, LISTENER, MEASURES)

@@ -8,15 +8,18 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from stateward.agents.messages import Load
+from stateward.agents.probe_specs import Probe
 from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, CloudletState
 from stateward.domains.edge.records.agent_upgrade import IN_UPGRADE, AgentSlots
+from stateward.domains.edge.records.alerts import Alert
 from stateward.domains.edge.records.instance_record import ERROR_STATES, InstanceRecord
 from stateward.engine import Request
 from stateward.engine.kind_types import require_known_fields
 from stateward.errors import BadInput
 from stateward.lifecycle import Lifecycle
 from stateward.naming import check_script, check_text
-from stateward.store.records import Object, Operation
+from stateward.store.records import Key, Object, Operation
 from stateward.validation_texts import bad_input, describe_pattern
 
 T = TypeVar("T", bound=Struct)
@@ -35,7 +38,7 @@ Text = Annotated[str, Meta(max_length=4000)]
 MAX_SIZE_CHARS = 100
 SCRIPT_FIELDS = ("command", "setup")
 
-MIN_TARGET, MAX_TARGET = 0.001, 1e9
+MIN_TARGET, MAX_TARGET = 0.001, 1e12
 """The range of a target load per node; 0 means that the load is ignored."""
 
 VERSION = describe_pattern(
@@ -52,6 +55,7 @@ INSTANCE_LIFECYCLES: dict[str, Lifecycle] = {one.kind: one for one in (CLUSTERIN
 
 Missing = Literal["recreate", "leave"]
 Orphans = Literal["report", "remove"]
+Demand = Literal["reported", "measured"]
 
 
 # --- specs -----------------------------------------------------------------------------------------------------------
@@ -74,6 +78,7 @@ class AppSpec(Struct, frozen=True):
     """An app: its command, number of processes, set-up script and policy.
 
     `auto_delete`: its instances are deleted with their cluster. `autoprov`: the auto-provisioning policy of the app.
+    `probe`: how the agent checks the health of its instances.
     """
 
     command: Text
@@ -83,10 +88,11 @@ class AppSpec(Struct, frozen=True):
     flavor: MaybeName = ""
     auto_delete: bool = False
     autoprov: MaybeName = ""
+    probe: Probe | None = None
 
 
 class AutoscaleSpec(Struct, frozen=True):
-    """Limits on a cluster's nodes, and the target load per node; a target of 0 is ignored."""
+    """Limits on a cluster's nodes, and the target load per node: cores, bytes, connections; 0 is ignored."""
 
     min: Count = 1
     max: Count = 10
@@ -99,7 +105,9 @@ class AutoprovSpec(Struct, frozen=True):
     """Cloudlets on which an app may be deployed, limits on its instances, and the demand that deploys it.
 
     The app is deployed after `deploy_after` consecutive intervals with at least `requests` requests each, and removed
-    after `undeploy_after` intervals with fewer.
+    after `undeploy_after` intervals with fewer. `demand` says where the requests come from: they are reported to the
+    API, or they are the new connections that the agents measure. Then the app is also deployed on one more cloudlet, in
+    the order of the list, when all its instances have had enough of them.
     """
 
     cloudlets: Annotated[tuple[Name, ...], Meta(max_length=1000)]
@@ -108,6 +116,7 @@ class AutoprovSpec(Struct, frozen=True):
     requests: Count = 10
     deploy_after: Count = 1
     undeploy_after: Count = 3
+    demand: Demand = "reported"
 
 
 class ClusterInst(Struct, frozen=True):
@@ -134,6 +143,7 @@ class AppInst(Struct, frozen=True):
     count: int = 1
     auto_delete: bool = False
     revision: int = 0
+    probe: Probe | None = None
 
 
 # --- statuses --------------------------------------------------------------------------------------------------------
@@ -153,6 +163,7 @@ class InstanceStatus(Struct, frozen=True, omit_defaults=True):
     spec: str = ""  # the last one that was Ready
     cluster: str = ""  # the cluster of an AppInst
     reserved_by: str = ""
+    alerts: tuple[Alert, ...] = ()
 
 
 class HeldAgent(Struct, frozen=True, omit_defaults=True):
@@ -184,6 +195,14 @@ class CloudletStatus(Struct, frozen=True, omit_defaults=True):
     orphans: tuple[str, ...] = ()
     installation: str | None = None
     held: tuple[HeldAgent, ...] = ()
+    alerts: tuple[Alert, ...] = ()
+
+
+class CountedRequests(Struct, frozen=True):
+    """The requests of an app on a cloudlet that are counted already: all that an agent has told over a connection."""
+
+    notify: int
+    total: int
 
 
 class AppStatus(Struct, frozen=True, omit_defaults=True):
@@ -194,6 +213,28 @@ class AppStatus(Struct, frozen=True, omit_defaults=True):
     high: dict[str, int] = {}  # intervals in a row with enough requests
     low: dict[str, int] = {}
     avoided: tuple[str, ...] = ()  # a create failed there in this interval
+    counted: dict[str, CountedRequests] = {}  # by cloudlet, as of the last measured interval
+    interval_end: float = 0.0  # of the last measured interval
+
+
+class KeptLoad(Struct, frozen=True):
+    """The last load that an agent has reported for an instance, when, and over which connection."""
+
+    at: float
+    notify: int
+    load: Load
+
+
+class CloudletMeasures(Struct, frozen=True):
+    """The loads on a cloudlet, by local name; they are known only while the connection `notify` serves it."""
+
+    notify: int = 0
+    loads: dict[str, KeptLoad] = {}
+
+
+def measures_key(ns: str, cloudlet: str) -> Key:
+    """Return the key of a cloudlet's measures, which are no object of its namespace."""
+    return Key(CONTROLLER_NS, f"measures of {ns}:{cloudlet}")
 
 
 def read_spec(found: Object, form: type[T]) -> T:

@@ -1,5 +1,6 @@
 """The plug-in of the domain: what it declares; `runtime.py` has what lives in a process."""
 
+from stateward.domains.edge.settings import EdgeSettings
 from stateward.plugin.domain import DomainPlugin
 
 domain = DomainPlugin(
@@ -8,6 +9,7 @@ domain = DomainPlugin(
     about="clusters, apps and cloudlets, worked by remote agents",
     order=20,
     create="stateward.domains.edge.runtime:create_runtime",
+    settings=EdgeSettings,
     cli="stateward.domains.edge.cli:app",
     console="stateward.domains.edge:console.js",
     style="stateward.domains.edge:console.css",

@@ -1,14 +1,13 @@
 """The plug-in of the edge domain: its kinds, its API, the agents' connections, and its policies."""
 
 import logging
-import os
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 
 from stateward.access.lifecycle import TOKEN
 from stateward.agents.messages import Load
 from stateward.aio.supervise import Loop, background, supervise
-from stateward.domains.edge.agents.agent_hub import HEARTBEAT_INTERVAL_S, ORDER_RETRY_S, AgentHub
+from stateward.domains.edge.agents.agent_hub import HEARTBEAT_INTERVAL_S, MEASURE_INTERVAL_S, ORDER_RETRY_S, AgentHub
 from stateward.domains.edge.agents.controller_lease import CONTROLLER_LEASE_S, ControllerLease
 from stateward.domains.edge.api.routes import routes
 from stateward.domains.edge.demo import run_demo
@@ -21,6 +20,7 @@ from stateward.domains.edge.lifecycle import (
     CLUSTERINST,
     FLAVOR,
     LISTENER,
+    MEASURES,
     OVERRIDES,
 )
 from stateward.domains.edge.lookups import NOT_PRESENT
@@ -29,6 +29,7 @@ from stateward.domains.edge.policy.demand import ClusterLoad
 from stateward.domains.edge.policy.policy_controller import POLICY_INTERVAL_S, PolicyController
 from stateward.domains.edge.references import guard_record, referenced_records
 from stateward.domains.edge.service import Service
+from stateward.domains.edge.settings import EdgeSettings
 from stateward.engine import Engine, Kind, NotFound, Request
 from stateward.engine.maintenance.horizon import EntriesPruned
 from stateward.engine.queries import watch_pages
@@ -56,15 +57,16 @@ class EdgeRuntime(DomainRuntime):
         retry_s: float = ORDER_RETRY_S,
         lease_s: float = CONTROLLER_LEASE_S,
         policy_interval_s: float = POLICY_INTERVAL_S,
+        measure_s: float = MEASURE_INTERVAL_S,
     ) -> None:
         self._context = context
-        self._times = {"heartbeat_s": heartbeat_s, "retry_s": retry_s}
+        self._times = {"heartbeat_s": heartbeat_s, "retry_s": retry_s, "measure_s": measure_s}
         self._lease_s, self._policy_interval_s = lease_s, policy_interval_s
         self._handlers = Handlers()
         records = [
             Kind(one, guard=guard_record, lock_set=referenced_records) for one in (FLAVOR, APP, AUTOSCALE, AUTOPROV)
         ]
-        kinds = [*self._handlers.kinds(), *records, Kind(LISTENER, general=False)]
+        kinds = [*self._handlers.kinds(), *records, Kind(LISTENER, general=False), Kind(MEASURES, general=False)]
         super().__init__(kinds, routes(lambda: self.service, lambda: self.agent_hub, lambda: self.policy_controller))
 
     def bind_engine(self, engine: Engine) -> None:
@@ -90,13 +92,8 @@ class EdgeRuntime(DomainRuntime):
         return (f"{nodes:,} {'node is' if nodes == 1 else 'nodes are'} freed",) if nodes else ()
 
     async def _on_load(self, ns: str, cluster: str, load: Load) -> None:
-        if not load.is_in_range:
-            log.warning("load of cluster %s/%s is out of range and is ignored", ns, cluster)
-            return
-        try:
+        with suppress(NotFound):  # it was deleted meanwhile
             await self.service.report_load(ns, cluster, ClusterLoad(load.cpu, load.mem, load.connections))
-        except NotFound:
-            log.warning("load of unknown cluster %s/%s is ignored", ns, cluster)
 
     @asynccontextmanager
     async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:
@@ -144,5 +141,11 @@ class EdgeRuntime(DomainRuntime):
 
 
 def create_runtime(context: ProcessContext) -> DomainRuntime:
-    """Create the plug-in; STATEWARD_EDGE_BEAT sets the seconds between two heartbeats of an agent."""
-    return EdgeRuntime(context, heartbeat_s=float(os.environ.get("STATEWARD_EDGE_BEAT", HEARTBEAT_INTERVAL_S)))
+    """Create the plug-in."""
+    settings: EdgeSettings = context.settings.get("edge") or EdgeSettings()
+    return EdgeRuntime(
+        context,
+        heartbeat_s=settings.beat,
+        measure_s=settings.measures,
+        policy_interval_s=settings.policies,
+    )

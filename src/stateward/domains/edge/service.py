@@ -1,12 +1,13 @@
 """The operations of the edge domain; each is one atomic request to the engine."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.domains.edge.agents.measures import loads_on
 from stateward.domains.edge.errors import AgentConnectionChanged
 from stateward.domains.edge.handlers import instance_creation, related_ids
 from stateward.domains.edge.lifecycle import (
@@ -26,9 +27,12 @@ from stateward.domains.edge.model import (
     AutoscaleSpec,
     CloudletSpec,
     ClusterInst,
+    KeptLoad,
     app_id,
+    cloudlet_of,
     cloudlet_status,
     cluster_id,
+    local_name,
     read_spec,
     record_id,
 )
@@ -183,6 +187,14 @@ class Service:
         """Return all objects of a kind that exist."""
         found = await self.engine.store.reader.list_objects(Selector(ns, kind, parent), Page(limit=MAX_LISTED))
         return [one for one in found if one.state != NOT_PRESENT]
+
+    async def loads_of(self, ns: str, instances: Sequence[Object]) -> dict[str, KeptLoad]:
+        """Return the known loads of instances, by id; two queries read those of all cloudlets."""
+        keys = [Key(ns, name) for name in dict.fromkeys(cloudlet_of(one.id) for one in instances)]
+        cloudlets = await self.engine.store.reader.objects(keys) if keys else {}
+        loads = await loads_on(self.engine.store.reader, list(cloudlets.values()))
+        found = ((one.id, loads.get(Key(ns, cloudlet_of(one.id)), {}).get(local_name(one.id))) for one in instances)
+        return {name: kept for name, kept in found if kept is not None}
 
     # --- demand ------------------------------------------------------------------------------------------------------
 

@@ -191,7 +191,7 @@ async def open_harness(store: Store, folder: Path, *, works: bool = True, **time
     """Open the domain on a store."""
     plugin = EdgeRuntime(
         ProcessContext(folder, random=Random(1)),
-        **{"retry_s": 0.5, "policy_interval_s": 3600.0, "lease_s": 30.0, **times},
+        **{"retry_s": 0.5, "policy_interval_s": 3600.0, "lease_s": 30.0, "measure_s": 0.05, **times},
     )
     engine = Engine(store, [token_kind(), quota_kind(), *plugin.kinds], works=works, lease_s=30.0)
     plugin.bind_engine(engine)

@@ -25,7 +25,7 @@ from tests.integration.server.server_processes import STATEWARD, Process, Served
 NS = "lab"
 PATIENT = 60.0
 BEAT = 1.0
-ENVIRON = {"STATEWARD_EDGE_BEAT": str(BEAT)}
+ENVIRON = {"STATEWARD_EDGE_BEAT": str(BEAT), "STATEWARD_EDGE_MEASURES": "0.3", "STATEWARD_EDGE_POLICIES": "1"}
 SHOWN = "shown"
 """The folder that confined apps can read, for files by which a test tells them something."""
 

@@ -19,7 +19,7 @@ import pytest
 from stateward.agents.agent import Agent
 from stateward.agents.dialer import WebSocketDialer
 from stateward.agents.inprocess import AgentEnd
-from stateward.agents.messages import Load, Welcome, encode
+from stateward.agents.messages import Load, Measures, Welcome, encode
 from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.simulation import SimulatedSite
 from stateward.domains.edge.api.routes import AGENTS_PATH
@@ -32,7 +32,7 @@ PATIENT = 60.0
 ENVIRON = {"STATEWARD_EDGE_BEAT": "2", "STATEWARD_RATE": "100000"}
 
 Moment = Literal["before", "after"]
-FROM_AGENT = ("hello", "item", "end", "report", "progress", "load", "beat")
+FROM_AGENT = ("hello", "item", "end", "report", "progress", "measures", "beat")
 FROM_CONTROLLER = ("welcome", "order", "upgrade", "goodbye", "beat")
 RESET = struct.pack("ii", 1, 0)
 
@@ -201,8 +201,8 @@ async def provoke(lab: CutHarness, agent: Agent, kind: str) -> None:
         case "hello" | "welcome" | "item" | "end":
             assert agent._socket is not None
             await agent._socket.close()
-        case "load":
-            await agent._send(Load(agent.notify, "old", cpu=1.0))
+        case "measures":
+            await agent._send(Measures(agent.notify, (Load("old", 1, cpu=1.0),)))
         case "order" | "report" | "progress":
             await lab.act("POST", "/cloudlets/munich/clusterinsts", {"name": "cut"})
         case "upgrade":

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from stateward.agents.inprocess import InProcessDialer
-from stateward.agents.messages import Goodbye, Hello, Load, Welcome, encode, read_controller
+from stateward.agents.messages import Goodbye, Hello, Welcome, encode, read_controller
 from stateward.agents.simulation import SimulatedSite
 from stateward.domains.edge.api.schemas import view
 from stateward.domains.edge.errors import ActionInProgress, AgentConnectionChanged, Upgrading
 from stateward.domains.edge.lifecycle import CLOUDLET, LISTENER
-from stateward.domains.edge.model import CONTROLLER_NS, CloudletSpec, ClusterInst, cloudlet_status, read_spec
+from stateward.domains.edge.model import CONTROLLER_NS, CloudletSpec, ClusterInst, cloudlet_status
 from stateward.engine import Accepted, Refused
 from stateward.errors import BadInput
 from stateward.lifecycle import ADMIN, CONTROLLER
@@ -199,14 +199,6 @@ async def test_what_was_connected_to_a_controller_that_died_is_offline_when_its_
     await harness.engine.store.transact(program)
     await harness.engine.set_timer(Timer(CONTROLLER_NS, "lapse", 0.0, 0, "controller-dead", "lapse", "[]", "{}"))
     await harness.until("munich", "Offline")
-
-
-async def test_a_load_that_the_agent_reports_scales_its_cluster(harness: EdgeHarness) -> None:
-    runner = await harness.cloudlet()
-    await harness.autoscale("busy", min=1, max=4, cpu=100.0)
-    await harness.cluster(autoscale="busy")
-    await runner.agent._send(Load(runner.agent.notify, "c1", cpu=250.0))
-    await harness.until_true("munich:c1", lambda one: read_spec(one, ClusterInst).nodes == 3 and one.state == "Ready")
 
 
 async def test_a_controller_that_was_taken_for_dead_and_is_not_enters_again(

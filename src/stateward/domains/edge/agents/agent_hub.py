@@ -9,7 +9,7 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from random import Random
 
@@ -34,6 +34,7 @@ from stateward.agents.messages import (
     Hello,
     InventoryItem,
     Load,
+    Measures,
     ProgressMessage,
     Upgrade,
     Welcome,
@@ -43,6 +44,7 @@ from stateward.domains.edge.agents.agent_auth import WRONG_CLOUDLET
 from stateward.domains.edge.agents.agent_reports import AgentMessage, journal_violation
 from stateward.domains.edge.agents.connections import ConnectRequest, Disconnect
 from stateward.domains.edge.agents.inventory_sync import Inventory, journal_orphan_removed
+from stateward.domains.edge.agents.measures import STALE_LOAD, CloudletReport
 from stateward.domains.edge.agents.report_batches import ReportBatcher
 from stateward.domains.edge.handlers import related_ids
 from stateward.domains.edge.lifecycle import CLOUDLET, MISSING
@@ -71,6 +73,9 @@ PROTOCOL_VIOLATIONS = frozenset({ENDLESS_INVENTORY, NO_HELLO, UNREADABLE_MESSAGE
 HEARTBEAT_INTERVAL_S = 10.0
 """Seconds between two heartbeats of an agent."""
 
+MEASURE_INTERVAL_S = 10.0
+"""Seconds between two measurements of an agent."""
+
 MAX_MISSED_HEARTBEATS = 3
 """Missed heartbeats after which a connection is closed."""
 
@@ -88,7 +93,7 @@ INVENTORY_DELAY_S = 0.5
 BUSY_RETRY_S = 0.5
 """Seconds to wait before an order is sent again to a busy agent."""
 
-OnLoad = Callable[[str, str, Load], Awaitable[None]]
+OnLoad = Callable[[str, str, Load], Coroutine[object, object, None]]
 
 
 class AgentHub:
@@ -103,9 +108,10 @@ class AgentHub:
         *,
         heartbeat_s: float = HEARTBEAT_INTERVAL_S,
         retry_s: float = ORDER_RETRY_S,
+        measure_s: float = MEASURE_INTERVAL_S,
     ) -> None:
         self.engine, self.controller = engine, controller
-        self.heartbeat_s, self.retry_s = heartbeat_s, retry_s
+        self.heartbeat_s, self.retry_s, self.measure_s = heartbeat_s, retry_s, measure_s
         self.connections: dict[Key, list[AgentConnection]] = {}
         self.rejected: Counter[str] = Counter()
         self._on_load = on_load
@@ -129,7 +135,7 @@ class AgentHub:
             return Goodbye(result.rejection, final=hello.heir > 0, held=result.is_held)
         connection.notify = result.notify
         self.connections.setdefault(key, []).append(connection)
-        return Welcome(result.notify, result.role, self.heartbeat_s)
+        return Welcome(result.notify, result.role, self.heartbeat_s, self.measure_s)
 
     async def on_inventory(self, connection: AgentConnection) -> None:
         """Reconcile a complete inventory, and send the orders due."""
@@ -150,12 +156,12 @@ class AgentHub:
         self._add_missing(key, found.missing)
 
     async def on_message(
-        self, connection: AgentConnection, message: AgentReport | ProgressMessage | InventoryItem | Load
+        self, connection: AgentConnection, message: AgentReport | ProgressMessage | InventoryItem | Measures
     ) -> None:
         """Process a message; rejected ones are counted."""
         key = Key(connection.ns, connection.cloudlet)
-        if isinstance(message, Load):
-            await self._on_load(connection.ns, f"{connection.cloudlet}:{message.name}", message)
+        if isinstance(message, Measures):
+            await self._handle_measures(connection, key, message)
             return
         if isinstance(message, AgentReport) and await self._handle_orphan_removal(connection, key, message):
             return
@@ -169,6 +175,15 @@ class AgentHub:
             self._start_task(self.resend_order(connection, Key(connection.ns, f"{connection.cloudlet}:{message.name}")))
         if result.is_missing:
             self._add_missing(key, [message.name])
+
+    async def _handle_measures(self, connection: AgentConnection, key: Key, measures: Measures) -> None:
+        """Keep measures, and pass on the loads of clusters that scale; only what a correct agent never sends costs."""
+        result = await self.batcher.store_measures(CloudletReport(*key, connection.version, measures))
+        self.rejected.update(result.rejections)
+        if any(one != STALE_LOAD for one in result.rejections):
+            connection.rate_limit.spend(REJECTION_COST)
+        for cluster, load in result.scaled:
+            self._start_task(self._on_load(connection.ns, cluster, load))
 
     async def on_failure(self, connection: AgentConnection, why: Disconnected) -> None:
         """Count and journal a violation of the protocol."""

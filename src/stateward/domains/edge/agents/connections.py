@@ -6,9 +6,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.edge.agents.record_writer import journal_rejection, write_slots
-from stateward.domains.edge.lifecycle import CLOUDLET, CloudletState
+from stateward.domains.edge.lifecycle import CLOUDLET, MEASURES, CloudletState
 from stateward.domains.edge.lookups import current_operation, loaded_object, save_status, unit_of_work
-from stateward.domains.edge.model import HeldAgent, agent_slots, cloudlet_status, with_agent_slots
+from stateward.domains.edge.model import HeldAgent, agent_slots, cloudlet_status, measures_key, with_agent_slots
 from stateward.domains.edge.records.agent_upgrade import (
     AgentRejection,
     CloudletEvent,
@@ -21,8 +21,9 @@ from stateward.domains.edge.records.agent_upgrade import (
 from stateward.engine import Accepted, Request
 from stateward.engine.accept.accept import admit_all
 from stateward.engine.kinds import Kinds
+from stateward.engine.transitions import change_state
 from stateward.engine.unit_of_work import UnitOfWork
-from stateward.lifecycle import AGENT, CONTROLLER
+from stateward.lifecycle import AGENT, CONTROLLER, Move, decide
 from stateward.naming import new_id
 from stateward.store.changes import Ended
 from stateward.store.port import Tx
@@ -153,9 +154,22 @@ async def _disconnect_agent(uow: UnitOfWork, disconnect: Disconnect) -> bool:
     return changed.state != found.state
 
 
+async def forget_measures(uow: UnitOfWork, cloudlet: Object) -> None:
+    """Remove the measures of a cloudlet that is deleted."""
+    key = measures_key(cloudlet.ns, cloudlet.id)
+    await uow.load([key])
+    row = loaded_object(uow, key, MEASURES.kind)
+    if row is not None:
+        move = decide(MEASURES, row.state, "forget", CONTROLLER)
+        assert isinstance(move, Move), move
+        change_state(uow, row, move, cloudlet.id, None, seen="{}")
+
+
 async def on_cloudlet_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - the signature of end hooks
-    """Mark a cloudlet as offline whose delete failed, if its agent has disconnected meanwhile."""
+    """Forget the measures of a deleted cloudlet; mark one as offline whose agent left during a delete that failed."""
     found = uow.objects[Key(operation.ns, operation.object)]
+    if found.removed:
+        await forget_measures(uow, found)
     slots = agent_slots(found, None)
     if operation.action == "delete" and found.state == CloudletState.READY and not slots.serving:
         gone = SlotsUpdate(slots, CloudletEvent("disconnected", CONTROLLER))

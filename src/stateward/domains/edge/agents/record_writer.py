@@ -1,8 +1,10 @@
 """Writing of reconciled records: the object, its operation, its work item and the journal change together."""
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
-from stateward.domains.edge.lifecycle import CLOUDLET
+from stateward.domains.edge.lifecycle import APPINST, CLOUDLET
 from stateward.domains.edge.lookups import save_status
 from stateward.domains.edge.model import (
     CloudletStatus,
@@ -13,14 +15,17 @@ from stateward.domains.edge.model import (
     with_agent_slots,
 )
 from stateward.domains.edge.records.agent_upgrade import SlotsUpdate
+from stateward.domains.edge.records.alerts import Alert, AlertName, begun_alerts, with_alert, without_alerts
 from stateward.domains.edge.records.instance_record import ERROR_STATES, InstanceRecord
 from stateward.domains.edge.records.reconcile import ReconcileStep
 from stateward.engine.finish.completion import STATUSES
 from stateward.engine.transitions import REJECTED, change_state, fence_work, journal
 from stateward.engine.unit_of_work import UnitOfWork
-from stateward.lifecycle import TRANSITIONAL, Meaning, Move, decide
+from stateward.lifecycle import CONTROLLER, TRANSITIONAL, Meaning, Move, decide
 from stateward.store.records import Object, Operation, to_json
 
+READY, NOT_PRESENT = "Ready", "NotPresent"
+DOWN_TEXT = "not all of it runs at its cloudlet"
 GOOD_MEANINGS = (Meaning.SUCCESS, Meaning.STEP)
 
 
@@ -29,10 +34,11 @@ def write_step(
 ) -> Object:
     """Write the result of a reconcile step; returns the changed instance."""
     status = instance_status(found)
+    seen = _with_down_alert(_status_after(status, step.record, operation), step, found.kind, uow.now)
+    save_alerts(uow, found, status.alerts, seen.alerts)
     if step.move is None:
-        return save_status(uow, found, _status_after(status, step.record, operation))
+        return save_status(uow, found, seen)
     move, good = step.move, step.move.meaning in GOOD_MEANINGS
-    seen = _status_after(status, step.record, operation)
     spec = _spec_after(found, operation, move, status)
     if move.target == "Ready":
         seen = replace(seen, spec=spec or found.spec)
@@ -42,6 +48,26 @@ def write_step(
     if operation is not None:
         end_or_renew(uow, operation, move, why)
     return changed
+
+
+def save_alerts(uow: UnitOfWork, found: Object, before: Sequence[Alert], after: Sequence[Alert]) -> None:
+    """Journal the alerts that have begun, and those that have ended."""
+    for one in begun_alerts(before, after):
+        journal(uow, found, None, CONTROLLER, "", one.name, reason=one.reason)
+    for one in begun_alerts(after, before):
+        journal(uow, found, None, CONTROLLER, "", f"{one.name} ended", reason=one.reason)
+
+
+def _with_down_alert(status: InstanceStatus, step: ReconcileStep, kind: str, now: float) -> InstanceStatus:
+    """Return the status with the alert of an instance that is missing at its site; what is gone has no alerts."""
+    name = AlertName.APP_DOWN if kind == APPINST.kind else AlertName.NODE_DOWN
+    if step.record.state == NOT_PRESENT:
+        return replace(status, alerts=())
+    if step.record.state != READY:
+        return status
+    if step.record.missing:
+        return replace(status, alerts=with_alert(status.alerts, name, step.problem or DOWN_TEXT, now))
+    return replace(status, alerts=without_alerts(status.alerts, name))
 
 
 def _status_after(status: InstanceStatus, record: InstanceRecord, operation: Operation | None) -> InstanceStatus:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from stateward.domains.edge.agents.agent_reports import process_messages
 from stateward.domains.edge.agents.connections import connect_agents, disconnect_agents
 from stateward.domains.edge.agents.inventory_sync import sync_inventories
+from stateward.domains.edge.agents.measures import store_measures
 from stateward.domains.edge.agents.orders import due_orders
 from stateward.engine import Engine
 from stateward.engine.transaction_batcher import TransactionBatcher
@@ -25,6 +26,7 @@ class ReportBatcher:
     process_message  process a message about an instance, or about the agent itself
     disconnect       record a lost connection; tells whether the cloudlet went offline
     due_order        return the order due for an instance; starts an undo that has yet to start
+    store_measures   keep the measures of a cloudlet, and begin or end alerts
     """
 
     def __init__(self, engine: Engine, chance: Random) -> None:
@@ -33,9 +35,12 @@ class ReportBatcher:
         messages = _batcher(engine.store, process_messages, chance)
         disconnects = _batcher(engine.store, disconnect_agents, chance)
         orders = _batcher(engine.store, due_orders, chance)
+        measures = _batcher(engine.store, store_measures, chance, max_size=100)
         self.connect, self.sync_inventory, self.process_message = connects.submit, inventories.submit, messages.submit
-        self.disconnect, self.due_order = disconnects.submit, orders.submit
-        self._batchers: list[TransactionBatcher[Any, Any]] = [connects, inventories, messages, disconnects, orders]
+        self.disconnect, self.due_order, self.store_measures = disconnects.submit, orders.submit, measures.submit
+        self._batchers: list[TransactionBatcher[Any, Any]] = [
+            connects, inventories, messages, disconnects, orders, measures
+        ]  # fmt: skip
 
     async def drain(self) -> None:
         """Wait until all calls have their result."""

@@ -1,6 +1,6 @@
 """Shared parts of the routes: path parameters, the caller, and the target of a request."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from litestar import Request
@@ -12,12 +12,13 @@ from stateward.access import Right
 from stateward.domains.edge.agents.agent_hub import AgentHub
 from stateward.domains.edge.api.schemas import OVERRIDES, EdgeAcceptedView, Ignore, View, accepted_view, view
 from stateward.domains.edge.lifecycle import APPINST, CLOUDLET, CLUSTERINST
-from stateward.domains.edge.model import NAME, app_id, cluster_id
+from stateward.domains.edge.model import INSTANCE_LIFECYCLES, NAME, app_id, cluster_id
 from stateward.domains.edge.policy.policy_controller import PolicyController
 from stateward.domains.edge.service import Service
 from stateward.plugin.request_params import IdempotencyKey, Ns
 from stateward.plugin.route_options import actor_of, can_dry_run, grant_of, needs
 from stateward.schemas.caller import Caller
+from stateward.store.records import Object
 
 NS_PATH = "/ns/{ns:str}"
 READ, ACT = needs(Right.READ), needs(Right.ACT)
@@ -48,12 +49,20 @@ class Target(Struct, frozen=True):
     by: Caller
 
     async def get(self) -> View:
-        """Return the object."""
-        return view(await self.service.get(self.ns, self.id, self.kind))
+        """Return the object, with its load if that is known."""
+        found = await self.service.get(self.ns, self.id, self.kind)
+        return (await views(self.service, self.ns, [found]))[0]
 
     async def act(self, action: str, args: dict[str, Any] | None = None) -> EdgeAcceptedView:
         """Request an action on the object."""
         return accepted_view(await self.service.act(self.ns, self.id, self.kind, action, self.by, args))
+
+
+async def views(service: Service, ns: str, found: Sequence[Object]) -> list[View]:
+    """Return the views of objects, with the loads of instances that are known."""
+    instances = [one for one in found if one.kind in INSTANCE_LIFECYCLES]
+    loads = await service.loads_of(ns, instances) if instances else {}
+    return [view(one, loads.get(one.id)) for one in found]
 
 
 TargetDependency = NamedDependency[Target]

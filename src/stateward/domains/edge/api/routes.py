@@ -35,6 +35,7 @@ from stateward.domains.edge.api.context import (
     TargetDependency,
     caller_of,
     target_dependencies,
+    views,
 )
 from stateward.domains.edge.api.record_routes import RECORD_HANDLERS
 from stateward.domains.edge.api.schemas import (
@@ -141,7 +142,7 @@ async def hand_over_cloudlet(on_cloudlet: TargetDependency, data: JSONBody[NewOw
 @get(f"{NS_PATH}/clusterinsts", opt=READ, summary="List clusters")
 async def list_clusters(service: ServiceDependency, ns: Ns, cloudlet: OnCloudlet = None) -> list[View]:
     """Return all clusters, or those on a cloudlet."""
-    return [view(one) for one in await service.list_all(ns, CLUSTERINST.kind, cloudlet)]
+    return await views(service, ns, await service.list_all(ns, CLUSTERINST.kind, cloudlet))
 
 
 @post(CLUSTERS, **CREATES, summary="Create a cluster")
@@ -184,7 +185,7 @@ async def report_load(on_cluster: TargetDependency, data: JSONBody[NewLoad]) -> 
 @get(f"{NS_PATH}/appinsts", opt=READ, summary="List app instances")
 async def list_appinsts(service: ServiceDependency, ns: Ns, cloudlet: OnCloudlet = None) -> list[View]:
     """Return all app instances, or those on a cloudlet."""
-    return [view(one) for one in await service.list_all(ns, APPINST.kind, cloudlet)]
+    return await views(service, ns, await service.list_all(ns, APPINST.kind, cloudlet))
 
 
 @post(APPS, **CREATES, summary="Deploy an app")

@@ -1,5 +1,6 @@
 """Request bodies and responses of the edge API."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -13,6 +14,7 @@ from stateward.domains.edge.model import (
     VERSION,
     Count,
     HeldAgent,
+    KeptLoad,
     MaybeName,
     Missing,
     Name,
@@ -21,6 +23,7 @@ from stateward.domains.edge.model import (
     cloudlet_status,
     instance_status,
 )
+from stateward.domains.edge.records.alerts import Alert, AlertName
 from stateward.engine import Accepted
 from stateward.store.records import Object, Operation
 
@@ -128,6 +131,35 @@ class HeldView(Struct, frozen=True):
     things: tuple[str, ...]
 
 
+class AlertView(Struct, frozen=True):
+    """An alert: a condition that somebody should look at."""
+
+    name: Annotated[str, Meta(description=f"one of: {', '.join(AlertName)}")]
+    reason: str
+    since: datetime
+
+
+class NodeLoadView(Struct, frozen=True):
+    """The measured load of a cluster's node."""
+
+    node: str
+    up: bool
+    cpu: Annotated[float | None, Meta(description="cores used; null: unknown")]
+    mem: Annotated[float | None, Meta(description="bytes of memory; null: unknown")]
+
+
+class LoadView(Struct, frozen=True):
+    """The load of an instance, as its agent measured it last; null is unknown."""
+
+    at: datetime
+    cpu: Annotated[float | None, Meta(description="cores used")]
+    mem: Annotated[float | None, Meta(description="bytes of memory")]
+    connections: Annotated[float | None, Meta(description="established connections to it")]
+    requests: Annotated[int, Meta(description="new connections to it since its agent started")]
+    healthy: Annotated[bool | None, Meta(description="the verdict of its probe")]
+    nodes: tuple[NodeLoadView, ...]
+
+
 class Conditions(Struct, frozen=True):
     """Conditions of an instance or a cloudlet, beside its state."""
 
@@ -140,10 +172,11 @@ class Conditions(Struct, frozen=True):
     orphans: tuple[str, ...] = ()
     installation: str = ""
     held: tuple[HeldView, ...] = ()
+    alerts: tuple[AlertView, ...] = ()
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """A cloudlet, an instance, a flavor, an app or a policy."""
+    """A cloudlet, an instance, a flavor, an app or a policy; the load of an instance is null while it is unknown."""
 
     ns: str
     id: str
@@ -157,6 +190,7 @@ class View(Struct, frozen=True, kw_only=True):
     spec: Any
     error: str | None
     conditions: Conditions
+    load: LoadView | None = None
 
 
 class EdgeOperationView(Struct, frozen=True, kw_only=True):
@@ -196,8 +230,8 @@ class AgentsView(Struct, frozen=True):
     rejected: dict[str, int]
 
 
-def view(found: Object) -> View:
-    """Return the view of an object."""
+def view(found: Object, kept: KeptLoad | None = None) -> View:
+    """Return the view of an object, with its load if that is known."""
     return View(
         ns=found.ns,
         id=found.id,
@@ -211,13 +245,26 @@ def view(found: Object) -> View:
         spec=msgspec.json.decode(found.spec),
         error=found.error,
         conditions=_conditions(found),
+        load=None if kept is None else _load_view(kept),
     )
+
+
+def _load_view(kept: KeptLoad) -> LoadView:
+    load = kept.load
+    nodes = tuple(NodeLoadView(one.key, one.is_up, one.cpu, one.mem) for one in load.nodes)
+    at = datetime.fromtimestamp(kept.at, UTC)
+    return LoadView(at, load.cpu, load.mem, load.connections, load.requests, load.is_healthy, nodes)
+
+
+def _alert_views(alerts: Iterable[Alert]) -> tuple[AlertView, ...]:
+    return tuple(AlertView(one.name, one.reason, datetime.fromtimestamp(one.since, UTC)) for one in alerts)
 
 
 def _conditions(found: Object) -> Conditions:
     if found.kind in INSTANCE_LIFECYCLES:
         status = instance_status(found)
-        return Conditions(status.generation, status.missing, status.undoing, status.reserved_by)
+        alerts = _alert_views(status.alerts)
+        return Conditions(status.generation, status.missing, status.undoing, status.reserved_by, alerts=alerts)
     if found.kind == CLOUDLET.kind:
         agents = cloudlet_status(found)
         return Conditions(
@@ -226,6 +273,7 @@ def _conditions(found: Object) -> Conditions:
             orphans=agents.orphans,
             installation=agents.installation or "",
             held=tuple(map(_held_view, agents.held)),
+            alerts=_alert_views(agents.alerts),
         )
     return Conditions()
 

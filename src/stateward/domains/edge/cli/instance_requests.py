@@ -16,8 +16,15 @@ from stateward.client.output import clean, err
 from stateward.client.progress import follow_progress
 from stateward.client.session import Session
 from stateward.client.url_paths import NamedPart, UrlPath, url_path
-from stateward.domains.edge.api.schemas import Conditions, EdgeAcceptedView, HeldView, View
-from stateward.errors import BadInput
+from stateward.domains.edge.api.schemas import (
+    Conditions,
+    EdgeAcceptedView,
+    HeldView,
+    LoadView,
+    NodeLoadView,
+    View,
+)
+from stateward.errors import BadInput, count_text
 
 
 class Override(StrEnum):
@@ -122,8 +129,9 @@ def show_one(session: Session, where: UrlPath) -> None:
     def table(found: View) -> RenderableType:
         facts, spec = _facts(session, found), found.spec if isinstance(found.spec, dict) else {}
         error = facts.pop("error")
-        details = ((str(name), str(value)) for name, value in spec.items())
-        return facts_table([*facts.items(), ("operation", found.op or ""), ("error", error), *details])
+        details = [(str(name), str(value)) for name, value in spec.items()]
+        load = [] if found.load is None else [("load", load_text(found.load)), *map(_node_fact, found.load.nodes)]
+        return facts_table([*facts.items(), ("operation", found.op or ""), ("error", error), *load, *details])
 
     session.show(session.client.http.call(View, "GET", where), table)
 
@@ -148,8 +156,25 @@ def conditions_text(found: Conditions) -> str:
         agent,
         f"orphans: {', '.join(found.orphans)}" if found.orphans else "",
         *map(_held_text, found.held),
+        *(f"{one.name}: {one.reason}" for one in found.alerts),
     ]
     return ", ".join(filter(None, texts))
+
+
+def load_text(load: LoadView) -> str:
+    """Return the measured load of an instance."""
+    health = {True: "healthy", False: "unhealthy", None: ""}[load.healthy]
+    connections = "" if load.connections is None else count_text(int(load.connections), "connection")
+    return ", ".join(filter(None, [_use_text(load.cpu, load.mem), connections, health]))
+
+
+def _use_text(cpu: float | None, mem: float | None) -> str:
+    cores = "" if cpu is None else f"{cpu:.2f} cores"
+    return ", ".join(filter(None, [cores, "" if mem is None else f"{mem / 2**20:.0f} MiB"]))
+
+
+def _node_fact(node: NodeLoadView) -> tuple[str, str]:
+    return f"node {node.node}", _use_text(node.cpu, node.mem) if node.up else "down"
 
 
 def _held_text(agent: HeldView) -> str:

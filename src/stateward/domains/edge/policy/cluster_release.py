@@ -9,6 +9,7 @@ from stateward.domains.edge.lookups import apps_in_cluster, list_instances, load
 from stateward.domains.edge.model import (
     AppSpec,
     ClusterInst,
+    CountedRequests,
     cloudlet_of,
     instance_status,
     local_name,
@@ -17,11 +18,14 @@ from stateward.domains.edge.model import (
 )
 from stateward.domains.edge.policy.app_members import app_status, find_policy, refresh_member
 from stateward.domains.edge.policy.cluster_reservation import free_cluster
-from stateward.domains.edge.policy.demand import record_interval
+from stateward.domains.edge.policy.demand import measured_requests, record_interval
 from stateward.domains.edge.references import check_cloudlets
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.port import Tx
 from stateward.store.records import Key
+
+MIN_INTERVAL = 0.9
+"""The part of an interval that must have passed: several controllers count, and their clocks tick at other times."""
 
 
 async def release_instance(tx: Tx, ns: str, instance: str, cluster: str) -> None:
@@ -78,3 +82,20 @@ async def count_interval(tx: Tx, ns: str, app: str, requests: dict[str, int]) ->
         policy = None if found is None else await find_policy(uow, ns, read_spec(found, AppSpec))
         if found is not None and policy is not None:
             save_status(uow, found, record_interval(policy, app_status(found), requests))
+
+
+async def count_measured_interval(
+    tx: Tx, ns: str, app: str, totals: dict[str, CountedRequests], interval_s: float
+) -> None:
+    """Count an interval of an app's measured requests, unless another controller has counted it already."""
+    record = Key(ns, app)
+    async with unit_of_work(tx, [record]) as uow:
+        found = loaded_object(uow, record, APP.kind)
+        policy = None if found is None else await find_policy(uow, ns, read_spec(found, AppSpec))
+        if found is None or policy is None or policy.demand != "measured":
+            return
+        status = app_status(found)
+        if uow.now < status.interval_end + MIN_INTERVAL * interval_s:
+            return
+        after = record_interval(policy, status, measured_requests(status.counted, totals))
+        save_status(uow, found, replace(after, counted=totals, interval_end=uow.now))

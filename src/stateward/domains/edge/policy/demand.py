@@ -6,30 +6,35 @@ from math import ceil
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.edge.model import AppStatus, AutoprovSpec, AutoscaleSpec, cloudlet_of
+from stateward.domains.edge.model import AppStatus, AutoprovSpec, AutoscaleSpec, CountedRequests, cloudlet_of
 
 SCALE_UP_TOLERANCE = 1.1
 """The load relative to the target below which no node is added."""
 
 
 class ClusterLoad(Struct, frozen=True):
-    """The load of all nodes of a cluster together."""
+    """The load of all nodes of a cluster together: cores, bytes of memory, connections; None is unknown."""
 
-    cpu: float = 0.0
-    mem: float = 0.0
-    connections: float = 0.0
+    cpu: float | None = 0.0
+    mem: float | None = 0.0
+    connections: float | None = 0.0
 
 
 def desired_nodes(policy: AutoscaleSpec, nodes: int, load: ClusterLoad) -> int:
-    """Return the number of nodes that a cluster's load needs, within the policy's limits."""
+    """Return the number of nodes that a cluster's load needs, within the policy's limits.
+
+    While a load that has a target is unknown, no node is removed because of the others.
+    """
     pairs = ((load.cpu, policy.cpu), (load.mem, policy.mem), (load.connections, policy.connections))
-    wanted = [carried / each for carried, each in pairs if each > 0]
+    counted = [(carried, each) for carried, each in pairs if each > 0]
+    wanted = [carried / each for carried, each in counted if carried is not None]
     if not wanted:
         return nodes
     raw = max(wanted)
     if nodes <= raw < SCALE_UP_TOLERANCE * nodes and policy.min <= nodes <= policy.max:
         return nodes
-    return max(ceil(min(raw, policy.max)), policy.min)  # the quotient of two finite numbers may be infinite
+    needed = max(ceil(min(raw, policy.max)), policy.min)  # the quotient of two finite numbers may be infinite
+    return needed if len(wanted) == len(counted) else max(needed, min(nodes, policy.max))
 
 
 class DeploymentPlan(Struct, frozen=True):
@@ -40,11 +45,33 @@ class DeploymentPlan(Struct, frozen=True):
 
 
 def record_interval(policy: AutoprovSpec, status: AppStatus, requests: Mapping[str, int]) -> AppStatus:
-    """Count consecutive intervals with enough or too few requests, by cloudlet; failed cloudlets are allowed again."""
+    """Count consecutive intervals with enough or too few requests, by cloudlet; failed cloudlets are allowed again.
+
+    A cloudlet that is not among the requests has had none. If they are measured, nothing is known of it, and its counts
+    stay as they are.
+    """
     enough = {name: requests.get(name, 0) >= policy.requests for name in policy.cloudlets}
-    high = {name: status.high.get(name, 0) + 1 for name, good in enough.items() if good}
-    low = {name: status.low.get(name, 0) + 1 for name, good in enough.items() if not good}
+    unknown = {name for name in policy.cloudlets if policy.demand == "measured" and name not in requests}
+    high = {name: count for name in unknown if (count := status.high.get(name, 0))}
+    low = {name: count for name in unknown if (count := status.low.get(name, 0))}
+    high |= {name: status.high.get(name, 0) + 1 for name, good in enough.items() if good and name not in unknown}
+    low |= {name: status.low.get(name, 0) + 1 for name, good in enough.items() if not good and name not in unknown}
     return replace(status, high=high, low=low, avoided=())
+
+
+def measured_requests(counted: Mapping[str, CountedRequests], totals: Mapping[str, CountedRequests]) -> dict[str, int]:
+    """Return the requests since the last interval, by cloudlet; over another connection, the count begins anew."""
+    return {
+        name: max(0, now.total - counted[name].total)
+        for name, now in totals.items()
+        if name in counted and counted[name].notify == now.notify
+    }
+
+
+def _is_full(policy: AutoprovSpec, status: AppStatus, serving: Collection[str]) -> bool:
+    """Tell whether all instances of an app serve, and have had enough requests for long enough."""
+    high = [status.high.get(cloudlet_of(one), 0) for one in serving]
+    return bool(high) and len(high) == len(status.members) and min(high) >= policy.deploy_after
 
 
 def plan_deployment(
@@ -53,7 +80,8 @@ def plan_deployment(
     """Return the plan for an app; the transaction that carries it out checks the limits again.
 
     An instance serves if its cloudlet is online and it is not `missing` there. Above the policy's `max`, instances that
-    do not serve are removed first, then those with the least demand.
+    do not serve are removed first, then those with the least demand. Where demand is measured, an app whose instances
+    all have enough of it gets one more.
     """
     staying = [one for one in status.members if one not in status.leaving]
     outside = [one for one in staying if cloudlet_of(one) not in policy.cloudlets]
@@ -62,6 +90,8 @@ def plan_deployment(
     taken = {cloudlet_of(one) for one in status.members}
     free = [one for one in policy.cloudlets if one in online and one not in taken and one not in status.avoided]
     wanted = [one for one in free if status.high.get(one, 0) >= policy.deploy_after]
+    if not wanted and policy.demand == "measured" and _is_full(policy, status, serving):
+        wanted = free[:1]
     lacking = max(0, policy.min - len(serving) - len(wanted))
     deploy = [*wanted, *[one for one in free if one not in wanted][:lacking]]
     room = max(0, policy.max - len(status.members))

@@ -5,25 +5,35 @@ Each transaction checks its conditions again, so any number of policy controller
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
+from stateward.domains.edge.agents.measures import KnownLoads, loads_on
 from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, CLOUDLET, CLUSTERINST, AppInstState
 from stateward.domains.edge.lookups import NOT_PRESENT, cluster_of, is_online
 from stateward.domains.edge.model import (
     AUTOCLUSTER_PREFIX,
     AppSpec,
     AutoprovSpec,
+    ClusterInst,
+    CountedRequests,
+    cloudlet_of,
     instance_status,
+    local_name,
     read_spec,
     record_id,
 )
 from stateward.domains.edge.policy.app_members import app_status
-from stateward.domains.edge.policy.cluster_release import release_instance, remove_absent, restart_idle_timer
-from stateward.domains.edge.policy.demand import plan_deployment
+from stateward.domains.edge.policy.cluster_release import (
+    count_measured_interval,
+    release_instance,
+    remove_absent,
+    restart_idle_timer,
+)
+from stateward.domains.edge.policy.demand import ClusterLoad, plan_deployment
 from stateward.domains.edge.service import Service
-from stateward.engine import Denied
+from stateward.engine import Denied, NotFound
 from stateward.engine.troubles import FaultIsolation
 from stateward.schemas.caller import Caller
 from stateward.store.errors import StoreError
@@ -86,9 +96,39 @@ class PolicyController:
 
     async def _reconcile_all(self) -> None:
         for ns in await self._reader.namespaces():
+            cloudlets = [one for one in await self._service.list_all(ns, CLOUDLET.kind) if is_online(one)]
+            loads = {key.id: found for key, found in (await loads_on(self._reader, cloudlets)).items() if found}
+            if loads:
+                with self._faults.isolate(f"scaling of clusters in {ns}"):
+                    await self._scale_clusters(ns, loads)
             for app in await self._service.list_all(ns, APP.kind):
+                with self._faults.isolate(f"measured demand of {app.id} in {ns}"):
+                    await self._count_demand(ns, app, loads)
                 with self._faults.isolate(f"reconciliation of {app.id} in {ns}"):
                     await self._refresh_members(ns, app)
+
+    async def _scale_clusters(self, ns: str, loads: Mapping[str, KnownLoads]) -> None:
+        """Apply known loads again: a change may have been refused when the load was reported, and is now possible."""
+        for cluster in await self._service.list_all(ns, CLUSTERINST.kind):
+            kept = loads.get(cloudlet_of(cluster.id), {}).get(local_name(cluster.id))
+            if kept is not None and read_spec(cluster, ClusterInst).autoscale:
+                load = ClusterLoad(kept.load.cpu, kept.load.mem, kept.load.connections)
+                with suppress(NotFound):
+                    await self._service.report_load(ns, cluster.id, load)
+
+    async def _count_demand(self, ns: str, app: Object, loads: Mapping[str, KnownLoads]) -> None:
+        """Count an interval of an app's measured requests."""
+        if not read_spec(app, AppSpec).autoprov:
+            return
+        totals: dict[str, CountedRequests] = {}
+        for member in app_status(app).members:
+            cloudlet = cloudlet_of(member)
+            kept = loads.get(cloudlet, {}).get(local_name(member))
+            if kept is not None and kept.load.connections is not None:
+                before = totals[cloudlet].total if cloudlet in totals else 0
+                totals[cloudlet] = CountedRequests(kept.notify, before + kept.load.requests)
+        count = partial(count_measured_interval, ns=ns, app=app.id, totals=totals, interval_s=self._interval_s)
+        await self._service.engine.store.transact(count)
 
     async def _refresh_members(self, ns: str, app: Object) -> None:
         keys = [Key(ns, member) for member in app_status(app).members]

@@ -32,7 +32,7 @@ class ReconcileStep(Struct, frozen=True):
     """The effect of a message on a record: the new record, the transition, and the follow-up.
 
     `must_resend`: the order must be sent again. `is_working`: the agent already executes the order. `is_orphan`: the
-    site has something that the record does not.
+    site has something that the record does not. `problem` is what the agent says about an instance that is not whole.
     """
 
     record: InstanceRecord
@@ -42,6 +42,7 @@ class ReconcileStep(Struct, frozen=True):
     must_resend: bool = False
     is_working: bool = False
     is_orphan: bool = False
+    problem: str = ""
 
 
 def on_report(rules: DecisionRules, record: InstanceRecord, report: AgentReport) -> ReconcileStep:
@@ -76,7 +77,7 @@ def on_inventory_item(rules: DecisionRules, record: InstanceRecord, item: Invent
         missing = not rules.fulfils(
             item.generation, item.whole, AgentOrder(OrderAction.CREATE, 0, record.generation, 0)
         )
-        return ReconcileStep(replace(record, missing=missing), "settles")
+        return ReconcileStep(replace(record, missing=missing), "settles", problem=item.problem)
     if record.state == S.NOT_PRESENT and item.generation:
         return ReconcileStep(record, "settles: an orphan", is_orphan=True)
     return (

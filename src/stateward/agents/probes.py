@@ -1,0 +1,130 @@
+"""Health of apps: an agent runs each app's probe in a task of its own, and counts results in a row.
+
+A single failed probe may be chance, and so may a single success of an app that comes and goes. The health changes only
+after as many equal results in a row as the probe's threshold says. Until the first verdict it is unknown.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.agents.probe_specs import CommandProbe, HttpProbe, Probe, TcpProbe
+from stateward.aio.supervise import cancel_tasks
+
+MAX_STATUS_LINE = 200
+"""The bytes of an HTTP answer's first line that are read."""
+
+RunProbeCommand = Callable[[str, str, float], Awaitable[None]]
+"""Runs a command where an app runs, given its name, the command and the seconds it may take; raises on failure."""
+
+
+class Health(Struct, frozen=True):
+    """The health of an app (None: unknown), why it is bad, and the results in a row that contradict it."""
+
+    is_healthy: bool | None = None
+    reason: str = ""
+    contrary: int = 0
+
+
+UNKNOWN_HEALTH = Health()
+
+
+def next_health(health: Health, failure: str, threshold: int) -> Health:
+    """Return the health after the result of a probe; `failure` is empty for a success."""
+    is_good = not failure
+    if is_good == health.is_healthy:
+        return replace(health, reason=failure, contrary=0)
+    contrary = health.contrary + 1
+    is_first_success = is_good and health.is_healthy is None
+    if is_first_success or contrary >= threshold:
+        return Health(is_good, failure)
+    return replace(health, contrary=contrary)
+
+
+class ProbedApp(Struct, frozen=True):
+    """An app to probe; another generation or probe is another app, whose health is not known yet."""
+
+    name: str
+    generation: int
+    probe: Probe
+
+
+class ProbeRunner:
+    """Runs the probes of a site's apps, which listen at `address`."""
+
+    def __init__(self, run_command: RunProbeCommand, address: str = "127.0.0.1") -> None:
+        self._run_command, self._address = run_command, address
+        self._tasks: dict[ProbedApp, asyncio.Task[None]] = {}
+        self._health: dict[ProbedApp, Health] = {}
+
+    async def set_apps(self, apps: Mapping[str, ProbedApp]) -> None:
+        """Start the probes of new apps, and stop those of others."""
+        gone = [one for one in self._tasks if apps.get(one.name) != one]
+        await cancel_tasks([self._tasks.pop(one) for one in gone])
+        for one in gone:
+            self._health.pop(one, None)
+        for app in apps.values():
+            if app not in self._tasks:
+                self._tasks[app] = asyncio.create_task(self._probe_loop(app))
+
+    def health(self) -> dict[str, Health]:
+        """Return the health of each app, by name."""
+        return {one.name: self._health.get(one, UNKNOWN_HEALTH) for one in self._tasks}
+
+    async def close(self) -> None:
+        """Stop all probes."""
+        await self.set_apps({})
+
+    async def _probe_loop(self, app: ProbedApp) -> None:
+        while True:
+            failure = await self._failure_of(app)
+            self._health[app] = next_health(self._health.get(app, UNKNOWN_HEALTH), failure, app.probe.threshold)
+            await asyncio.sleep(app.probe.interval_s)
+
+    async def _failure_of(self, app: ProbedApp) -> str:
+        """Run a probe once; returns why it failed, or nothing."""
+        try:
+            async with asyncio.timeout(app.probe.timeout_s):
+                match app.probe:
+                    case HttpProbe(port=port, path=path):
+                        return await _http_failure(self._address, port, path)
+                    case TcpProbe(port=port):
+                        await _connect(self._address, port)
+                    case CommandProbe(command=command):
+                        await self._run_command(app.name, command, app.probe.timeout_s)
+        except TimeoutError:
+            return f"no answer in {app.probe.timeout_s:g} s"
+        except Exception as error:  # a probe ends with a result, whatever the app or the site does
+            return str(error) or type(error).__name__
+        return ""
+
+
+async def _connect(address: str, port: int) -> None:
+    _, writer = await asyncio.open_connection(address, port)
+    await _close(writer)
+
+
+async def _http_failure(address: str, port: int, path: str) -> str:
+    reader, writer = await asyncio.open_connection(address, port, limit=MAX_STATUS_LINE)
+    try:
+        head = (
+            f"GET {path} HTTP/1.1\r\nHost: {address}:{port}\r\nConnection: close\r\nUser-Agent: stateward-agent\r\n\r\n"
+        )
+        writer.write(head.encode("ascii"))
+        await writer.drain()
+        words = (await reader.readline()).split(maxsplit=2)
+    finally:
+        await _close(writer)
+    if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+        return "the answer is not HTTP"
+    status = int(words[1])
+    return "" if 200 <= status < 400 else f"HTTP status {status}"
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()

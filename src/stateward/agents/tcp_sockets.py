@@ -1,0 +1,90 @@
+"""TCP connections of processes, as `/proc` shows them.
+
+The kernel lists all sockets of a network namespace in one table. A socket's inode tells its owner, by the links in
+`/proc/PID/fd`. Only listening sockets are looked up that way: a connection belongs to whoever listens at its local
+port. So the cost does not grow with the number of connections that an app has open.
+"""
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+
+from msgspec import Struct
+
+from stateward.drivers.process.procfs import PROC
+
+ESTABLISHED, SYN_RECEIVED, LISTENING = 0x01, 0x03, 0x0A
+TABLES = ("net/tcp", "net/tcp6")
+
+
+class TcpSocket(Struct, frozen=True):
+    """One line of `/proc/net/tcp`."""
+
+    port: int
+    remote: str
+    state: int
+    inode: int
+
+
+class PortUse(Struct, frozen=True):
+    """The connections at the ports of an owner: those established now, and all that the kernel still knows of."""
+
+    established: int
+    seen: frozenset[tuple[int, str]]
+
+
+def parse_sockets(text: str) -> Iterator[TcpSocket]:
+    """Parse the lines of `/proc/net/tcp` or `/proc/net/tcp6`."""
+    for line in text.splitlines()[1:]:
+        words = line.split(maxsplit=10)
+        if len(words) >= 10:
+            yield TcpSocket(int(words[1].rpartition(":")[2], 16), words[2], int(words[3], 16), int(words[9]))
+
+
+def read_sockets() -> list[TcpSocket]:
+    """Return the TCP sockets of this network namespace."""
+    found: list[TcpSocket] = []
+    for table in TABLES:
+        with suppress(OSError):  # a kernel without IPv6 has no table of it
+            found += parse_sockets((PROC / table).read_text())
+    return found
+
+
+def ports_by_owner(sockets: Iterable[TcpSocket], owners: Mapping[int, Collection[str]]) -> dict[str, set[int]]:
+    """Return the ports at which each owner listens; `owners` are the names that a listening inode belongs to."""
+    ports: dict[str, set[int]] = {}
+    for one in sockets:
+        if one.state == LISTENING:
+            for name in owners.get(one.inode, ()):
+                ports.setdefault(name, set()).add(one.port)
+    return ports
+
+
+def use_of_ports(sockets: Iterable[TcpSocket], ports: Mapping[str, Collection[int]]) -> dict[str, PortUse]:
+    """Return the connections at each owner's ports; a closed one is known to the kernel for another minute."""
+    by_port: dict[int, list[TcpSocket]] = {}
+    for one in sockets:
+        if one.state not in (LISTENING, SYN_RECEIVED):
+            by_port.setdefault(one.port, []).append(one)
+    found = {}
+    for name, listened in ports.items():
+        mine = [one for port in listened for one in by_port.get(port, ())]
+        established = sum(one.state == ESTABLISHED for one in mine)
+        found[name] = PortUse(established, frozenset((one.port, one.remote) for one in mine))
+    return found
+
+
+def socket_inodes(pid: int) -> set[int]:
+    """Return the inodes of a process's sockets; raises `PermissionError` if they may not be read."""
+    folder = f"{PROC}/{pid}/fd"
+    found = set()
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - faster than Path, and names suffice
+    except (FileNotFoundError, ProcessLookupError):
+        return set()
+    for name in names:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            target = os.readlink(f"{folder}/{name}")  # noqa: PTH115 - as above
+            if target.startswith("socket:["):
+                found.add(int(target[8:-1]))
+    return found

@@ -1,0 +1,149 @@
+"""Transactions for measures: the loads on a cloudlet are kept in one row, and alerts of its instances begin and end.
+
+Loads change all the time. In a row of their own they neither change the versions of instances nor fill the journal.
+Measures count only over the connection that serves the cloudlet, and a load only for a generation of its instance that
+may run. So measures of a lost connection are unknown, not zero.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.agents.messages import Load, Measures
+from stateward.domains.edge.agents.connections import NO_CLOUDLET
+from stateward.domains.edge.agents.record_writer import journal_rejection, save_alerts
+from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST, MEASURES
+from stateward.domains.edge.lookups import NOT_PRESENT, loaded_object, save_status, unit_of_work
+from stateward.domains.edge.model import (
+    INSTANCE_LIFECYCLES,
+    CloudletMeasures,
+    ClusterInst,
+    KeptLoad,
+    cloudlet_status,
+    instance_status,
+    measures_key,
+    read_spec,
+)
+from stateward.domains.edge.records.agent_upgrade import AgentRejection
+from stateward.domains.edge.records.alerts import AlertName, with_alert, without_alerts
+from stateward.engine.transitions import absent_object, change_state
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.lifecycle import AGENT, CONTROLLER, Move, decide
+from stateward.store.port import Reader, Tx
+from stateward.store.records import Key, Object, to_json
+
+STALE_LOAD = "load of another generation"
+OUT_OF_RANGE = "load out of range"
+
+KnownLoads: TypeAlias = Mapping[str, KeptLoad]
+NOTHING_KNOWN: KnownLoads = {}
+
+
+class CloudletReport(Struct, frozen=True):
+    """Measures that have arrived over a connection."""
+
+    ns: str
+    cloudlet: str
+    version: str
+    measures: Measures
+
+
+class MeasuresResult(Struct, frozen=True):
+    """The loads of clusters that have an autoscale policy, by id; and why loads or all measures did not count."""
+
+    scaled: tuple[tuple[str, Load], ...] = ()
+    rejections: tuple[str, ...] = ()
+
+
+async def store_measures(tx: Tx, reports: Sequence[CloudletReport]) -> list[MeasuresResult]:
+    """Store a batch of measures."""
+    keys = {key for one in reports for key in (Key(one.ns, one.cloudlet), measures_key(one.ns, one.cloudlet))}
+    keys |= {Key(one.ns, f"{one.cloudlet}:{load.name}") for one in reports for load in one.measures.loads}
+    async with unit_of_work(tx, keys) as uow:
+        return [_store_report(uow, one) for one in reports]
+
+
+def _store_report(uow: UnitOfWork, report: CloudletReport) -> MeasuresResult:
+    cloudlet = loaded_object(uow, Key(report.ns, report.cloudlet), CLOUDLET.kind)
+    if cloudlet is None:
+        return MeasuresResult(rejections=(NO_CLOUDLET,))
+    if report.measures.notify != cloudlet_status(cloudlet).serving:
+        why = AgentRejection.OLD_CONNECTION
+        journal_rejection(uow, cloudlet, AGENT, report.version, "measures", why)
+        return MeasuresResult(rejections=(why,))
+    rejections: list[str] = []
+    counted: dict[str, Load] = {}
+    scaled = []
+    for load in report.measures.loads:
+        found = uow.objects.get(Key(report.ns, f"{report.cloudlet}:{load.name}"))
+        why_not = _rejection_of(found, load)
+        if found is None or why_not:
+            rejections.append(why_not)
+            continue
+        counted[load.name] = load
+        _set_health(uow, found, load)
+        if found.kind == CLUSTERINST.kind and read_spec(found, ClusterInst).autoscale:
+            scaled.append((found.id, load))
+    _keep(uow, report, counted)
+    return MeasuresResult(tuple(scaled), tuple(rejections))
+
+
+def _rejection_of(found: Object | None, load: Load) -> str:
+    """Return why a load does not count, or nothing."""
+    if found is None or found.removed or found.kind not in INSTANCE_LIFECYCLES or found.state == NOT_PRESENT:
+        return "nothing is known of it"
+    status = instance_status(found)
+    if load.generation not in (status.generation, status.confirmed):
+        return STALE_LOAD
+    return "" if load.is_in_range else OUT_OF_RANGE
+
+
+def _set_health(uow: UnitOfWork, found: Object, load: Load) -> None:
+    """Begin or end the alert of an unhealthy app."""
+    status = instance_status(found)
+    alerts = without_alerts(status.alerts, AlertName.UNHEALTHY)
+    if load.is_healthy is False:
+        alerts = with_alert(status.alerts, AlertName.UNHEALTHY, load.reason or "its probe fails", uow.now)
+    if alerts != status.alerts:
+        save_alerts(uow, save_status(uow, found, replace(status, alerts=alerts)), status.alerts, alerts)
+
+
+def _keep(uow: UnitOfWork, report: CloudletReport, counted: Mapping[str, Load]) -> None:
+    key, measures = measures_key(report.ns, report.cloudlet), report.measures
+    row = uow.objects.get(key)
+    before = CloudletMeasures() if row is None or row.removed else read_measures(row)
+    loads = before.loads if before.notify == measures.notify else {}
+    unknown = {*measures.unknown, *(one.name for one in measures.loads)} - counted.keys()
+    kept = {name: one for name, one in loads.items() if name not in unknown}
+    kept |= {name: KeptLoad(uow.now, measures.notify, load) for name, load in counted.items()}
+    after = CloudletMeasures(measures.notify, kept)
+    if row is not None and not row.removed:
+        save_status(uow, row, after)
+        return
+    new = absent_object(key, MEASURES, uow.now)
+    move = decide(MEASURES, new.state, "measure", CONTROLLER)
+    assert isinstance(move, Move), move
+    change_state(uow, new, move, report.cloudlet, None, seen=to_json(after))
+
+
+def read_measures(row: Object) -> CloudletMeasures:
+    """Read a cloudlet's measures."""
+    return msgspec.json.decode(row.seen, type=CloudletMeasures)
+
+
+def known_loads(cloudlet: Object, row: Object | None) -> KnownLoads:
+    """Return the loads that are known now: those reported over the connection that serves the cloudlet."""
+    if row is None or row.removed:
+        return NOTHING_KNOWN
+    measures = read_measures(row)
+    return measures.loads if measures.notify == cloudlet_status(cloudlet).serving else NOTHING_KNOWN
+
+
+async def loads_on(reader: Reader, cloudlets: Sequence[Object]) -> dict[Key, KnownLoads]:
+    """Return the known loads of many cloudlets, by the cloudlet's key; one query reads them all."""
+    keys = {one.key: measures_key(one.ns, one.id) for one in cloudlets}
+    rows = await reader.objects(list(keys.values())) if keys else {}
+    return {one.key: known_loads(one, rows.get(keys[one.key])) for one in cloudlets}

@@ -1,0 +1,19 @@
+"""Settings of the domain: `edge_measures` in a file, `STATEWARD_EDGE_MEASURES` in the environment, and so on."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from stateward.config import about
+
+Interval = Annotated[float, Meta(gt=0, le=86_400)]
+
+
+class EdgeSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """What can be set; one line each, with what it means."""
+
+    beat: Annotated[
+        Interval, about("seconds between two heartbeats of an agent; after three missed ones it is lost")
+    ] = 10.0
+    measures: Annotated[Interval, about("seconds between two measurements of an agent")] = 10.0
+    policies: Annotated[Interval, about("seconds of an interval of demand, after which policies are applied")] = 30.0
