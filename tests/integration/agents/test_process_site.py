@@ -138,7 +138,7 @@ async def test_a_node_whose_setting_up_was_broken_off_is_made_anew_and_never_tak
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)
     site = await place.again()
-    assert await site.observe() == {"c1": Existing(1, whole=False)}
+    assert await site.observe() == {"c1": Existing(1, whole=False, problem="it is not complete")}
     gate.touch()
     await place.do(asked)
     assert await site.observe() == {"c1": Existing(1)}
@@ -150,7 +150,7 @@ async def test_a_node_whose_setting_up_was_broken_off_is_made_anew_and_never_tak
 async def test_a_set_up_that_fails_leaves_pieces_that_are_removed_by_the_next_order(place: SiteHarness) -> None:
     with pytest.raises(SiteError, match="node c1-1-0"):
         await place.do(order(OrderAction.CREATE, 1, setup="false"))
-    assert await place.site.observe() == {"c1": Existing(1, whole=False)}
+    assert await place.site.observe() == {"c1": Existing(1, whole=False, problem="it is not complete")}
     await place.do(order(OrderAction.DELETE, 2))
     assert await place.nodes() == {}
 
