@@ -75,6 +75,8 @@ KINDS = [
     "systems.nodepool",
     "systems.deploy",
     "systems.teardown",
+    "systems.secret",
+    "systems.rotation",
 ]
 
 

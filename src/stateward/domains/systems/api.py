@@ -22,6 +22,7 @@ from stateward.domains.systems.definition import read
 from stateward.domains.systems.lifecycle import SYSTEM
 from stateward.domains.systems.model import LOCAL
 from stateward.domains.systems.object_ids import NAME, checked_path, path_of, service_id
+from stateward.domains.systems.secrets.secret_routes import SECRET_ROUTES
 from stateward.domains.systems.service import SystemActions
 from stateward.domains.systems.views import (
     AskedView,
@@ -266,6 +267,7 @@ ROUTES = (
     list_deploys,
     list_locks,
     read_logs,
+    *SECRET_ROUTES,
 )
 
 

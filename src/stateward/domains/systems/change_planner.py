@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from stateward.domains.systems.definition import NodePool, Service, revision_of
+from stateward.domains.systems.definition import NodePool, Service, revision_of, used_versions
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, NodePoolState, ServiceState
 from stateward.domains.systems.model import ChangeSpec, DesiredService, DesiredTree, spec_of
 from stateward.domains.systems.object_ids import path_of, pool_id, service_id
@@ -22,15 +22,20 @@ class ChangePlanner:
         self._ns, self._system, self._deploy, self._who = ns, system, deploy, who
         self._args = to_json(args) if args else EMPTY
 
-    def services(self, target: Mapping[str, Service], now: Sequence[Object]) -> Iterator[Request]:
-        """Return the requests for new and changed services; unchanged ones need none."""
+    def services(
+        self, target: Mapping[str, Service], now: Sequence[Object], versions: Mapping[str, int]
+    ) -> Iterator[Request]:
+        """Return the requests for new and changed services; unchanged ones need none.
+
+        `versions` are those of the secrets of the namespace.
+        """
         found = {one.id: one for one in now}
         for path, service in target.items():
             object_id = service_id(self._system, parse_path(path))
-            event = _event(found.get(object_id), service)
+            event = _event(found.get(object_id), service, versions)
             if event is not None:
-                wanted = to_json(DesiredService(service, revision_of(service), self._deploy))
-                yield self._change_request(object_id, event, SERVICE.kind, wanted)
+                wanted = desired_service(service, self._deploy, versions)
+                yield self._change_request(object_id, event, SERVICE.kind, to_json(wanted))
 
     def surplus(self, target: Mapping[str, Service], now: Sequence[Object]) -> Iterator[Request]:
         """Return the requests that delete the services outside the desired tree."""
@@ -59,11 +64,16 @@ class ChangePlanner:
         return Request(self._ns, object_id, event, "", CONTROLLER, self._who, args=self._args)
 
 
-def _event(found: Object | None, service: Service) -> str | None:
+def desired_service(service: Service, deploy: str, versions: Mapping[str, int]) -> DesiredService:
+    """Return the desired state of a service with the present versions of its secrets."""
+    return DesiredService(service, revision_of(service, versions), deploy, used_versions(service, versions))
+
+
+def _event(found: Object | None, service: Service, versions: Mapping[str, int]) -> str | None:
     if found is None:
         return "define"
     known = spec_of(found, DesiredService)
-    if known is None or revision_of(known.service) != revision_of(service):
+    if known is None or revision_of(known.service, known.secret_versions) != revision_of(service, versions):
         return "updating"
     if known.service != service:
         return "scaling" if known.service.instances != service.instances else "updating"

@@ -13,6 +13,7 @@ from stateward.domains.systems.errors import OnOtherHost
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, SYSTEM
 from stateward.domains.systems.model import SystemLocation, seen_of, system_spec
 from stateward.domains.systems.object_ids import service_id
+from stateward.domains.systems.secrets.secret_actions import SecretReader
 from stateward.domains.systems.settings import SystemsSettings
 from stateward.engine import Engine, NotFound, Temporary
 from stateward.errors import UnknownName
@@ -45,8 +46,8 @@ class SystemContext:
 
     engine: Engine
 
-    def __init__(self, backends: Mapping[str, Backend], settings: SystemsSettings) -> None:
-        self.backends, self.settings = backends, settings
+    def __init__(self, backends: Mapping[str, Backend], settings: SystemsSettings, secrets: SecretReader) -> None:
+        self.backends, self.settings, self.secrets = backends, settings, secrets
         self._reads: dict[Key, PendingRead] = {}
 
     async def object(self, ns: str, id: str) -> Object | None:  # noqa: A002 - the glossary's word
@@ -105,9 +106,9 @@ class SystemContext:
         except KeyError:
             raise UnknownName("backend", name, self.backends) from None
 
-    async def systems(self) -> list[Object]:
-        """Return the systems of all namespaces."""
-        namespaces = await self.engine.store.reader.namespaces()
+    async def systems(self, ns: str | None = None) -> list[Object]:
+        """Return the systems of a namespace, or of all."""
+        namespaces = await self.engine.store.reader.namespaces() if ns is None else [ns]
         return [one for ns in namespaces for one in await self._list_by_prefix(Selector(ns, SYSTEM.kind), "")]
 
     async def services(self, system_ref: SystemRef, top: Path = ROOT) -> list[Object]:

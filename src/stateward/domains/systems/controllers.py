@@ -15,11 +15,23 @@ import msgspec
 from msgspec import Struct
 
 from stateward.domains.systems.backends.port import Backend, ServiceRef, SystemRef
+from stateward.domains.systems.change_planner import desired_service
 from stateward.domains.systems.context import SystemContext
-from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, SYSTEM, NodePoolState, ServiceState, SystemState
+from stateward.domains.systems.definition import revision_of
+from stateward.domains.systems.guards import exclusive_lock
+from stateward.domains.systems.lifecycle import (
+    NODEPOOL,
+    SECRET,
+    SERVICE,
+    SYSTEM,
+    NodePoolState,
+    ServiceState,
+    SystemState,
+)
 from stateward.domains.systems.model import DesiredService, spec_of
-from stateward.domains.systems.object_ids import path_of, service_id, system_of
-from stateward.domains.systems.service_handlers import node_pool_problem
+from stateward.domains.systems.object_ids import path_of, secret_name, service_id, system_of
+from stateward.domains.systems.secrets.secret_model import used_secrets
+from stateward.domains.systems.service_handlers import REDEPLOY, node_pool_problem
 from stateward.domains.systems.states import OWN_STATES, facts_at_rest, service_state, system_state
 from stateward.engine import Denied, ExternalReport
 from stateward.engine.troubles import FaultIsolation
@@ -167,6 +179,7 @@ class InstanceController:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow_backend())
             group.create_task(self._follow_pools(after))
+            group.create_task(self._follow_secrets(after))
             group.create_task(self._retry_loop())
 
     async def _reconcile_all(self) -> None:
@@ -185,6 +198,49 @@ class InstanceController:
                     await self._reconcile_pool(
                         SystemRef(entry.ns, system_of(entry.object)), entry.object.partition("~")[2]
                     )
+
+    async def _follow_secrets(self, after: int) -> None:
+        """Reconcile the services of a namespace in which a secret has a new value."""
+        async for entry in self._context.engine.watch(after, JournalFilter(kind=SECRET.kind)):
+            if entry.event == "update":
+                with self._faults.isolate(f"reconciliation of the users of {entry.object} in {entry.ns}"):
+                    await self._reconcile_users(entry.ns, secret_name(entry.object))
+
+    async def _reconcile_users(self, ns: str, secret: str) -> None:
+        for system in await self._context.systems(ns):
+            if not await self._context.is_local(system, self._name):
+                continue
+            system_ref = SystemRef(ns, system.id)
+            for one in await self._context.services(system_ref):
+                wanted = spec_of(one, DesiredService)
+                if wanted is not None and wanted.service.redeploy_on_secret_change and secret in used_secrets(one):
+                    self._retry[ServiceRef(system_ref, str(path_of(one.id)))] = None
+
+    async def _redeploy(self, found: Object, wanted: DesiredService, ref: ServiceRef) -> bool:
+        """Replace the instances of a service if a secret has a new value and the service asks for it.
+
+        The operation holds the lock on its path, as a deploy does: while one of them runs, the other waits.
+        """
+        if not wanted.service.redeploy_on_secret_change:
+            return False
+        fresh = desired_service(wanted.service, wanted.deploy, await self._context.secrets.versions(ref.system.ns))
+        if fresh.revision == revision_of(wanted.service, wanted.secret_versions):
+            return False
+        try:
+            await self._context.engine.act(
+                *found.key,
+                ServiceState.UPDATING.word,
+                actor=CONTROLLER,
+                who=WHO,
+                version=found.version,
+                spec=fresh,
+                args={REDEPLOY: True},
+                tree=ref.system.system,
+                locks=exclusive_lock(ref.path),
+            )
+        except Denied:
+            self._retry[ref] = None
+        return True
 
     async def _reconcile_pool(self, system_ref: SystemRef, pool: str) -> None:
         system = await self._context.object(system_ref.ns, system_ref.system)
@@ -223,6 +279,8 @@ class InstanceController:
             return
         if found.op is not None:
             self._retry[ref] = None
+            return
+        if await self._redeploy(found, wanted, ref):
             return
         seen = await self._backend.instances(ref)
         provided = not await node_pool_problem(self._context, ref, wanted.service)

@@ -249,9 +249,14 @@ class DeployRun:
 
     async def _services(self) -> Iterable[Request]:
         now = await self._context.services(self.system_ref, self._path)
-        asked = list(self._planner.services(self._wanted.services, now))
+        asked = list(self._planner.services(self._wanted.services, now, await self._versions(self._wanted)))
         await self._job.progress(f"{len(asked)} of {len(self._wanted.services)} services are to change")
         return asked
+
+    async def _versions(self, target: DesiredTree) -> Mapping[str, int]:
+        """Return the versions of the secrets of the namespace; none are read for services that have none."""
+        has_secrets = any(one.secrets for one in target.services.values())
+        return await self._context.secrets.versions(self.system_ref.ns) if has_secrets else {}
 
     async def _surplus(self) -> Iterable[Request]:
         now = await self._context.services(self.system_ref, self._path)
@@ -270,7 +275,8 @@ class DeployRun:
     async def _changed(self, planner: ChangePlanner) -> Iterable[Request]:
         await self._job.progress("going back to the definition before")
         now = await self._context.services(self.system_ref, self._path)
-        changed = [*planner.services(self.before.services, now), *planner.surplus(self.before.services, now)]
+        versions = await self._versions(self.before)
+        changed = [*planner.services(self.before.services, now, versions), *planner.surplus(self.before.services, now)]
         untouched = self._untouched
         return [one for one in changed if one.action != "updating" or one.object not in untouched]
 

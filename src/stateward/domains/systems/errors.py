@@ -74,3 +74,47 @@ class OnOtherHost(StatewardError, retry=True):
     system: str
     host: str
     text = "system {system} lives on {host}, and this is another machine"
+
+
+class NoSecretsKey(Denied, code="no_secrets_key"):
+    """The deployment has no key for the values of secrets."""
+
+    why: str
+    text = (
+        "secrets cannot be encrypted or decrypted: {why}; give all processes the same file with a key of 64 hexadecimal"
+        " digits on each line, readable by its owner only (setting systems_secrets_key_file; a key is made by"
+        " openssl rand -hex 32)"
+    )
+
+
+class SecretUnreadable(StatewardError, code="secret_unreadable"):
+    """The stored value of a secret cannot be decrypted."""
+
+    secret: str
+    why: str
+    text = "secret {secret} cannot be decrypted: {why}"
+
+
+class SecretMissing(Denied, code="secret_missing"):
+    """An instance needs a secret that does not exist."""
+
+    secret: str
+    text = "there is no secret {secret}; create it with stateward system secret create {secret}"
+
+
+class SecretInUse(Denied, code="secret_in_use"):
+    """Services or open deploys refer to a secret that is to be deleted."""
+
+    secret: str
+    users: tuple[str, ...]
+    text = "secret {secret} is used by {users}; deploy a definition without it first"
+
+
+class ValueNotSealed(Denied, code="secret_not_sealed"):
+    """A secret was to be set without its encrypted value: the general API never takes values of secrets."""
+
+    secret: str
+    text = (
+        "the value of secret {secret} is set by stateward system secret, or by the routes below"
+        " /api/v1/systems/NAMESPACE/-/secrets, and in no other way"
+    )

@@ -11,6 +11,8 @@ EXAMPLES: dict[str, Any] = {
     },
     "NewRollback": {"path": "/web"},
     "NewTeardown": {"wait": 30},
+    "NewSecret": {"name": "db-password", "value": "a value that no response shows"},
+    "NewSecretValue": {"value": "a value that no response shows"},
 }
 
 PUBLISHED_NAMES = {

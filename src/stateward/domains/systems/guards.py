@@ -11,10 +11,10 @@ from collections.abc import Iterable
 import msgspec
 
 from stateward.domains.systems.change_planner import leaving_parts
-from stateward.domains.systems.errors import LocalBackendNotGranted, LockMissing, NotLiving
-from stateward.domains.systems.lifecycle import LIVING, NODEPOOL, SERVICE, SYSTEM
+from stateward.domains.systems.errors import LocalBackendNotGranted, LockMissing, NotLiving, SecretMissing
+from stateward.domains.systems.lifecycle import LIVING, NODEPOOL, SECRET, SERVICE, SYSTEM
 from stateward.domains.systems.model import LOCAL, ChangeSpec, DesiredTree, SystemSpec
-from stateward.domains.systems.object_ids import system_of
+from stateward.domains.systems.object_ids import secret_id, secret_name, system_of
 from stateward.domains.systems.settings import SystemsSettings
 from stateward.engine import LockRequest, NotFound, Request
 from stateward.engine.kind_types import require_known_fields
@@ -46,8 +46,19 @@ def exclusive_lock(path: str) -> tuple[LockRequest, ...]:
 
 
 def lock_system(request: Request, found: Object | None) -> Iterable[Key]:  # noqa: ARG001 - the company of a guard
-    """Return the system of a deploy or a teardown, for the lock set of the transaction."""
-    return [Key(request.ns, system_of(request.object))]
+    """Return the system of a deploy or a teardown, for the lock set of the transaction, and the secrets in it."""
+    return [Key(request.ns, system_of(request.object)), *_secret_keys(request)]
+
+
+def _secret_keys(request: Request) -> list[Key]:
+    """Return the secrets that a deploy refers to; few deploys have some, and large definitions take long to decode."""
+    if request.action != "deploy" or '"secrets"' not in (request.spec or ""):
+        return []
+    try:
+        change = msgspec.json.decode(request.spec or "{}", type=ChangeSpec)
+    except msgspec.ValidationError:
+        return []  # the guard refuses it
+    return [Key(request.ns, secret_id(name)) for name in sorted(change.picture.secrets())]
 
 
 async def guard_change(settings: SystemsSettings, uow: UnitOfWork, request: Request, found: Object) -> None:
@@ -65,11 +76,20 @@ async def guard_change(settings: SystemsSettings, uow: UnitOfWork, request: Requ
     _check_living(uow, Key(found.ns, system))
     if request.action == "deploy":
         check_host(settings, found.ns, uow.objects.get(Key(found.ns, system)))
+        _check_secrets(uow, request)
     await require_no_protected_part(uow, request.action, Key(found.ns, system), change)
     if request.wait:
         seconds = float(msgspec.json.decode(request.args).get(WAIT, 0.0))
         id_, due = lock_timer_id(found.id), uow.now + seconds
         uow.changes.timers.append(Timer(found.ns, id_, due, 0, found.id, GAVE_UP, "[]", "{}"))
+
+
+def _check_secrets(uow: UnitOfWork, request: Request) -> None:
+    """Refuse a deploy that refers to a secret which does not exist, or was deleted a moment ago."""
+    for key in _secret_keys(request):
+        secret = uow.objects.get(key)
+        if secret is None or secret.removed or secret.kind != SECRET.kind:
+            raise SecretMissing(secret_name(key.id))
 
 
 async def require_no_protected_part(uow: UnitOfWork, action: str, system: Key, change: ChangeSpec) -> None:

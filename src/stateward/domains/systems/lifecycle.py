@@ -1,11 +1,11 @@
-"""The state machines of the systems domain: system, service, node pool, deploy, teardown.
+"""The state machines of the systems domain: system, service, node pool, deploy, teardown, secret, key rotation.
 
 A living system follows its services (`rollup`): its `updating` and `scaling` end when theirs do, and theirs have a
 deadline, so the system's own is a net below the net. A service follows what the controller observes of its instances.
 """
 
 from stateward.lifecycle import (
-    CLOCK, CONTROLLER, GONE, HEALER, HOUR, MINUTE, NEW, USER, WORKER,
+    ADMIN, CLOCK, CONTROLLER, GONE, HEALER, HOUR, MINUTE, NEW, USER, WORKER,
     State, StateClass, action, cancellation, declare, every, failure, request, step, success, timeout,
 )
 
@@ -158,6 +158,41 @@ TEARDOWN_ROWS = (
     step(   T.SUCCEEDED | T.FAILED,    "forget",    CONTROLLER,                 GONE),
 )
 
+
+class SecretState(State):
+    """The states of a secret."""
+
+    STORED = "stored", StateClass.STABLE, "its value is encrypted in the database"
+
+
+S = SecretState
+
+SECRET_ROWS = (
+    #    from      event        by          to
+    step(NEW,      "create",    ADMIN,      S.STORED),
+    step(S.STORED, "update",    ADMIN,      S.STORED),
+    step(S.STORED, "reencrypt", CONTROLLER, S.STORED),  # the same value, with another key
+    step(S.STORED, "delete",    ADMIN,      GONE),
+)
+
+
+class RotationState(State):
+    """The states of the key rotation of a namespace."""
+
+    ROTATING = "rotating", StateClass.TRANSITIONAL, "secrets are being encrypted with the first key"
+    ROTATED  = "rotated",  StateClass.STABLE,       "all secrets were encrypted with the first key"
+    FAILED   = "failed",   StateClass.STABLE,       "a secret could not be decrypted"
+
+
+R = RotationState
+
+ROTATION_ROWS = (
+    #      from                  event     by     through      to         on error   within
+    action(NEW,                  "rotate", ADMIN, R.ROTATING,  R.ROTATED, R.FAILED,  HOUR),
+    action(R.ROTATED | R.FAILED, "rotate", ADMIN, R.ROTATING,  R.ROTATED, R.FAILED,  HOUR),
+    step(  R.ROTATED | R.FAILED, "delete", ADMIN,              GONE),
+)
+
 CREW = USER | CONTROLLER | WORKER | HEALER | CLOCK
 
 SYSTEM   = declare("systems.system",   SystemState,   SYSTEM_ROWS,   CREW, about="a tree of services")
@@ -165,5 +200,7 @@ SERVICE  = declare("systems.service",  ServiceState,  SERVICE_ROWS,  CREW, about
 NODEPOOL = declare("systems.nodepool", NodePoolState, NODEPOOL_ROWS, CREW, about="the machines that services run on")
 DEPLOY   = declare("systems.deploy",   DeployState,   DEPLOY_ROWS,   CREW, about="a change of a subtree's definition")
 TEARDOWN = declare("systems.teardown", TeardownState, TEARDOWN_ROWS, CREW, about="the removal of all services of a system")
+SECRET   = declare("systems.secret",   SecretState,   SECRET_ROWS,   ADMIN | CONTROLLER, about="a value that only instances get")
+ROTATION = declare("systems.rotation", RotationState, ROTATION_ROWS, ADMIN | CREW, about="the change of the key of all secrets")
 
-LIFECYCLES = (SYSTEM, SERVICE, NODEPOOL, DEPLOY, TEARDOWN)
+LIFECYCLES = (SYSTEM, SERVICE, NODEPOOL, DEPLOY, TEARDOWN, SECRET, ROTATION)

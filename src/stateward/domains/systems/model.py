@@ -23,12 +23,13 @@ class SystemSpec(Struct, frozen=True):
     backend: str = LOCAL
 
 
-class DesiredService(Struct, frozen=True):
-    """The desired definition of a service, and the deploy that set it."""
+class DesiredService(Struct, frozen=True, omit_defaults=True):
+    """The desired definition of a service, the deploy that set it, and the versions of its secrets at that time."""
 
     service: Service
     revision: str
     deploy: str
+    secret_versions: dict[str, int] = {}
 
 
 class DesiredTree(Struct, frozen=True):
@@ -36,6 +37,14 @@ class DesiredTree(Struct, frozen=True):
 
     services: dict[str, Service] = {}
     pools: dict[str, NodePool] | None = None
+
+    def secrets(self) -> dict[str, str]:
+        """Return the names of the secrets that the services use, each with the field of one use."""
+        return {
+            ref.secret: f"services{path}.secrets.{variable}.secret"
+            for path, service in self.services.items()
+            for variable, ref in service.secrets.items()
+        }
 
 
 class ChangeSpec(Struct, frozen=True):

@@ -4,6 +4,8 @@ shop               the system
 shop:store.api     its service at /store/api
 shop~main          its node pool main
 shop@0193...       one of its deploys or teardowns
+
+Secrets belong to the namespace: `secret+db` is the secret db, which systems of the namespace share.
 """
 
 import re
@@ -16,6 +18,9 @@ from stateward.validation_texts import describe_pattern
 NAME_RULE = "a name of small letters, digits and hyphens, at most 63 of them"
 NAME = describe_pattern(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$(?!\n)", NAME_RULE)
 MAX_LEVELS = 20
+SECRET_PREFIX = "secret+"  # noqa: S105 - of ids
+ROTATION_ID = "rotation+secrets"
+"""The id of the key rotation of a namespace: there is one, so two cannot run at once."""
 
 _NAME = re.compile(NAME)
 
@@ -50,6 +55,16 @@ def pool_id(system: str, pool: str) -> str:
 def change_id(system: str, unique: str) -> str:
     """Return the id of a deploy or a teardown."""
     return f"{system}@{unique}"
+
+
+def secret_id(secret: str) -> str:
+    """Return the id of a secret of the namespace; no system can have such a name."""
+    return f"{SECRET_PREFIX}{secret}"
+
+
+def secret_name(object_id: str) -> str:
+    """Return the name of a secret, by its id."""
+    return object_id.removeprefix(SECRET_PREFIX)
 
 
 def from_key(key: str) -> str:

@@ -18,6 +18,10 @@ from stateward.domains.systems.lifecycle import DEPLOY, NODEPOOL, SERVICE, SYSTE
 from stateward.domains.systems.model import LOCAL, SIMULATED, ChangeSpec, DesiredService, spec_of
 from stateward.domains.systems.object_ids import system_of
 from stateward.domains.systems.retention import ChangeRetention
+from stateward.domains.systems.secrets.key_rotation import KeyRotation
+from stateward.domains.systems.secrets.keyring import KeyRing
+from stateward.domains.systems.secrets.secret_actions import SecretReader
+from stateward.domains.systems.secrets.secret_model import secret_kind
 from stateward.domains.systems.service_handlers import ServiceHandlers
 from stateward.domains.systems.settings import SystemsSettings
 from stateward.engine import Engine, Request
@@ -33,20 +37,28 @@ SIMULATED_DELAY = 1.0
 class SystemsRuntime(DomainRuntime):
     """The systems domain in a process."""
 
-    def __init__(self, backends: Mapping[str, Backend], settings: SystemsSettings | None = None) -> None:
-        self.context = SystemContext(backends, settings or SystemsSettings())
+    def __init__(
+        self,
+        backends: Mapping[str, Backend],
+        settings: SystemsSettings | None = None,
+        secrets: SecretReader | None = None,
+    ) -> None:
+        secrets = secrets or SecretReader(KeyRing())
+        self.context = SystemContext(backends, settings or SystemsSettings(), secrets)
         self.roll_ups = SystemRollUp(self.context)
         self.records = ChangeRetention(self.context)
         kinds = [
             SystemHandlers(self.context, self.records).kind(),
             *ServiceHandlers(self.context).kinds(),
             *DeployHandlers(self.context, self.roll_ups).kinds(),
+            secret_kind(secrets.keys),
+            KeyRotation(secrets).kind(),
         ]
         super().__init__(kinds, routes(self.context))
 
     def bind_engine(self, engine: Engine) -> None:
         """Give the engine to the domain's context."""
-        self.context.engine = engine
+        self.context.engine = self.context.secrets.engine = engine
 
     @asynccontextmanager
     async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:  # noqa: ARG002 - bound before
@@ -103,8 +115,8 @@ def _supervised(name: str, loop: Loop) -> Coroutine[Any, Any, None]:
 
 def create_runtime(context: ProcessContext) -> SystemsRuntime:
     """Create the plug-in."""
-    local = LocalBackend(context.data_dir / "systems", context.confinement)
-    return SystemsRuntime(
-        {LOCAL: local, SIMULATED: SimulatedBackend(SIMULATED_DELAY)},
-        context.settings.get("systems") or SystemsSettings(),
-    )
+    settings = context.settings.get("systems") or SystemsSettings()
+    keys = KeyRing(context.data_dir, settings.secrets_key_file, is_embedded=context.is_embedded)
+    secrets = SecretReader(keys)
+    local = LocalBackend(context.data_dir / "systems", context.confinement, secrets.values)
+    return SystemsRuntime({LOCAL: local, SIMULATED: SimulatedBackend(SIMULATED_DELAY)}, settings, secrets)

@@ -13,7 +13,8 @@ from stateward.domains.systems.errors import NothingToRollBack
 from stateward.domains.systems.guards import WAIT, exclusive_lock
 from stateward.domains.systems.lifecycle import DEPLOY, NODEPOOL, SYSTEM, TEARDOWN, DeployState
 from stateward.domains.systems.model import ChangeSeen, ChangeSpec, DesiredTree, SystemSpec, seen_of, spec_of
-from stateward.domains.systems.object_ids import change_id, checked_name, checked_path, from_key, pool_id
+from stateward.domains.systems.object_ids import change_id, checked_name, checked_path, from_key, pool_id, secret_name
+from stateward.domains.systems.secrets.secret_actions import list_secrets
 from stateward.engine import Accepted, Denied, Engine, NotFound
 from stateward.engine.accept.idempotency import bare_key, was_created_by
 from stateward.errors import BadInput, UnknownValue
@@ -68,7 +69,16 @@ class SystemActions:
             if pool not in known:
                 raise UnknownValue(f"services{path}.node_pool", "node pool", pool, sorted(known))
 
+    async def _check_secrets(self, wanted: DesiredTree) -> None:
+        """Raise if a service refers to a secret that does not exist; the guard of the deploy checks it again."""
+        needed = wanted.secrets()
+        if needed:
+            known = [secret_name(one.id) for one in await list_secrets(self._engine, self._ns)]
+            for name in sorted(needed.keys() - set(known)):
+                raise UnknownValue(needed[name], "secret", name, known)
+
     async def _deploy(self, system: str, change: ChangeSpec, wait: float | None, key: str | None) -> Accepted:
+        await self._check_secrets(change.picture)
         return await self._create_change(DEPLOY.kind, "deploy", system, change, wait, key)
 
     async def _create_change(

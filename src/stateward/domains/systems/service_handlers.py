@@ -28,6 +28,9 @@ CANCEL_CHECK_S = 0.5
 UNDO = "undo"
 """The argument of operations that undo a deploy; they go on although the deploy is cancelled."""
 
+REDEPLOY = "redeploy"
+"""The argument of operations that replace the instances because a secret has a new value; no deploy waits for them."""
+
 
 async def refuse_second_spec(uow: UnitOfWork, request: Request, found: Object) -> None:  # noqa: ARG001 - a guard
     """Refuse a new spec while an operation is at work: that operation would never see it."""
@@ -75,7 +78,7 @@ class ServiceHandlers:
         if job.state == ServiceState.PENDING:
             await job.phase("updating", CONTROLLER)
         change = ServiceRollout(self._context, backend, ref, wanted)
-        if await change.run(None if job.args.get(UNDO) else wanted.deploy):
+        if await change.run(None if job.args.get(UNDO) or job.args.get(REDEPLOY) else wanted.deploy):
             return Ending("stable", CONTROLLER, seen=_summary(wanted, change.seen))
         error = f"no progress within {wanted.service.deadline:g} s: {change.why}"
         return Ending(TIMED_OUT, CLOCK, error=error, seen=_summary(wanted, change.seen))

@@ -1,4 +1,4 @@
-"""Settings of the domain: `systems_local_namespaces` in a file, or `STATEWARD_SYSTEMS_LOCAL_NAMESPACES`."""
+"""Settings of the domain: `systems_...` in a file, or `STATEWARD_SYSTEMS_...` in the environment."""
 
 from typing import Annotated
 
@@ -13,6 +13,10 @@ class SystemsSettings(Struct, frozen=True, forbid_unknown_fields=True):
     local_namespaces: Annotated[
         str, about("namespaces that may deploy on this host, with commas between them; *: all; empty: none")
     ] = "default"
+    secrets_key_file: Annotated[
+        str,
+        about("file with the keys of secrets, one per line; empty: made in the data folder if embedded", hidden=True),
+    ] = ""
 
     def may_use_host(self, ns: str) -> bool:
         """Tell whether a namespace may run programs on this host."""

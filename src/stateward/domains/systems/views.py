@@ -86,6 +86,18 @@ class AskedView(Struct, frozen=True):
     waiting: bool
 
 
+class SecretView(Struct, frozen=True):
+    """A secret without its value: the number of its value, the id of its key, and the services that use it."""
+
+    ns: str
+    name: str
+    version: int
+    key: str
+    created: datetime
+    changed: datetime
+    used_by: list[str]
+
+
 class SystemLockView(Struct, frozen=True):
     """A lock on a path, held or waited for, and for what."""
 

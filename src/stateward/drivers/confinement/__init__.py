@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from stateward.drivers.confinement import landlock, seccomp, syscalls
+from stateward.drivers.confinement import landlock, seccomp, secret_files, syscalls
 from stateward.drivers.confinement.uids import UidClaims, uid_range
 
 T = TypeVar("T")
@@ -29,8 +29,8 @@ DEFAULT_UIDS = "70000-79999"
 """The default user numbers of programs: above those of accounts, below those of containers."""
 
 RUN = Path("/run/stateward")
-HOME, EMPTY = RUN / "home", RUN / "empty"
-"""In a mount namespace: the path of the program's own folder, and the empty folder that covers ours."""
+HOME, EMPTY, SECRETS = RUN / "home", RUN / "empty", RUN / "secrets"
+"""In a mount namespace: the program's own folder, the empty folder that covers ours, and the files with secrets."""
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 """The PATH of programs. The server's own may contain folders that they cannot read, or that others can write to."""
@@ -52,12 +52,21 @@ DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "u
 
 
 class Sandbox(Struct, frozen=True):
-    """The folder of a program, the paths in it that it may change, its working directory, and its own user, if any."""
+    """The folder of a program, the paths in it that it may change, its working directory, and its own user, if any.
+
+    `files` are secret files for the program, by name.
+    """
 
     folder: Path
     writable: tuple[str, ...] = ("work", "tmp")
     work_dir: str = "work"
     uid: int | None = None
+    files: Mapping[str, str] = {}
+
+    @property
+    def secrets_dir(self) -> Path:
+        """The path of the secret files for the program."""
+        return secret_files.host_dir(self.folder) if self.uid is None else SECRETS
 
     @property
     def home(self) -> Path:
@@ -105,7 +114,7 @@ class Confinement:
         if not self._required or not _is_root():
             return Sandbox(folder, changes)
         try:
-            for path in (RUN, HOME, EMPTY):
+            for path in (RUN, HOME, EMPTY, SECRETS):
                 path.mkdir(exist_ok=True)
                 path.chmod(0o755)  # regardless of our umask
             uid = self._uids.claim(folder)
@@ -115,6 +124,17 @@ class Confinement:
         for name in changes:
             _change_owner(folder / name, uid)
         return Sandbox(folder, changes, uid=uid)
+
+    @staticmethod
+    def write_secret_files(box: Sandbox) -> None:
+        """Write the secret files of a program that is to be started, if it sees the folders of the host."""
+        if box.files and box.uid is None:
+            secret_files.write_files(box.secrets_dir, box.files)
+
+    @staticmethod
+    def remove_secret_files(folder: Path) -> None:
+        """Remove the secret files of a program that has ended."""
+        secret_files.remove_files(folder)
 
     def run(self, box: Sandbox, start: Callable[[], T]) -> T:
         """Call a function that starts a program, in a confined thread."""
@@ -166,6 +186,8 @@ class Confinement:
                     _bind(HOME / "tmp", Path(name))
             for path, handle in readable:
                 _expose(path, handle, uid)
+            if box.files:
+                secret_files.mount_files(SECRETS, box.files, uid)
         syscalls.mount(
             "proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC, "hidepid=2"
         )
@@ -194,6 +216,8 @@ class Confinement:
         readable = landlock.without(self._readable, self._hidden)
         rules = [(path, landlock.READ) for path in (*system, *readable)]
         rules += [(Path(name), landlock.OF_FILES | landlock.READ_DIR) for name in DEVICES]
+        if box.files:
+            rules.append((box.secrets_dir, landlock.READ))
         landlock.restrict([*rules, *((box.folder / name, landlock.every_right()) for name in box.writable)])
         seccomp.install()
 

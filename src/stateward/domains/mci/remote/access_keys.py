@@ -6,9 +6,7 @@ owner can read. With the embedded database, it is created in the data folder at 
 processes must be given the same file. Without it, VMs get no access key, and commands are refused.
 """
 
-import os
 import secrets
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from stateward.access.private_files import UnusableFile, create_private_file, read_private_file
 from stateward.domains.mci.errors import NoAccessSecret
 from stateward.domains.mci.provider.key_pairs import KeyPair, pair_of
 
@@ -23,8 +22,6 @@ SECRET_FILE = "mci-access-secret"  # noqa: S105 - the name of a file
 SECRET_BYTES = 32
 KEY_PURPOSE = b"stateward mci access key 1 "
 """The beginning of HKDF's `info`; the namespace follows."""
-
-READABLE_BY_OTHERS = 0o077
 
 
 class AccessKeys:
@@ -59,28 +56,16 @@ class AccessKeys:
 
 
 def create_secret(path: Path) -> None:
-    """Create the file of a secret, unless it exists; a process that reads it never finds a part of it."""
-    if path.exists():
-        return
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(secrets.token_hex(SECRET_BYTES) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    with suppress(FileExistsError):  # another process was faster: its secret counts
-        os.link(new, path)
-    new.unlink()
+    """Create the file of a secret, unless it exists."""
+    create_private_file(path, secrets.token_hex(SECRET_BYTES) + "\n")
 
 
 def read_secret(path: Path) -> bytes:
     """Return the secret of a file; raises `NoAccessSecret` if others can read the file, or if it is too short."""
     try:
-        if path.stat().st_mode & READABLE_BY_OTHERS:
-            raise NoAccessSecret(f"{path} can be read by others than its owner (chmod 600)")
-        secret = path.read_bytes().strip()
-    except OSError as error:
-        raise NoAccessSecret(f"{path} cannot be read ({error.strerror})") from error
+        secret = read_private_file(path).strip()
+    except UnusableFile as error:
+        raise NoAccessSecret(error.why) from error
     if len(secret) < SECRET_BYTES:
         raise NoAccessSecret(f"{path} must have at least {SECRET_BYTES} bytes")
     return secret

@@ -7,7 +7,7 @@ An instance may run once: when its process ends, it is `ended` with the exit sta
 It is never started again, whatever crashes when. Jobs use this; each run of a job is a service of its own here.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from typing import Protocol
@@ -15,7 +15,13 @@ from typing import Protocol
 from msgspec import Struct
 
 from stateward.domains.systems.definition import NodePool, Service
-from stateward.domains.systems.errors import NodePoolFull
+from stateward.domains.systems.errors import NodePoolFull, SecretMissing
+
+ReadSecrets = Callable[[str, Collection[str]], Awaitable[Mapping[str, str]]]
+"""Returns the present values of secrets of a namespace, by name; raises a `StatewardError` that says what is wrong.
+
+A backend reads the values whenever it starts an instance, also after a crash, and stores them nowhere.
+"""
 
 
 class SystemRef(Struct, frozen=True):
@@ -137,6 +143,11 @@ class Backend(Protocol):
 
     def live(self) -> AbstractAsyncContextManager[None]:
         """Supervise the instances while the context is open."""
+
+
+async def no_secrets(ns: str, names: Collection[str]) -> Mapping[str, str]:  # noqa: ARG001 - a `ReadSecrets`
+    """Refuse to read secrets: there are none."""
+    raise SecretMissing(min(names))
 
 
 def node_names(name: str, pool: NodePool) -> list[str]:

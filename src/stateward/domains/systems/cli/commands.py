@@ -12,11 +12,13 @@ from stateward.client.output import clean, out
 from stateward.client.session import Session, on_server, requests_action
 from stateward.client.url_paths import NamedPart, UrlPath, url_path
 from stateward.domains.systems.backends.port import LogExcerpt
+from stateward.domains.systems.cli.secret_commands import secret_app
 from stateward.domains.systems.cli.views import SystemTree, change_table, lock_table, system_tree
 from stateward.domains.systems.views import AskedView, ChangeView, SystemLockView
 from stateward.errors import BadInput
 
 app = typer.Typer(no_args_is_help=True, help="Deploy, watch and tear down systems of services.")
+app.add_typer(secret_app, name="secret")
 
 System = Annotated[str, typer.Argument(metavar="SYSTEM", help="The system's name.")]
 File = Annotated[Path, typer.Option("--file", "-f", metavar="FILE", help="The definition, in YAML.")]

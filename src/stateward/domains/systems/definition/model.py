@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
+from stateward.domains.systems.object_ids import NAME
 from stateward.naming import END
 from stateward.validation_texts import describe_pattern
 
@@ -20,6 +21,9 @@ VARIABLE = describe_pattern(
     rf"^[A-Za-z_][A-Za-z0-9_]{{0,199}}{END}", "a variable's name: letters, digits and _, at most 200, no digit first"
 )
 URL_PATH = describe_pattern(rf"^/[\x21-\x7e]*{END}", "a path of visible ASCII characters that begins with /")
+FILE_NAME = describe_pattern(
+    rf"^[A-Za-z0-9_-][A-Za-z0-9._-]{{0,99}}{END}", "a file name: letters, digits and . _ -, at most 100, no dot first"
+)
 Word = Annotated[str, Meta(min_length=1, max_length=LONGEST_WORD, pattern=WORD)]
 Variable = Annotated[str, Meta(pattern=VARIABLE)]
 
@@ -42,16 +46,40 @@ class Rollout(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     max_unavailable: Few = 0
 
 
+class SecretRef(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A secret of the namespace that the instances get: as a variable, or as a file whose path the variable has."""
+
+    secret: Annotated[str, Meta(pattern=NAME)]
+    delivery: Literal["env", "file"] = field(default="env", name="as")
+    path: Annotated[str, Meta(pattern=FILE_NAME)] | None = None  # the file's name; None: that of the variable
+
+
+def file_name(variable: str, ref: SecretRef) -> str:
+    """Return the name of the file of a secret."""
+    return ref.path or variable
+
+
+class Resources(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The most that one instance may use; None: no limit."""
+
+    cpu: Annotated[float, Meta(ge=0.01, le=1_024)] | None = None  # cores
+    memory: Annotated[int, Meta(ge=1, le=16_777_216)] | None = None  # MiB
+    pids: Annotated[int, Meta(ge=1, le=4_194_304)] | None = None  # processes and threads
+
+
 class Service(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A service: its command, the number of its instances, and their health check."""
 
     command: Annotated[tuple[Word, ...], Meta(min_length=1)]
     instances: Few = 1
     env: dict[Variable, str] = {}
+    secrets: dict[Variable, SecretRef] = {}
+    redeploy_on_secret_change: bool = False  # replace its instances when a secret has a new value
     folder: Word | None = None  # the folder of its instances; None: an empty folder for each
     health: HealthCheck | None = None  # None: an instance that has run for a moment is healthy
     address: Port | None = None  # one port of this machine for all instances; 0: any that is free
     node_pool: str | None = None
+    resources: Resources = Resources()
     rollout: Rollout = Rollout()
     deadline: Seconds = 60.0  # without progress, after which a change of the service fails
     grace: Seconds = 10.0  # between SIGTERM and SIGKILL
@@ -72,7 +100,21 @@ class Tree(Struct, frozen=True):
     pools: Mapping[str, NodePool] | None = None
 
 
-def revision_of(service: Service) -> str:
-    """Return the revision of a service: a hash of the fields that require new instances when they change."""
+NO_VERSIONS: Mapping[str, int] = {}
+
+
+def revision_of(service: Service, versions: Mapping[str, int] = NO_VERSIONS) -> str:
+    """Return the revision of a service: a hash of the fields that require new instances when they change.
+
+    If it is to be redeployed on a change of its secrets, their versions are a part of it.
+    """
     making = replace(service, instances=1, rollout=Rollout(), deadline=60.0, address=None)
-    return blake2b(msgspec.json.encode(making, order="deterministic"), digest_size=6).hexdigest()
+    text = msgspec.json.encode(making, order="deterministic")
+    if service.redeploy_on_secret_change:
+        text += msgspec.json.encode(used_versions(service, versions), order="deterministic")
+    return blake2b(text, digest_size=6).hexdigest()
+
+
+def used_versions(service: Service, versions: Mapping[str, int]) -> dict[str, int]:
+    """Return the versions of the secrets that a service uses, as far as they exist."""
+    return {one.secret: versions[one.secret] for one in service.secrets.values() if one.secret in versions}

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.systems.definition.document import NO_NUL, Document, Where, load
-from stateward.domains.systems.definition.model import LONGEST_WORD, NodePool, Service, Tree
+from stateward.domains.systems.definition.model import LONGEST_WORD, NodePool, Service, Tree, file_name
 from stateward.domains.systems.object_ids import MAX_LEVELS, NAME_RULE, checked_name
 from stateward.errors import BadInput
 from stateward.locks.paths import ROOT, Path
@@ -95,8 +95,22 @@ def _check_combination(document: Document, service: Service, where: Where) -> No
     health, rollout = service.health, service.rollout
     if health is not None and sum((health.http is not None, health.tcp, health.command is not None)) != 1:
         raise document.wrong((*where, "health"), "", f"a check with exactly one of {', '.join(CHECKS)}")
+    _check_secrets(document, service, (*where, "secrets"))
     if rollout.max_surge == rollout.max_unavailable == 0:
         raise document.wrong((*where, "rollout"), "", "able to replace something: max_surge and max_unavailable are 0")
+
+
+def _check_secrets(document: Document, service: Service, where: Where) -> None:
+    """Refuse a variable, or a file, that would have two values."""
+    taken: set[str] = set()
+    for variable, ref in service.secrets.items():
+        if variable in service.env:
+            raise document.wrong((*where, variable), "", "a variable that env does not set, too")
+        if ref.delivery == "env" and ref.path is not None:
+            raise document.wrong((*where, variable, "path"), "", "left out, or used with as: file")
+        if ref.delivery == "file" and file_name(variable, ref) in taken:
+            raise document.wrong((*where, variable), "", f"a file of its own: {file_name(variable, ref)} is taken")
+        taken |= {file_name(variable, ref)} if ref.delivery == "file" else set()
 
 
 def _pools(document: Document) -> dict[str, NodePool] | None:

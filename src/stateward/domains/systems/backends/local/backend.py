@@ -26,11 +26,13 @@ from stateward.domains.systems.backends.port import (
     InstancePhase,
     InstanceSpec,
     LogExcerpt,
+    ReadSecrets,
     ServiceInstance,
     ServiceRef,
     SystemRef,
     check_fits,
     choose_node,
+    no_secrets,
 )
 from stateward.domains.systems.definition import HealthCheck, NodePool, Service
 from stateward.drivers.confinement import Confinement
@@ -42,9 +44,12 @@ POLL_INTERVAL_S = 0.05
 class LocalBackend:
     """Runs instances as processes of this host; all files are below one folder."""
 
-    def __init__(self, root: Path, confinement: Confinement | None = None) -> None:
+    def __init__(
+        self, root: Path, confinement: Confinement | None = None, read_secrets: ReadSecrets = no_secrets
+    ) -> None:
         self._dir = BackendDir(root.absolute())
-        self._supervisor = BackendSupervisor(self._dir, (confinement or Confinement()).hiding(root.absolute()))
+        confinement = (confinement or Confinement()).hiding(root.absolute())
+        self._supervisor = BackendSupervisor(self._dir, confinement, read_secrets)
 
     async def prepare(self, system_ref: SystemRef) -> Mapping[str, str]:
         """Create the folder of a system."""

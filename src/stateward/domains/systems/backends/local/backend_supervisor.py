@@ -18,7 +18,7 @@ from stateward.aio.backoff import GrowingIntervals
 from stateward.aio.supervise import background, wait_for_event
 from stateward.domains.systems.backends.local.instance_dir import PROXY, BackendDir, InstanceDir, write_record
 from stateward.domains.systems.backends.local.instance_supervisor import InstanceSupervisor
-from stateward.domains.systems.backends.port import ServiceRef
+from stateward.domains.systems.backends.port import ReadSecrets, ServiceRef
 from stateward.drivers.confinement import Confinement
 
 log = logging.getLogger("stateward.systems")
@@ -33,8 +33,8 @@ LOCK_RETRY_S = 0.5
 class BackendSupervisor:
     """Supervises the instances while it holds the lock."""
 
-    def __init__(self, files: BackendDir, confinement: Confinement) -> None:
-        self._dir, self._confinement = files, confinement
+    def __init__(self, files: BackendDir, confinement: Confinement, read_secrets: ReadSecrets) -> None:
+        self._dir, self._confinement, self._read_secrets = files, confinement, read_secrets
         self._instances: dict[str, InstanceSupervisor] = {}
         self._ready: dict[ServiceRef, list[int]] = {}
         self._wakeup = asyncio.Event()
@@ -134,7 +134,8 @@ class BackendSupervisor:
         order = directory.order()
         if order is None:
             return None
-        instance = self._instances[str(directory.folder)] = InstanceSupervisor(directory, order, self._confinement)
+        instance = InstanceSupervisor(directory, order, self._confinement, self._read_secrets)
+        self._instances[str(directory.folder)] = instance
         return instance
 
     def _write_ready_ports(self, ref: ServiceRef) -> None:

@@ -6,6 +6,7 @@ its exit status, until it is stopped.
 """
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -24,15 +25,20 @@ from stateward.domains.systems.backends.local.launch import (
     launch,
     read_exit,
     sandbox_of,
+    secret_files,
     start_dir,
     terminate_group,
 )
-from stateward.domains.systems.backends.port import InstancePhase
+from stateward.domains.systems.backends.port import InstancePhase, ReadSecrets, no_secrets
 from stateward.drivers.confinement import Confinement, Sandbox
 from stateward.drivers.process.procfs import ProcessId, process_of
+from stateward.errors import StatewardError
 
 READY_AFTER_S = 0.5
 """How long an instance without a health check must run to count as ready."""
+
+SECRETS_RETRY_S = 1.0
+"""When a health check reads the secrets again that could not be read."""
 
 STARTUP_CHECK_S = 0.1
 """The longest time between two health checks of an instance that is not ready yet."""
@@ -51,9 +57,17 @@ def back_off(crashes: int) -> float:
 class InstanceSupervisor:
     """Supervises one instance."""
 
-    def __init__(self, directory: InstanceDir, order: InstanceOrder, confinement: Confinement) -> None:
+    def __init__(
+        self,
+        directory: InstanceDir,
+        order: InstanceOrder,
+        confinement: Confinement,
+        read_secrets: ReadSecrets = no_secrets,
+    ) -> None:
         self.dir = directory
-        self._confinement = confinement
+        self._confinement, self._read_secrets = confinement, read_secrets
+        self._secrets: Mapping[str, str] | None = None  # those of the present boot, if this process has read them
+        self._reading: asyncio.Task[Mapping[str, str]] | None = None
         self.order = order
         self.stamp = directory.stamp()
         self.state = self._written = directory.state() or LocalInstanceState()
@@ -112,8 +126,9 @@ class InstanceSupervisor:
 
     def close(self) -> None:
         """Stop supervising; the instance goes on."""
-        if self._check is not None:
-            self._check.cancel()
+        for task in (self._check, self._reading):
+            if task is not None:
+                task.cancel()
 
     # --- start -------------------------------------------------------------------------------------------------------
 
@@ -130,18 +145,46 @@ class InstanceSupervisor:
         if self.order.stop:
             self._remove()
         elif now >= self.state.due and self.state.phase is not InstancePhase.ENDED:
-            self._launch(now)
+            try:
+                self._secrets = self._fetch_secrets()
+            except StatewardError as error:
+                self._without_secrets(now, error)
+                return
+            if self._secrets is not None:
+                self._launch(now, self._secrets)
 
-    def _launch(self, now: float) -> None:
+    def _fetch_secrets(self) -> Mapping[str, str] | None:
+        """Return the present values of its secrets; None while they are being read."""
+        if not self.order.service.secrets:
+            return {}
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._current_secrets())
+        if not self._reading.done():
+            return None
+        reading, self._reading = self._reading, None
+        return reading.result()
+
+    def _without_secrets(self, now: float, error: StatewardError) -> None:
+        """Read the secrets again a little later, if the error may pass; otherwise the start has failed."""
+        if error.retry:
+            self.state = replace(self.state, due=now + SECRETS_RETRY_S, why=str(error))
+        else:
+            self._crashed(now, str(error))
+
+    async def _current_secrets(self) -> Mapping[str, str]:
+        names = {one.secret for one in self.order.service.secrets.values()}
+        return await self._read_secrets(self.dir.ref.system.ns, names) if names else {}
+
+    def _launch(self, now: float, secrets: Mapping[str, str]) -> None:
         boot, port = self.state.boot + 1, self.order.port or free_port()
         phase = InstancePhase.STARTING if not self.state.restarts else self.state.phase
         self._failures, self._checked_at = 0, 0.0
         try:
-            sandbox = sandbox_of(self.dir, self.order, self._confinement)
+            sandbox = sandbox_of(self.dir, self.order, self._confinement, secrets)
             # Stored before the start: the next supervisor must know that there may be a process, and its user.
             self.state = replace(self.state, boot=boot, port=port, launching=True, phase=phase, uid=sandbox.uid)
             self._write()
-            pid = launch(self.dir, self.order, boot, port, sandbox, self._confinement)
+            pid = launch(self.dir, self.order, boot, port, sandbox, self._confinement, secrets)
         except (OSError, ValueError) as error:  # a ValueError: no process can have such an argument
             self.state = replace(self.state, launching=False)
             self._crashed(now, str(error))
@@ -170,9 +213,25 @@ class InstanceSupervisor:
         check, port = self.order.service.health, self.state.port or 0
         assert check is not None
         sandbox = Sandbox(self.dir.folder, uid=self.state.uid)
-        environment = environment_of(self.dir, self.order, self.state.boot, port, sandbox)
+        environment: Mapping[str, str] = {}
+        if check.command is not None:  # the other checks start no process
+            secrets = await self._secrets_of_check()
+            sandbox = replace(sandbox, files=secret_files(self.order, secrets))
+            environment = environment_of(self.dir, self.order, self.state.boot, port, sandbox, secrets)
         begin = partial(self._confinement.run, sandbox)
         return await health_check.check_health(check, port, environment, start_dir(self.order, sandbox), begin)
+
+    async def _secrets_of_check(self) -> Mapping[str, str]:
+        """Return the secrets for a health check; a supervisor that took the instance over has to read them.
+
+        While they cannot be read, the check waits: it would judge an instance that nobody has looked at.
+        """
+        while self._secrets is None:
+            try:
+                self._secrets = await self._current_secrets()
+            except StatewardError:
+                await asyncio.sleep(SECRETS_RETRY_S)
+        return self._secrets
 
     def _judge(self, now: float, look: "asyncio.Task[str]", most: int) -> None:
         self._check = None
@@ -215,6 +274,7 @@ class InstanceSupervisor:
         self._kill_all(None)
         if self.state.uid is not None:
             self._confinement.end(self.dir.folder, self.state.uid)
+        self._confinement.remove_secret_files(self.dir.folder)
         reason = why if status is None else self._reason(f"ended with {status}") if status else ""
         self.state = replace(
             self.state,
@@ -269,6 +329,7 @@ class InstanceSupervisor:
         self.close()
         if self.state.uid is not None:
             self._confinement.end(self.dir.folder, self.state.uid)
+        self._confinement.remove_secret_files(self.dir.folder)
         with suppress(OSError):
             self.dir.remove()
         self.is_gone = True

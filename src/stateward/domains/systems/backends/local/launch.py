@@ -12,12 +12,16 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from stateward.domains.systems.backends.local.instance_dir import PROXY, InstanceDir, InstanceOrder, prepare_log
+from stateward.domains.systems.definition import Resources, file_name
 from stateward.drivers.confinement import Confinement, Sandbox
 from stateward.drivers.confinement.syscalls import open_handle
 from stateward.drivers.process.procfs import PROC, ProcessId, is_same_process, process_of, stat_of, this_pid_namespace
 from stateward.drivers.process.spawn import spawn
 
+NO_SECRETS: Mapping[str, str] = {}
 MARK_VARIABLE = "STATEWARD_INSTANCE"
 PROXY_PROGRAM = str(Path(__file__).with_name("tcp_proxy.py"))
 INTO_FOLDER = """
@@ -50,10 +54,21 @@ def mark_of(directory: InstanceDir, boot: int) -> str:
     return f"{directory.folder}#{boot}"
 
 
+def secret_files(order: InstanceOrder, secrets: Mapping[str, str]) -> dict[str, str]:
+    """Return the secret files of an instance, by their names."""
+    found = order.service.secrets.items()
+    return {file_name(variable, one): secrets[one.secret] for variable, one in found if one.delivery == "file"}
+
+
 def environment_of(
-    directory: InstanceDir, order: InstanceOrder, boot: int, port: int, sandbox: Sandbox
+    directory: InstanceDir,
+    order: InstanceOrder,
+    boot: int,
+    port: int,
+    sandbox: Sandbox,
+    secrets: Mapping[str, str] = NO_SECRETS,
 ) -> Mapping[str, str]:
-    """Return the environment of an instance, without any secret of ours."""
+    """Return the environment of an instance, with its own secrets and without any of ours."""
     own = {
         "PORT": str(port),
         "STATEWARD_SYSTEM": directory.ref.system.system,
@@ -64,18 +79,29 @@ def environment_of(
         MARK_VARIABLE: mark_of(directory, boot),
     }
     node = {} if order.node is None else {"STATEWARD_NODE": order.node}
-    return {**sandbox.environment(), **order.service.env, **own, **node}
+    given = {
+        variable: secrets[one.secret] if one.delivery == "env" else str(sandbox.secrets_dir / file_name(variable, one))
+        for variable, one in order.service.secrets.items()
+    }
+    return {**sandbox.environment(), **order.service.env, **given, **own, **node}
 
 
 def launch(
-    directory: InstanceDir, order: InstanceOrder, boot: int, port: int, sandbox: Sandbox, confinement: Confinement
+    directory: InstanceDir,
+    order: InstanceOrder,
+    boot: int,
+    port: int,
+    sandbox: Sandbox,
+    confinement: Confinement,
+    secrets: Mapping[str, str] = NO_SECRETS,
 ) -> int:
     """Start the process of an instance, and return its pid; a TCP proxy is our code, and is not confined."""
     prepare_log(directory.log)
     words = _proxy_command(order) if order.name == PROXY else order.service.command
     script = RUN_ONCE if order.run_once else INTO_FOLDER
     command = ["/bin/sh", "-c", script, "instance", start_dir(order, sandbox), *words]
-    environment = environment_of(directory, order, boot, port, sandbox)
+    environment = environment_of(directory, order, boot, port, sandbox, secrets)
+    confinement.write_secret_files(sandbox)
     with _standard_input(directory, order) as handle:
         if order.name == PROXY:
             return spawn(command, environment, handle, directory.log)
@@ -104,12 +130,16 @@ def _proxy_command(order: InstanceOrder) -> tuple[str, ...]:
     return (interpreter, *flags, PROXY_PROGRAM, ready_file, port)
 
 
-def sandbox_of(directory: InstanceDir, order: InstanceOrder, confinement: Confinement) -> Sandbox:
+def sandbox_of(
+    directory: InstanceDir, order: InstanceOrder, confinement: Confinement, secrets: Mapping[str, str] = NO_SECRETS
+) -> Sandbox:
     """Create the folder of an instance, and return its sandbox."""
+    if order.service.resources != Resources():
+        raise ValueError("the local backend cannot limit the resources of an instance")
     if order.name == PROXY:
         (directory.folder / "work").mkdir(mode=0o700, exist_ok=True)
         return Sandbox(directory.folder)
-    return confinement.create_sandbox(directory.folder)
+    return replace(confinement.create_sandbox(directory.folder), files=secret_files(order, secrets))
 
 
 def start_dir(order: InstanceOrder, sandbox: Sandbox) -> str:

@@ -1,0 +1,107 @@
+"""`stateward system secret ...`: set, list and delete secrets, and rotate their keys. No command shows a value."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from stateward.client.action_requests import finish_requests, read_outcome
+from stateward.client.confirmation import confirm_removal
+from stateward.client.formatting import age_text, filled_table
+from stateward.client.http import idempotency_headers
+from stateward.client.session import Session, on_server, requests_action
+from stateward.client.url_paths import NamedPart, UrlPath, url_path
+from stateward.domains.systems.views import AskedView, SecretView
+from stateward.errors import BadInput
+
+secret_app = typer.Typer(no_args_is_help=True, help="Set, list and delete secrets, which only instances can read.")
+
+Secret = Annotated[str, typer.Argument(metavar="SECRET", help="The secret's name.")]
+FromFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--from-file",
+        metavar="FILE",
+        help="Read the value from FILE, as it is; without it, from standard input, or by a question at a terminal.",
+    ),
+]
+
+
+@secret_app.command()
+@on_server
+def create(session: Session, secret: Secret, from_file: FromFile = None) -> None:
+    """Create a secret of the namespace; the value is never an argument, where other users could see it."""
+    _set(session, "POST", _at(session), {"name": secret, "value": _read_value(from_file)})
+
+
+@secret_app.command()
+@on_server
+def update(session: Session, secret: Secret, from_file: FromFile = None) -> None:
+    """Give a secret a new value."""
+    _set(session, "PUT", _at(session, ("SECRET", secret)), {"value": _read_value(from_file)})
+
+
+@secret_app.command("list")
+@on_server
+def list_(session: Session) -> None:
+    """List the secrets of the namespace, without their values."""
+    session.show(session.client.http.call(list[SecretView], "GET", _at(session)), secret_table)
+
+
+@secret_app.command()
+@on_server
+def show(session: Session, secret: Secret) -> None:
+    """Show a secret without its value, and the services that use it."""
+    found = session.client.http.call(SecretView, "GET", _at(session, ("SECRET", secret)))
+    session.show(found, lambda one: secret_table([one]))
+
+
+@secret_app.command()
+@on_server
+def delete(session: Session, secret: Secret) -> None:
+    """Delete a secret that no service uses."""
+    confirm_removal(session, f"Delete secret {session.ns}/{secret}?")
+    where = _at(session, ("SECRET", secret))
+    gone = session.client.http.call(AskedView, "DELETE", where, headers=idempotency_headers())
+    finish_requests(session, [read_outcome(session, gone.id, gone.operation)])
+
+
+@secret_app.command()
+@requests_action
+def rotate(session: Session) -> None:
+    """Encrypt all secrets of the namespace with the first key of the key file."""
+    where = url_path("systems", ("namespace", session.ns), "-", "secret-rotation")
+    asked = session.client.http.call(AskedView, "POST", where, headers=idempotency_headers())
+    finish_requests(session, [read_outcome(session, asked.id, asked.operation)])
+
+
+def secret_table(found: Sequence[SecretView]) -> Table:
+    """Return secrets as a table."""
+    rows = ((one.name, str(one.version), age_text(one.changed), one.key, ", ".join(one.used_by)) for one in found)
+    return filled_table(("secret", "version", "changed", "key", "used by"), rows)
+
+
+def _set(session: Session, method: str, where: UrlPath, body: dict[str, str]) -> None:
+    found = session.client.http.call(SecretView, method, where, body=body, headers=idempotency_headers())
+    session.show(found, lambda one: secret_table([one]))
+
+
+def _read_value(file: Path | None) -> str:
+    """Return the value from a file, from standard input, or from a person; an error never has it."""
+    try:
+        if file is not None:
+            return file.read_bytes().decode()
+        if not sys.stdin.isatty():
+            return sys.stdin.buffer.read().decode().removesuffix("\n")  # `echo` ends the line
+    except OSError as error:
+        raise BadInput("--from-file", str(file), f"a file that can be read ({error.strerror})") from error
+    except UnicodeDecodeError:
+        raise BadInput("value", None, "a text in UTF-8; encode other data, for example in base64") from None
+    return str(typer.prompt("Value", hide_input=True, confirmation_prompt=True, err=True))
+
+
+def _at(session: Session, *parts: str | NamedPart) -> UrlPath:
+    return url_path("systems", ("namespace", session.ns), "-", "secrets", *parts)
