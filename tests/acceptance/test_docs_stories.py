@@ -31,6 +31,7 @@ PAGES = (
     "docs/howto/operate.md",
     "docs/howto/history.md",
     "docs/howto/gitops.md",
+    "docs/systems.md#Secrets",
     "src/stateward/server/pages/guide.md",
 )
 
@@ -83,6 +84,13 @@ def steps(page: str) -> list[Typed | Saved]:
             elif line.strip() and isinstance(found[-1], Typed):
                 found[-1].shown.append(line.rstrip())
     return found
+
+
+def read_page(page: str) -> str:
+    """Return the text of a page, or of the section that it names."""
+    file, _, section = page.partition("#")
+    text = (ROOT / file).read_text("utf-8")
+    return text.partition(f"\n## {section}\n")[2].partition("\n## ")[0] if section else text
 
 
 def story(page: str) -> list[Typed]:
@@ -156,10 +164,12 @@ def is_shown(line: str, printed: str) -> bool:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_story_of_the_documentation_can_be_lived(terminal: Terminal, page: str, tmp_path: Path) -> None:
-    text = (ROOT / page).read_text("utf-8")
+    text = read_page(page)
     assert story(text)
     if any("examples/" in one.command for one in story(text)):
         shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    if "#" in page:  # the story of a section goes on with the server of the page
+        terminal.type(Typed("stateward serve &", []))
     for one in steps(text):
         if isinstance(one, Saved):
             one.save(tmp_path)

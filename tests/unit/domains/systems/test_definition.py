@@ -1,5 +1,6 @@
 """Definitions in YAML: their meaning, and their errors."""
 
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from stateward.domains.systems.definition import (
     BadDefinition,
     HealthCheck,
     NodePool,
+    Resources,
     Rollout,
+    SecretRef,
     Service,
     read,
     revision_of,
@@ -125,6 +128,52 @@ def test_a_mistake_is_told_by_file_line_and_field(text: str, line: int, path: st
     assert error.path.startswith(path), str(error)
     assert says in str(error)
     assert f"shop.yaml, line {line}" in str(error)
+
+
+SECRETS = """\
+command: ./web
+env: {MODE: fast}
+secrets:
+  PASSWORD: {secret: db}
+  TLS_KEY: {secret: tls, as: file, path: tls.pem}
+resources: {cpu: 0.5, memory: 256, pids: 20}
+"""
+
+
+def test_secrets_and_resources_are_read() -> None:
+    found = read(SECRETS).services["/"]
+    assert found.secrets == {"PASSWORD": SecretRef("db"), "TLS_KEY": SecretRef("tls", "file", "tls.pem")}
+    assert found.resources == Resources(0.5, 256, 20)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "field", "allowed"),
+    [
+        ("PASSWORD:", "MODE:", 4, "secrets.MODE", "env does not set"),
+        ("{secret: db}", "{secret: db, path: x}", 4, "secrets.PASSWORD.path", "as: file"),
+        ("{secret: db}", "{secret: db, as: file, path: tls.pem}", 5, "secrets.TLS_KEY", "a file of its own"),
+        ("path: tls.pem", "path: ../tls.pem", 5, "secrets.TLS_KEY.path", "a file name"),
+        ("as: file", "as: volume", 5, "secrets.TLS_KEY.as", "env"),
+        ("secret: db", "secret: DB", 4, "secrets.PASSWORD.secret", "a name of small letters"),
+        ("{secret: db}", "db", 4, "secrets.PASSWORD", "an object"),
+        ("cpu: 0.5", "cpu: 0", 6, "resources.cpu", "0.01"),
+        ("memory: 256", "memory: 256Mi", 6, "resources.memory", "whole number"),
+    ],
+)
+def test_a_bad_secret_or_resource_is_told_by_line_and_field(
+    old: str, new: str, line: int, field: str, allowed: str
+) -> None:
+    error = wrong(SECRETS.replace(old, new, 1))
+    assert (error.line, error.path) == (line, field)
+    assert re.search(allowed, error.allowed), error.allowed
+
+
+def test_the_versions_of_secrets_are_a_part_of_the_revision_if_that_is_asked_for() -> None:
+    quiet = Service(command=("a",), secrets={"A": SecretRef("db")})
+    asking = Service(command=("a",), secrets={"A": SecretRef("db")}, redeploy_on_secret_change=True)
+    assert revision_of(quiet, {"db": 1}) == revision_of(quiet, {"db": 2})
+    assert revision_of(asking, {"db": 1, "x": 1}) == revision_of(asking, {"db": 1, "x": 2})
+    assert revision_of(asking, {"db": 1}) != revision_of(asking, {"db": 2})
 
 
 @given(st.text(max_size=200))

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.systems.definition.document import NO_NUL, Document, Where, load
-from stateward.domains.systems.definition.model import LONGEST_WORD, NodePool, Service, Tree, file_name
+from stateward.domains.systems.definition.model import LONGEST_WORD, NodePool, SecretRef, Service, Tree, file_name
 from stateward.domains.systems.object_ids import MAX_LEVELS, NAME_RULE, checked_name
 from stateward.errors import BadInput
 from stateward.locks.paths import ROOT, Path
@@ -75,6 +75,9 @@ def _service(document: Document, value: dict[str, Any], where: Where) -> Service
     if isinstance(health, dict) and "command" in health:
         words = _words(document, health["command"], (*where, "health", "command"))
         value["health"] = {**health, "command": words}
+    if isinstance(secrets := value.get("secrets"), dict):  # an error in a mapping would not tell in which of them
+        for variable, ref in secrets.items():
+            _converted(document, ref, (*where, "secrets", variable), SecretRef)
     service = _converted(document, value, where, Service)
     _check_combination(document, service, where)
     return service
