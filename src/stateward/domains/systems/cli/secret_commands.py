@@ -65,8 +65,8 @@ def delete(session: Session, secret: Secret) -> None:
     """Delete a secret that no service uses."""
     confirm_removal(session, f"Delete secret {session.ns}/{secret}?")
     where = _at(session, ("SECRET", secret))
-    gone = session.client.http.call(AskedView, "DELETE", where, headers=idempotency_headers())
-    finish_requests(session, [read_outcome(session, gone.id, gone.operation)])
+    former = session.client.http.call(SecretView, "DELETE", where, headers=idempotency_headers())
+    session.show(former, lambda one: secret_table([one]))
 
 
 @secret_app.command()

@@ -86,7 +86,6 @@ class SecretActions:
 
     async def delete(self, name: str, key: str | None = None) -> Accepted:
         """Delete a secret that nothing uses."""
-        await self.secret(name)
         return await self._engine.act(self._ns, secret_id(name), "delete", key=key, **self._how)
 
     async def rotate(self, key: str | None = None) -> Accepted:

@@ -81,9 +81,11 @@ async def update_secret(
 @delete(SECRET, opt=needs(Right.GOVERN) | can_dry_run(), status_code=200, summary="Delete a secret")
 async def delete_secret(
     request: Call, context: ContextDependency, ns: Ns, secret: SecretName, key: IdempotencyKey = None
-) -> AskedView:
-    """Delete a secret that no service uses."""
-    return asked_view(await _actions(request, context, ns).delete(secret, _own(request, key)))
+) -> SecretView:
+    """Delete a secret that no service uses, and return it as it was, without its value."""
+    former = await _shown(request, await _actions(request, context, ns).secret(secret))
+    await _actions(request, context, ns).delete(secret, _own(request, key))
+    return former
 
 
 @get(SECRETS, opt=needs(Right.READ), summary="List secrets")
