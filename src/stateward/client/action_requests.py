@@ -17,7 +17,7 @@ from rich.text import Text
 from stateward.client.arguments import ObjectRef, ObjectSelector
 from stateward.client.errors import NOT_FOUND, ApiError, ProblemFacts, api_error_of, exit_code_of, none_if
 from stateward.client.formatting import duration_text, error_text, filled_table, state_text, status_text
-from stateward.client.operation_waiter import OperationWaiter
+from stateward.client.operation_waiter import OperationWaiter, naming_open_operations
 from stateward.client.output import NO, err, results
 from stateward.client.progress import ProgressBars, follow_progress, group_of
 from stateward.errors import BadInput
@@ -32,7 +32,6 @@ CARRY_ON = frozenset({404, 409, 412})
 """HTTP statuses of problems of one object only: the next object is tried all the same."""
 
 GONE = "(gone)"
-MOST_TOLD = 10
 
 
 class StatefulRecord(Protocol):
@@ -133,26 +132,16 @@ def wait_for_outcomes(
     groups = {one.operation.id: _group(one) for one in outcomes if one.operation is not None}
     ended: dict[str, OperationView] = {}
     operations = [one.operation for one in outcomes if one.operation is not None]
-    try:
-        with ProgressBars(err(), Counter(groups.values()), quiet=session.json) as bars:
-            for one in _following(session, operations, bars, timeout):
-                ended[one.id] = one
-                bars.count_ended(groups[one.id], good=one.status == "succeeded")
-    except KeyboardInterrupt:
-        _tell_how_to_follow(session.ns, [one for one in operations if one.id not in ended])
-        raise
+    pending = {one.id: f"{one.action} {one.object}" for one in operations}
+    with (
+        naming_open_operations(session.ns, pending),
+        ProgressBars(err(), Counter(groups.values()), quiet=session.json) as bars,
+    ):
+        for one in _following(session, operations, bars, timeout):
+            ended[one.id] = one
+            del pending[one.id]
+            bars.count_ended(groups[one.id], good=one.status == "succeeded")
     return [_ended(session, one, ended) for one in outcomes]
-
-
-def _tell_how_to_follow(ns: str, operations: Sequence[OperationView]) -> None:
-    """Say which operations go on after their command was interrupted, and how to follow them."""
-    for one in operations[:MOST_TOLD]:
-        follow = f"stateward logs -f {one.id} -n {ns}"
-        line = f"Operation {one.id} ({one.action} {one.object}) goes on; to follow it: {follow}"
-        err().print(line, markup=False, highlight=False, soft_wrap=True)
-    if len(operations) > MOST_TOLD:
-        more = f"{len(operations) - MOST_TOLD} more operations go on; to list them: stateward operations -n {ns}"
-        err().print(more, markup=False, highlight=False, soft_wrap=True)
 
 
 def _following(

@@ -5,10 +5,13 @@ operations that succeed, fenced work), so a few of the other operations are read
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from stateward.client.errors import Unreachable
+from stateward.client.output import err
 from stateward.errors import StatewardError, count_text
 from stateward.schemas.operations import OperationView
 
@@ -19,6 +22,9 @@ IN_TURN = 20
 """Operations that are read in each round even without a journal entry."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+
+MOST_TOLD = 10
+"""How many operations are named that go on after the end of the waiting."""
 
 
 class TookTooLong(StatewardError):
@@ -33,6 +39,28 @@ class TookTooLong(StatewardError):
         several = f"{count_text(many, 'operation')} have" if many > 1 else "the operation has"
         goes = "they go on" if many > 1 else "it goes on"
         return f"{several} not ended after {self.seconds:g} s; {goes}: {', '.join(self.operations[:5])}"
+
+
+@contextmanager
+def naming_open_operations(ns: str, operations: Mapping[str, str]) -> Iterator[None]:
+    """Say how to follow operations (what each does, by id) if Ctrl-C or the loss of the server ends the waiting.
+
+    They are durable: they go on in the server, or as soon as a server runs again.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, Unreachable):
+        for op, what in list(operations.items())[:MOST_TOLD]:
+            named = f"Operation {op} ({what})" if what else f"Operation {op}"
+            _tell(f"{named} goes on; to follow it: stateward logs -f {op} -n {ns}")
+        if len(operations) > MOST_TOLD:
+            more = f"{len(operations) - MOST_TOLD} more operations go on; to list them: stateward operations -n {ns}"
+            _tell(more)
+        raise
+
+
+def _tell(line: str) -> None:
+    err().print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 class OperationWaiter:

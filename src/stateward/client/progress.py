@@ -122,31 +122,38 @@ def follow_progress(
     on_progress: OnProgress,
     timeout: float | None,
     clock: Callable[[], float] = time.monotonic,
-) -> None:
+    after: int = 0,
+) -> int | None:
     """Pass on the progress events of an operation until it ends or the time is over.
 
-    Progress is only shown. If the stream breaks or is not available, the command waits without it.
+    Progress is only shown. If the stream breaks or is not available, the command waits without it. Returns None at the
+    end of the operation, or else the number of the last event, from which another call can go on.
     """
     until = None if timeout is None else clock() + timeout
     try:
-        for event in _events(client, operation, until, clock):
+        for event in _events(client, operation, until, clock, str(after) if after else None):
             if event.name == END:
-                return
+                return None
             report = msgspec.json.decode(event.data, type=ProgressView)
             on_progress(report.text, report.done, report.total)
+            after = report.seq
     except (RequestFailed, msgspec.MsgspecError):
-        return
+        pass
+    return after
 
 
 def _events(
-    client: "ApiClient", operation: OperationView, until: float | None, clock: Callable[[], float]
+    client: "ApiClient",
+    operation: OperationView,
+    until: float | None,
+    clock: Callable[[], float],
+    last: str | None = None,
 ) -> Iterator[ServerSentEvent]:
     """Yield events until the time is over.
 
     A stream is given up after a silence as long as the time that is left. Every heartbeat would restart that time, so
     with a time limit the stream is opened again after each heartbeat.
     """
-    last: str | None = None
     while until is None or clock() < until:
         patience = None if until is None else min(until - clock(), LONGEST_PATIENCE)
         with client.stream_events(operation.ns, operation.id, last, patience) as lines:

@@ -104,6 +104,9 @@ def test_where_no_key_is_made_no_file_is_left(cli: MciServer, tmp_path: Path) ->
 def test_who_gives_no_file_is_told_that_nobody_keeps_the_key(cli: MciServer) -> None:
     made = cli.run("mci", "create", "-f", "-", stdin=FLEET)
     assert "--key FILE" in made.stderr
+    lost = cli.run("mci", "create", "-f", "-", "--name", "m9", "--encrypt-for", "rsa.pub", stdin=FLEET)
+    assert (lost.exit_code, "with --key FILE" in lost.stderr) == (2, True)
+    assert cli.run("mci", "show", "m9").exit_code == 2
 
 
 def test_without_waiting_the_operation_is_named(cli: MciServer) -> None:

@@ -1,6 +1,7 @@
 """The command line beside `stateward serve`: it finds the server by its folder, and works without one."""
 
 import json
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -11,7 +12,7 @@ from typer.testing import CliRunner, Result
 from stateward.cli.main import app as command_line
 from tests.integration.cli.cli_server import WIDE
 from tests.integration.cli.vm_spec import with_spec
-from tests.integration.server.server_processes import kill_machines_below, served
+from tests.integration.server.server_processes import Process, kill_machines_below, served
 
 
 def run(folder: Path, *words: str, **environ: str) -> Result:
@@ -35,6 +36,36 @@ def test_a_folder_leads_to_its_server_and_after_its_death_to_its_database(tmp_pa
     waiting = run(folder, "create", "mci.vm/m.web-2")
     assert waiting.exit_code == 0, waiting.output
     assert "the work waits" in waiting.stderr
+
+
+def test_after_the_death_of_the_server_a_waiting_command_names_the_operation_that_goes_on(tmp_path: Path) -> None:
+    folder, file = tmp_path / "data", tmp_path / "fleet.yaml"
+    file.write_text("name: m1\ngroups:\n  - {name: g1, size: 1, spec: local+here+tiny, image: sh}\n")
+    words = (
+        "mci",
+        "exec",
+        "m1",
+        "--data",
+        str(folder),
+        "--",
+        "echo up; while [ ! -e go ]; do sleep 0.1; done; echo on",
+    )
+    try:
+        with served(folder, "--local") as server:
+            assert run(folder, "mci", "connection", "grant", "local", "default").exit_code == 0
+            assert run(folder, "mci", "create", "-f", str(file), "--wait").exit_code == 0
+            waiting = Process(folder, *words)
+            waiting.until("g1-1: up")
+            server.stop(signal.SIGKILL)
+            assert waiting.ended() == 3, waiting.output
+        (op,) = re.findall(r"Operation (\w+) goes on; to follow it: stateward logs -f \1 -n default", waiting.output)
+        with served(folder, "--local"):
+            following = Process(folder, "logs", "-f", op, "-n", "default", "--data", str(folder))
+            following.until("g1-1: up")
+            assert run(folder, "mci", "exec", "m1", "touch go").exit_code == 0
+            assert (following.ended(), "g1-1: on" in following.output) == (0, True), following.output
+    finally:
+        kill_machines_below(folder)
 
 
 @pytest.fixture

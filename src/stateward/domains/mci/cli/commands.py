@@ -89,7 +89,7 @@ EncryptFor = Annotated[
     typer.Option(
         "--encrypt-for",
         metavar="FILE",
-        help="Get that private key only encrypted, for the RSA public key in this file; `mci key open` opens it.",
+        help="With --key: have it encrypted for the RSA public key in this file; `mci key open` opens it.",
     ),
 ]
 Every = Annotated[bool, typer.Option("--all", "-a", help="Show every VM, however many there are.")]
@@ -126,6 +126,8 @@ def create(
     encrypt_for: EncryptFor = None,
 ) -> None:
     """Create an MCI from a file: networks, security groups and keys first, then its VMs."""
+    if encrypt_for is not None and key is None:  # nobody else would ever have it
+        raise BadInput("--encrypt-for", str(encrypt_for), "given with --key FILE, for the encrypted private key")
     body = _fleet(file, name)
     if encrypt_for is not None:
         body["encryptFor"] = read_file("--encrypt-for", encrypt_for)
@@ -133,7 +135,7 @@ def create(
         reply = ask(session, MciReply, "POST", "mciDynamic", params={"option": "hold" if hold else None}, body=body)
         save(reply.new_key_pair)
     if hold and session.wait:
-        wait_until_held(session, body["name"])
+        wait_until_held(session, body["name"], reply.operation)
     _finish(session, body["name"], reply, wait=session.wait and not hold)
 
 

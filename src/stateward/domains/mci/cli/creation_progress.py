@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from stateward.client.arguments import ObjectSelector
-from stateward.client.operation_waiter import OperationWaiter, TookTooLong
+from stateward.client.operation_waiter import OperationWaiter, TookTooLong, naming_open_operations
 from stateward.client.output import err
 from stateward.client.progress import ProgressBars, group_of
 from stateward.schemas.journal import LineView
@@ -84,6 +84,11 @@ def wait_with_progress(
     session: "Session", mci: str, operation: OperationView, groups: Mapping[str, str]
 ) -> OperationView:
     """Wait for the end of an operation, with bars on a terminal; returns it as it has ended."""
+    with naming_open_operations(session.ns, {operation.id: f"{operation.action} {operation.object}"}):
+        return _wait(session, mci, operation, groups)
+
+
+def _wait(session: "Session", mci: str, operation: OperationView, groups: Mapping[str, str]) -> OperationView:
     if not is_watched(session):
         waiter = OperationWaiter(session.client, session.ns, [operation], timeout=session.timeout, pause=session.pause)
         (ended,) = waiter
@@ -115,12 +120,13 @@ def _read_journal(session: "Session", mci: str, vms: VmProgress, after: int, sin
     return after
 
 
-def wait_until_held(session: "Session", mci: str) -> None:
+def wait_until_held(session: "Session", mci: str, operation: str | None) -> None:
     """Wait until an MCI is prepared, or its preparation has failed; a held MCI goes on only on request."""
     check_timeout = _timeout_check(session)
-    while (found := session.client.object(session.ns, mci)).state == PREPARING:
-        check_timeout(found.op or mci)
-        session.pause(PAUSE_S)
+    with naming_open_operations(session.ns, {operation: f"create {mci}"} if operation else {}):
+        while (found := session.client.object(session.ns, mci)).state == PREPARING:
+            check_timeout(found.op or mci)
+            session.pause(PAUSE_S)
 
 
 def _timeout_check(session: "Session") -> Callable[[str], None]:

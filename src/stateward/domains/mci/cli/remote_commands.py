@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import Struct, convert, field
 
-from stateward.client.operation_waiter import OperationWaiter
+from stateward.client.operation_waiter import OperationWaiter, naming_open_operations
 from stateward.client.output import NO, clean, err
 from stateward.client.session import Session, on_server
 from stateward.client.shared_options import complete_objects
@@ -195,17 +195,14 @@ def _secrets(names: list[str]) -> dict[str, str]:
 
 def _follow(session: Session, reply: MciReply, done_text: Callable[[int], str] | None = None) -> None:
     """Print the output of a command while it runs, and exit as it did; of what writes nothing, a text tells the end."""
-    from stateward.client.progress import follow_progress
-
     assert reply.operation is not None
-    operation = session.client.operation(session.ns, reply.operation)
-    if not session.client.has_worker:
-        err().print("No server runs on this data folder: the work waits until one does.", style="yellow")
-        return
-    if not session.json:
-        follow_progress(session.client, operation, lambda text, _done, _total: _print(text), None)
-    (ended,) = OperationWaiter(session.client, session.ns, [operation], pause=session.pause)
-    results = _results(session, ended)
+    with naming_open_operations(session.ns, {reply.operation: ""}):
+        operation = session.client.operation(session.ns, reply.operation)
+        if not session.client.has_worker:
+            err().print("No server runs on this data folder: the work waits until one does.", style="yellow")
+            return
+        ended = _print_until_end(session, operation)
+        results = _results(session, ended)
     if session.json:
         session.print_data({"operation": ended, "results": results})
     else:
@@ -219,6 +216,20 @@ def _follow(session: Session, reply: MciReply, done_text: Callable[[int], str] |
     if done_text is not None and status == 0 and not session.json:
         _print(done_text(len(results)))
     raise typer.Exit(status)
+
+
+def _print_until_end(session: Session, operation: "OperationView") -> "OperationView":
+    """Print the progress of an operation, and return the operation as it has ended; a server may restart meanwhile."""
+    from stateward.client.progress import follow_progress
+
+    def follow(after: int) -> int | None:
+        return follow_progress(session.client, operation, lambda text, _d, _t: _print(text), None, after=after)
+
+    broken = None if session.json else follow(0)
+    (ended,) = OperationWaiter(session.client, session.ns, [operation], pause=session.pause)
+    if broken is not None:
+        follow(broken)
+    return ended
 
 
 def _print(text: str) -> None:
