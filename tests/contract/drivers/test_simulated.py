@@ -19,6 +19,7 @@ REGION = ProviderRegion("aws", "ap-northeast-2")
 
 class SimulatedCase(BreakableDriverCase):
     spec, image = "t3.nano", "ubuntu22.04"
+    ssh_port = 0
 
     def __init__(self, path: Path | None = None) -> None:
         super().__init__()

@@ -14,6 +14,7 @@ from stateward.domains.mci.remote.host_key_pins import pin_host_key
 from stateward.drivers.ssh.host_key import bare_key
 from stateward.store.records import Key
 from tests.integration.cli.mci_cli_server import MciServer
+from tests.integration.domains.mci.ssh_servers import show_ssh_port
 
 FLEET = """
 name: m1
@@ -101,18 +102,22 @@ def test_ssh_starts_the_local_program_with_the_pinned_host_key(
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("RECORD", str(tmp_path / "record"))
-    vm = cli.ask(cli.engine.store.transact(lambda tx: pin_host_key(tx, Key("default", "m1.web-1"), HOST_KEY)))
+    show_ssh_port(monkeypatch, 22)
+    assert cli.made(FLEET.replace("m1", "m2"))["operation"]["status"] == "succeeded"
+    vm = cli.ask(cli.engine.store.transact(lambda tx: pin_host_key(tx, Key("default", "m2.web-1"), HOST_KEY)))
     assert vm == HOST_KEY
-    done = cli.run("mci", "ssh", "m1/web-1", "-i", "mine", "--", "-v")
+    done = cli.run("mci", "ssh", "m2/web-1", "-i", "mine", "--", "-v")
     assert done.exit_code == 7
     record = (tmp_path / "record").read_text()
-    access = cli.ask(cli.plugin.service.vm("default", "m1", "web-1"))
-    assert access.id == "m1.web-1"
+    access = cli.ask(cli.plugin.service.vm("default", "m2", "web-1"))
+    assert access.id == "m2.web-1"
     for part in ("-p\n22\n", "StrictHostKeyChecking=yes\n", "-i\nmine\n", "\n-l\nubuntu\n--\n", "\n-v\n"):
         assert part in record, record
-    assert f"default.m1.web-1 {HOST_KEY}\n" in record
+    assert f"default.m2.web-1 {HOST_KEY}\n" in record
     assert cli.run("mci", "ssh", "m1").exit_code == 2
-    forgotten = cli.run("mci", "forget-host-key", "m1/web-1")
+    refused = cli.run("mci", "ssh", "m1/web-1")
+    assert (refused.exit_code, "the driver of this one offers no SSH" in refused.stderr) == (2, True)
+    forgotten = cli.run("mci", "forget-host-key", "m2/web-1")
     assert (forgotten.exit_code, "is forgotten" in forgotten.stderr) == (0, True)
-    assert cli.run("mci", "ssh", "m1/web-1").exit_code == 7
+    assert cli.run("mci", "ssh", "m2/web-1").exit_code == 7
     assert "StrictHostKeyChecking=ask\n" in (tmp_path / "record").read_text()

@@ -195,7 +195,7 @@ def _observation(
         machine.name,
         public_ip(machine.number) if state in REACHABLE else "",
         private_ip(machine.number),
-        22,
+        ssh_port=0,  # nobody answers there
         details=_observed_details(machine),
         reboot_tokens=tokens,
     )

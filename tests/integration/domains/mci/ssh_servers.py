@@ -152,6 +152,17 @@ class LoopbackMachines:
         return next(server for name, server in self.by_name.items() if name.endswith(vm))
 
 
+def show_ssh_port(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
+    """Let simulated clouds show machines with an SSH port, where nobody answers."""
+    observe = SimulatedDriver.observe
+
+    async def shown(self: SimulatedDriver, keys: Collection[str] | None = None) -> MachineListing:
+        listing = await observe(self, keys)
+        return replace(listing, machines=[replace(one, ssh_port=port) for one in listing.machines])
+
+    monkeypatch.setattr(SimulatedDriver, "observe", shown)
+
+
 @asynccontextmanager
 async def loopback_machines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LoopbackMachines]:
     """Let simulated clouds show machines with SSH servers of this process."""

@@ -30,6 +30,7 @@ from stateward.store.records import Key
 from tests.integration.domains.mci.api_harness import AWS, HERE, MICRO, NS, ApiHarness, group, mci, open_api
 from tests.integration.domains.mci.conftest import ANN, MciHarness
 from tests.integration.domains.mci.conftest import mci as wanted
+from tests.integration.domains.mci.ssh_servers import show_ssh_port
 from tests.integration.drivers.local.host_machines import kill_all_in
 from tests.integration.drivers.local.ssh_logins import log_in
 
@@ -134,7 +135,10 @@ async def test_a_subgroup_that_grows_keeps_its_key(api: ApiHarness) -> None:
     assert (await key_of(api, "g1-3"))["publicKey"] == shown["newKeyPair"]["publicKey"]
 
 
-async def test_the_way_in_is_told_with_user_key_addresses_and_port(api: ApiHarness) -> None:
+async def test_the_way_in_is_told_with_user_key_addresses_and_port(
+    api: ApiHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show_ssh_port(monkeypatch, 22)
     shown = await api.created(mci("m1", group("g1", 1), group("g2", 1, vmUserName="bob", imageId="debian12")))
     first, second = shown["vm"]
     assert [one["vmUserName"] for one in (first, second)] == ["ubuntu", "bob"]
@@ -144,6 +148,12 @@ async def test_the_way_in_is_told_with_user_key_addresses_and_port(api: ApiHarne
     assert (access["publicIP"], access["privateIP"], access["sshPort"]) == (first["publicIP"], first["privateIP"], 22)
     assert access["publicIP"]
     assert (await api.get(f"{M1}/vm/g1-1?option=accessinfo")).json()["sshKeyId"] == first["sshKeyId"]
+
+
+async def test_a_machine_whose_driver_has_no_ssh_shows_no_port(api: ApiHarness) -> None:
+    await api.created()
+    access = (await api.get(f"{M1}/vm/g1-1?option=accessinfo")).json()
+    assert (access["sshPort"], access["sshKeyId"], bool(access["publicIP"])) == (0, "", True)
 
 
 async def test_a_vm_of_this_host_can_be_logged_in_to_with_the_pair_that_was_made(

@@ -46,8 +46,10 @@ def ssh_command(
     known_hosts: Path,
 ) -> list[str]:
     """Return the command that logs in to a VM, through a bastion if it has one."""
-    if not access.ssh_port or not (access.public_ip or access.private_ip):
-        raise BadInput("MCI/VM", access.vm_id, "a VM with an address and an SSH server")
+    if not access.ssh_port:
+        raise BadInput("MCI/VM", access.vm_id, "a VM with an SSH server; the driver of this one offers no SSH")
+    if not (access.public_ip or access.private_ip):
+        raise BadInput("MCI/VM", access.vm_id, "a VM with an address; this one shows none now")
     options = _options(place, access, identity, known_hosts)
     if bastion is not None:
         through = ["ssh", *_options(place, bastion, identity, known_hosts), "-W", "%h:%p"]
