@@ -322,6 +322,19 @@ async def test_records_are_compared_with_the_provider(api: ApiHarness) -> None:
 
 
 @on_module_loop
+async def test_objects_of_another_connection_to_the_same_region_are_ours(api: ApiHarness) -> None:
+    connections = "http://test/api/v1/mci/connections"
+    second = {"name": "aws-second", "provider": "aws", "region": "ap-northeast-2"}
+    assert (await api.post(connections, second)).status_code == 201
+    for word in ("vNet", "securityGroup", "sshKey", "vm"):
+        seen = (await api.post("/inspectResources", {"connectionName": "aws-second", "resourceType": word})).json()
+        counts = seen["resourceOverview"]
+        assert (counts["onTumblebug"], counts["onCspOnly"], counts["onCspTotal"] > 0) == (0, 0, True), word
+    assert set((await api.get("/inspectResourcesOverview")).json()["cspOnlyOverview"].values()) == {0}
+    assert (await api.delete(f"{connections}/aws-second")).status_code < 300
+
+
+@on_module_loop
 async def test_objects_are_found_by_their_labels(api: ApiHarness) -> None:
     (found,) = (await api.get("/resources/mci?labelSelector=team%3Da")).json()["results"]
     assert found["id"] == "m1"

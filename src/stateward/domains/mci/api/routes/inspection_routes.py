@@ -1,6 +1,11 @@
-"""Routes that compare the records with what the providers show."""
+"""Routes that compare the records with what the providers show.
+
+Several connections may lead to the same region, so an object is ours if a record of any connection names it. The
+providers are listed first: a record is always older than its object at the provider.
+"""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -30,6 +35,9 @@ ENDED = (MachineState.TERMINATED, MachineState.TERMINATING)
 Shown = dict[str, str]
 """Objects at a provider: native id by key."""
 
+Row = dict[str, str]
+RowsByConnection = dict[str, list[Row]]
+
 
 @post("/inspectResources", opt=READ_ALL_WITH_MESSAGES | reads(AN_INSPECTION), status_code=200)
 async def inspect_resources(request: TumblebugRequest) -> dict[str, Any]:
@@ -40,14 +48,17 @@ async def inspect_resources(request: TumblebugRequest) -> dict[str, Any]:
     if not word:
         raise BadInput("resourceType", None, f"one of {', '.join(TYPES)}")
     place = await request.require_connection("connectionName", body.text("connectionName").strip())
-    return await _inspect(request, place, word)
+    shown, problem = await _list_or_explain(request, place, word)
+    return _compare(place, word, shown, problem, await _records(request, word))
 
 
 @get("/inspectResourcesOverview", opt=READ_ALL_WITH_MESSAGES)
 async def inspect_overview(request: TumblebugRequest) -> dict[str, Any]:
     """Compare the records of all connections with what the providers show."""
     places = await request.catalogue.connections()
-    results = await asyncio.gather(*(_overview(request, one) for one in places))
+    listed = await asyncio.gather(*(_list_all_types(request, one) for one in places))
+    records = {word: await _records(request, word) for word in TYPES}
+    results = [_overview(place, each, records) for place, each in zip(places, listed, strict=True)]
     here, only = ({word: sum(one[side][word] for one in results) for word in TYPES} for side in (KEPT, ONLY))
     return {
         "registeredConnection": len(places),
@@ -62,8 +73,14 @@ async def inspect_overview(request: TumblebugRequest) -> dict[str, Any]:
 KEPT, ONLY = "tumblebugOverview", "cspOnlyOverview"
 
 
-async def _overview(request: TumblebugRequest, place: CloudConnection) -> dict[str, Any]:
-    each = {word: await _inspect(request, place, word) for word in TYPES}
+async def _list_all_types(request: TumblebugRequest, place: CloudConnection) -> dict[str, tuple[Shown, str]]:
+    return {word: await _list_or_explain(request, place, word) for word in TYPES}
+
+
+def _overview(
+    place: CloudConnection, listed: dict[str, tuple[Shown, str]], records: dict[str, RowsByConnection]
+) -> dict[str, Any]:
+    each = {word: _compare(place, word, *listed[word], records[word]) for word in TYPES}
     return {
         "connectionName": place.name,
         "systemMessage": next((one["systemMessage"] for one in each.values() if one["systemMessage"]), ""),
@@ -73,13 +90,18 @@ async def _overview(request: TumblebugRequest, place: CloudConnection) -> dict[s
     }
 
 
-async def _inspect(request: TumblebugRequest, place: CloudConnection, word: str) -> dict[str, Any]:
+async def _list_or_explain(request: TumblebugRequest, place: CloudConnection, word: str) -> tuple[Shown, str]:
     try:
-        shown, problem = await _at_provider(request, place, word)
+        return await _at_provider(request, place, word)
     except StatewardError as error:
-        shown, problem = {}, str(error)
-    kept = [one async for one in _records(request, place, word)]
-    known = {one["cspResourceName"] for one in kept}
+        return {}, str(error)
+
+
+def _compare(
+    place: CloudConnection, word: str, shown: Shown, problem: str, records: RowsByConnection
+) -> dict[str, Any]:
+    kept = records.get(place.name, [])
+    known = {one["cspResourceName"] for rows in records.values() for one in rows}
     total = [{"refNameOrId": key, "cspResourceId": native} for key, native in sorted(shown.items())]
     alone = [one for one in total if one["refNameOrId"] not in known]
     listed = [{"idBySp": one["cspResourceName"], "cspResourceId": one["cspResourceId"]} for one in kept]
@@ -127,24 +149,25 @@ async def _at_provider(request: TumblebugRequest, place: CloudConnection, word: 
     return shown, "" if listing.complete else listing.problem or "the listing was not complete"
 
 
-async def _records(request: TumblebugRequest, place: CloudConnection, word: str) -> Any:  # noqa: ANN401 - rows
-    """Yield the records of one type at a connection, of all namespaces."""
-    reader = request.service.engine.store.reader
+async def _records(request: TumblebugRequest, word: str) -> RowsByConnection:
+    """Return the records of one type by connection, of all namespaces."""
+    reader, found = request.service.engine.store.reader, defaultdict[str, list[Row]](list)
+    kind = VM.kind if word == "vm" else RESOURCE_LIFECYCLES[word].kind
     for ns in await reader.namespaces():
-        if word == "vm":
-            async for vm in list_all(reader, Selector(ns, VM.kind, labels=(("connection", place.name),))):
-                spec, seen = vm_of(vm), vm_seen(vm)
+        async for one in list_all(reader, Selector(ns, kind)):
+            if word == "vm":
+                spec, seen = vm_of(one), vm_seen(one)
                 row = _row(ns, spec.name, f"/ns/{ns}/mci/{spec.mci}/vm/{spec.name}", seen.native_id, spec.uid)
-                yield {**row, "mciId": spec.mci}
-            continue
-        async for one in list_all(reader, Selector(ns, RESOURCE_LIFECYCLES[word].kind)):
-            resource = resource_identity(one)
-            if resource.connection == place.name:
+                found[spec.connection].append({**row, "mciId": spec.mci})
+            else:
+                resource = resource_identity(one)
                 path = f"/ns/{ns}/resources/{word}/{resource.name}"
-                yield _row(ns, resource.name, path, resource_seen(one).native_id, resource.uid)
+                row = _row(ns, resource.name, path, resource_seen(one).native_id, resource.uid)
+                found[resource.connection].append(row)
+    return found
 
 
-def _row(ns: str, name: str, path: str, native: str, uid: str) -> dict[str, str]:
+def _row(ns: str, name: str, path: str, native: str, uid: str) -> Row:
     return {"idByTb": name, "nsId": ns, "objectKey": path, "cspResourceId": native, "cspResourceName": uid}
 
 
