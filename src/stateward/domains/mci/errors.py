@@ -88,6 +88,18 @@ class NoStoredObject(NotFound):
     text = "there is no object with the key {object!r}"
 
 
+class NoSuchUid(NotFound):
+    """No object has this uid, or none that the caller may see."""
+
+    text = "there is no object with the uid {object!r} in the namespaces of the token"
+
+
+class NoSuchRequest(NotFound):
+    """No request had this id, or none that the caller may see; requests that change nothing are soon forgotten."""
+
+    text = "no request with the id {object!r} is known"
+
+
 class NotByKey(Denied, code="not_by_key"):
     """An object is to be deleted by its key in the store."""
 

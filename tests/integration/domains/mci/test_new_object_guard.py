@@ -159,6 +159,27 @@ async def test_an_action_changes_nothing_of_a_vm_or_an_mci_that_was_accepted(har
         assert error.value.field == f"spec.{field}"
 
 
+async def test_nobody_sets_the_labels_by_which_the_domain_finds_its_objects(harness: MciHarness) -> None:
+    await harness.created(mci("m", group("g", 1)))
+    key = {"name": "key", "uid": "", **PLACE}
+    for id_, kind, spec, labels in (
+        ("m.g-9", VM.kind, A_VM | {"name": "g-9"}, {"mci": "other"}),
+        ("m.g-9", VM.kind, A_VM | {"name": "g-9"}, {"connection": "gcp-asia-northeast3"}),
+        ("m.g-9", VM.kind, A_VM | {"name": "g-9"}, {"host-key": "ssh-ed25519 AAAA"}),
+        ("sshKey:key", SSH_KEY.kind, key, {"shared": "yes"}),
+        ("sshKey:key", SSH_KEY.kind, key, {"made-for": "x"}),
+        ("sshKey:key", SSH_KEY.kind, key, {"owned-by": "x"}),
+    ):
+        parent = "m" if kind == VM.kind else None
+        with pytest.raises(BadInput) as refusal:
+            await harness.engine.create(NS, id_, kind, spec=spec, parent=parent, labels=labels)
+        assert refusal.value.field == f"labels.{next(iter(labels))}"
+        assert await harness.engine.store.reader.object(Key(NS, id_)) is None
+    await harness.engine.create(NS, "sshKey:key", SSH_KEY.kind, spec=key, labels={"team": "a"})
+    own = {"mci": "m", "provider": "aws", "connection": PLACE["connection"], "team": "a"}
+    await harness.engine.create(NS, "m.g-9", VM.kind, spec=A_VM | {"name": "g-9"}, parent="m", labels=own)
+
+
 async def test_an_mci_gets_a_uid_that_no_caller_has_chosen(harness: MciHarness) -> None:
     made = await harness.engine.create(NS, "m1", MCI.kind, spec=to_builtins(mci()))
     assert mci_of(made.object).uid not in ("", mci().uid)

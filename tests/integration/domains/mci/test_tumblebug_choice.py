@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from stateward.domains.mci.api.routes.label_routes import parse_selector
+from stateward.domains.mci.api.label_selector import parse_selector
 from stateward.domains.mci.model import CloudConnection, SpecRecord
 from stateward.domains.mci.provisioning_history import CreationAttempt, risk_of
 from stateward.domains.mci.spec_choice import Condition, Priority, SpecOffer, choose, distance_km, estimated_latency_ms
+from stateward.errors import BadInput
 from tests.integration.domains.mci.api_harness import AWS, NANO, NS, UBUNTU, ApiHarness, group, mci, open_api
 
 on_module_loop = pytest.mark.asyncio(loop_scope="module")
@@ -342,15 +343,46 @@ async def test_objects_are_found_by_their_labels(api: ApiHarness) -> None:
     (vm,) = (await api.get("/resources/node?labelSelector=tier%3Dweb")).json()["results"]
     assert vm["id"] == "g1-1"
     assert (await api.get("/resources/vm?labelSelector=tier%3Dweb", "outsider")).json() == {"results": []}
-    assert (await api.get("/label/mci/nothing")).status_code == 404
+    by_older, by_present = [(await api.get(f"/label/{word}/{vm['uid']}")).json() for word in ("vm", "node")]
+    assert (by_older["resourceKey"], by_older["labels"]["sys.labelType"]) == (f"/ns/{NS}/mci/m1/vm/g1-1", "vm")
+    assert (by_present["resourceKey"], by_present["labels"]["sys.labelType"]) == (
+        f"/ns/{NS}/infra/m1/node/g1-1",
+        "node",
+    )
+    by_type = (await api.get("/resources/node?labelSelector=sys.labelType%3Dnode")).json()["results"]
+    assert {(one["resourceType"], one["id"]) for one in by_type} == {("node", "g1-1")}
+    (by_set,) = (await api.get("/resources/vm?labelSelector=tier in (db, web)")).json()["results"]
+    assert by_set["id"] == "g1-1"
+    assert (await api.get("/resources/vm?labelSelector=tier in web")).json()["field"] == "labelSelector"
+    unknown = await api.get("/label/mci/nothing")
+    assert (unknown.status_code, "in namespace" in unknown.text, "nothing" in unknown.text) == (404, False, True)
+    unknown = await api.get("/request/nothing")
+    assert (unknown.status_code, "namespace" in unknown.text, "nothing" in unknown.text) == (404, False, True)
     assert (await api.get("/label/color/red")).json()["field"] == "labelType"
     assert "mci" in (await api.get("/labelInfo")).json()["labelTypes"]
 
 
-def test_a_selector_of_labels_has_four_forms() -> None:
-    labels = {"a": "1", "b": "2"}
-    for text, fits in (("a=1", True), ("a==1,b=2", True), ("a!=1", False), ("c!=1", True), ("a", True), ("!a", False)):
-        assert parse_selector(text)(labels) is fits, text
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ("", True), ("a=1", True), ("a==1,b=2", True), ("a = 1 , b", True), ("a=", False), ("a!=1", False),
+        ("c!=1", True), ("a", True), ("!a", False), ("! c", True), ("a exists", True),
+        ("a !exists", False), ("c !exists", True),
+        ("a in (1)", True), ("a in (0, 1),b in (2)", True), ("a in (0,2)", False), ("c in (1)", False),
+        ("a notin (0,2)", True), ("a notin (0, 1)", False), ("c notin (1)", True), ("a in(1)", True), ("e=x y", True),
+    ],
+)  # fmt: skip
+def test_a_selector_of_labels_has_the_forms_of_kubernetes(text: str, fits: bool) -> None:
+    assert parse_selector(text)({"a": "1", "b": "2", "e": "x y"}) is fits
+
+
+@pytest.mark.parametrize(
+    "text", ["=1", "!=1", "a in 1", "a in (1", "a in 1)", "a inn (1)", "a b", "!a=1", "a===1", "()"]
+)
+def test_a_selector_in_another_form_is_refused(text: str) -> None:
+    with pytest.raises(BadInput) as refusal:
+        parse_selector(text)
+    assert (refusal.value.field, "a notin (b, c)" in refusal.value.allowed) == ("labelSelector", True)
 
 
 @on_module_loop

@@ -195,8 +195,8 @@ def _phase(body: Fields, groups: Collection[str]) -> PostCommand:
 def parse_label_pairs(field: str, text: str) -> dict[str, str]:
     """Parse labels with their values: `role=web,tier=front`."""
     pairs = [one.strip().partition("=") for one in text.split(",") if one.strip()]
-    for name, sign, _ in pairs:
-        if not name or not sign:
+    for name, sign, value in pairs:
+        if not name or not sign or name.endswith("!") or value.startswith("="):
             raise BadInput(field, text, "names with values: role=web,tier=front")
     return {name.strip(): value.strip() for name, _, value in pairs}
 

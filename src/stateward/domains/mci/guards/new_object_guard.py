@@ -7,9 +7,10 @@ A new VM or resource gets its uid, region and native ids here, in the transactio
 names must exist in its namespace. Requests of operations were resolved by their operation and stay as they are.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.mci.guards.object_guards import with_own_uid
@@ -17,7 +18,9 @@ from stateward.domains.mci.guards.spec_validation import decode_spec
 from stateward.domains.mci.lifecycle import MCI, SECURITY_GROUP, VM, VNET, ResourceState
 from stateward.domains.mci.model import (
     DEPLOYMENT_NS,
+    MADE_FOR,
     RESOURCE_LIFECYCLES,
+    SHARED,
     MciSpec,
     SubGroup,
     VmSpec,
@@ -28,10 +31,12 @@ from stateward.domains.mci.model import (
     resource_identity,
 )
 from stateward.domains.mci.provider.catalogue import Catalogue
+from stateward.domains.mci.provider.key_pairs import OWNED_BY
+from stateward.domains.mci.remote.host_key_pins import BASTION_LABEL, HOST_KEY_LABEL
 from stateward.domains.mci.vm_placement import check_placement, check_resources, place_subgroup, record_keys
 from stateward.engine import Request
 from stateward.engine.kinds import Guard
-from stateward.engine.requests import EMPTY
+from stateward.engine.requests import EMPTY, Creation
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.store.records import Key, Object
@@ -62,7 +67,9 @@ class NewObjectGuard:
                 return completed
             want = decode_spec(found.kind, request.spec or EMPTY)
             complete = self._complete_vm if found.kind == VM.kind else self._complete_part
-            return with_own_uid(request, await complete(uow, request.ns, found.kind, want))
+            made = await complete(uow, request.ns, found.kind, want)
+            _check_reserved_labels(request.creates, made)
+            return with_own_uid(request, made)
 
         return both
 
@@ -132,6 +139,21 @@ class NewObjectGuard:
                 allowed = f"a vNet of connection {place.name}: it is one of {there.connection}"
                 raise BadInput("spec.network", part.network, allowed)
         return replace(part, provider=place.provider, region=place.region)
+
+
+def _check_reserved_labels(creates: Creation, made: Any) -> None:  # noqa: ANN401 - the record
+    """Refuse labels by which the domain finds its objects, unless they say what the spec says."""
+    given: dict[str, str] = msgspec.json.decode(creates.labels)
+    if isinstance(made, VmSpec):
+        own = {"mci": made.mci, "subgroup": made.group, "connection": made.connection}
+        own |= {"provider": made.provider, "region": made.region}
+        reserved: Collection[str] = (*own, HOST_KEY_LABEL, BASTION_LABEL)
+    else:
+        own, reserved = {}, (MADE_FOR, SHARED, OWNED_BY)
+    for name in reserved:
+        if name in given and given[name] != own.get(name):
+            allowed = f"{own[name]!r}, as its spec says, or left out" if name in own else "left out: only mci sets it"
+            raise BadInput(f"labels.{name}", given[name], allowed)
 
 
 def _named_resources(ns: str, group: SubGroup) -> dict[tuple[str, str], Key]:

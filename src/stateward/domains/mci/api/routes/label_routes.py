@@ -1,17 +1,18 @@
 """Routes of labels: those of an object, and the objects that have some."""
 
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Collection
 from typing import Annotated, Any
 
 from litestar import delete, get, put
 from litestar.params import PathParameter, QueryParameter
 
 from stateward.domains.mci.api.context import TumblebugRequest
+from stateward.domains.mci.api.label_selector import GRAMMAR, parse_selector
 from stateward.domains.mci.api.operation_replies import OperationReply
 from stateward.domains.mci.api.tumblebug_params import ACT, READ, TEXT, Name, check_choice
+from stateward.domains.mci.errors import NoSuchUid
 from stateward.domains.mci.object_labels import LABELED_KINDS, Labels, change_labels, labels_of
-from stateward.domains.mci.tumblebug_keys import tumblebug_key
-from stateward.engine import NotFound
+from stateward.domains.mci.tumblebug_keys import present_key, tumblebug_key
 from stateward.engine.queries import list_all
 from stateward.errors import BadInput
 from stateward.plugin.route_options import grant_of, reads
@@ -21,14 +22,17 @@ from stateward.store.records import Object
 LabelKey = Annotated[str, PathParameter(pattern=TEXT, description="the name of a label")]
 LabelSelector = Annotated[
     str | None,
-    QueryParameter(name="labelSelector", pattern=TEXT, description="`a=b`, `a!=b`, `a` or `!a`, with commas between"),
+    QueryParameter(name="labelSelector", pattern=TEXT, description=GRAMMAR),
 ]
 PRESENT_TYPES = {"infra": "mci", "node": "vm"}
+"""The types of objects in Tumblebug's present release, with their older names."""
+
+TYPE_LABEL = "sys.labelType"
 SYSTEM_LABELS = {
     "sys.id": "the object's id",
     "sys.namespace": "its namespace",
     "sys.uid": "its uid, which is its name at the provider",
-    "sys.labelType": "its type",
+    TYPE_LABEL: "its type",
 }
 
 
@@ -36,13 +40,17 @@ SYSTEM_LABELS = {
 async def get_labels(request: TumblebugRequest, label_type: Name, uid: Name) -> dict[str, Any]:
     """Return the labels of an object, by its uid."""
     found = await _find(request, label_type, uid)
-    return {"resourceKey": tumblebug_key(found), "labels": labels_of(found)}
+    key = tumblebug_key(found)
+    is_present = label_type in PRESENT_TYPES
+    return {"resourceKey": present_key(key) if is_present else key, "labels": _labels(found, label_type)}
 
 
 @put("/label/{label_type:str}/{uid:str}", opt=ACT | reads({"labels": {"team": "shop"}}))
 async def set_labels(request: TumblebugRequest, label_type: Name, uid: Name) -> OperationReply:
     """Add labels to an object, or replace their values; the other labels stay, and so do the tags at the provider."""
     given = (await request.fields()).labels("labels")
+    if given.get(TYPE_LABEL) == label_type:  # as this API shows it
+        del given[TYPE_LABEL]
     if not given:
         raise BadInput("labels", None, 'given: an object with at least one label, such as {"team": "shop"}')
     await _change(request, await _find(request, label_type, uid), given)
@@ -63,10 +71,16 @@ async def find_by_labels(
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the objects of a type in the caller's namespaces that have some labels."""
     word, fits = _type(label_type), parse_selector(selector or "")
-    found = [(one, labels_of(one)) async for one in _objects(request, word)]
+    found = [(one, _labels(one, label_type)) async for one in _objects(request, word)]
     return {
         "results": [
-            {"resourceType": word, "id": labels["sys.id"], "uid": labels["sys.uid"], "nsId": one.ns, "label": labels}
+            {
+                "resourceType": label_type,
+                "id": labels["sys.id"],
+                "uid": labels["sys.uid"],
+                "nsId": one.ns,
+                "label": labels,
+            }
             for one, labels in found
             if fits(labels)
         ]
@@ -76,25 +90,12 @@ async def find_by_labels(
 @get("/labelInfo", opt=READ)
 async def label_info() -> dict[str, Any]:
     """Return the types of objects that have labels, and the labels that all of them have."""
-    return {"labelTypes": list(LABELED_KINDS), "systemLabels": SYSTEM_LABELS}
+    return {"labelTypes": [*LABELED_KINDS, *PRESENT_TYPES], "systemLabels": SYSTEM_LABELS}
 
 
-def parse_selector(text: str) -> Callable[[Labels], bool]:
-    """Return a function that tells whether labels fit a selector; an empty selector fits all."""
-    tests = [_test(one.strip()) for one in text.split(",") if one.strip()]
-    return lambda labels: all(test(labels) for test in tests)
-
-
-def _test(text: str) -> Callable[[Labels], bool]:
-    for sign in ("!=", "==", "="):
-        name, found, value = (part.strip() for part in text.partition(sign))
-        if found:
-            if not name:
-                raise BadInput("labelSelector", text, "the name of a label before the sign")
-            return lambda labels: (labels.get(name) == value) is (sign != "!=")
-    if text.startswith("!"):
-        return lambda labels: text[1:].strip() not in labels
-    return lambda labels: text in labels
+def _labels(found: Object, label_type: str) -> Labels:
+    """Return the labels of an object; its type has the name of the release by which the caller asks."""
+    return {**labels_of(found), TYPE_LABEL: label_type}
 
 
 def _type(word: str) -> str:
@@ -113,7 +114,7 @@ async def _find(request: TumblebugRequest, label_type: str, uid: str) -> Object:
     async for found in _objects(request, _type(label_type)):
         if labels_of(found)["sys.uid"] == uid:
             return found
-    raise NotFound("label", uid)
+    raise NoSuchUid("", uid)
 
 
 async def _change(request: TumblebugRequest, found: Object, added: Labels, removed: Collection[str] = ()) -> None:

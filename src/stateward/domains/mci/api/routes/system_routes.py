@@ -20,7 +20,7 @@ from stateward.domains.mci.api.tumblebug_params import (
     RequestUrl,
     check_choice,
 )
-from stateward.engine import NotFound
+from stateward.domains.mci.errors import NoSuchRequest
 from stateward.errors import UnknownName
 from stateward.plugin.route_options import grant_of
 from stateward.store.records import Key
@@ -82,7 +82,7 @@ async def get_request(request: TumblebugRequest, name: Name) -> RequestView:
     calls = [*request.context.request_log.find(name), *await stored_requests(request.service.engine, name)]
     visible = [one for one in calls if one.visible_to(grant)]
     if not visible:
-        raise NotFound("requests", name)
+        raise NoSuchRequest("", name)
     # The caller's own request comes first, then one that changes something.
     return await _view(request, max(visible, key=lambda one: (one.token == grant.token, one.changes, one.began)))
 
