@@ -25,6 +25,8 @@ from stateward.containers import EngineClient
 from tools.reaper import make_run_folder, start_guard
 
 IMAGE = "stateward-test:1"
+MACHINE = ("sh", "-c", "trap 'exit 0' TERM; echo up; sleep 100000 & wait")
+"""What the image's containers run: a line of output for every start, and an end at the first signal."""
 PATIENT_S = 60.0
 PROGRAMS = ("podman", "runc", "/usr/lib/podman/netavark", "/usr/lib/podman/aardvark-dns", "iptables", "busybox")
 SETTINGS = """
@@ -130,7 +132,7 @@ class PodmanService:
     async def _make_image(self) -> None:
         client = EngineClient(self.address)
         try:
-            await client.import_image(busybox_archive(), IMAGE)
+            await client.import_image(busybox_archive(), IMAGE, MACHINE)
         finally:
             await client.close()
 

@@ -61,18 +61,22 @@ class EngineImages:
         )
         _last_id("load images", answer.content)
 
-    async def import_image(self, file_system: bytes | AsyncIterator[bytes], name: str) -> str:
+    async def import_image(
+        self, file_system: bytes | AsyncIterator[bytes], name: str, command: Sequence[str] = ()
+    ) -> str:
         """Make an image of one layer from a tar archive of a file system; returns its id.
 
         The image gets its name by a second call: Podman ignores the tag that comes with the first.
         """
-        call = f"import {name}"
+        call, params = f"import {name}", {"fromSrc": "-"}
+        if command:
+            params["changes"] = f"CMD {msgspec.json.encode(command).decode()}"
         answer = await self._transport.call(
             call,
             "POST",
             "/images/create",
             TRANSFER_TIMEOUT_S,
-            params={"fromSrc": "-"},
+            params=params,
             content=file_system,
             headers=_TAR,
         )

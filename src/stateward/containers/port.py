@@ -136,8 +136,13 @@ class ContainerEngine(Protocol):
     async def load_images(self, archive: bytes | AsyncIterator[bytes]) -> None:
         """Load images from a tar archive of images."""
 
-    async def import_image(self, file_system: bytes | AsyncIterator[bytes], name: str) -> str:
-        """Make an image of one layer from a tar archive of a file system; returns its id."""
+    async def import_image(
+        self, file_system: bytes | AsyncIterator[bytes], name: str, command: Sequence[str] = ()
+    ) -> str:
+        """Make an image of one layer from a tar archive of a file system; returns its id.
+
+        `command` is what its containers run if their spec says nothing.
+        """
 
     async def remove_image(self, image: str, *, force: bool = False) -> bool:
         """Remove an image."""

@@ -1,6 +1,7 @@
 """The faults of the simulated engine, to order: latency, silence, lost answers, refusals and a full disk."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -16,7 +17,7 @@ class SimulatedFaults:
         self.is_down = False  # no connection
         self.is_disk_full = False
         self.hangs: set[str] = set()  # calls that are not answered, and not carried out
-        self.loses: set[str] = set()  # calls that are carried out, but not answered
+        self.loses: Counter[str] = Counter()  # how many of a call are carried out, but not answered
         self.refuses: dict[str, EngineRefusal] = {}  # calls that are refused, with the reason
         self.calls: list[str] = []  # the calls that have arrived, in order
 
@@ -38,7 +39,8 @@ class SimulatedFaults:
         """Carry out a call that changes something; its answer may be lost afterwards."""
         await self.pass_call(call)
         yield
-        if call in self.loses:
+        if self.loses[call] > 0:
+            self.loses[call] -= 1
             raise EngineUnavailable(call, "the connection was closed", sent=True)
 
     def check_disk(self, call: str) -> None:

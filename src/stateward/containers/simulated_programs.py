@@ -4,9 +4,11 @@ They behave like the programs of the same name as far as the tests and the demon
 not known runs until it is stopped, as a server does.
 """
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stateward.containers.container_records import LogChunk, LogStream
 
@@ -63,11 +65,20 @@ def _sleep(given: ProgramInput) -> ProgramRun:
     return ProgramRun((), 0, float(given.argv[1]))
 
 
+def _sh(given: ProgramInput) -> ProgramRun:
+    """Run one plain command, as in `sh -c "echo hello"`; `exit` is one of the shell's own."""
+    words = shlex.split(given.argv[2])
+    if words[:1] == ["exit"]:
+        return ProgramRun((), int(words[1]))
+    return run_program(replace(given, argv=words))
+
+
 PROGRAMS: Mapping[str, Program] = {
     "cat": _cat,
     "echo": _echo,
     "env": _env,
     "false": lambda _: ProgramRun((), 1),
+    "sh": _sh,
     "sleep": _sleep,
     "true": lambda _: ProgramRun((), 0),
 }

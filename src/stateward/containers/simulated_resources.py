@@ -72,7 +72,12 @@ class SimulatedResources:
         """Refuse: what an archive holds is not simulated."""
         raise EngineRefused(EngineRefusal.INVALID, "load images", "the simulated engine has no images to load")
 
-    async def import_image(self, file_system: bytes | AsyncIterator[bytes], name: str) -> str:
+    async def import_image(
+        self,
+        file_system: bytes | AsyncIterator[bytes],
+        name: str,
+        command: Sequence[str] = (),  # noqa: ARG002 - the port's
+    ) -> str:
         """Make an image from a file system, of which only the size is kept."""
         await self.faults.pass_call("import")
         self.faults.check_disk(f"import {name}")

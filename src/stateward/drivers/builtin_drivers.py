@@ -24,6 +24,12 @@ def _qemu(setup: DriverSetup) -> Driver:
     return QemuDriver(with_folder(setup), setup.meter)
 
 
+def _container(setup: DriverSetup) -> Driver:
+    from stateward.drivers.container import ContainerDriver
+
+    return ContainerDriver(setup.region, setup.meter)
+
+
 def _aws(setup: DriverSetup) -> Driver:
     from stateward.drivers.aws import AwsDriver
 
@@ -63,6 +69,7 @@ qemu = DriverPlugin(
     on_host=True,
     options=("folder", "keep", "arch", "accel", "program", "bandwidth", "images", "ssh_ports"),
 )
+container = DriverPlugin(_container, on_host=True, options=("engine", "network", "command", "pull", "keep", "timeout"))
 aws = DriverPlugin(_aws, on_host=False, options=("endpoint_url", "connect_timeout", "read_timeout"))
 azure = DriverPlugin(
     _azure,

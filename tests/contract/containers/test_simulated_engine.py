@@ -24,11 +24,10 @@ class TestFaults:
     async def test_a_lost_answer_is_no_answer_and_the_work_is_found_again(self) -> None:
         engine = SimulatedEngine([IMAGE])
         spec = TestSimulatedEngine().spec()
-        engine.faults.loses.add("create")
+        engine.faults.loses["create"] = 1
         with pytest.raises(EngineUnavailable) as unanswered:
             await engine.create_container(spec)
         assert unanswered.value.sent
-        engine.faults.loses.clear()
         (found,) = await engine.list_containers()
         assert await engine.create_container(spec) == found.id
 

@@ -312,7 +312,7 @@ def test_a_namespace_is_created_listed_and_deleted_and_a_missing_one_names_the_c
 def test_a_driver_that_does_not_exist_is_refused(cli: MciServer) -> None:
     done = cli.run("mci", "connection", "add", "x", "--provider", "p", "--region", "r", "--driver", "magic")
     assert done.exit_code == 2
-    assert "aws, azure, gcp, openstack, process, qemu, simulated" in done.stderr
+    assert "aws, azure, container, gcp, openstack, process, qemu, simulated" in done.stderr
 
 
 def test_the_example_of_this_host_runs_real_processes(cli: MciServer) -> None:

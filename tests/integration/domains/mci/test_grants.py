@@ -43,7 +43,7 @@ async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
 
 def test_a_driver_says_itself_whether_it_acts_on_this_host(tmp_path: Path) -> None:
     drivers = DriverFactory(tmp_path, SimulatedCloud)
-    assert {name for name in drivers.names if drivers.is_on_host(name)} == {"process", "qemu"}
+    assert {name for name in drivers.names if drivers.is_on_host(name)} == {"container", "process", "qemu"}
     assert drivers.is_on_host("one that nobody knows")
 
 

@@ -44,7 +44,7 @@ def factory(folder: Path) -> DriverFactory:
 @pytest.mark.usefixtures("acme")
 def test_a_driver_that_does_not_say_that_it_acts_elsewhere_acts_on_this_host(tmp_path: Path) -> None:
     drivers = factory(tmp_path)
-    builtin = {"aws", "azure", "gcp", "openstack", "process", "qemu", "simulated"}
+    builtin = {"aws", "azure", "container", "gcp", "openstack", "process", "qemu", "simulated"}
     assert set(drivers.names) == {*builtin, "memory", "silent", "needy"}
     assert not drivers.is_on_host("memory")
     assert {name for name in ("silent", "text", "missing", "lost", "unheard of") if drivers.is_on_host(name)} == {

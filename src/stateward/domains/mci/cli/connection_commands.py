@@ -19,7 +19,9 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The connection's name
 Provider = Annotated[str, typer.Option("--provider", help="The provider, such as aws.")]
 Region = Annotated[str, typer.Option("--region", help="Its region.")]
 Zone = Annotated[str, typer.Option("--zone", help="A zone of the region.")]
-Driver = Annotated[str, typer.Option("--driver", help="simulated, process, qemu, aws or gcp.")]
+Driver = Annotated[
+    str, typer.Option("--driver", help="simulated, process, qemu, container, aws, azure, gcp or openstack.")
+]
 Credential = Annotated[
     str,
     typer.Option(

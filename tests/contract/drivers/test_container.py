@@ -1,0 +1,142 @@
+"""The container driver under the suite: on a real Podman, and on the simulated engine."""
+
+from collections.abc import AsyncIterator
+from itertools import count
+
+import pytest
+
+from stateward.containers import EngineClient, SimulatedEngine
+from stateward.drivers import Driver, Observation, ProviderRegion
+from stateward.drivers.container import ContainerDriver
+from tests.containers import IMAGE, PodmanService
+from tests.contract.drivers.conformance import Conformance
+from tests.contract.drivers.driver_case import find
+from tests.contract.drivers.fault_contract import BreakableDriverCase, FaultContract
+
+SHORT_FORM = frozenset(
+    {
+        "test_the_short_form_has_names_of_tests_alone",
+        "test_a_machine_is_seen_by_its_key_and_comes_to_run",
+        "test_concurrent_creates_with_one_key_make_one_machine",
+        "test_two_drivers_on_one_place_make_one_machine_of_a_key",
+        "test_a_key_whose_machine_was_terminated_makes_no_running_one",
+        "test_what_does_not_exist_is_refused_by_the_check",
+        "test_suspend_and_resume_reach_their_states",
+        "test_a_second_reboot_with_another_token_is_a_second_reboot",
+        "test_a_reboot_that_is_repeated_with_its_token_is_one_reboot",
+        "test_a_listing_shows_which_reboot_was_done_where_the_driver_says_so",
+        "test_rebooting_what_is_suspended_is_refused",
+        "test_a_suspended_machine_can_be_terminated",
+        "test_concurrent_deeds_of_every_sort_leave_a_machine_in_order",
+        "test_machines_in_different_states_each_get_their_own_answer",
+        "test_a_command_runs_where_there_is_a_way_in",
+        "test_a_command_that_ends_badly_tells_its_status",
+        "test_changes_are_hinted_at_where_there_are_events",
+        "test_a_create_at_a_dead_provider_is_never_taken_for_done",
+        "test_after_the_cut_everything_goes_on",
+        "test_a_machine_that_died_behind_our_back_can_be_terminated",
+    }
+)
+"""What is always run on a real engine; `make prove` runs the rest, and the simulated engine all of it."""
+
+_regions = count(1)
+
+
+class PodmanCase(BreakableDriverCase):
+    """A region of a Podman service; without the service, the provider is out of reach."""
+
+    spec = "0.5c-64m"
+    image = IMAGE
+    ssh_port = 0
+
+    def __init__(self, podman: PodmanService) -> None:
+        super().__init__()
+        self._podman, self._is_cut = podman, False
+        self._region = f"region-{next(_regions)}"
+
+    def make(self) -> Driver:
+        return ContainerDriver(
+            ProviderRegion("lab", self._region, options={"engine": self._podman.address}), self.count
+        )
+
+    def reboots(self, seen: Observation) -> int:
+        return self._podman.run("logs", seen.native_id).count("up\n") - 1
+
+    async def cut(self) -> None:
+        self._is_cut = True
+        self._podman.kill()
+
+    async def mend(self) -> None:
+        self._is_cut = False
+        self._podman.start()
+
+    async def kill(self, key: str) -> None:
+        seen = await find(self.driver(), self, key)
+        assert seen is not None
+        self._podman.run("kill", seen.native_id)
+
+    async def close(self) -> None:
+        await super().close()
+        if self._is_cut:
+            await self.mend()
+        client = EngineClient(self._podman.address)
+        for container in await client.list_containers():
+            await client.remove_container(container.id, force=True)
+        for volume in await client.list_volumes():
+            await client.remove_volume(volume.name)
+        await client.close()
+
+
+class TestPodmanMachines(Conformance, FaultContract):
+    """Containers of a real Podman."""
+
+    short_form = SHORT_FORM
+
+    def test_the_short_form_has_names_of_tests_alone(self) -> None:
+        assert [name for name in SHORT_FORM if not hasattr(self, name)] == []
+
+    @pytest.fixture
+    async def case(self, podman: PodmanService) -> AsyncIterator[PodmanCase]:
+        case = PodmanCase(podman)
+        yield case
+        await case.close()
+
+
+class SimulatedCase(BreakableDriverCase):
+    """A region of a simulated engine."""
+
+    spec = "1c-512m"
+    image = "machine:1"
+    ssh_port = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._engine = SimulatedEngine([self.image])
+
+    def make(self) -> Driver:
+        return ContainerDriver(ProviderRegion("lab", "here"), self.count, self._engine)
+
+    async def cut(self) -> None:
+        self._engine.faults.is_down = True
+
+    async def mend(self) -> None:
+        self._engine.faults.is_down = False
+
+    async def kill(self, key: str) -> None:
+        seen = await find(self.driver(), self, key)
+        assert seen is not None
+        self._engine.end_program(seen.native_id, 137)
+
+    async def lose_next_answer(self) -> bool:
+        self._engine.faults.loses["start"] = 1
+        return True
+
+
+class TestSimulatedMachines(Conformance, FaultContract):
+    """Containers of the simulated engine."""
+
+    @pytest.fixture
+    async def case(self) -> AsyncIterator[SimulatedCase]:
+        case = SimulatedCase()
+        yield case
+        await case.close()
