@@ -14,6 +14,7 @@ from msgspec import MsgspecError
 from msgspec.structs import replace
 from websockets.exceptions import WebSocketException
 
+from stateward.agents.answers import SiteAnswers
 from stateward.agents.measure_reports import MeasureReporter
 from stateward.agents.messages import (
     BEGUN,
@@ -23,6 +24,7 @@ from stateward.agents.messages import (
     MAX_HELD_NAMES,
     AgentOrder,
     AgentReport,
+    CommandRequest,
     Existing,
     FromAgent,
     FromController,
@@ -31,7 +33,9 @@ from stateward.agents.messages import (
     Hello,
     InventoryEnd,
     InventoryItem,
+    LogRequest,
     ProgressMessage,
+    RequestCancelled,
     Upgrade,
     Welcome,
     clip_text,
@@ -147,6 +151,7 @@ class Agent:
     async def _run_connection(self) -> None:
         socket = self._socket = await self._dialer.dial()
         tasks: list[asyncio.Task[None]] = []
+        answers = SiteAnswers(self._site, self._send)
         try:
             welcome = await self._handshake(socket)
             self.notify = welcome.notify
@@ -161,16 +166,17 @@ class Agent:
             if welcome.measures > 0:
                 loops.append(self._measure_loop(welcome.measures, MeasureReporter(self.notify)))
             tasks = [asyncio.create_task(loop) for loop in loops]
-            await self._receive_messages(socket, patience)
+            await self._receive_messages(socket, patience, answers)
         finally:
             self.notify = 0
             self.synced.clear()
             await cancel_tasks(tasks)
+            await answers.close()
             with suppress(*CONNECTION_ERRORS):
                 await socket.close()
 
     async def _handshake(self, socket: AgentSocket) -> Welcome:
-        hello = Hello(self.version, self._upgrades.successor_of, installation=self._installation)
+        hello = Hello(self.version, self._upgrades.successor_of, installation=self._installation, answers=True)
         if self._is_held:
             hello = replace(hello, things=await self._thing_names())
         await socket.send(encode(hello), text=True)
@@ -223,7 +229,7 @@ class Agent:
         at = memory.work.operation if memory.work is not None else 0
         return InventoryItem(at, has.generation, has.whole, self.notify, name, memory.latest, clip_text(has.problem))
 
-    async def _receive_messages(self, socket: AgentSocket, patience: float) -> None:
+    async def _receive_messages(self, socket: AgentSocket, patience: float, answers: SiteAnswers) -> None:
         while True:
             async with asyncio.timeout(patience):
                 message: FromController = read_controller(await socket.recv())
@@ -232,6 +238,10 @@ class Agent:
                     await self._handle_order(message)
                 case Upgrade():
                     self._start_task(self._upgrade(message))
+                case LogRequest() | CommandRequest():
+                    await answers.begin(message)
+                case RequestCancelled():
+                    answers.cancel(message)
                 case Goodbye():
                     self._handle_goodbye(message)
                 case Heartbeat() | Welcome():

@@ -15,6 +15,7 @@ import msgspec
 from stateward.agents.messages import (
     AgentOrder,
     AgentReport,
+    AnswerPiece,
     FromController,
     Goodbye,
     Heartbeat,
@@ -116,6 +117,9 @@ class ConnectionHandler(Protocol):
     ) -> None:
         """Process any other message."""
 
+    def on_answer(self, connection: "AgentConnection", piece: AnswerPiece) -> None:
+        """Pass on a piece of the answer to a request for logs or a command; nobody may wait for it any more."""
+
     async def on_failure(self, connection: "AgentConnection", why: Disconnected) -> None:
         """Note that the connection ends with an error, before it is closed."""
 
@@ -132,6 +136,7 @@ class AgentConnection:
         self._socket, self._clock = socket, clock
         self.ns, self.cloudlet, self.token = ns, cloudlet, token
         self.version, self.installation, self.notify = "", "", 0
+        self.answers = False  # whether the agent knows requests for logs and commands
         self.items: dict[str, InventoryItem] = {}
         self.expected: int | None = None
         self.is_synced = False
@@ -144,7 +149,7 @@ class AgentConnection:
         """Serve an agent until its connection ends; raises `Disconnected` with the reason."""
         try:
             hello = await self._receive_hello()
-            self.version, self.installation = hello.version, hello.installation
+            self.version, self.installation, self.answers = hello.version, hello.installation, hello.answers
             answer = await handler.on_hello(self, hello)
             await self.send(answer)
             if isinstance(answer, Goodbye):
@@ -191,6 +196,8 @@ class AgentConnection:
                     await self._add_to_inventory(handler, message)
                 case InventoryItem() | AgentReport() | ProgressMessage() | Measures():
                     await handler.on_message(self, message)
+                case AnswerPiece():
+                    handler.on_answer(self, message)
                 case Hello() | InventoryEnd():
                     raise Disconnected(REPEATED_MESSAGE)
 

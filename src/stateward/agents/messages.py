@@ -52,7 +52,8 @@ class Hello(Struct, frozen=True, tag="hello"):
     """The first message: protocol, software version, and the upgrade that the agent is the successor of (`heir`).
 
     `heir` is 0 for an agent that serves. `installation` is the identity of the agent's folder; older agents have none.
-    `things` names what exists at the site of a held agent.
+    `things` names what exists at the site of a held agent. `answers`: it knows requests for logs and commands, which
+    older agents cannot read.
     """
 
     version: Name
@@ -60,6 +61,7 @@ class Hello(Struct, frozen=True, tag="hello"):
     protocol: Number = PROTOCOL
     installation: Name = ""
     things: Annotated[tuple[Name, ...], Meta(max_length=MAX_HELD_NAMES)] = ()
+    answers: bool = False
 
 
 class InventoryItem(Struct, frozen=True, tag="item"):
@@ -176,6 +178,62 @@ class Heartbeat(Struct, frozen=True, tag="beat"):
     notify: Number
 
 
+# --- logs and commands of an instance: answers of agents --------------------------------------------------------------
+
+MAX_ANSWER_CHARS = 262_144
+"""The length limit of the texts in one answer."""
+
+MAX_PIECE_CHARS = 8_000
+"""The length of a piece of an answer: the controller reads no message of more than 64 KiB."""
+
+MAX_PIECES = 500
+"""The number of pieces of the longest answer: most of its characters may be escaped."""
+
+MAX_LOG_PARTS = 100
+Output = Annotated[str, Meta(max_length=MAX_ANSWER_CHARS)]
+Cursor = Annotated[str, Meta(max_length=100, pattern=NAME_TEXT)]
+
+
+class LogPart(Struct, frozen=True, omit_defaults=True):
+    """What a part of an instance has written after a cursor, and the cursor of what comes next."""
+
+    part: Name
+    text: Output
+    next: Cursor
+
+
+class LogAnswer(Struct, frozen=True, tag="log"):
+    """The answer to a request for logs; `error` tells why there is none."""
+
+    request: Number
+    notify: Number
+    parts: Annotated[tuple[LogPart, ...], Meta(max_length=MAX_LOG_PARTS)] = ()
+    error: Text = ""
+
+
+class CommandAnswer(Struct, frozen=True, tag="command end"):
+    """The end of a command: its exit status, and the last of its output; `error` tells why it did not run.
+
+    `omitted` is the number of bytes of output before those that are kept.
+    """
+
+    request: Number
+    notify: Number
+    status: Annotated[int, Meta(ge=0, le=255)] | None = None
+    written: Output = ""
+    omitted: Number = 0
+    error: Text = ""
+
+
+class AnswerPiece(Struct, frozen=True, tag="answer"):
+    """A piece of an answer's JSON; the pieces of one answer come in order."""
+
+    request: Number
+    notify: Number
+    text: Annotated[str, Meta(max_length=MAX_PIECE_CHARS)]
+    is_last: bool = True
+
+
 # --- from controllers ------------------------------------------------------------------------------------------------
 
 
@@ -227,12 +285,47 @@ class Goodbye(Struct, frozen=True, tag="goodbye"):
     held: bool = False
 
 
-FromAgent: TypeAlias = Hello | InventoryItem | InventoryEnd | AgentReport | ProgressMessage | Measures | Heartbeat
-FromController: TypeAlias = Welcome | AgentOrder | Upgrade | Goodbye | Heartbeat
+class LogRequest(Struct, frozen=True, tag="read log"):
+    """A request for the logs of an instance: of one part or all, after a cursor or the last `most` characters."""
+
+    request: int
+    notify: int
+    name: str
+    part: str = ""
+    after: str = ""
+    most: int = 10_000
+
+
+class CommandRequest(Struct, frozen=True, tag="run command"):
+    """A request to run a command where a part of an instance runs (empty: its first), for at most `within` seconds."""
+
+    request: int
+    notify: int
+    name: str
+    argv: tuple[str, ...]
+    part: str = ""
+    within: float = 60.0
+
+
+class RequestCancelled(Struct, frozen=True, tag="cancel"):
+    """Nobody waits for the answer to a request any more; its command is to end."""
+
+    request: int
+    notify: int
+
+
+Answer: TypeAlias = LogAnswer | CommandAnswer
+FromAgent: TypeAlias = (
+    Hello | InventoryItem | InventoryEnd | AgentReport | ProgressMessage | Measures | Heartbeat | AnswerPiece
+)
+FromController: TypeAlias = (
+    Welcome | AgentOrder | Upgrade | Goodbye | Heartbeat | LogRequest | CommandRequest | RequestCancelled
+)
 
 encode = msgspec.json.Encoder().encode
 read_agent = msgspec.json.Decoder(FromAgent).decode
 read_controller = msgspec.json.Decoder(FromController).decode
+read_answer = msgspec.json.Decoder(Answer).decode
 
 
 class Existing(Struct, frozen=True):
@@ -246,6 +339,16 @@ class Existing(Struct, frozen=True):
 def clip_text(text: str) -> str:
     """Return a text without NUL characters, cut to the length limit."""
     return text.replace("\x00", "\ufffd")[:MAX_TEXT_CHARS]
+
+
+def answer_pieces(answer: Answer) -> list[AnswerPiece]:
+    """Return the pieces of an answer."""
+    text = encode(answer).decode()
+    begins = range(0, len(text), MAX_PIECE_CHARS)
+    return [
+        AnswerPiece(answer.request, answer.notify, text[at : at + MAX_PIECE_CHARS], is_last=at == begins[-1])
+        for at in begins
+    ]
 
 
 def fulfils_order(generation: int, whole: bool, order: AgentOrder) -> bool:

@@ -11,22 +11,24 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count, islice
 from pathlib import Path
-from shlex import quote
+from shlex import join, quote
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.agents.local_state import Deployed, LocalState
-from stateward.agents.messages import AgentOrder, Existing, OrderAction
+from stateward.agents.log_files import log_script, read_log_parts
+from stateward.agents.messages import AgentOrder, CommandRequest, Existing, LogPart, LogRequest, OrderAction
 from stateward.agents.probe_specs import Probe
 from stateward.agents.probes import ProbedApp, ProbeRunner
 from stateward.agents.process_meter import ProcessMeter
 from stateward.agents.process_tracking import background_shell, kill_processes, with_label
-from stateward.agents.site import InstanceMeasure, ReportProgress, SiteError
+from stateward.agents.site import CommandResult, InstanceMeasure, ReportProgress, SiteError
 from stateward.drivers import (
     AlreadyDone,
     CallAccepted,
+    CommandFailed,
     MachineAction,
     MachineHandle,
     MachineSpec,
@@ -236,6 +238,27 @@ class ProcessSite:
             return ""
         return last_output(text, {_first_line(mark) for mark in started})
 
+    async def read_log(self, request: LogRequest) -> Sequence[LogPart]:
+        """Return the log of an app, which all its processes write."""
+        key = await self._node_of_app(request.name)
+        try:
+            script = log_script(_log_of(request.name), request.after, request.most)
+            return read_log_parts(await self._driver.run(MachineHandle(key), script, "", LOG_READ_TIMEOUT_S))
+        except (OSError, TimeoutError, ValueError) as error:
+            raise SiteError(f"the log cannot be read: {_error_text(error)}") from error
+
+    async def run_command(self, request: CommandRequest) -> CommandResult:
+        """Run a command on the node of an app; its output comes when it has ended."""
+        key = await self._node_of_app(request.name)
+        mark = f"{MARK}/{request.name}/command-{request.request}"
+        line = with_label(self._label(key, mark), join(request.argv))
+        try:
+            return CommandResult(0, await self._driver.run(MachineHandle(key), line, "", request.within))
+        except CommandFailed as failed:
+            return CommandResult(failed.status, failed.written)
+        except OSError as error:
+            raise SiteError(f"the command could not be run: {error}") from error
+
     async def _remove_app(self, thing: Deployed, report_progress: ReportProgress) -> None:
         self._state.save(replace(thing, whole=False))
         host = self._state.get(thing.host)
@@ -279,6 +302,12 @@ class ProcessSite:
     def _label(self, key: str, mark: str) -> str:
         """Return the label of a process; it has the folder, since two agents on a machine may use the same names."""
         return LABEL_SEPARATOR.join((self._folder, key, mark))
+
+    async def _node_of_app(self, name: str) -> str:
+        thing = self._state.get(name)
+        if thing is None or thing.kind != "appinst":
+            raise SiteError(f"there is no app {name!r} here")
+        return (await self._node_for(thing.host))[0]
 
     async def _node_for(self, host: str) -> tuple[str, int]:
         """Return the node that runs a cluster's apps and its process group: the first node, which scaling keeps."""

@@ -8,9 +8,9 @@ import msgspec
 
 from stateward.agents.agent import Agent
 from stateward.agents.dialer import WebSocketDialer
-from stateward.agents.messages import AgentOrder, Existing, OrderAction
+from stateward.agents.messages import AgentOrder, CommandRequest, Existing, LogPart, LogRequest, OrderAction
 from stateward.agents.self_upgrade import NoUpgrade
-from stateward.agents.site import InstanceMeasure, ReportProgress, SiteError
+from stateward.agents.site import CommandResult, InstanceMeasure, ReportProgress, SiteError
 from stateward.aio.supervise import cancel_tasks
 
 FAILING_SETUP = "fail"
@@ -24,6 +24,7 @@ class SimulatedSite:
         self.things: dict[str, Existing] = {}
         self.measures: dict[str, InstanceMeasure] = {}
         self.applied: list[tuple[str, OrderAction, int]] = []
+        self.logs: dict[str, str] = {}
         self._pace, self._steps = pace, steps
         self.gate: Callable[[AgentOrder], asyncio.Event | None] = lambda _: None
 
@@ -47,8 +48,24 @@ class SimulatedSite:
         self.applied.append((order.name, order.work, order.operation))
         if order.work is OrderAction.DELETE:
             self.things.pop(order.name, None)
+            self.logs.pop(order.name, None)
         else:
             self.things[order.name] = Existing(order.generation)
+            self.logs[order.name] = f"{self.logs.get(order.name, '')}generation {order.generation} runs\n"
+
+    async def read_log(self, request: LogRequest) -> Sequence[LogPart]:
+        """Return the log of a thing."""
+        text = self.logs.get(request.name, "")
+        if request.after and not request.after.isdecimal():
+            raise SiteError(f"{request.after!r} is not the cursor of an earlier answer")
+        begin = int(request.after) if request.after else max(0, len(text) - request.most)
+        return [LogPart("0", text[begin : begin + request.most], str(min(len(text), begin + request.most)))]
+
+    async def run_command(self, request: CommandRequest) -> CommandResult:
+        """Return the words of a command as its output."""
+        if request.name not in self.things:
+            raise SiteError(f"there is no {request.name!r} here")
+        return CommandResult(0, " ".join(request.argv) + "\n")
 
     async def measure(self) -> Mapping[str, InstanceMeasure]:
         """Return the measures that were set, of what exists."""

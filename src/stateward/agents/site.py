@@ -1,11 +1,11 @@
 """The port of a site: an agent creates, updates, deletes and observes things there."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
-from stateward.agents.messages import AgentOrder, Existing
+from stateward.agents.messages import AgentOrder, CommandRequest, Existing, LogPart, LogRequest
 from stateward.agents.probes import Health
 from stateward.errors import StatewardError
 
@@ -48,6 +48,14 @@ class InstanceMeasure(Struct, frozen=True):
     health: Health | None = None
 
 
+class CommandResult(Struct, frozen=True):
+    """The end of a command: its exit status, the last of its output, and how many bytes came before that."""
+
+    status: int
+    written: str
+    omitted: int = 0
+
+
 class AgentSite(Protocol):
     """The place where an agent works. Every order may be interrupted at any point, and requested again."""
 
@@ -59,6 +67,12 @@ class AgentSite(Protocol):
 
     async def measure(self) -> Mapping[str, InstanceMeasure]:
         """Return the measures of what exists, by name; raises `SiteError` if nothing can be measured."""
+
+    async def read_log(self, request: LogRequest) -> Sequence[LogPart]:
+        """Return what the parts of an instance have written; raises `SiteError` if it cannot be read."""
+
+    async def run_command(self, request: CommandRequest) -> CommandResult:
+        """Run a command in an instance; when this is cancelled, the command ends. Raises `SiteError`."""
 
     async def close(self) -> None:
         """Release resources; what exists stays as it is."""

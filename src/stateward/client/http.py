@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
+from msgspec.structs import replace
 
 from stateward.client.errors import (
     TOO_MANY,
@@ -82,13 +83,19 @@ class HttpConnection:
         body: object = None,
         headers: Mapping[str, str] = NOTHING,
         base: UrlPath = BASE,
+        patience: float | None = None,
     ) -> T:
-        """Send a request and return its response as the expected type; raises if the server reports a problem."""
+        """Send a request and return its response as the expected type; raises if the server reports a problem.
+
+        `patience` is how many seconds the server may take, where that is longer than usual.
+        """
         given = {name: value for name, value in params.items() if value is not None}
         content = None if body is None else msgspec.json.encode(body)
         kind = {} if content is None else {"Content-Type": "application/json"}
         query = f"?{urlencode(given, doseq=True)}" if given else ""
-        request = self._request(method, f"{base}{path}{query}", {**headers, **kind}, content)
+        request = replace(
+            self._request(method, f"{base}{path}{query}", {**headers, **kind}, content), patience=patience
+        )
         return self._decoded(request, self._patiently(request), answer)
 
     def upload(

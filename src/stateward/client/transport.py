@@ -24,12 +24,13 @@ BrokenConnection = (OSError, http.client.HTTPException)
 
 
 class HttpRequest(Struct, frozen=True):
-    """A request; `target` is the path and the query."""
+    """A request; `target` is the path and the query. The server may take `patience` seconds (None: as usual)."""
 
     method: str
     target: str
     headers: Mapping[str, str] = {}
     body: bytes | None = None
+    patience: float | None = None
 
 
 class HttpResponse(Struct, frozen=True):
@@ -75,6 +76,9 @@ class SocketTransport:
             self.close()
         self._kept = connection = self._kept or self._connection(self._timeout)
         try:
+            connection.timeout = request.patience or self._timeout
+            if connection.sock is not None:
+                connection.sock.settimeout(connection.timeout)
             found = self._sent(connection, request)
             return HttpResponse(found.status, _lower(found), found.read(), found.reason)
         except BaseException:

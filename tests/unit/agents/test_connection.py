@@ -16,7 +16,7 @@ from stateward.agents.connection import (
     Disconnected,
     MessageRateLimit,
 )
-from stateward.agents.messages import FromAgent, Goodbye, Heartbeat, Hello, InventoryEnd, Welcome, encode
+from stateward.agents.messages import AnswerPiece, FromAgent, Goodbye, Heartbeat, Hello, InventoryEnd, Welcome, encode
 
 
 class Socket:
@@ -59,6 +59,8 @@ class RecordingHandler:
         connection.is_synced = True
 
     async def on_message(self, connection: AgentConnection, message: Any) -> None: ...
+
+    def on_answer(self, connection: AgentConnection, piece: AnswerPiece) -> None: ...
 
     async def on_failure(self, connection: AgentConnection, why: Disconnected) -> None: ...
 

@@ -100,3 +100,26 @@ class Reserved(Denied, code="reserved"):
 
     def __str__(self) -> str:
         return f"cluster {self.cluster} is reserved by {self.by or 'nobody yet, and only for apps on an autocluster'}"
+
+
+class AgentNotHere(Denied, code="agent_absent", retry=True):
+    """The agent is connected to no controller, or to one that this one cannot reach."""
+
+    cloudlet: str
+    controller: str
+
+    def __str__(self) -> str:
+        if not self.controller:
+            return f"the agent of cloudlet {self.cloudlet} is not connected"
+        return (
+            f"the agent of cloudlet {self.cloudlet} is connected to another server, {self.controller}, which has no "
+            "address that this one knows: set edge_controller_url there, or ask there"
+        )
+
+
+class AgentCannotAnswer(Denied, code="agent_refused"):
+    """The agent has refused a request for logs or a command, or has not answered it."""
+
+    cloudlet: str
+    why: str
+    text = "the agent of cloudlet {cloudlet}: {why}"

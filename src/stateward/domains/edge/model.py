@@ -119,6 +119,12 @@ class AutoprovSpec(Struct, frozen=True):
     demand: Demand = "reported"
 
 
+class ControllerSpec(Struct, frozen=True):
+    """A controller: the URL at which other controllers reach it, if it has one."""
+
+    url: str = ""
+
+
 class ClusterInst(Struct, frozen=True):
     """A cluster on a cloudlet: nodes of one flavor. `size` is the flavor's size at creation, and stays."""
 

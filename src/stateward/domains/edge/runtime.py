@@ -74,7 +74,8 @@ class EdgeRuntime(DomainRuntime):
         self._handlers.engine = engine
         self.service = Service(engine)
         self.policy_controller = PolicyController(self.service, interval_s=self._policy_interval_s)
-        self.controller_lease = ControllerLease(engine, lease_s=self._lease_s)
+        settings: EdgeSettings = self._context.settings.get("edge") or EdgeSettings()
+        self.controller_lease = ControllerLease(engine, settings.controller_url, lease_s=self._lease_s)
         self.agent_hub = AgentHub(engine, self.controller_lease.id, self._context.random, self._on_load, **self._times)
 
     async def find_part_actions(self, request: Request, found: Object) -> Sequence[PartAction]:

@@ -17,3 +17,7 @@ class EdgeSettings(Struct, frozen=True, forbid_unknown_fields=True):
     ] = 10.0
     measures: Annotated[Interval, about("seconds between two measurements of an agent")] = 10.0
     policies: Annotated[Interval, about("seconds of an interval of demand, after which policies are applied")] = 30.0
+    controller_url: Annotated[
+        str,
+        about("the URL at which other servers of this database reach this one, for logs and commands of its agents"),
+    ] = ""

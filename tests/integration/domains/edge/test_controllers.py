@@ -4,13 +4,14 @@ import asyncio
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from stateward.domains.systems.backends.local.launch import free_port
 from stateward.store import open_store
 from stateward.store.filters import JournalFilter
 from tests.integration.server.server_processes import PATIENT, Process, Served, served
@@ -129,10 +130,15 @@ ROUNDS = 6
 
 @pytest.fixture
 def pair(tmp_path: Path, database: str) -> Iterator[list[Served]]:
-    """Two controllers, each a process of its own."""
+    """Two controllers, each a process of its own; each knows how the other reaches it."""
     with ExitStack() as stack:
-        shared = ("--database", database)
-        yield [stack.enter_context(served(tmp_path / name, *shared)) for name in ("one", "two")]
+        yield [stack.enter_context(_reachable(tmp_path / name, database)) for name in ("one", "two")]
+
+
+def _reachable(folder: Path, database: str) -> AbstractContextManager[Served]:
+    port = free_port()
+    environ = {"STATEWARD_EDGE_CONTROLLER_URL": f"http://127.0.0.1:{port}"}
+    return served(folder, "--database", database, "--port", str(port), environ=environ)
 
 
 @pytest.fixture
@@ -210,3 +216,37 @@ async def test_with_two_controllers_that_race_no_app_is_at_any_moment_without_it
                 assert (await other.delete(f"{CLUSTERS}/c1")).status_code == 202
             await eventually(one, f"{CLUSTERS}/c1", "NotPresent")
     assert await apps_without_cluster(database) == []
+
+
+async def test_logs_and_commands_reach_an_agent_through_every_controller(
+    tmp_path: Path, pair: list[Served], clients: list[httpx.AsyncClient]
+) -> None:
+    one, other = clients
+    body = {"name": "munich", "role": "agent", "namespaces": ["lab:munich"]}
+    (tmp_path / "token").write_text((await one.post("/api/v1/tokens", json=body)).json()["token"])
+    await one.post(f"{BASE}/cloudlets", json={"name": "munich"})
+    await one.put(f"{BASE}/apps/web", json={"command": "sleep 1000"})
+    with running_agent(tmp_path, pair[0].url.replace("http", "ws", 1)):
+        await eventually(other, f"{BASE}/cloudlets/munich", "Ready")
+        assert (await one.post(CLUSTERS, json={"name": "c1"})).status_code == 202
+        await eventually(other, f"{CLUSTERS}/c1", "Ready")
+        assert (await one.post(f"{CLUSTERS}/c1/appinsts", json={"app": "web"})).status_code == 202
+        await eventually(other, f"{CLUSTERS}/c1/appinsts/web", "Ready")
+        for client in clients:
+            (part,) = (await client.get(f"{CLUSTERS}/c1/appinsts/web/logs", params={"most": 5})).json()
+            assert part["text"] == "runs\n"
+            words = {"argv": ["echo", "of a simulated site"]}
+            found = await client.post(f"{CLUSTERS}/c1/appinsts/web/exec", json=words)
+            assert found.json() == {"status": 0, "written": "echo of a simulated site\n", "omitted": 0}
+            refused = await client.get(f"{CLUSTERS}/c1/appinsts/web/logs", params={"after": "half"})
+            assert refused.status_code == 409
+            assert "not the cursor" in refused.json()["detail"]
+        viewer = (await one.post("/api/v1/tokens", json={"name": "v", "role": "viewer", "namespaces": ["lab"]})).json()
+        headers = {"Authorization": f"Bearer {viewer['token']}"}
+        for client in clients:
+            denied = await client.post(f"{CLUSTERS}/c1/appinsts/web/exec", json=words, headers=headers)
+            assert denied.status_code == 403
+        await one.delete(f"{CLUSTERS}/c1/appinsts/web")
+        await eventually(other, f"{CLUSTERS}/c1/appinsts/web", "NotPresent")
+        await one.delete(f"{CLUSTERS}/c1")
+        await eventually(other, f"{CLUSTERS}/c1", "NotPresent")

@@ -7,6 +7,7 @@ and test_each_cloudlet_state.
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.integration.domains.edge.process_deployment import (
@@ -15,6 +16,7 @@ from tests.integration.domains.edge.process_deployment import (
     install_gated_release,
     kill,
     open_deployment,
+    processes,
     program,
     progress,
     until_serving,
@@ -120,6 +122,55 @@ def test_the_command_line_shows_live_lines(deployment: ProcessDeployment) -> Non
     assert '"online": true' in shown.stdout or '"online":true' in shown.stdout
     done = run("edge", "clusterinst", "delete", "munich/c2", "--wait", "--timeout", "50", *where(deployment))
     assert done.returncode == 0, done.stderr
+
+
+# --- logs and commands -----------------------------------------------------------------------------------------------
+
+
+def test_what_an_app_writes_is_read_through_its_agent_and_followed(deployment: ProcessDeployment) -> None:
+    web(deployment)
+    sign = deployment.shown / "written"
+    command = f"echo first; while [ ! -e {sign} ]; do sleep 0.05; done; echo second; sleep 1000"
+    deployment.call("PUT", "/apps/talker", {"command": command}, 200)
+    deployment.call("POST", f"{CLUSTER}/appinsts", {"app": "talker"})
+    talker = f"{CLUSTER}/appinsts/talker"
+    deployment.until(talker, "Ready")
+    deployment.until_true(lambda: any("first" in one["text"] for one in deployment.get(f"{talker}/logs")))
+    (part,) = deployment.get(f"{talker}/logs")
+    assert part["text"].splitlines()[-1] == "first"
+    told = run("edge", "appinst", "logs", "munich/c1/talker", *where(deployment))
+    assert "first" in told.stdout, told.stderr
+    sign.touch()
+
+    def rest() -> list[str]:
+        return [one["text"] for one in deployment.get(f"{talker}/logs?after={part['next']}")]
+
+    deployment.until_true(lambda: rest() == ["second\n"])
+    assert [one["text"] for one in deployment.get(f"{talker}/logs?most=7")] == ["second\n"]
+    refused = deployment.call("GET", f"{talker}/logs?after=half", status=409)
+    assert "not the cursor" in refused["detail"]
+    deployment.call("DELETE", talker)
+    deployment.until(talker, "NotPresent")
+
+
+def test_a_command_runs_where_the_app_runs_and_ends_with_its_caller(deployment: ProcessDeployment) -> None:
+    web(deployment)
+    words = ["sh", "-c", 'echo ${STATEWARD_LABEL##*//} "$1"; exit 3', "sh", "it's; $HOME"]
+    found = deployment.call("POST", f"{APP}/exec", {"argv": words}, 200)
+    assert found["status"] == 3
+    assert found["written"].rstrip().endswith("it's; $HOME")
+    done = run("edge", "appinst", "exec", "munich/c1/web", *where(deployment), "--", "sh", "-c", "echo here; exit 4")
+    assert (done.returncode, done.stdout) == (4, "here\n"), done.stderr
+    late = deployment.call("POST", f"{APP}/exec", {"argv": ["sleep", "4711.1"], "within": 0.5}, 409)
+    assert "took too long" in late["detail"]
+    with pytest.raises(httpx.ReadTimeout):
+        deployment.client.post(f"/api/v1/edge/ns/lab{APP}/exec", json={"argv": ["sleep", "4711.2"]}, timeout=1.0)
+    deployment.until_true(lambda: not processes("sleep 4711"))
+    journal = deployment.client.get("/api/v1/journal", params={"ns": "lab", "object": "munich:c1:web"}).text
+    assert '"exec"' in journal
+    assert "4711" not in journal
+    assert "argv" in deployment.call("POST", f"{APP}/exec", {"argv": []}, 400)["detail"]
+    deployment.call("POST", f"{CLUSTER}/appinsts/nothing/exec", {"argv": ["id"]}, 404)
 
 
 # --- upgrades --------------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from stateward.agents.messages import (
     ENDED,
     PROTOCOL,
     AgentReport,
+    AnswerPiece,
     Goodbye,
     Hello,
     InventoryItem,
@@ -42,6 +43,7 @@ from stateward.agents.messages import (
 from stateward.aio.supervise import cancel_tasks
 from stateward.domains.edge.agents.agent_auth import WRONG_CLOUDLET
 from stateward.domains.edge.agents.agent_reports import AgentMessage, journal_violation
+from stateward.domains.edge.agents.agent_requests import AgentRequests
 from stateward.domains.edge.agents.connections import ConnectRequest, Disconnect
 from stateward.domains.edge.agents.inventory_sync import Inventory, journal_orphan_removed
 from stateward.domains.edge.agents.measures import STALE_LOAD, CloudletReport
@@ -121,6 +123,7 @@ class AgentHub:
         self._orphan_removals: set[tuple[Key, str, int]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.batcher = ReportBatcher(engine, chance)
+        self.requests = AgentRequests()
 
     # --- agents.connection.ConnectionHandler -------------------------------------------------------------------------
 
@@ -185,6 +188,10 @@ class AgentHub:
         for cluster, load in result.scaled:
             self._start_task(self._on_load(connection.ns, cluster, load))
 
+    def on_answer(self, connection: AgentConnection, piece: AnswerPiece) -> None:
+        """Give a piece of the answer to a request for logs or a command to its caller."""
+        self.requests.on_answer(connection, piece)
+
     async def on_failure(self, connection: AgentConnection, why: Disconnected) -> None:
         """Count and journal a violation of the protocol."""
         if why.reason in PROTOCOL_VIOLATIONS:
@@ -201,6 +208,7 @@ class AgentHub:
 
     async def on_closed(self, connection: AgentConnection) -> None:
         """Forget a closed connection, and record its loss."""
+        self.requests.on_closed(connection)
         key = Key(connection.ns, connection.cloudlet)
         others = [one for one in self.connections.get(key, ()) if one is not connection]
         if others:
@@ -381,6 +389,11 @@ class AgentHub:
         name = local_name(found.id)
         connections = [one for one in self.connections.get(Key(found.ns, cloudlet_of(found.id)), ()) if one.is_synced]
         return any(name not in one.sent_orders or now - one.sent_orders[name][1] > self.retry_s for one in connections)
+
+    def serving_connection(self, key: Key) -> AgentConnection | None:
+        """Return the newest connection of a cloudlet's agent in this process that has sent its inventory."""
+        synced = [one for one in self.connections.get(key, ()) if one.is_synced]
+        return max(synced, key=lambda one: one.notify, default=None)
 
     def _all_connections(self) -> list[AgentConnection]:
         return [connection for connections in self.connections.values() for connection in connections]

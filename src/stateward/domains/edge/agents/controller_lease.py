@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from stateward.domains.edge.agents.connections import Disconnect
 from stateward.domains.edge.lifecycle import CLOUDLET, LISTENER
-from stateward.domains.edge.model import CONTROLLER_NS, cloudlet_status
+from stateward.domains.edge.model import CONTROLLER_NS, ControllerSpec, cloudlet_status
 from stateward.engine import Denied, Engine
 from stateward.lifecycle import CONTROLLER
 from stateward.naming import new_id
@@ -26,8 +26,8 @@ MAX_LISTED = 100_000
 class ControllerLease:
     """This controller's lease."""
 
-    def __init__(self, engine: Engine, *, lease_s: float = CONTROLLER_LEASE_S) -> None:
-        self._engine, self._lease_s = engine, lease_s
+    def __init__(self, engine: Engine, url: str = "", *, lease_s: float = CONTROLLER_LEASE_S) -> None:
+        self._engine, self._url, self._lease_s = engine, url, lease_s
         self.id = f"controller-{new_id()}"
 
     async def acquire(self) -> None:
@@ -63,7 +63,8 @@ class ControllerLease:
         """Extend the lease by one period; a controller whose lease has expired takes a new one."""
         found = await self._engine.store.reader.object(Key(CONTROLLER_NS, self.id))
         if found is None or found.removed:
-            await self._engine.create(CONTROLLER_NS, self.id, LISTENER.kind, "listen", actor=CONTROLLER)
+            spec = ControllerSpec(self._url)
+            await self._engine.create(CONTROLLER_NS, self.id, LISTENER.kind, "listen", actor=CONTROLLER, spec=spec)
         now = await self._engine.store.reader.time()
         await self._engine.set_timer(
             Timer(CONTROLLER_NS, f"lapse of {self.id}", now + self._lease_s, 0, self.id, "lapse", "[]", "{}")

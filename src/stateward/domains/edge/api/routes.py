@@ -37,6 +37,7 @@ from stateward.domains.edge.api.context import (
     target_dependencies,
     views,
 )
+from stateward.domains.edge.api.output_routes import OUTPUT_HANDLERS
 from stateward.domains.edge.api.record_routes import RECORD_HANDLERS
 from stateward.domains.edge.api.schemas import (
     AgentsView,
@@ -280,7 +281,7 @@ HANDLERS = (
     list_clusters, create_cluster, get_cluster, update_cluster, delete_cluster, report_load,
     list_appinsts, create_appinst, get_appinst, update_appinst, refresh_appinst, delete_appinst,
     report_demand, list_agents, connect_agent,
-    *RECORD_HANDLERS,
+    *OUTPUT_HANDLERS, *RECORD_HANDLERS,
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from stateward.agents.messages import MAX_LOAD
+from stateward.agents.messages import ANY_TEXT, MAX_LOAD
 from stateward.domains.edge.lifecycle import CLOUDLET, IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
 from stateward.domains.edge.model import (
     INSTANCE_LIFECYCLES,
@@ -111,6 +111,16 @@ class NewDemand(Struct, frozen=True, forbid_unknown_fields=True):
     """The number of requests in an interval, by cloudlet."""
 
     requests: Annotated[dict[Name, Annotated[int, Meta(ge=0)]], Meta(max_length=10_000)]
+
+
+class NewCommand(Struct, frozen=True, forbid_unknown_fields=True):
+    """A command to run where an app runs, and the seconds after which it is ended."""
+
+    argv: Annotated[
+        tuple[Annotated[str, Meta(max_length=10_000, pattern=ANY_TEXT)], ...], Meta(min_length=1, max_length=1000)
+    ]
+    part: Annotated[str, Meta(max_length=250, description="a part of the app; empty: its first")] = ""
+    within: Annotated[float, Meta(gt=0, le=600)] = 60.0
 
 
 def changes(change: Struct) -> dict[str, Any]:
@@ -300,3 +310,11 @@ def accepted_view(accepted: Accepted) -> EdgeAcceptedView:
     """Return the view of an accepted request."""
     operation = accepted.operation
     return EdgeAcceptedView(view(accepted.object), None if operation is None else operation_view(operation))
+
+
+class CommandView(Struct, frozen=True):
+    """The end of a command: its exit status, the last of its output, and how many bytes of it came before."""
+
+    status: int
+    written: str
+    omitted: int

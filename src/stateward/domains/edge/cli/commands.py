@@ -27,6 +27,7 @@ from stateward.domains.edge.cli.instance_requests import (
     show_all,
     show_one,
 )
+from stateward.domains.edge.cli.output_commands import register_output
 from stateward.domains.edge.cli.record_commands import register
 from stateward.errors import BadInput, count_text
 
@@ -38,6 +39,7 @@ app.add_typer(cloudlets, name="cloudlet")
 app.add_typer(clusters, name="clusterinst")
 app.add_typer(appinsts, name="appinst")
 register(app)
+register_output(appinsts)
 
 GROUPS = {CLOUDLET: cloudlets, CLUSTER: clusters, APPINST: appinsts}
 NAME_HELPS = {CLOUDLET: "The cloudlet's name.", CLUSTER: "The cluster.", APPINST: "The app in its cluster."}

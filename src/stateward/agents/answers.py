@@ -1,0 +1,85 @@
+"""The agent's answers to requests for logs and commands of its instances.
+
+Answers are limited, and come in short messages: the connection also carries the heartbeats. A request is not an order:
+it changes no record, nobody sends it again, and it ends with the connection on which it came.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from stateward.agents.messages import (
+    MAX_ANSWER_CHARS,
+    Answer,
+    AnswerPiece,
+    CommandAnswer,
+    CommandRequest,
+    LogAnswer,
+    LogRequest,
+    RequestCancelled,
+    answer_pieces,
+    clip_text,
+)
+from stateward.agents.site import AgentSite, SiteError
+from stateward.aio.supervise import cancel_tasks
+
+log = logging.getLogger("stateward.agent")
+
+MAX_REQUESTS = 16
+"""The number of requests that an agent works on at once."""
+
+
+class SiteAnswers:
+    """Answers the requests of one connection."""
+
+    def __init__(self, site: AgentSite, send: Callable[[AnswerPiece], Awaitable[None]]) -> None:
+        self._site, self._send = site, send
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    async def begin(self, request: LogRequest | CommandRequest) -> None:
+        """Start to answer a request; one above the limit is refused."""
+        if len(self._tasks) >= MAX_REQUESTS:
+            await self._send_answer(_refusal(request, f"the agent works on {MAX_REQUESTS} requests already"))
+            return
+        task = self._tasks[request.request] = asyncio.create_task(self._answer(request))
+        task.add_done_callback(lambda _: self._tasks.pop(request.request, None))
+
+    def cancel(self, cancelled: RequestCancelled) -> None:
+        """End the work on a request."""
+        if task := self._tasks.get(cancelled.request):
+            task.cancel()
+
+    async def close(self) -> None:
+        """End the work on all requests."""
+        await cancel_tasks(list(self._tasks.values()))
+
+    async def _answer(self, request: LogRequest | CommandRequest) -> None:
+        try:
+            answer = await self._ask_site(request)
+        except SiteError as error:
+            answer = _refusal(request, str(error))
+        except TimeoutError:
+            answer = _refusal(request, "it took too long, and was ended")
+        except Exception as error:
+            log.exception("request %d for %s has failed", request.request, request.name)
+            answer = _refusal(request, type(error).__name__)
+        await self._send_answer(answer)
+
+    async def _send_answer(self, answer: Answer) -> None:
+        for piece in answer_pieces(answer):
+            await self._send(piece)
+
+    async def _ask_site(self, request: LogRequest | CommandRequest) -> Answer:
+        numbers = request.request, request.notify
+        if isinstance(request, LogRequest):
+            return LogAnswer(*numbers, tuple(await self._site.read_log(request)))
+        async with asyncio.timeout(request.within):
+            result = await self._site.run_command(request)
+        kept = result.written[-MAX_ANSWER_CHARS:]
+        cut = result.written[: len(result.written) - len(kept)]
+        return CommandAnswer(*numbers, result.status, kept, result.omitted + len(cut.encode()))
+
+
+def _refusal(request: LogRequest | CommandRequest, error: str) -> Answer:
+    form = LogAnswer if isinstance(request, LogRequest) else CommandAnswer
+    return form(request.request, request.notify, error=clip_text(error))

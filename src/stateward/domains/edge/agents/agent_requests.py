@@ -1,0 +1,133 @@
+"""Requests to agents for logs and commands of instances, and the callers that wait for the answers.
+
+A request lives in the memory of this process, as its caller does. It changes no record.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from typing import TypeVar
+
+from stateward.agents.connection import DECODE_ERRORS, AgentConnection, Disconnected
+from stateward.agents.messages import (
+    MAX_PIECES,
+    Answer,
+    AnswerPiece,
+    CommandAnswer,
+    CommandRequest,
+    LogAnswer,
+    LogRequest,
+    RequestCancelled,
+    read_answer,
+)
+from stateward.domains.edge.errors import AgentCannotAnswer
+
+T = TypeVar("T", LogAnswer, CommandAnswer)
+
+LOG_TIMEOUT_S = 20.0
+"""Seconds that an agent has to send a log."""
+
+COMMAND_MARGIN_S = 10.0
+"""Seconds that an agent has, after the time of a command is over, to tell so."""
+
+MAX_WAITING = 16
+"""The number of requests that wait for one agent: an agent works on as many at once."""
+
+
+class WaitingCaller:
+    """A caller that waits for an answer, and the pieces of it so far."""
+
+    def __init__(self, connection: AgentConnection) -> None:
+        self.connection, self.pieces = connection, list[str]()
+        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def fail(self, why: Exception) -> None:
+        """End the wait."""
+        if not self.answer.done():
+            self.answer.set_exception(why)
+
+
+class AgentRequests:
+    """The requests of this process that wait for an answer."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+        self._waiting: dict[int, WaitingCaller] = {}
+
+    async def read_log(self, connection: AgentConnection, name: str, part: str, after: str, most: int) -> LogAnswer:
+        """Return the log of an instance."""
+        return await self._ask(
+            connection,
+            lambda number, notify: LogRequest(number, notify, name, part, after, most),
+            LogAnswer,
+            LOG_TIMEOUT_S,
+        )
+
+    async def run_command(
+        self, connection: AgentConnection, name: str, argv: tuple[str, ...], part: str, within: float
+    ) -> CommandAnswer:
+        """Run a command in an instance; it ends when the caller leaves."""
+        return await self._ask(
+            connection,
+            lambda number, notify: CommandRequest(number, notify, name, argv, part, within),
+            CommandAnswer,
+            within + COMMAND_MARGIN_S,
+        )
+
+    async def _ask(
+        self,
+        connection: AgentConnection,
+        request: Callable[[int, int], LogRequest | CommandRequest],
+        form: type[T],
+        patience: float,
+    ) -> T:
+        self._check(connection)
+        number = next(self._numbers)
+        caller = self._waiting[number] = WaitingCaller(connection)
+        try:
+            await connection.send(request(number, connection.notify))
+            async with asyncio.timeout(patience):
+                found = await caller.answer
+        except (TimeoutError, Disconnected) as error:
+            raise AgentCannotAnswer(connection.cloudlet, str(error) or "no answer in time") from error
+        finally:
+            del self._waiting[number]
+            if not caller.answer.done() or caller.answer.cancelled():
+                await _cancel(connection, number)
+        if not isinstance(found, form):
+            raise AgentCannotAnswer(connection.cloudlet, "its answer belongs to another request")
+        if found.error:
+            raise AgentCannotAnswer(connection.cloudlet, found.error)
+        return found
+
+    def _check(self, connection: AgentConnection) -> None:
+        if not connection.answers:
+            raise AgentCannotAnswer(connection.cloudlet, "its version knows no requests for logs and commands")
+        if sum(one.connection is connection for one in self._waiting.values()) >= MAX_WAITING:
+            raise AgentCannotAnswer(connection.cloudlet, f"it works on {MAX_WAITING} requests already")
+
+    def on_answer(self, connection: AgentConnection, piece: AnswerPiece) -> None:
+        """Give a piece of an answer to its caller; one for nobody is dropped, and so is one of another connection."""
+        caller = self._waiting.get(piece.request)
+        if caller is None or caller.connection is not connection or piece.notify != connection.notify:
+            return
+        caller.pieces.append(piece.text)
+        if len(caller.pieces) > MAX_PIECES:
+            caller.fail(Disconnected("its answer has no end"))
+        elif piece.is_last and not caller.answer.done():
+            try:
+                caller.answer.set_result(read_answer("".join(caller.pieces)))
+            except DECODE_ERRORS:
+                caller.fail(Disconnected("its answer cannot be read"))
+
+    def on_closed(self, connection: AgentConnection) -> None:
+        """Tell the callers of a connection that it is lost: whether a command has run is not known."""
+        for caller in self._waiting.values():
+            if caller.connection is connection:
+                caller.fail(Disconnected("the connection is lost; a command may have run or not"))
+
+
+async def _cancel(connection: AgentConnection, number: int) -> None:
+    with suppress(Disconnected):
+        await connection.send(RequestCancelled(number, connection.notify))

@@ -1,0 +1,166 @@
+"""Routes for the logs of an app instance, and for commands where it runs.
+
+They go over the agent's one connection. If that ends at another controller, the request is forwarded there, with the
+caller's own credentials: the other controller decides about the rights itself.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, NoReturn, TypeVar
+
+import httpx
+import msgspec
+from litestar import get, post
+from litestar.params import JSONBody, QueryParameter
+
+from stateward.agents.connection import AgentConnection
+from stateward.agents.messages import MAX_ANSWER_CHARS, NAME_TEXT, LogPart
+from stateward.aio.supervise import cancel_tasks
+from stateward.domains.edge.agents.agent_hub import AgentHub
+from stateward.domains.edge.api.context import ACT, READ, Call, HubDependency, Target, TargetDependency
+from stateward.domains.edge.api.schemas import CommandView, NewCommand
+from stateward.domains.edge.errors import AgentCannotAnswer, AgentNotHere
+from stateward.domains.edge.lifecycle import APPINST, CLOUDLET
+from stateward.domains.edge.lookups import find_object, unit_of_work
+from stateward.domains.edge.model import (
+    CONTROLLER_NS,
+    ControllerSpec,
+    cloudlet_of,
+    cloudlet_status,
+    local_name,
+    read_spec,
+)
+from stateward.engine import NotFound
+from stateward.engine.transitions import journal
+from stateward.plugin.route_options import grant_of
+from stateward.store.port import Tx
+from stateward.store.records import Key
+
+T = TypeVar("T")
+audit = logging.getLogger("stateward.audit")
+
+FORWARDED = "x-stateward-forwarded"
+"""The header of a request that another controller has forwarded; it is forwarded once only."""
+
+HOP_HEADERS = frozenset({"host", "connection", "content-length", "transfer-encoding", "accept-encoding", FORWARDED})
+FORWARD_TIMEOUT_S = 700.0
+"""Longer than any command may take."""
+
+Part = Annotated[
+    str, QueryParameter(max_length=250, pattern=NAME_TEXT, description="only this part of the app; empty: all")
+]
+After = Annotated[
+    str, QueryParameter(max_length=100, pattern=NAME_TEXT, description="the cursor `next` of an earlier answer")
+]
+Most = Annotated[int, QueryParameter(ge=1, le=MAX_ANSWER_CHARS // 4, description="bytes of each part, at most")]
+
+ONE_APP = "/ns/{ns:str}/cloudlets/{cloudlet:str}/clusterinsts/{cluster:str}/appinsts/{app:str}"
+
+
+@get(f"{ONE_APP}/logs", opt=READ, summary="Read the logs of an app instance")
+async def read_appinst_logs(
+    request: Call,
+    hub: HubDependency,
+    on_app: TargetDependency,
+    part: Part = "",
+    after: After = "",
+    most: Most = 10_000,
+) -> list[LogPart]:
+    """Return the end of what an app instance has written, or what comes after a cursor."""
+
+    async def read(connection: AgentConnection) -> list[LogPart]:
+        answer = await hub.requests.read_log(connection, local_name(on_app.id), part, after, most)
+        return list(answer.parts)
+
+    return await _at_agent(request, hub, on_app, read, list[LogPart])
+
+
+@post(f"{ONE_APP}/exec", opt=ACT, status_code=200, summary="Run a command in an app instance")
+async def run_in_appinst(
+    request: Call, hub: HubDependency, on_app: TargetDependency, data: JSONBody[NewCommand]
+) -> CommandView:
+    """Run a command where an app instance runs, and return the end of its output. It ends when the caller leaves."""
+
+    async def run(connection: AgentConnection) -> CommandView:
+        await _record_command(request, on_app, data.argv[0])
+        answer = await hub.requests.run_command(connection, local_name(on_app.id), data.argv, data.part, data.within)
+        return CommandView(answer.status or 0, answer.written, answer.omitted)
+
+    return await _at_agent(request, hub, on_app, run, CommandView)
+
+
+async def _at_agent(
+    request: Call,
+    hub: AgentHub,
+    on_app: Target,
+    ask: Callable[[AgentConnection], Coroutine[object, object, T]],
+    form: type[T],
+) -> T:
+    """Ask the agent of an instance, here or through the controller that it is connected to."""
+    await on_app.get()
+    cloudlet = cloudlet_of(on_app.id)
+    connection = hub.serving_connection(Key(on_app.ns, cloudlet))
+    if connection is not None:
+        return await _while_connected(request, ask(connection))
+    found = cloudlet_status(await on_app.service.get(on_app.ns, cloudlet, CLOUDLET.kind))
+    if not found.serving or not found.controller or found.controller == hub.controller:
+        raise AgentNotHere(cloudlet, "")
+    other = await on_app.service.engine.store.reader.object(Key(CONTROLLER_NS, found.controller))
+    url = "" if other is None else read_spec(other, ControllerSpec).url
+    if not url or FORWARDED in request.headers:
+        raise AgentNotHere(cloudlet, found.controller)
+    return await _while_connected(request, _forward(request, url, cloudlet, form))
+
+
+async def _forward(request: Call, url: str, cloudlet: str, form: type[T]) -> T:
+    headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_HEADERS}
+    target = httpx.URL(f"{url.rstrip('/')}{request.url.path}", query=request.url.query.encode())
+    try:
+        async with httpx.AsyncClient(timeout=FORWARD_TIMEOUT_S) as client:
+            headers[FORWARDED] = "1"
+            answer = await client.request(request.method, target, content=await request.body(), headers=headers)
+        return msgspec.json.decode(answer.content, type=form) if answer.is_success else _refuse(cloudlet, answer)
+    except (httpx.HTTPError, msgspec.MsgspecError) as error:
+        raise AgentCannotAnswer(cloudlet, f"its server at {url} does not answer: {type(error).__name__}") from error
+
+
+def _refuse(cloudlet: str, answer: httpx.Response) -> NoReturn:
+    problem = msgspec.json.decode(answer.content, type=dict[str, Any])
+    raise AgentCannotAnswer(cloudlet, str(problem.get("detail") or f"its server answers with {answer.status_code}"))
+
+
+async def _record_command(request: Call, on_app: Target, program: str) -> None:
+    """Journal who runs which program; its arguments may have secrets, and are not recorded."""
+    grant = grant_of(request)
+    audit.info("command: %s token=%s appinst=%s/%s program=%s", grant.name, grant.token, on_app.ns, on_app.id, program)
+
+    async def write(tx: Tx) -> None:
+        async with unit_of_work(tx, [Key(on_app.ns, on_app.id)]) as uow:
+            found = await find_object(uow, on_app.ns, on_app.id, APPINST.kind)
+            if found is None:
+                raise NotFound(on_app.ns, on_app.id)
+            journal(uow, found, None, on_app.by.actor, on_app.by.who, "exec", reason=program)
+
+    await on_app.service.engine.store.transact(write)
+
+
+async def _while_connected(request: Call, work: Coroutine[object, object, T]) -> T:
+    """Return the result of some work, which is cancelled when the caller leaves."""
+    await request.body()  # whatever comes after it tells that the caller has left
+    tasks = asyncio.create_task(work), asyncio.create_task(_departure(request))
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if not tasks[0].done():
+            tasks[0].cancel()
+        return await tasks[0]
+    finally:
+        await cancel_tasks(tasks)
+
+
+async def _departure(request: Call) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+OUTPUT_HANDLERS = (read_appinst_logs, run_in_appinst)

@@ -1,0 +1,220 @@
+"""Logs and commands over an agent's connection: requests, answers, limits, lost connections."""
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from stateward.agents.answers import MAX_REQUESTS, SiteAnswers
+from stateward.agents.connection import AgentConnection
+from stateward.agents.log_files import log_script, read_log_parts
+from stateward.agents.messages import (
+    MAX_ANSWER_CHARS,
+    Answer,
+    AnswerPiece,
+    CommandAnswer,
+    CommandRequest,
+    LogAnswer,
+    LogRequest,
+    RequestCancelled,
+    answer_pieces,
+    encode,
+    read_answer,
+    read_controller,
+)
+from stateward.agents.simulation import SimulatedSite
+from stateward.agents.site import CommandResult
+from stateward.domains.edge.agents.agent_requests import MAX_WAITING, AgentRequests
+from stateward.domains.edge.errors import AgentCannotAnswer
+
+# --- logs in files ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "after", "most", "text", "end"),
+    [
+        #  content       after   most  text         end
+        (b"one\ntwo\n",  "",     100,  "one\ntwo\n", "8"),
+        (b"one\ntwo\n",  "",     4,    "two\n",      "8"),
+        (b"one\ntwo\n",  "4",    100,  "two\n",      "8"),
+        (b"one\ntwo\n",  "0",    4,    "one\n",      "4"),
+        (b"one\ntwo\n",  "8",    100,  "",           "8"),
+        (b"new\n",       "8",    100,  "new\n",      "4"),  # it has become shorter
+        (b"",            "",     100,  "",           "0"),
+        (b"\xff\n",      "",     100,  "\ufffd\n",   "2"),
+    ],
+)  # fmt: skip
+def test_a_part_of_a_log_is_read_with_the_cursor_of_the_next(
+    tmp_path: Path, content: bytes, after: str, most: int, text: str, end: str
+) -> None:
+    (tmp_path / "it's a log").write_bytes(content)
+    script = log_script("it's a log", after, most)
+    printed = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, check=True).stdout
+    (part,) = read_log_parts(printed.decode(errors="replace"))
+    assert (part.text, part.next) == (text, end)
+
+
+def test_an_app_that_has_written_nothing_has_no_log(tmp_path: Path) -> None:
+    printed = subprocess.run(["sh", "-c", log_script("none", "", 9)], cwd=tmp_path, capture_output=True, check=True)
+    assert read_log_parts(printed.stdout.decode()) == []
+
+
+@pytest.mark.parametrize("cursor", ["half", "-1", "1; id", "$(id)", "9" * 19, "\u0663"])
+def test_only_the_cursor_of_an_earlier_answer_is_taken(cursor: str) -> None:
+    with pytest.raises(ValueError, match="not the cursor"):
+        log_script("log", cursor, 9)
+
+
+# --- the agent's answers ---------------------------------------------------------------------------------------------
+
+
+class SlowSite(SimulatedSite):
+    """A site whose commands wait to be ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = 0
+
+    async def run_command(self, request: CommandRequest) -> CommandResult:
+        if request.argv == ("much",):
+            return CommandResult(0, "\x1b" * (MAX_ANSWER_CHARS + 5), omitted=7)
+        if request.argv == ("fail",):
+            raise RuntimeError("secret")
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            self.ended += 1
+        raise AssertionError
+
+
+async def test_every_request_has_one_answer_and_a_limit() -> None:
+    sent: list[Answer] = []
+    pieces: list[str] = []
+
+    async def send(piece: AnswerPiece) -> None:
+        assert len(encode(piece)) < 64 * 1024
+        pieces.append(piece.text)
+        if piece.is_last:
+            sent.append(read_answer("".join(pieces)))
+            pieces.clear()
+
+    site = SlowSite()
+    answers = SiteAnswers(site, send)
+    await answers.begin(CommandRequest(1, 5, "c1:web", ("much",)))
+    await answers.begin(CommandRequest(2, 5, "c1:web", ("fail",)))
+    await answers.begin(CommandRequest(3, 5, "c1:web", ("wait",), within=0.01))
+    while len(sent) < 3:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.01)  # the last task ends after its answer
+    much, failed, late = sorted(sent, key=lambda one: one.request)
+    assert isinstance(much, CommandAnswer)
+    assert (len(much.written), much.omitted) == (MAX_ANSWER_CHARS, 12)
+    assert (failed.error, late.error) == ("RuntimeError", "it took too long, and was ended")
+    for number in range(MAX_REQUESTS):
+        await answers.begin(CommandRequest(10 + number, 5, "c1:web", ("wait",)))
+    await answers.begin(LogRequest(99, 5, "c1:web"))
+    assert sent[-1] == LogAnswer(99, 5, error=f"the agent works on {MAX_REQUESTS} requests already")
+    await asyncio.sleep(0)
+    answers.cancel(RequestCancelled(10, 5))
+    answers.cancel(RequestCancelled(77, 5))
+    while site.ended < 2:
+        await asyncio.sleep(0.01)
+    await answers.close()
+    assert site.ended == MAX_REQUESTS + 1
+    assert len(sent) == 4
+
+
+# --- the controller's requests ---------------------------------------------------------------------------------------
+
+
+class ListeningSocket:
+    """The controller's end of a connection that keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[object] = []
+
+    async def receive_text(self) -> str:
+        raise AssertionError
+
+    async def send_text(self, data: bytes) -> None:
+        self.sent.append(read_controller(data))
+
+    async def close(self, code: int, reason: str) -> None: ...
+
+
+def open_connection(*, answers: bool = True) -> tuple[AgentConnection, ListeningSocket]:
+    socket = ListeningSocket()
+    connection = AgentConnection(socket, "lab", "munich", lambda: 0.0)
+    connection.notify, connection.answers = 5, answers
+    return connection, socket
+
+
+def give(requests: AgentRequests, connection: AgentConnection, answer: Answer) -> None:
+    for piece in answer_pieces(answer):
+        requests.on_answer(connection, piece)
+
+
+async def test_an_answer_reaches_only_the_caller_that_waits_on_its_connection() -> None:
+    requests = AgentRequests()
+    connection, socket = open_connection()
+    stranger, _ = open_connection()
+    waiting = asyncio.create_task(requests.run_command(connection, "c1:web", ("id",), "", 5.0))
+    await asyncio.sleep(0)
+    assert socket.sent == [CommandRequest(1, 5, "c1:web", ("id",), "", 5.0)]
+    for who, answer in (
+        (stranger, CommandAnswer(1, 5, 0, "forged")),
+        (connection, CommandAnswer(1, 4, 0, "of an older connection")),
+        (connection, CommandAnswer(2, 5, 0, "to nobody")),
+        (connection, CommandAnswer(1, 5, 0, "true")),
+        (connection, CommandAnswer(1, 5, 0, "twice")),
+    ):
+        give(requests, who, answer)
+    assert (await waiting).written == "true"
+    wrong = asyncio.create_task(requests.read_log(connection, "c1:web", "", "", 9))
+    await asyncio.sleep(0)
+    give(requests, connection, CommandAnswer(2, 5, 0))
+    with pytest.raises(AgentCannotAnswer, match="another request"):
+        await wrong
+
+
+async def test_a_lost_connection_and_a_caller_that_leaves_end_a_request() -> None:
+    requests = AgentRequests()
+    connection, socket = open_connection()
+    lost = asyncio.create_task(requests.run_command(connection, "c1:web", ("id",), "", 5.0))
+    await asyncio.sleep(0)
+    requests.on_closed(connection)
+    with pytest.raises(AgentCannotAnswer, match="may have run or not"):
+        await lost
+    left = asyncio.create_task(requests.run_command(connection, "c1:web", ("id",), "", 5.0))
+    await asyncio.sleep(0)
+    left.cancel()
+    await asyncio.gather(left, return_exceptions=True)
+    assert socket.sent[-1] == RequestCancelled(2, 5)
+
+
+@pytest.mark.parametrize(("text", "is_last", "number", "why"), [("x", False, 501, "no end"), ("{", True, 1, "be read")])
+async def test_an_answer_that_cannot_be_one_is_told(text: str, is_last: bool, number: int, why: str) -> None:
+    requests = AgentRequests()
+    connection, _ = open_connection()
+    waiting = asyncio.create_task(requests.read_log(connection, "c1:web", "", "", 9))
+    await asyncio.sleep(0)
+    for _ in range(number):
+        requests.on_answer(connection, AnswerPiece(1, 5, text, is_last))
+    with pytest.raises(AgentCannotAnswer, match=why):
+        await waiting
+
+
+async def test_agents_that_are_too_old_or_too_busy_are_not_asked() -> None:
+    requests = AgentRequests()
+    old, socket = open_connection(answers=False)
+    with pytest.raises(AgentCannotAnswer, match="version"):
+        await requests.read_log(old, "c1:web", "", "", 9)
+    assert socket.sent == []
+    busy, _ = open_connection()
+    waiting = [asyncio.create_task(requests.read_log(busy, "c1:web", "", "", 9)) for _ in range(MAX_WAITING)]
+    await asyncio.sleep(0)
+    with pytest.raises(AgentCannotAnswer, match="already"):
+        await requests.read_log(busy, "c1:web", "", "", 9)
+    requests.on_closed(busy)
+    assert all(isinstance(one, AgentCannotAnswer) for one in await asyncio.gather(*waiting, return_exceptions=True))
