@@ -24,7 +24,7 @@ from stateward.agents.probe_specs import Probe
 from stateward.agents.probes import ProbedApp, ProbeRunner
 from stateward.agents.process_meter import ProcessMeter
 from stateward.agents.process_tracking import background_shell, kill_processes, with_label
-from stateward.agents.site import CommandResult, InstanceMeasure, ReportProgress, SiteError
+from stateward.agents.site import InstanceMeasure, ReportProgress, SiteCommandResult, SiteError
 from stateward.drivers import (
     AlreadyDone,
     CallAccepted,
@@ -247,15 +247,15 @@ class ProcessSite:
         except (OSError, TimeoutError, ValueError) as error:
             raise SiteError(f"the log cannot be read: {_error_text(error)}") from error
 
-    async def run_command(self, request: CommandRequest) -> CommandResult:
+    async def run_command(self, request: CommandRequest) -> SiteCommandResult:
         """Run a command on the node of an app; its output comes when it has ended."""
         key = await self._node_of_app(request.name)
         mark = f"{MARK}/{request.name}/command-{request.request}"
         line = with_label(self._label(key, mark), join(request.argv))
         try:
-            return CommandResult(0, await self._driver.run(MachineHandle(key), line, "", request.within))
+            return SiteCommandResult(0, await self._driver.run(MachineHandle(key), line, "", request.within))
         except CommandFailed as failed:
-            return CommandResult(failed.status, failed.written)
+            return SiteCommandResult(failed.status, failed.written)
         except OSError as error:
             raise SiteError(f"the command could not be run: {error}") from error
 

@@ -10,7 +10,7 @@ from stateward.agents.agent import Agent
 from stateward.agents.dialer import WebSocketDialer
 from stateward.agents.messages import AgentOrder, CommandRequest, Existing, LogPart, LogRequest, OrderAction
 from stateward.agents.self_upgrade import NoUpgrade
-from stateward.agents.site import CommandResult, InstanceMeasure, ReportProgress, SiteError
+from stateward.agents.site import InstanceMeasure, ReportProgress, SiteCommandResult, SiteError
 from stateward.aio.supervise import cancel_tasks
 
 FAILING_SETUP = "fail"
@@ -61,11 +61,11 @@ class SimulatedSite:
         begin = int(request.after) if request.after else max(0, len(text) - request.most)
         return [LogPart("0", text[begin : begin + request.most], str(min(len(text), begin + request.most)))]
 
-    async def run_command(self, request: CommandRequest) -> CommandResult:
+    async def run_command(self, request: CommandRequest) -> SiteCommandResult:
         """Return the words of a command as its output."""
         if request.name not in self.things:
             raise SiteError(f"there is no {request.name!r} here")
-        return CommandResult(0, " ".join(request.argv) + "\n")
+        return SiteCommandResult(0, " ".join(request.argv) + "\n")
 
     async def measure(self) -> Mapping[str, InstanceMeasure]:
         """Return the measures that were set, of what exists."""

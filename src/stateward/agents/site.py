@@ -48,7 +48,7 @@ class InstanceMeasure(Struct, frozen=True):
     health: Health | None = None
 
 
-class CommandResult(Struct, frozen=True):
+class SiteCommandResult(Struct, frozen=True):
     """The end of a command: its exit status, the last of its output, and how many bytes came before that."""
 
     status: int
@@ -71,7 +71,7 @@ class AgentSite(Protocol):
     async def read_log(self, request: LogRequest) -> Sequence[LogPart]:
         """Return what the parts of an instance have written; raises `SiteError` if it cannot be read."""
 
-    async def run_command(self, request: CommandRequest) -> CommandResult:
+    async def run_command(self, request: CommandRequest) -> SiteCommandResult:
         """Run a command in an instance; when this is cancelled, the command ends. Raises `SiteError`."""
 
     async def close(self) -> None:

@@ -24,7 +24,7 @@ from stateward.agents.messages import (
     read_controller,
 )
 from stateward.agents.simulation import SimulatedSite
-from stateward.agents.site import CommandResult
+from stateward.agents.site import SiteCommandResult
 from stateward.domains.edge.agents.agent_requests import MAX_WAITING, AgentRequests
 from stateward.domains.edge.errors import AgentCannotAnswer
 
@@ -76,9 +76,9 @@ class SlowSite(SimulatedSite):
         super().__init__()
         self.ended = 0
 
-    async def run_command(self, request: CommandRequest) -> CommandResult:
+    async def run_command(self, request: CommandRequest) -> SiteCommandResult:
         if request.argv == ("much",):
-            return CommandResult(0, "\x1b" * (MAX_ANSWER_CHARS + 5), omitted=7)
+            return SiteCommandResult(0, "\x1b" * (MAX_ANSWER_CHARS + 5), omitted=7)
         if request.argv == ("fail",):
             raise RuntimeError("secret")
         try:
@@ -158,12 +158,12 @@ def give(requests: AgentRequests, connection: AgentConnection, answer: Answer) -
 async def test_an_answer_reaches_only_the_caller_that_waits_on_its_connection() -> None:
     requests = AgentRequests()
     connection, socket = open_connection()
-    stranger, _ = open_connection()
+    impostor, _ = open_connection()
     waiting = asyncio.create_task(requests.run_command(connection, "c1:web", ("id",), "", 5.0))
     await asyncio.sleep(0)
     assert socket.sent == [CommandRequest(1, 5, "c1:web", ("id",), "", 5.0)]
     for who, answer in (
-        (stranger, CommandAnswer(1, 5, 0, "forged")),
+        (impostor, CommandAnswer(1, 5, 0, "forged")),
         (connection, CommandAnswer(1, 4, 0, "of an older connection")),
         (connection, CommandAnswer(2, 5, 0, "to nobody")),
         (connection, CommandAnswer(1, 5, 0, "true")),
