@@ -301,3 +301,32 @@ def test_any_object_is_made_with_a_form_and_acted_on_with_arguments(opened: tupl
     expect(page.locator("#question .complaint:visible")).to_contain_text("must be JSON")
     filled(page, "Continue", action="disable", args="{}")
     expect(page.locator(".who-is .badge")).to_have_text("DISABLED")
+
+
+def test_a_secret_is_set_and_changed_by_forms_that_never_show_it(
+    opened: tuple[Page, PageErrors], api: httpx.Client
+) -> None:
+    page, page_errors = opened
+    go(page, "systems")
+    page.get_by_role("button", name="New secret", exact=True).click()
+    form = page.locator("#question form")
+    for name, value in {"ns": "mine", "name": "db", "value": " hunter2-hunter2 "}.items():
+        form.locator(f"[name={name}]").fill(value)
+    form.get_by_text("What will be sent").click()
+    expect(form.locator("pre").first).to_contain_text("***")
+    assert "hunter2" not in form.inner_text()
+    form.get_by_role("button", name="Plan", exact=True).click()
+    expect(form.locator(".plan")).to_contain_text("Services of the namespace can name it")
+    form.get_by_role("button", name="Create", exact=True).click()
+    expect(page.locator(".card-secrets")).to_contain_text("version 1")
+    page.locator(".card-secrets").get_by_role("link").first.click()
+    page.get_by_role("button", name="Update…").click()
+    filled(page, "Update", value="another-hunter2")
+    expect(page.locator("main")).to_contain_text('"version": 2')
+    assert api.get("/api/v1/systems/mine/-/secrets/db").json()["version"] == 2
+    assert "hunter2" not in page.content()
+    assert page_errors.errors == []
+    page.get_by_role("button", name="Delete").click()
+    page.locator("#action[open]").get_by_role("button", name="Delete").last.click()
+    expect(page.locator("#action[open]")).to_have_count(0)
+    assert api.get("/api/v1/systems/mine/-/secrets").json() == []

@@ -9,7 +9,7 @@ import { labeled, note } from "./components.js";
 import { fieldsOf, problemPanel } from "./problems.js";
 import { clearComplaints, complainBeside, focusComplaint } from "./complaints.js";
 import { partOf } from "./schema-groups.js";
-import { withoutSecrets } from "./schema-words.js";
+import { MASK, withoutSecrets } from "./schema-words.js";
 import { sendingPanel } from "./sending.js";
 
 /** @import {Child} from "../core/dom.js" */
@@ -24,7 +24,7 @@ import { sendingPanel } from "./sending.js";
  * @typedef {object} Field
  * @property {string} name
  * @property {string} label
- * @property {"text" | "number" | "choice" | "long" | "flag" | "time"} [type]
+ * @property {"text" | "number" | "choice" | "long" | "flag" | "time" | "secret"} [type] a secret is entered unseen
  * @property {Options} [options] the choices; for a text, proposals
  * @property {string} [value] the initial value
  * @property {string} [hint]
@@ -241,7 +241,10 @@ export function showForm(title, about, asked, yes, submit, others, repeat, sendi
     complain: (/** @type {string[]} */ path, /** @type {string} */ text) => complainAt(inputs[placeOf(path)], text),
     labelOf: (/** @type {string[]} */ path) => fields[placeOf(path)]?.label ?? "",
   };
-  showContent(title, about, content, yes, submit, sending);
+  const secrets = fields.filter((field) => field.type === "secret");
+  const masked = (/** @type {Values} */ values) => ({ ...values, ...Object.fromEntries(secrets.map((one) => [one.name, MASK])) });
+  const seen = sending && { ...sending, call: (/** @type {Values} */ values) => sending.call(masked(values)) };
+  showContent(title, about, content, yes, submit, seen);
 }
 
 /** What is wrong with a value, or nothing. @param {Field} field @param {string} value */
@@ -299,6 +302,8 @@ function inputOf(field) {
         return h("input", { ...common, type: "number", min: field.least ?? 1, value: field.value ?? "" });
       case "time":
         return h("input", { ...common, type: "datetime-local", value: field.value ?? "" });
+      case "secret":
+        return h("input", { ...common, type: "password", autocomplete: "new-password" });
       default:
         return h("input", { ...common, list: field.options ? `list-${field.name}` : null, value: field.value ?? "" });
     }
@@ -320,6 +325,6 @@ function offer(input, field) {
 /** @param {Field[]} fields @param {HTMLInputElement[]} inputs @returns {Values} */
 function valuesOf(fields, inputs) {
   const read = (/** @type {HTMLInputElement | undefined} */ input) =>
-    input?.type === "checkbox" ? (input.checked ? "yes" : "") : (input?.value.trim() ?? "");
+    input?.type === "checkbox" ? (input.checked ? "yes" : "") : input?.type === "password" ? input.value : (input?.value.trim() ?? "");
   return Object.fromEntries(fields.map((field, number) => [field.name, read(inputs[number])]));
 }

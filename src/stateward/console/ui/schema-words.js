@@ -5,7 +5,7 @@ import { moment } from "../core/time.js";
 /** @typedef {Record<string, any>} Schema a JSON schema without references */
 
 /** The server's mask of a secret. */
-const MASK = "***";
+export const MASK = "***";
 
 /** @param {Schema} schema @returns {Schema[] | undefined} the variants of a union */
 export const variantsOf = (schema) => schema.anyOf ?? schema.oneOf;

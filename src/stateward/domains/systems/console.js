@@ -16,7 +16,8 @@ import { counted } from "/console/core/numbers.js";
 /** @typedef {Lock & {by: Operation | null}} Held a lock with the operation that holds it or waits for it */
 /** @typedef {{name: string, phase: string, ready: boolean, restarts: number, node: string | null, why: string}} Instance */
 
-const KINDS = ["systems.system", "systems.service", "systems.nodepool", "systems.deploy", "systems.teardown"];
+const SECRET = "systems.secret";
+const KINDS = ["systems.system", "systems.service", "systems.nodepool", "systems.deploy", "systems.teardown", SECRET];
 const CHANGES = ["systems.deploy", "systems.teardown"];
 const MAX_CHANGES = 12;
 const DEBOUNCE_MS = 100;
@@ -54,6 +55,7 @@ async function show(context) {
             "Create one with the button above, then deploy to it. Or: ",
             code("stateward system create billing --file billing.yaml"),
           ),
+      secretCard(shown.filter((one) => one.kind === SECRET)),
     );
   fill(
     context.main,
@@ -129,6 +131,13 @@ function system(one, things, instances, places) {
         : null,
     ),
   );
+}
+
+/** The names of secrets; nothing shows their values. @param {ObjectView[]} secrets */
+function secretCard(secrets) {
+  if (!secrets.length) return null;
+  const line = (/** @type {ObjectView} */ one) => h("li", null, objectLine(one, `version ${pick(one.spec, ["version"]) ?? "?"}, in ${one.ns}`));
+  return card("Secrets", "which only instances can read", plainList(secrets.map(line)));
 }
 
 /** @param {ObjectView} other @param {ObjectView} one @param {ObjectView[]} things @returns {boolean} whether it is a part of a system, however deep */
@@ -305,8 +314,25 @@ const LOCK_TIMEOUT = {
 /** @param {Values} values @returns {number | null} */
 const lockTimeout = (values) => (values.wait ? Number(values.wait) : null);
 
+/** @param {string} ns @param {string} [name] @returns {string} */
+const secretPath = (ns, name) => `/api/v1/systems/${part(ns)}/-/secrets${name === undefined ? "" : `/${part(name)}`}`;
+
+/** @param {ObjectView} thing @returns {string} */
+const ofSecret = (thing) => secretPath(thing.ns, thing.id.slice(thing.id.indexOf("+") + 1));
+
+/** @type {Field} */
+const SECRET_VALUE = { name: "value", label: "value", type: "secret", hint: "nothing will ever show it" };
+
 /** @type {Record<string, Record<string, ActionForm>>} */
 const ACTIONS = {
+  [SECRET]: {
+    update: {
+      right: "govern",
+      fields: () => [SECRET_VALUE],
+      call: (thing, _, values) => ["PUT", ofSecret(thing), { value: values.value }],
+    },
+    delete: { right: "govern", dryRun: true, call: (thing) => ["DELETE", ofSecret(thing)] },
+  },
   "systems.system": {
     deploy: {
       dryRun: true,
@@ -352,6 +378,14 @@ const CREATE_FORMS = [
     call: (ns, values) => ["POST", `/api/v1/systems/${part(ns)}`, values],
     command: (_, { name = "", backend }) => ({ command: "system create", options: [["--backend", backend]], names: [name] }),
     planned: () => ["It has no services until something is deployed to it."],
+  },
+  {
+    name: "secret",
+    right: "govern",
+    fields: () => [{ name: "name", label: "name", hint: "db-password" }, SECRET_VALUE],
+    call: (ns, { name, value }) => ["POST", secretPath(ns), { name, value }],
+    command: (_, { name = "" }) => ({ command: "system secret create", names: [name] }),
+    planned: () => ["Services of the namespace can name it in their definitions."],
   },
 ];
 

@@ -89,6 +89,7 @@ class AskedView(Struct, frozen=True):
 class SecretView(Struct, frozen=True):
     """A secret without its value: the number of its value, the id of its key, and the services that use it."""
 
+    id: str
     ns: str
     name: str
     version: int

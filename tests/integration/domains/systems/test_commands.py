@@ -17,6 +17,8 @@ from stateward.cli.main import app as command_line
 from stateward.config import Config
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.runtime import SystemsRuntime
+from stateward.domains.systems.secrets.keyring import KeyRing
+from stateward.domains.systems.secrets.secret_actions import SecretReader
 from stateward.engine import Engine
 from stateward.server.app import create_app
 from stateward.server.live import live_routes
@@ -36,7 +38,7 @@ class SystemCliServer(CliServer):
         self._loop, self.plant = asyncio.get_running_loop(), Plant()
         config = Config(data=str(self.folder), rate=100_000)
         self.backend = SimulatedBackend()
-        plugin = SystemsRuntime({"simulated": self.backend})
+        plugin = SystemsRuntime({"simulated": self.backend}, secrets=SecretReader(KeyRing(self.folder)))
         engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *plugin.kinds])
         plugin.bind_engine(engine)
         async with engine as self.engine, plugin.running(engine, works=True):
@@ -149,3 +151,31 @@ def test_a_mistake_in_a_definition_is_told_by_file_line_and_field(cli: SystemCli
     answer = cli.run("deploy", "shop", "--file", str(file))
     assert answer.exit_code != 0
     assert f"{file}, line 3, services.web.instances" in f"{answer.output} {answer.exception}"
+
+
+def test_a_secret_is_read_from_a_file_or_standard_input_and_never_from_an_argument(
+    cli: SystemCliServer, tmp_path: Path
+) -> None:
+    value = "hunter2-hunter2"
+    answers = [cli.run("secret", "create", "db", stdin=f"{value}\n")]
+    (tmp_path / "value").write_text(f"{value}\n")
+    answers.append(cli.run("secret", "update", "db", "--from-file", str(tmp_path / "value")))
+    assert [one.exit_code for one in answers] == [0, 0]
+    (tmp_path / "binary").write_bytes(b"\xff\xfe" + value.encode())
+    for words in (
+        ["secret", "create", "other", value],  # no argument has a value
+        ["secret", "create", "other", "--from-file", str(tmp_path / "binary")],
+        ["secret", "create", "other", "--from-file", str(tmp_path / "missing")],
+        ["secret", "create", "db", "--from-file", str(tmp_path / "value")],
+    ):
+        answers.append(cli.run(*words))
+        assert answers[-1].exit_code != 0
+    (shown,) = cli.found("secret", "list")
+    assert (shown["name"], shown["version"], shown["used_by"]) == ("db", 2, [])
+    assert cli.found("secret", "show", "db") == shown
+    rotated = cli.done("secret", "rotate", "--wait")
+    assert "rotated" in rotated
+    answers.append(cli.run("secret", "delete", "db"))
+    printed = "".join(f"{one.output} {one.exception}" for one in answers[:2] + answers[3:])
+    assert value not in printed
+    assert cli.found("secret", "list") == []

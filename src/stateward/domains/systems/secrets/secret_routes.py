@@ -55,7 +55,7 @@ class NewSecretValue(Struct, frozen=True, forbid_unknown_fields=True):
     value: Value
 
 
-@post(SECRETS, opt=needs(Right.GOVERN), status_code=201, summary="Create a secret")
+@post(SECRETS, opt=needs(Right.GOVERN) | can_dry_run(), status_code=201, summary="Create a secret")
 async def create_secret(
     request: Call, context: ContextDependency, ns: Ns, data: JSONBody[NewSecret], key: IdempotencyKey = None
 ) -> SecretView:
@@ -125,7 +125,14 @@ def _view(found: Object, users: list[str]) -> SecretView:
     spec = read_secret_spec(found)
     changed = when(spec.changed or found.created)
     return SecretView(
-        found.ns, secret_name(found.id), spec.version, sealed_value(found).key, when(found.created), changed, users
+        found.id,
+        found.ns,
+        secret_name(found.id),
+        spec.version,
+        sealed_value(found).key,
+        when(found.created),
+        changed,
+        users,
     )
 
 
