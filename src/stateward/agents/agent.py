@@ -43,7 +43,7 @@ from stateward.agents.messages import (
     read_controller,
 )
 from stateward.agents.order_admission import InstanceMemory, OrderVerdict, has_related_work, judge_order
-from stateward.agents.site import AgentSite, SiteError
+from stateward.agents.site import UNKNOWN_CAPACITY, AgentSite, SiteCapacity, SiteError
 from stateward.aio.supervise import cancel_tasks
 
 log = logging.getLogger("stateward.agent")
@@ -113,9 +113,11 @@ class Agent:
         *,
         observe_interval_s: float = OBSERVE_INTERVAL_S,
         installation: str = "",
+        capacity: SiteCapacity = UNKNOWN_CAPACITY,
     ) -> None:
         self._site, self._dialer, self.version, self._upgrades = site, dialer, version, upgrades
         self._observe_interval_s, self._installation = observe_interval_s, installation
+        self._capacity = capacity
         self._is_held = False  # the cloudlet belongs to another installation
         self.notify = 0
         self.synced = asyncio.Event()
@@ -176,7 +178,14 @@ class Agent:
                 await socket.close()
 
     async def _handshake(self, socket: AgentSocket) -> Welcome:
-        hello = Hello(self.version, self._upgrades.successor_of, installation=self._installation, answers=True)
+        hello = Hello(
+            self.version,
+            self._upgrades.successor_of,
+            installation=self._installation,
+            answers=True,
+            cores=self._capacity.cores,
+            memory=self._capacity.memory,
+        )
         if self._is_held:
             hello = replace(hello, things=await self._thing_names())
         await socket.send(encode(hello), text=True)

@@ -53,7 +53,8 @@ class Hello(Struct, frozen=True, tag="hello"):
 
     `heir` is 0 for an agent that serves. `installation` is the identity of the agent's folder; older agents have none.
     `things` names what exists at the site of a held agent. `answers`: it knows requests for logs and commands, which
-    older agents cannot read.
+    older agents cannot read. `cores` and `memory` (bytes) are the capacity of the site;
+    0 is unknown, and is no limit.
     """
 
     version: Name
@@ -62,6 +63,8 @@ class Hello(Struct, frozen=True, tag="hello"):
     installation: Name = ""
     things: Annotated[tuple[Name, ...], Meta(max_length=MAX_HELD_NAMES)] = ()
     answers: bool = False
+    cores: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    memory: Number = 0
 
 
 class InventoryItem(Struct, frozen=True, tag="item"):

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec import Struct
 
 from stateward.agents.local_state import Deployed
-from stateward.agents.site import InstanceMeasure, NodeMeasure
+from stateward.agents.site import InstanceMeasure, NodeMeasure, SiteCapacity
 from stateward.agents.tcp_sockets import LISTENING, TcpSocket, ports_by_owner, read_sockets, socket_inodes, use_of_ports
 from stateward.drivers.process.procfs import DEAD, PROC
 
@@ -37,6 +37,12 @@ class OwnedProcesses(Struct, frozen=True):
 
     instances: Mapping[str, Collection[ProcessUsage]]
     nodes: Mapping[str, Collection[ProcessUsage]]
+
+
+def machine_capacity() -> SiteCapacity:
+    """Return the cores that this process may use, and the memory of this machine."""
+    pages = os.sysconf("SC_PHYS_PAGES")
+    return SiteCapacity(float(len(os.sched_getaffinity(0))), max(0, pages) * PAGE_BYTES)
 
 
 def parse_usage(text: str) -> ProcessUsage | None:

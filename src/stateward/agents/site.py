@@ -24,6 +24,16 @@ class ReportProgress(Protocol):
         """Report a line of progress."""
 
 
+class SiteCapacity(Struct, frozen=True):
+    """What a site has: processor cores, and bytes of memory; 0 is unknown."""
+
+    cores: float = 0.0
+    memory: int = 0
+
+
+UNKNOWN_CAPACITY = SiteCapacity()
+
+
 class NodeMeasure(Struct, frozen=True):
     """The measures of a cluster's node: processor cores used and bytes of memory (None: not known)."""
 

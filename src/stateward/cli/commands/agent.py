@@ -14,7 +14,7 @@ from stateward.client.target import read_token_file
 
 if TYPE_CHECKING:
     from stateward.agents.agent import Agent
-    from stateward.agents.site import AgentSite
+    from stateward.agents.site import AgentSite, SiteCapacity
 
 AGENTS_PATH = "/api/v1/edge/agents"
 """The route of the edge API that agents connect to."""
@@ -49,6 +49,14 @@ Releases = Annotated[
 Look = Annotated[
     float, typer.Option("--look-every", metavar="SECONDS", min=0.05, help="Seconds between two observations.")
 ]
+Cores = Annotated[
+    float | None,
+    typer.Option("--cores", min=0, metavar="NUMBER", help="Cores for clusters; 0: no limit. Default: this machine's."),
+]
+Memory = Annotated[
+    int | None,
+    typer.Option("--memory", min=0, metavar="MIB", help="Memory for clusters; 0: no limit. Default: this machine's."),
+]
 Heir = Annotated[int, typer.Option("--heir", hidden=True)]
 
 
@@ -61,6 +69,8 @@ def agent(
     data: Data = None,
     releases: Releases = None,
     look_every: Look = 5.0,
+    cores: Cores = None,
+    memory: Memory = None,
     heir: Heir = 0,
 ) -> None:
     """Run the agent of a cloudlet on this machine.
@@ -88,6 +98,7 @@ def agent(
         succession,
         observe_interval_s=look_every,
         installation=identity,
+        capacity=_capacity(cores, memory),
     )
     out().print(f"agent of {namespace}/{cloudlet}, version {__version__}, starts in {folder}", markup=False)
     out().print(f"installation {identity}", markup=False)
@@ -123,6 +134,15 @@ def _site(driver: Drivers, folder: Path, token_file: Path) -> "AgentSite":
     from stateward.agents.simulation import SimulatedSite
 
     return SimulatedSite(pace=0.2, steps=3)
+
+
+def _capacity(cores: float | None, memory: int | None) -> "SiteCapacity":
+    """Return what clusters may use: the limits that are given, or what this machine has."""
+    from stateward.agents.process_meter import machine_capacity
+    from stateward.agents.site import SiteCapacity
+
+    machine = machine_capacity()
+    return SiteCapacity(machine.cores if cores is None else cores, machine.memory if memory is None else memory * 2**20)
 
 
 def _arguments(argv: list[str]) -> list[str]:

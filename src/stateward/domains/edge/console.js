@@ -21,7 +21,8 @@ import { counted, numberText } from "/console/core/numbers.js";
 /** @typedef {Map<string, Map<string, Map<string, number>>>} Below the number of what runs on each cloudlet, by kind and state */
 /** @typedef {{cpu: number | null, mem: number | null, connections: number | null, healthy: boolean | null}} Load of an instance, as its agent measured it */
 /** @typedef {{name: string, reason: string, since: number}} Alert */
-/** @typedef {{agents: Map<string, Agent>, below: Below, orphans: Map<string, string[]>, rejected: Map<string, number>, loads: Map<string, Load>}} EdgeStatus */
+/** @typedef {{agents: Map<string, Agent>, below: Below, orphans: Map<string, string[]>, rejected: Map<string, number>, loads: Map<string, Load>, capacities: Map<string, Capacity>}} EdgeStatus */
+/** @typedef {{cores: number | null, memory: number | null, used_cores: number, used_memory: number}} Capacity of a cloudlet; null is no limit */
 
 const MAX_SHOWN = 12;
 const MAX_CLOUDLETS = 100;
@@ -39,7 +40,7 @@ const STEPS = {
 async function show(context) {
   const list = h("div", { class: "column" });
   /** @type {EdgeStatus} */
-  const status = { agents: new Map(), below: new Map(), orphans: new Map(), rejected: new Map(), loads: new Map() };
+  const status = { agents: new Map(), below: new Map(), orphans: new Map(), rejected: new Map(), loads: new Map(), capacities: new Map() };
   /** @type {ObjectView[]} */
   let shown = [];
   let again = () => {};
@@ -59,11 +60,14 @@ async function show(context) {
     draw();
   });
   pollResource(context, "edge", readOwn, (all) => {
-    for (const one of [status.agents, status.orphans, status.rejected, status.loads]) one.clear();
+    for (const one of [status.agents, status.orphans, status.rejected, status.loads, status.capacities]) one.clear();
     for (const [ns, [office, cloudlets, ...instances]] of all) {
       for (const one of instances.flat()) if (one.load) status.loads.set(`${ns}/${one.id}`, one.load);
       for (const one of office.agents) status.agents.set(`${ns}/${one.cloudlet}`, one);
-      for (const one of cloudlets) status.orphans.set(`${ns}/${one.id}`, one.conditions.orphans);
+      for (const one of cloudlets) {
+        status.orphans.set(`${ns}/${one.id}`, one.conditions.orphans);
+        if (one.capacity) status.capacities.set(`${ns}/${one.id}`, one.capacity);
+      }
       for (const [why, count] of Object.entries(office.rejected)) status.rejected.set(why, Number(count));
     }
     draw();
@@ -124,7 +128,7 @@ function page(things, status, again) {
       restNote(listed.length, countOf("edge.cloudlet"), { kind: "edge.cloudlet" }),
       rejections(status.rejected),
     ),
-    h("div", { class: "grid" }, listed.map((one) => runs(one, below.get(`${one.ns}/${one.id}`) ?? [], status.below, status.loads))),
+    h("div", { class: "grid" }, listed.map((one) => runs(one, below.get(`${one.ns}/${one.id}`) ?? [], status))),
   ];
 }
 
@@ -233,8 +237,23 @@ function alerts(thing) {
   );
 }
 
-/** @param {ObjectView} one @param {ObjectView[]} listed @param {Below} below @param {Map<string, Load>} loads */
-function runs(one, listed, below, loads) {
+/** What clusters take of what a cloudlet has. @param {string} name @param {Capacity | undefined} capacity */
+function capacityMeters(name, capacity) {
+  if (!capacity) return null;
+  const { cores, memory } = capacity;
+  const mib = (/** @type {number} */ bytes) => Math.round(bytes / 2 ** 20);
+  return h(
+    "div",
+    { class: "steps-of" },
+    cores ? [meter(capacity.used_cores, cores, `Cores of ${name}`), `${capacity.used_cores} of ${cores} cores`] : null,
+    memory
+      ? [meter(capacity.used_memory, memory, `Memory of ${name}`), `${mib(capacity.used_memory)} of ${mib(memory)} MiB`]
+      : null,
+  );
+}
+
+/** @param {ObjectView} one @param {ObjectView[]} listed @param {EdgeStatus} status */
+function runs(one, listed, { below, loads, capacities }) {
   const kinds = groupBy(listed, (thing) => thing.kind);
   const numbers = below.get(`${one.ns}/${one.id}`);
   const nameOf = (/** @type {ObjectView} */ thing) => thing.id.slice(thing.id.indexOf(":") + 1);
@@ -251,7 +270,7 @@ function runs(one, listed, below, loads) {
       ),
     ),
   );
-  return card(one.id, [stateBadge(one)], alerts(one), parts.length ? parts : note("No clusters or apps."));
+  return card(one.id, [stateBadge(one)], alerts(one), capacityMeters(one.id, capacities.get(`${one.ns}/${one.id}`)), parts.length ? parts : note("No clusters or apps."));
 }
 
 /** @param {ObjectView} thing */

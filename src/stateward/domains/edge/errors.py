@@ -92,6 +92,20 @@ class LimitReached(Denied, code="limit"):
     text = "{what} has to have {bound} {limit}"
 
 
+class CapacityExceeded(Denied, code="capacity"):
+    """The cloudlet has not enough left of what the request asks for."""
+
+    cloudlet: str
+    resource: str
+    asked: float
+    used: float
+    free: float
+
+    def __str__(self) -> str:
+        asked, used, free = (f"{amount:,g}" for amount in (self.asked, self.used, self.free))
+        return f"cloudlet {self.cloudlet} has too few {self.resource}: {asked} asked, {used} used, {free} free"
+
+
 class Reserved(Denied, code="reserved"):
     """The cluster is reserved for another organisation."""
 

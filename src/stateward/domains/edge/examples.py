@@ -9,13 +9,19 @@ EXAMPLES: dict[str, Any] = {
     "NewOwner": {"installation": "0f8fad5bd9cb469fa165708c7a3d3c11"},
     "NewCluster": {"name": "arcade", "flavor": "small", "nodes": 3, "organization": "games"},
     "ClusterChange": {"nodes": 5},
-    "NewLoad": {"cpu": 72.5, "mem": 40.0, "connections": 310},
+    "NewLoad": {"cpu": 2.5, "mem": 800000000, "connections": 310},
     "NewAppInst": {"app": "match-maker"},
     "AppInstChange": {"count": 2},
     "NewDemand": {"requests": {"berlin": 120, "hamburg": 15}},
-    "NewFlavor": {"size": "small"},
-    "NewApp": {"command": "python3 -m http.server 8080", "organization": "games", "count": 1, "flavor": "small"},
-    "NewAutoscale": {"min": 1, "max": 8, "cpu": 80.0},
+    "NewFlavor": {"size": "small", "cores": 0.5, "memory": 536870912},
+    "NewApp": {
+        "command": "python3 -m http.server 8080",
+        "organization": "games",
+        "count": 1,
+        "flavor": "small",
+        "probe": {"type": "http", "port": 8080, "path": "/", "interval_s": 10.0},
+    },
+    "NewAutoscale": {"min": 1, "max": 8, "cpu": 0.8},
     "NewAutoprov": {"cloudlets": ["berlin", "hamburg"], "min": 1, "max": 2, "requests": 50},
 }
 

@@ -64,6 +64,7 @@ from stateward.domains.edge.model import (
     updated_status,
 )
 from stateward.domains.edge.policy.app_members import add_member, find_policy, mark_leaving
+from stateward.domains.edge.policy.capacity import ResourceAmounts, amounts_of, check_capacity, used_amounts
 from stateward.domains.edge.policy.cluster_reservation import reserve_cluster
 from stateward.domains.edge.records.instance_record import begin_operation
 from stateward.domains.edge.references import check_references
@@ -76,7 +77,7 @@ from stateward.store.records import Object, to_json
 
 GUARDED_ACTIONS = ("create", "update", "re-create", "delete", "expire")
 DELETE_ACTIONS = ("delete", "expire")
-IMMUTABLE_FIELDS = ("flavor", "size", "organization", "reservable")
+IMMUTABLE_FIELDS = ("flavor", "size", "cores", "memory", "organization", "reservable")
 """Fields of a cluster that an update cannot change."""
 
 READY = "Ready"
@@ -92,14 +93,18 @@ async def guard_cluster(uow: UnitOfWork, request: Request, found: Object) -> Req
         return None
     cloudlet, cluster = parse_instance_id(found.kind, found.id)
     _check_caller(request, cloudlet)
-    await get_open_cloudlet(uow, request, cloudlet)
-    apps = apps_in_cluster(await list_instances(uow, found.ns, cloudlet), cloudlet, cluster)
+    site = await get_open_cloudlet(uow, request, cloudlet)
+    instances = await list_instances(uow, found.ns, cloudlet)
+    apps = apps_in_cluster(instances, cloudlet, cluster)
     _refuse_transitions(apps, request)
     status = instance_status(found)
     if request.action in DELETE_ACTIONS:
         _refuse_use(f"ClusterInst {found.id}", apps, request, status)
         return await _with_numbers(uow, request, found, None, status)
     spec = await _cluster_spec(uow, request, found, status)
+    before = read_spec(found, ClusterInst) if request.action != "create" else None
+    taken = ResourceAmounts() if before is None else amounts_of(before)
+    check_capacity(cloudlet, cloudlet_status(site), used_amounts(instances, found.id), amounts_of(spec), taken)
     if request.action == "create":
         args = msgspec.json.decode(request.args)
         status = replace(status, reserved_by=str(args.get("reserved_by", "")) if spec.reservable else "")
@@ -122,7 +127,8 @@ async def _cluster_spec(uow: UnitOfWork, request: Request, found: Object, status
     if not wanted.flavor:
         return wanted
     flavor = await get_object(uow, found.ns, record_id(FLAVOR.kind, wanted.flavor), FLAVOR.kind)
-    return replace(wanted, size=read_spec(flavor, FlavorSpec).size)
+    of_flavor = read_spec(flavor, FlavorSpec)
+    return replace(wanted, size=of_flavor.size, cores=of_flavor.cores, memory=of_flavor.memory)
 
 
 def _refuse_use(what: str, apps: list[Object], request: Request, status: InstanceStatus) -> None:

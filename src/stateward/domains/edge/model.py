@@ -69,9 +69,14 @@ class CloudletSpec(Struct, frozen=True):
 
 
 class FlavorSpec(Struct, frozen=True):
-    """A node size, by the name that the agents' driver has for it."""
+    """A node size, by the name that the agents' driver has for it, with the cores and bytes that a node takes.
+
+    They count against the capacity of a cloudlet; 0 takes nothing.
+    """
 
     size: Annotated[str, Meta(min_length=1, max_length=MAX_SIZE_CHARS)]
+    cores: Annotated[float, Meta(ge=0, le=10_000)] = 0.0
+    memory: Annotated[int, Meta(ge=0, le=2**50)] = 0
 
 
 class AppSpec(Struct, frozen=True):
@@ -126,7 +131,7 @@ class ControllerSpec(Struct, frozen=True):
 
 
 class ClusterInst(Struct, frozen=True):
-    """A cluster on a cloudlet: nodes of one flavor. `size` is the flavor's size at creation, and stays."""
+    """A cluster on a cloudlet: nodes of one flavor. Size, cores and memory are the flavor's at creation, and stay."""
 
     organization: str = "default"
     flavor: str = ""
@@ -136,6 +141,8 @@ class ClusterInst(Struct, frozen=True):
     autoscale: str = ""
     reservable: bool = False
     revision: int = 0  # the generation of this spec
+    cores: float = 0.0  # of each node
+    memory: int = 0
 
 
 class AppInst(Struct, frozen=True):
@@ -202,6 +209,8 @@ class CloudletStatus(Struct, frozen=True, omit_defaults=True):
     installation: str | None = None
     held: tuple[HeldAgent, ...] = ()
     alerts: tuple[Alert, ...] = ()
+    cores: float = 0.0  # the capacity that its agent has reported; 0: unknown
+    memory: int = 0
 
 
 class CountedRequests(Struct, frozen=True):

@@ -36,6 +36,7 @@ from stateward.domains.edge.model import (
     read_spec,
     record_id,
 )
+from stateward.domains.edge.policy.capacity import ResourceAmounts, used_amounts
 from stateward.domains.edge.policy.cluster_release import count_interval
 from stateward.domains.edge.policy.demand import ClusterLoad, desired_nodes
 from stateward.engine import Accepted, AlreadyExists, Denied, Engine, NotFound, Refused
@@ -195,6 +196,14 @@ class Service:
         loads = await loads_on(self.engine.store.reader, list(cloudlets.values()))
         found = ((one.id, loads.get(Key(ns, cloudlet_of(one.id)), {}).get(local_name(one.id))) for one in instances)
         return {name: kept for name, kept in found if kept is not None}
+
+    async def used_capacities(self, ns: str, cloudlets: Sequence[Object]) -> dict[str, ResourceAmounts]:
+        """Return what the clusters on cloudlets take, by cloudlet; one query reads them all."""
+        parent = cloudlets[0].id if len(cloudlets) == 1 else None
+        below: dict[str | None, list[Object]] = {}
+        for cluster in await self.list_all(ns, CLUSTERINST.kind, parent):
+            below.setdefault(cluster.parent, []).append(cluster)
+        return {one.id: used_amounts(below.get(one.id, ())) for one in cloudlets}
 
     # --- demand ------------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from stateward.agents.agent import Agent
 from stateward.agents.inprocess import InProcessDialer
 from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.simulation import SimulatedSite
+from stateward.agents.site import UNKNOWN_CAPACITY, SiteCapacity
 from stateward.domains.edge.agents.agent_hub import AgentHub
 from stateward.domains.edge.lifecycle import APP, AUTOPROV, AUTOSCALE, FLAVOR
 from stateward.domains.edge.model import (
@@ -48,15 +49,28 @@ PATIENT = 60.0
 class AgentRunner:
     """An agent at work in this process, with its site."""
 
-    def __init__(self, cloudlet: str, site: SimulatedSite, version: str = "1.0", installation: str = "") -> None:
+    def __init__(
+        self,
+        cloudlet: str,
+        site: SimulatedSite,
+        version: str = "1.0",
+        installation: str = "",
+        capacity: SiteCapacity = UNKNOWN_CAPACITY,
+    ) -> None:
         self.site, self.dialer, self.version = site, InProcessDialer(None, NS, cloudlet), version
-        self.installation = installation
+        self.installation, self.capacity = installation, capacity
         self.task: asyncio.Task[None] | None = None
 
     def start(self, hub: AgentHub) -> None:
         self.dialer.handler = hub
         self.agent = Agent(
-            self.site, self.dialer, self.version, NoUpgrade(), observe_interval_s=0.05, installation=self.installation
+            self.site,
+            self.dialer,
+            self.version,
+            NoUpgrade(),
+            observe_interval_s=0.05,
+            installation=self.installation,
+            capacity=self.capacity,
         )
         self.task = asyncio.create_task(self.agent.run())
 

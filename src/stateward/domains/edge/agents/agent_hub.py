@@ -13,6 +13,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from random import Random
 
+from msgspec.structs import replace
+
 from stateward.access import Grant
 from stateward.access.lifecycle import TOKEN, TokenState
 from stateward.agents.connection import (
@@ -132,8 +134,8 @@ class AgentHub:
         if hello.protocol != PROTOCOL:
             return Goodbye(f"protocol {hello.protocol} is not spoken here, but {PROTOCOL}", final=True)
         key = Key(connection.ns, connection.cloudlet)
-        identity = hello.installation, hello.things
-        result = await self.batcher.connect(ConnectRequest(*key, hello.version, hello.heir, self.controller, *identity))
+        request = ConnectRequest(*key, hello.version, hello.heir, self.controller, hello.installation, hello.things)
+        result = await self.batcher.connect(replace(request, cores=hello.cores, memory=hello.memory))
         if result.rejection:
             return Goodbye(result.rejection, final=hello.heir > 0, held=result.is_held)
         connection.notify = result.notify

@@ -42,7 +42,7 @@ class ConnectRequest(Struct, frozen=True):
     """An agent that connects to a controller.
 
     `heir` is the upgrade for which it was started as a successor (0: it serves). `installation` is its identity ("": it
-    has none). `things` are the names of what exists at the site of a held agent.
+    has none). `things` are the names of what exists at the site of a held agent. `cores` and `memory` are its capacity.
     """
 
     ns: str
@@ -52,6 +52,8 @@ class ConnectRequest(Struct, frozen=True):
     controller: str
     installation: str = ""
     things: tuple[str, ...] = ()
+    cores: float = 0.0
+    memory: int = 0
 
 
 class ConnectResult(Struct, frozen=True):
@@ -94,6 +96,7 @@ async def _connect_agent(uow: UnitOfWork, kinds: Kinds, request: ConnectRequest)
     if isinstance(update, AgentRejection):
         journal_rejection(uow, found, AGENT, request.version, "start", update)
         return ConnectResult(rejection=update)
+    status = replace(status, cores=request.cores, memory=request.memory)
     if update.role == "serving":
         owner = request.installation or status.installation
         held = tuple(one for one in status.held if one.installation != owner)

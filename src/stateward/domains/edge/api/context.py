@@ -7,10 +7,19 @@ from litestar import Request
 from litestar.di import NamedDependency, Provide
 from litestar.params import PathParameter, QueryParameter
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stateward.access import Right
 from stateward.domains.edge.agents.agent_hub import AgentHub
-from stateward.domains.edge.api.schemas import OVERRIDES, EdgeAcceptedView, Ignore, View, accepted_view, view
+from stateward.domains.edge.api.schemas import (
+    OVERRIDES,
+    EdgeAcceptedView,
+    Ignore,
+    View,
+    accepted_view,
+    capacity_view,
+    view,
+)
 from stateward.domains.edge.lifecycle import APPINST, CLOUDLET, CLUSTERINST
 from stateward.domains.edge.model import INSTANCE_LIFECYCLES, NAME, app_id, cluster_id
 from stateward.domains.edge.policy.policy_controller import PolicyController
@@ -59,10 +68,16 @@ class Target(Struct, frozen=True):
 
 
 async def views(service: Service, ns: str, found: Sequence[Object]) -> list[View]:
-    """Return the views of objects, with the loads of instances that are known."""
+    """Return the views of objects, with the known loads of instances and the capacities of cloudlets."""
     instances = [one for one in found if one.kind in INSTANCE_LIFECYCLES]
     loads = await service.loads_of(ns, instances) if instances else {}
-    return [view(one, loads.get(one.id)) for one in found]
+    cloudlets = [one for one in found if one.kind == CLOUDLET.kind]
+    used = await service.used_capacities(ns, cloudlets) if cloudlets else {}
+    plain = [view(one, loads.get(one.id)) for one in found]
+    return [
+        replace(shown, capacity=capacity_view(one, used[one.id])) if one.id in used else shown
+        for one, shown in zip(found, plain, strict=True)
+    ]
 
 
 TargetDependency = NamedDependency[Target]

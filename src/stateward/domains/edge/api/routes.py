@@ -89,7 +89,7 @@ ONE_APP = f"{APPS}/{{app:str}}"
 @get(CLOUDLETS, opt=READ, summary="List cloudlets")
 async def list_cloudlets(service: ServiceDependency, ns: Ns) -> list[View]:
     """Return all cloudlets, with the status of their agents."""
-    return [view(one) for one in await service.list_all(ns, CLOUDLET.kind)]
+    return await views(service, ns, await service.list_all(ns, CLOUDLET.kind))
 
 
 @post(CLOUDLETS, opt=ACT | can_dry_run(), summary="Create a cloudlet", status_code=202)

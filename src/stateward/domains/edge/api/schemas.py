@@ -23,6 +23,7 @@ from stateward.domains.edge.model import (
     cloudlet_status,
     instance_status,
 )
+from stateward.domains.edge.policy.capacity import ResourceAmounts
 from stateward.domains.edge.records.alerts import Alert, AlertName
 from stateward.engine import Accepted
 from stateward.store.records import Object, Operation
@@ -170,6 +171,15 @@ class LoadView(Struct, frozen=True):
     nodes: tuple[NodeLoadView, ...]
 
 
+class CapacityView(Struct, frozen=True):
+    """The capacity of a cloudlet, and what the flavors of its clusters take of it; null is unknown, and no limit."""
+
+    cores: float | None
+    memory: Annotated[int | None, Meta(description="bytes")]
+    used_cores: float
+    used_memory: Annotated[int, Meta(description="bytes")]
+
+
 class Conditions(Struct, frozen=True):
     """Conditions of an instance or a cloudlet, beside its state."""
 
@@ -201,6 +211,7 @@ class View(Struct, frozen=True, kw_only=True):
     error: str | None
     conditions: Conditions
     load: LoadView | None = None
+    capacity: Annotated[CapacityView | None, Meta(description="of a cloudlet")] = None
 
 
 class EdgeOperationView(Struct, frozen=True, kw_only=True):
@@ -257,6 +268,12 @@ def view(found: Object, kept: KeptLoad | None = None) -> View:
         conditions=_conditions(found),
         load=None if kept is None else _load_view(kept),
     )
+
+
+def capacity_view(cloudlet: Object, used: ResourceAmounts) -> CapacityView:
+    """Return the view of a cloudlet's capacity."""
+    status = cloudlet_status(cloudlet)
+    return CapacityView(status.cores or None, status.memory or None, used.cores, used.memory)
 
 
 def _load_view(kept: KeptLoad) -> LoadView:

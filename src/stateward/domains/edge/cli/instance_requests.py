@@ -17,6 +17,7 @@ from stateward.client.progress import follow_progress
 from stateward.client.session import Session
 from stateward.client.url_paths import NamedPart, UrlPath, url_path
 from stateward.domains.edge.api.schemas import (
+    CapacityView,
     Conditions,
     EdgeAcceptedView,
     HeldView,
@@ -131,7 +132,9 @@ def show_one(session: Session, where: UrlPath) -> None:
         error = facts.pop("error")
         details = [(str(name), str(value)) for name, value in spec.items()]
         load = [] if found.load is None else [("load", load_text(found.load)), *map(_node_fact, found.load.nodes)]
-        return facts_table([*facts.items(), ("operation", found.op or ""), ("error", error), *load, *details])
+        capacity = [] if found.capacity is None else [("capacity", capacity_text(found.capacity))]
+        more = [("operation", found.op or ""), ("error", error), *load, *capacity]
+        return facts_table([*facts.items(), *more, *details])
 
     session.show(session.client.http.call(View, "GET", where), table)
 
@@ -159,6 +162,13 @@ def conditions_text(found: Conditions) -> str:
         *(f"{one.name}: {one.reason}" for one in found.alerts),
     ]
     return ", ".join(filter(None, texts))
+
+
+def capacity_text(capacity: CapacityView) -> str:
+    """Return what the clusters of a cloudlet take of what it has."""
+    cores = f"{capacity.used_cores:g} of {'unknown' if capacity.cores is None else f'{capacity.cores:g}'} cores"
+    memory = "unknown" if capacity.memory is None else f"{capacity.memory / 2**20:.0f}"
+    return f"{cores}, {capacity.used_memory / 2**20:.0f} of {memory} MiB"
 
 
 def load_text(load: LoadView) -> str:

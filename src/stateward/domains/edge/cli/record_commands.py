@@ -22,10 +22,13 @@ Requests = Annotated[list[str], typer.Argument(metavar="CLOUDLET=REQUESTS...", h
 
 LONGEST_NUMBER = 18
 RECORD_COMMANDS = {
-    "flavor": ("flavors", "Sizes of nodes: size."),
-    "app": ("apps", "Apps: command, count, setup, flavor, organization, auto_delete, autoprov."),
+    "flavor": ("flavors", "Sizes of nodes: size, cores, memory."),
+    "app": ("apps", "Apps: command, count, setup, flavor, organization, auto_delete, autoprov, probe."),
     "autoscale": ("autoscale", "Policies of nodes: min, max, cpu, mem, connections."),
-    "autoprov": ("autoprov", "Policies of places: cloudlets, min, max, requests, deploy_after, undeploy_after."),
+    "autoprov": (
+        "autoprov",
+        "Where apps run: cloudlets, min, max, requests, demand, deploy_after, undeploy_after.",
+    ),
 }
 
 

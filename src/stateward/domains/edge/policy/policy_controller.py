@@ -25,6 +25,7 @@ from stateward.domains.edge.model import (
     record_id,
 )
 from stateward.domains.edge.policy.app_members import app_status
+from stateward.domains.edge.policy.capacity import has_stale_alert, update_capacity_alert
 from stateward.domains.edge.policy.cluster_release import (
     count_measured_interval,
     release_instance,
@@ -96,20 +97,34 @@ class PolicyController:
 
     async def _reconcile_all(self) -> None:
         for ns in await self._reader.namespaces():
-            cloudlets = [one for one in await self._service.list_all(ns, CLOUDLET.kind) if is_online(one)]
-            loads = {key.id: found for key, found in (await loads_on(self._reader, cloudlets)).items() if found}
-            if loads:
-                with self._faults.isolate(f"scaling of clusters in {ns}"):
-                    await self._scale_clusters(ns, loads)
+            cloudlets = await self._service.list_all(ns, CLOUDLET.kind)
+            if not cloudlets:
+                continue
+            online = [one for one in cloudlets if is_online(one)]
+            loads = {key.id: found for key, found in (await loads_on(self._reader, online)).items() if found}
+            clusters = await self._service.list_all(ns, CLUSTERINST.kind)
+            with self._faults.isolate(f"capacity of cloudlets in {ns}"):
+                await self._check_capacities(cloudlets, clusters)
+            with self._faults.isolate(f"scaling of clusters in {ns}"):
+                await self._scale_clusters(ns, clusters, loads)
             for app in await self._service.list_all(ns, APP.kind):
                 with self._faults.isolate(f"measured demand of {app.id} in {ns}"):
                     await self._count_demand(ns, app, loads)
                 with self._faults.isolate(f"reconciliation of {app.id} in {ns}"):
                     await self._refresh_members(ns, app)
 
-    async def _scale_clusters(self, ns: str, loads: Mapping[str, KnownLoads]) -> None:
+    async def _check_capacities(self, cloudlets: Sequence[Object], clusters: Sequence[Object]) -> None:
+        """Begin and end the alerts of cloudlets whose clusters take more than there is."""
+        below: dict[str | None, list[Object]] = {}
+        for cluster in clusters:
+            below.setdefault(cluster.parent, []).append(cluster)
+        for cloudlet in cloudlets:
+            if has_stale_alert(cloudlet, below.get(cloudlet.id, ())):
+                await self._service.engine.store.transact(partial(update_capacity_alert, key=cloudlet.key))
+
+    async def _scale_clusters(self, ns: str, clusters: Sequence[Object], loads: Mapping[str, KnownLoads]) -> None:
         """Apply known loads again: a change may have been refused when the load was reported, and is now possible."""
-        for cluster in await self._service.list_all(ns, CLUSTERINST.kind):
+        for cluster in clusters:
             kept = loads.get(cloudlet_of(cluster.id), {}).get(local_name(cluster.id))
             if kept is not None and read_spec(cluster, ClusterInst).autoscale:
                 load = ClusterLoad(kept.load.cpu, kept.load.mem, kept.load.connections)
