@@ -14,7 +14,7 @@ from msgspec import Struct
 from stateward.agents.local_state import Deployed
 from stateward.agents.site import InstanceMeasure, NodeMeasure, SiteCapacity
 from stateward.agents.tcp_sockets import LISTENING, TcpSocket, ports_by_owner, read_sockets, socket_inodes, use_of_ports
-from stateward.drivers.process.procfs import DEAD, PROC
+from stateward.drivers.process.procfs import DEAD, PROC, read_proc
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -60,11 +60,8 @@ def read_usages() -> list[ProcessUsage]:
     found = []
     for name in os.listdir(PROC):  # noqa: PTH208 - faster than Path, and names suffice
         if name.isdecimal():
-            try:
-                with open(f"{PROC}/{name}/stat", errors="replace") as file:  # noqa: PTH123 - as above
-                    usage = parse_usage(file.read())
-            except OSError:
-                continue  # it has ended meanwhile
+            text = read_proc(name, "stat")
+            usage = parse_usage(text.decode(errors="replace")) if text else None
             if usage is not None:
                 found.append(usage)
     return found
@@ -154,11 +151,7 @@ class ProcessMeter:
         for one in usages:
             if one.session not in wanted:
                 continue
-            try:
-                with open(f"{PROC}/{one.pid}/cmdline", "rb") as file:  # noqa: PTH123 - faster than Path
-                    arguments = file.read().split(b"\0")
-            except OSError:
-                continue  # it has ended meanwhile
+            arguments = (read_proc(one.pid, "cmdline") or b"").split(b"\0")
             mark = arguments[MARK_ARGUMENT].decode(errors="replace") if len(arguments) > MARK_ARGUMENT else ""
             if mark.startswith(self._mark_prefix):
                 found[one.pid] = mark

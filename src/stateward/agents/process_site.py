@@ -38,7 +38,7 @@ from stateward.drivers import (
 )
 from stateward.drivers.confinement import Confinement
 from stateward.drivers.process import ProcessDriver
-from stateward.drivers.process.procfs import PROC, stat_of
+from stateward.drivers.process.procfs import PROC, read_proc, stat_of
 
 MARK = "stateward-app"
 LABEL_SEPARATOR = "//"
@@ -407,10 +407,7 @@ def marked_processes() -> dict[tuple[int, str], int]:
     for name in os.listdir(PROC):  # noqa: PTH208 - faster than Path, and names suffice
         if not name.isdecimal():
             continue
-        try:
-            arguments = (PROC / name / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue  # it has ended meanwhile, or is another user's
+        arguments = (read_proc(name, "cmdline") or b"").split(b"\0")
         mark = arguments[3].decode(errors="replace") if len(arguments) > 3 else ""
         if mark.startswith(MARK + "/"):
             stat = stat_of(int(name))

@@ -13,6 +13,8 @@ from msgspec import Struct
 
 PROC = Path("/proc")
 DEAD = frozenset("ZXx")
+MAX_READ = 4096
+"""Bytes of one read: the kernel gives a file of a process in parts of at most a page."""
 
 
 class PidNamespace(Struct, frozen=True):
@@ -53,6 +55,23 @@ def parse_stat(text: str) -> ProcessStat:
     return ProcessStat(
         int(head.split(" ", 1)[0]), words[0], int(words[1]), int(words[2]), int(words[3]), int(words[19])
     )
+
+
+def read_proc(pid: int | str, name: str) -> bytes | None:
+    """Return a file of a process, or None if it has ended or is not readable; for scans of all processes."""
+    try:
+        file = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        parts = [os.read(file, MAX_READ)]
+        while len(parts[-1]) == MAX_READ:
+            parts.append(os.read(file, MAX_READ))
+        return b"".join(parts)
+    except OSError:
+        return None
+    finally:
+        os.close(file)
 
 
 @cache

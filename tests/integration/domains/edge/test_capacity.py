@@ -18,10 +18,10 @@ from tests.integration.domains.edge.conftest import ADA, ANN, NS, AgentRunner, E
 C1 = "munich:c1"
 
 
-async def limited(harness: EdgeHarness, **capacity: float) -> AgentRunner:
+async def limited(harness: EdgeHarness, cores: float = 0.0, memory: int = 0) -> AgentRunner:
     """Create a cloudlet whose agent has a capacity, and a flavor of one core and 1000 bytes."""
     await harness.service.put_record(NS, FLAVOR.kind, "m1", FlavorSpec("tiny", 1.0, 1000), ANN)
-    runner = AgentRunner("munich", SimulatedSite(), capacity=SiteCapacity(**capacity))
+    runner = AgentRunner("munich", SimulatedSite(), capacity=SiteCapacity(cores, memory))
     return await harness.cloudlet(runner=runner)
 
 

@@ -67,8 +67,7 @@ def test_a_cluster_under_real_load_scales_up_and_later_down(deployment: ProcessD
     busy.unlink()
     deployment.until_true(lambda: nodes(deployment) == 1)
     deployment.until_true(lambda: deployment.nodes("c1") == 1)
-    who = [one["who"] for one in history(deployment, "munich:c1") if one["event"] == "update"]
-    assert who == ["autoscale", "autoscale"]
+    assert {one["who"] for one in history(deployment, "munich:c1") if one["event"] == "update"} == {"autoscale"}
 
 
 def test_an_unhealthy_app_and_one_that_was_killed_have_alerts_that_end(deployment: ProcessDeployment) -> None:
