@@ -30,6 +30,7 @@ from stateward.domains.mci.model import (
     vm_seen,
 )
 from stateward.domains.mci.remote.command_requests import submit_command
+from tools import reaper
 
 MACHINES = 1_000
 USER, COMMAND = "ubuntu", "echo done"
@@ -121,6 +122,15 @@ async def _bare(fleet: Fleet, machines: Sequence[VmSeen]) -> None:
     await asyncio.gather(*(one(machine) for machine in machines))
 
 
-if __name__ == "__main__":
-    for line in report(int(sys.argv[1]) if len(sys.argv) > 1 else MACHINES):
+def main(arguments: Sequence[str]) -> None:
+    """Measure and print."""
+    for line in report(int(arguments[0]) if arguments else MACHINES):
         print(line)
+
+
+if __name__ == "__main__":  # below a reaper: a run that is killed cannot end its machines itself
+    sys.exit(
+        reaper.main(
+            [sys.executable, "-c", "import sys; from bench.mci_commands import main; main(sys.argv[1:])", *sys.argv[1:]]
+        )
+    )
