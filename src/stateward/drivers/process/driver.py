@@ -6,7 +6,6 @@ new machine. Other providers call that terminated too.
 """
 
 import asyncio
-import signal
 import time
 from collections.abc import AsyncIterator, Collection
 from pathlib import Path
@@ -32,14 +31,16 @@ from stateward.drivers.port import (
     RefusalReason,
     ResourceKind,
     Suspension,
+    TransientFailure,
 )
 from stateward.drivers.process.host_driver import HostDriver, conflict, observation
 from stateward.drivers.process.jobs import run_job
 from stateward.drivers.process.machine_dir import MachinePhase, MachineRecord, MachineStatus, ProcessStatus
+from stateward.drivers.process.machine_processes import continue_all, is_any_running, stop_all, stopped_by_tenant
 from stateward.drivers.process.procfs import ProcessId
 from stateward.drivers.process.shell_machine import ShellMachine, size_of
 from stateward.drivers.process.ssh_daemon import SshDaemon, is_ssh_installed
-from stateward.drivers.process.supervisor import POLL_INTERVAL_S, Milestone, ignore_milestone, signal_group
+from stateward.drivers.process.supervisor import POLL_INTERVAL_S, Milestone, ignore_milestone
 from stateward.drivers.ssh_keys import login_keys_of
 
 IMAGE = "sh"
@@ -109,30 +110,50 @@ class ProcessDriver(HostDriver):
         status = self._supervisor.inspect(record)
         match action:
             case MachineAction.SUSPEND:
-                return self._signal(status, signal.SIGSTOP, ProcessStatus.STOPPED)
+                return self._suspend(status)
             case MachineAction.RESUME:
-                return self._signal(status, signal.SIGCONT, ProcessStatus.RUNNING)
+                return self._resume(status)
             case MachineAction.REBOOT:
                 return self._reboot(status, handle.token)
             case MachineAction.TERMINATE:
                 return self._terminate(status)
 
-    def _signal(self, status: MachineStatus, number: signal.Signals, wanted: ProcessStatus) -> Outcome:
-        record = status.record
-        if status.process is None or record.phase is MachinePhase.ENDING:
+    def _suspend(self, status: MachineStatus) -> Outcome:
+        """Stop all processes of a machine, also if its leader is stopped already."""
+        record, leader = status.record, status.process
+        if leader is None or record.phase is MachinePhase.ENDING:
             return conflict(status)
-        if status.process_status is wanted:
+        if not is_any_running(record, leader):
             return AlreadyDone(record.key, record.native_id)
         self._meter("kill")
-        if not signal_group(status.process, number):
+        if record.stopped_before is None:
+            record = replace(record, stopped_before=stopped_by_tenant(record, leader))
+            self._supervisor.machine_dir.write_durably(record)
+        if not stop_all(record, leader, SIGNAL_TIMEOUT_S):
+            return TransientFailure(record.key, f"some of its processes did not stop in {SIGNAL_TIMEOUT_S:g} s")
+        if self._supervisor.inspect(record).process_status is not ProcessStatus.STOPPED:
             return CallRefused(record.key, RefusalReason.CONFLICT, "it has just ended")
-        self._wait_for_status(record, wanted)
         return CallAccepted(record.key, record.native_id)
 
-    def _wait_for_status(self, record: MachineRecord, wanted: ProcessStatus) -> None:
-        """Wait until /proc shows the effect of a signal: the kernel stops a process when it next schedules it."""
+    def _resume(self, status: MachineStatus) -> Outcome:
+        """Continue the processes that a suspension has stopped, or that were stopped out of band."""
+        record, leader = status.record, status.process
+        if leader is None or record.phase is MachinePhase.ENDING:
+            return conflict(status)
+        if record.stopped_before is None and status.process_status is ProcessStatus.RUNNING:
+            return AlreadyDone(record.key, record.native_id)
+        self._meter("kill")
+        is_changed = continue_all(record, leader)
+        self._supervisor.machine_dir.write(replace(record, stopped_before=None))
+        if not is_changed:
+            return AlreadyDone(record.key, record.native_id)
+        self._wait_until_running(record)
+        return CallAccepted(record.key, record.native_id)
+
+    def _wait_until_running(self, record: MachineRecord) -> None:
+        """Wait until /proc shows the effect of a signal: the kernel continues a process when it next schedules it."""
         deadline = time.monotonic() + SIGNAL_TIMEOUT_S
-        while self._supervisor.inspect(record).process_status is not wanted and time.monotonic() < deadline:
+        while self._supervisor.inspect(record).process_status is ProcessStatus.STOPPED and time.monotonic() < deadline:
             time.sleep(POLL_INTERVAL_S)
 
     def _reboot(self, status: MachineStatus, token: str) -> Outcome:

@@ -58,6 +58,7 @@ class MachineRecord(Struct, frozen=True, omit_defaults=True):
     ssh_port: int = 0  # of this host; 0: nobody can log in
     host_key: str = ""  # the public key of its SSH server
     authorized_keys: tuple[str, ...] = ()  # the public keys that may log in
+    stopped_before: tuple[ProcessId, ...] | None = None  # what its tenant has stopped itself; None: not suspended by us
 
 
 _RECORD_DECODER = msgspec.json.Decoder(MachineRecord)

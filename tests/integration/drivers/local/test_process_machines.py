@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,9 @@ from stateward.drivers import (
 )
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.process.jobs import MAX_OUTPUT_BYTES
+from stateward.drivers.process.machine_dir import MachineRecord
+from stateward.drivers.process.machine_processes import continue_all, is_any_running, processes_of, stop_all
+from stateward.drivers.process.procfs import process_of
 from stateward.errors import BadInput
 from tests.integration.drivers.local.host_machines import (
     eventually,
@@ -153,6 +157,59 @@ async def test_a_machine_stopped_behind_our_back_is_suspended(folder: Path) -> N
     os.kill(await pid_of(driver), signal.SIGSTOP)
     await wait_for_state(driver, "key-0", MachineState.SUSPENDED)
     await driver.close()
+
+
+@pytest.mark.parametrize("leader_is_stopped", [False, True])
+async def test_processes_in_sessions_of_their_own_are_suspended_and_exactly_these_are_resumed(
+    folder: Path, leader_is_stopped: bool
+) -> None:
+    driver = await one_machine(folder)
+    away = f"setsid sh -c '{COUNTING}' >/dev/null 2>&1 & sleep 1000 & kill -STOP $!; echo $! >own; echo 0 >>count"
+    await driver.run(MachineHandle("key-0"), away, "", 30.0)
+    file = count_file(folder)
+    await counts_on(file)
+    own = int(file.with_name("own").read_text())
+    await eventually(lambda: stopped(own))
+    if leader_is_stopped:
+        os.kill(await pid_of(driver), signal.SIGSTOP)
+        await wait_for_state(driver, "key-0", MachineState.SUSPENDED)
+    assert isinstance((await driver.act(MachineAction.SUSPEND, machine_handles(1)))[0], CallAccepted)
+    size = file.stat().st_size
+    for _ in range(20):
+        await asyncio.sleep(0.01)
+        assert file.stat().st_size == size
+    assert isinstance((await driver.act(MachineAction.SUSPEND, machine_handles(1)))[0], AlreadyDone)
+    await driver.act(MachineAction.RESUME, machine_handles(1))
+    await wait_for_state(driver, "key-0", MachineState.RUNNING)
+    await counts_on(file)
+    assert await stopped(own)
+    assert isinstance((await driver.act(MachineAction.RESUME, machine_handles(1)))[0], AlreadyDone)
+    await driver.act(MachineAction.TERMINATE, machine_handles(1))
+
+
+async def test_without_a_user_of_its_own_the_processes_of_a_machine_are_found_by_its_key() -> None:
+    environment = {"PATH": os.environ["PATH"], "STATEWARD_KEY": "key-of-sessions"}
+    command = ["sh", "-c", "setsid sleep 1000 & echo $!; wait"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, start_new_session=True) as machine:
+        assert machine.stdout is not None
+        away = int(machine.stdout.readline())
+        leader = process_of(machine.pid)
+        assert leader is not None
+        record = MachineRecord("key-of-sessions", "native", "name", "tiny", "sh")
+        try:
+
+            async def is_found() -> bool:
+                found = {one.pid: one.session for one in processes_of(record, leader)}
+                return found == {machine.pid: machine.pid, away: away}
+
+            await eventually(is_found)
+            assert stop_all(record, leader, 30.0)
+            assert (await stopped(away), await stopped(machine.pid)) == (True, True)
+            assert continue_all(record, leader)
+            assert is_any_running(record, leader)
+        finally:
+            for pid in (away, machine.pid):
+                os.kill(pid, signal.SIGKILL)
 
 
 async def test_a_reboot_is_another_process_in_the_same_machine(folder: Path) -> None:
