@@ -32,7 +32,7 @@ from stateward.containers.port import EXEC_TIMEOUT_S, MAX_OUTPUT_BYTES
 from stateward.containers.simulated_container import SimulatedContainer, new_id
 from stateward.containers.simulated_faults import SimulatedFaults
 from stateward.containers.simulated_programs import PROGRAMS, Program, ProgramInput, run_program
-from stateward.containers.simulated_resources import SimulatedResources, full_name, has_labels
+from stateward.containers.simulated_resources import SimulatedResources, has_labels
 
 _ENDED = (ContainerState.EXITED, ContainerState.CREATED)
 
@@ -101,7 +101,7 @@ class SimulatedEngine(SimulatedResources):
             if found.spec.key != spec.key:
                 raise EngineRefused(EngineRefusal.NAME_TAKEN, call, f"the name {spec.name!r} is already in use")
             return found.id
-        image = self._images.get(full_name(spec.image))
+        image = self._find_image(spec.image)
         if image is None:
             raise EngineRefused(EngineRefusal.IMAGE_MISSING, call, f"no such image: {spec.image}")
         if spec.network not in ("none", "bridge", "host", *self._networks):

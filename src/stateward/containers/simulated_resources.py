@@ -45,11 +45,14 @@ class SimulatedResources:
     async def inspect_image(self, image: str) -> ContainerImage:
         """Return an image by its name or id."""
         await self.faults.pass_call("inspect image")
-        found = self._images.get(full_name(image))
-        found = found or next((one for one in self._images.values() if one.id == image), None)
+        found = self._find_image(image)
         if found is None:
             raise EngineRefused(EngineRefusal.IMAGE_MISSING, f"inspect image {image}", f"no such image: {image}")
         return found
+
+    def _find_image(self, image: str) -> ContainerImage | None:
+        named = self._images.get(full_name(image))
+        return named or next((one for one in self._images.values() if one.id == image), None)
 
     async def pull_image(
         self,

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from stateward.domains.edge.model import AppInst, CloudletSpec, ClusterInst, InstanceStatus
+from stateward.domains.systems.backends.names import SIMULATED
 from stateward.domains.systems.definition import NodePool, Service
-from stateward.domains.systems.model import SIMULATED, DesiredService, SystemSpec
+from stateward.domains.systems.model import DesiredService, SystemSpec
 from stateward.store.changes import Changes
 from stateward.store.records import Object, to_json
 from tests.integration.server.full_server import open_full_server

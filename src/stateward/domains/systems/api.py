@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from stateward import naming
 from stateward.access import Right
+from stateward.domains.systems.backends.names import CONTAINER, LOCAL
 from stateward.domains.systems.backends.port import LogExcerpt, ServiceRef, SystemRef
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition import read
 from stateward.domains.systems.lifecycle import SYSTEM
-from stateward.domains.systems.model import LOCAL
 from stateward.domains.systems.object_ids import NAME, checked_path, path_of, service_id
 from stateward.domains.systems.secrets.secret_routes import SECRET_ROUTES
 from stateward.domains.systems.service import SystemActions
@@ -104,7 +104,8 @@ async def create_system(
 ) -> AskedView:
     """Create a system; it has no services until something is deployed to it."""
     if data.backend not in context.backends:
-        raise BadInput("backend", data.backend, f"one of {', '.join(context.backends)}")
+        off = "; containers need the setting systems_container_engine" if data.backend == CONTAINER else ""
+        raise BadInput("backend", data.backend, f"one of {', '.join(context.backends)}{off}")
     return asked_view(await _actions(request, ns).create(data.name, data.backend, _own(request, key)))
 
 

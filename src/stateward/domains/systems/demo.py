@@ -4,10 +4,10 @@ import asyncio
 from contextlib import suppress
 from random import Random
 
+from stateward.domains.systems.backends.names import SIMULATED
 from stateward.domains.systems.backends.port import ServiceRef, SystemRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import Service, Tree
-from stateward.domains.systems.model import SIMULATED
 from stateward.domains.systems.service import SystemActions
 from stateward.engine import AlreadyExists, Denied, Engine
 

@@ -13,12 +13,14 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from stateward.domains.systems.backends.names import check_backend_fields
 from stateward.domains.systems.backends.port import SystemRef
 from stateward.domains.systems.change_planner import ChangePlanner, current_tree
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.controllers import SystemRollUp
-from stateward.domains.systems.definition import NodePool
+from stateward.domains.systems.definition import NodePool, PinnedImage
 from stateward.domains.systems.guards import (
     TEARDOWN_CHANGE,
     drop_lock_timer,
@@ -37,6 +39,7 @@ from stateward.domains.systems.model import (
     SystemLocation,
     seen_of,
     spec_of,
+    system_spec,
 )
 from stateward.domains.systems.object_ids import pool_id, service_id, system_of
 from stateward.domains.systems.retention import ChangeRetention
@@ -45,7 +48,7 @@ from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Perman
 from stateward.engine.errors import Protected
 from stateward.engine.kinds import Party
 from stateward.engine.unit_of_work import UnitOfWork
-from stateward.errors import UnknownName
+from stateward.errors import BadInput, StatewardError, UnknownName, count_text
 from stateward.lifecycle import CONTROLLER, WORKER
 from stateward.locks.paths import Path, parse_path
 from stateward.store.records import Key, Object, Operation, Status, to_json
@@ -195,6 +198,7 @@ class DeployRun:
         """Apply the definition, or restore the former one; returns what went wrong."""
         kept = await self._job.once("before", self._snapshot)
         self.before = msgspec.convert(kept, DesiredTree)
+        await self._pin_images()
         trouble = await self._apply()
         if trouble or self._cancelled:
             await self._roll_back()
@@ -210,9 +214,34 @@ class DeployRun:
         pools = None if self._wanted.pools is None else await self._context.pools(self.system_ref)
         return msgspec.to_builtins(current_tree(await self._context.services(self.system_ref, self._path), pools))
 
+    async def _pin_images(self) -> None:
+        """Let each image stay what it is now: tags may move while this deploy runs, and before it is rolled back."""
+        if all(one.image is None or one.pinned is not None for one in self._wanted.services.values()):
+            return
+        pins = msgspec.convert(await self._job.once("images", self._find_images), dict[str, PinnedImage])
+        services = {
+            path: replace(one, pinned=pins[path]) if path in pins else one
+            for path, one in self._wanted.services.items()
+        }
+        self._wanted = replace(self._wanted, services=services)
+
+    async def _find_images(self) -> Any:  # noqa: ANN401 - JSON
+        images = sorted({one.image for one in self._wanted.services.values() if one.image is not None})
+        await self._job.progress(f"looking for {count_text(len(images), 'image')}")
+        backend = await self._context.backend(self.system_ref)
+        try:
+            return msgspec.to_builtins(await backend.pin_images(self._wanted.services))
+        except StatewardError as error:
+            raise (Temporary if error.retry else Permanent)(str(error)) from error
+
     async def _check(self) -> None:
         """Refuse an impossible definition, or one that removes a protected part, before anything was done."""
         await check_protection(self._context, self._job, self._change)
+        system = await self._context.object(self.system_ref.ns, self.system_ref.system)
+        try:
+            check_backend_fields("" if system is None else system_spec(system).backend, self._wanted.services)
+        except BadInput as error:
+            raise Permanent(str(error)) from error
         for level in range(1, len(self._path)):
             above = Path(self._path[:level])
             if await self._context.object(self.system_ref.ns, service_id(self.system_ref.system, above)) is not None:

@@ -30,13 +30,14 @@ class NotLiving(Denied):
         return f"system {self.system} is {self.state}, and can be changed only while it is {', '.join(LIVING)}"
 
 
-class LocalBackendNotGranted(Denied, code="forbidden"):
-    """A namespace without the grant asks for programs on the server's host."""
+class BackendNotGranted(Denied, code="forbidden"):
+    """A namespace without the grant asks for programs or containers on a host of the deployment."""
 
     ns: str
+    backend: str
     text = (
-        "namespace {ns!r} may not use the backend 'local', which runs programs on the server's own host; an"
-        " administrator of the deployment can grant it by the setting systems_local_namespaces"
+        "namespace {ns!r} may not use the backend {backend!r}, which runs programs on a host of the deployment; an"
+        " administrator of the deployment can grant it by the setting systems_{backend}_namespaces"
     )
 
 

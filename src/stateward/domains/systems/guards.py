@@ -11,9 +11,9 @@ from collections.abc import Iterable
 import msgspec
 
 from stateward.domains.systems.change_planner import leaving_parts
-from stateward.domains.systems.errors import LocalBackendNotGranted, LockMissing, NotLiving, SecretMissing
+from stateward.domains.systems.errors import BackendNotGranted, LockMissing, NotLiving, SecretMissing
 from stateward.domains.systems.lifecycle import LIVING, NODEPOOL, SECRET, SERVICE, SYSTEM
-from stateward.domains.systems.model import LOCAL, ChangeSpec, DesiredTree, SystemSpec
+from stateward.domains.systems.model import ChangeSpec, DesiredTree, SystemSpec
 from stateward.domains.systems.object_ids import secret_id, secret_name, system_of
 from stateward.domains.systems.settings import SystemsSettings
 from stateward.engine import LockRequest, NotFound, Request
@@ -33,11 +33,11 @@ TEARDOWN_CHANGE = ChangeSpec("/", DesiredTree({}, {}))
 
 
 def check_host(settings: SystemsSettings, ns: str, system: Object | None, spec: str | None = None) -> None:
-    """Refuse the local backend to a namespace without the grant; `spec` is that of a new system."""
+    """Refuse a backend that runs programs to a namespace without the grant; `spec` is that of a new system."""
     text = spec if spec is not None else "{}" if system is None else system.spec
     wanted = msgspec.json.decode(text or "{}", type=SystemSpec)
-    if wanted.backend == LOCAL and not settings.may_use_host(ns):
-        raise LocalBackendNotGranted(ns)
+    if not settings.may_use(wanted.backend, ns):
+        raise BackendNotGranted(ns, wanted.backend)
 
 
 def exclusive_lock(path: str) -> tuple[LockRequest, ...]:

@@ -5,13 +5,12 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from stateward.domains.systems.backends.names import LOCAL
 from stateward.domains.systems.definition import NodePool, Service
 from stateward.engine.privacy import Privacy
 from stateward.store.records import Object
 
 T = TypeVar("T")
-
-LOCAL, SIMULATED = "local", "simulated"
 
 SECRET_ENV = Privacy(secrets=frozenset({"env"}))
 """The values of a service's environment are for its instances alone; everybody else sees the names."""

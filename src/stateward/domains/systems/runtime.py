@@ -2,12 +2,17 @@
 
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from stateward.aio.supervise import Loop, background, supervise
+from stateward.containers import EngineClient, EngineTls
 from stateward.domains.systems.api import routes
+from stateward.domains.systems.backends.container import ContainerBackend
+from stateward.domains.systems.backends.container.backend import reach_of
 from stateward.domains.systems.backends.local import LocalBackend
-from stateward.domains.systems.backends.port import Backend, SystemRef
+from stateward.domains.systems.backends.names import CONTAINER, LOCAL, SIMULATED
+from stateward.domains.systems.backends.port import Backend, ReadSecrets, SystemRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.change_planner import leaving_parts
 from stateward.domains.systems.context import SystemContext
@@ -15,7 +20,7 @@ from stateward.domains.systems.controllers import InstanceController, SystemRoll
 from stateward.domains.systems.demo import SystemsDemo
 from stateward.domains.systems.deploy_handlers import DeployHandlers, SystemHandlers
 from stateward.domains.systems.lifecycle import DEPLOY, NODEPOOL, SERVICE, SYSTEM, TEARDOWN
-from stateward.domains.systems.model import LOCAL, SIMULATED, ChangeSpec, DesiredService, spec_of
+from stateward.domains.systems.model import ChangeSpec, DesiredService, spec_of
 from stateward.domains.systems.object_ids import system_of
 from stateward.domains.systems.retention import ChangeRetention
 from stateward.domains.systems.secrets.key_rotation import KeyRotation
@@ -115,8 +120,18 @@ def _supervised(name: str, loop: Loop) -> Coroutine[Any, Any, None]:
 
 def create_runtime(context: ProcessContext) -> SystemsRuntime:
     """Create the plug-in."""
-    settings = context.settings.get("systems") or SystemsSettings()
-    keys = KeyRing(context.data_dir, settings.secrets_key_file, is_embedded=context.is_embedded)
-    secrets = SecretReader(keys)
+    settings: SystemsSettings = context.settings.get("systems") or SystemsSettings()
+    secrets = SecretReader(KeyRing(context.data_dir, settings.secrets_key_file, is_embedded=context.is_embedded))
     local = LocalBackend(context.data_dir / "systems", context.confinement, secrets.values)
-    return SystemsRuntime({LOCAL: local, SIMULATED: SimulatedBackend(SIMULATED_DELAY)}, settings, secrets)
+    backends: dict[str, Backend] = {LOCAL: local, SIMULATED: SimulatedBackend(SIMULATED_DELAY)}
+    if settings.container_engine:
+        backends[CONTAINER] = open_engine(context.data_dir / "containers", settings, secrets.values)
+    return SystemsRuntime(backends, settings, secrets)
+
+
+def open_engine(folder: Path, settings: SystemsSettings, read_secrets: ReadSecrets) -> ContainerBackend:
+    """Return the backend for the engine that the settings name."""
+    files = (settings.container_ca_file, settings.container_cert_file, settings.container_key_file)
+    tls = EngineTls(*files) if settings.container_ca_file else None
+    engine = EngineClient(settings.container_engine, tls)
+    return ContainerBackend(folder, engine, reach_of(settings.container_engine), read_secrets)

@@ -8,11 +8,20 @@ or waits in a fair queue if the caller says so.
 from contextlib import suppress
 from typing import Any
 
+from stateward.domains.systems.backends.names import check_backend_fields
 from stateward.domains.systems.definition import Tree
 from stateward.domains.systems.errors import NothingToRollBack
 from stateward.domains.systems.guards import WAIT, exclusive_lock
 from stateward.domains.systems.lifecycle import DEPLOY, NODEPOOL, SYSTEM, TEARDOWN, DeployState
-from stateward.domains.systems.model import ChangeSeen, ChangeSpec, DesiredTree, SystemSpec, seen_of, spec_of
+from stateward.domains.systems.model import (
+    ChangeSeen,
+    ChangeSpec,
+    DesiredTree,
+    SystemSpec,
+    seen_of,
+    spec_of,
+    system_spec,
+)
 from stateward.domains.systems.object_ids import change_id, checked_name, checked_path, from_key, pool_id, secret_name
 from stateward.domains.systems.secrets.secret_actions import list_secrets
 from stateward.engine import Accepted, Denied, Engine, NotFound
@@ -52,7 +61,10 @@ class SystemActions:
         """Deploy a definition at a path; `wait` is how many seconds it may wait for its lock."""
         top = checked_path(path)
         wanted = _rooted(top, tree)
-        await self._check_pools(checked_name("system", system), wanted)
+        found = await self._engine.store.reader.object(Key(self._ns, checked_name("system", system)))
+        if found is not None and found.kind == SYSTEM.kind:
+            check_backend_fields(system_spec(found).backend, wanted.services)
+        await self._check_pools(system, wanted)
         return await self._deploy(system, ChangeSpec(str(top), wanted), wait, key)
 
     async def _check_pools(self, system: str, wanted: DesiredTree) -> None:

@@ -9,9 +9,9 @@ import asyncio
 from stateward.domains.systems.backends.port import Backend, InstanceSpec, ServiceInstance, ServiceRef, SystemRef
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition import NodePool, Service
-from stateward.domains.systems.errors import LocalBackendNotGranted, NodePoolFull, ServiceBusy
+from stateward.domains.systems.errors import BackendNotGranted, NodePoolFull, ServiceBusy
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, DeployState, NodePoolState, ServiceState
-from stateward.domains.systems.model import LOCAL, SECRET_ENV, ChangeSeen, DesiredService, seen_of, spec_of
+from stateward.domains.systems.model import SECRET_ENV, ChangeSeen, DesiredService, seen_of, spec_of
 from stateward.domains.systems.object_ids import path_of, pool_id, system_of
 from stateward.domains.systems.rollout import RolloutStep, is_done, next_step, progress_score
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
@@ -73,8 +73,9 @@ class ServiceHandlers:
             raise Permanent("the operation has no definition of the service")
         ref = ref_of(job)
         backend = await self._context.backend(ref.system)
-        if backend is self._context.backends.get(LOCAL) and not self._context.settings.may_use_host(job.ns):
-            raise Permanent(str(LocalBackendNotGranted(job.ns)))  # the grant was revoked since the deploy was accepted
+        name = next(name for name, one in self._context.backends.items() if one is backend)
+        if not self._context.settings.may_use(name, job.ns):  # the grant was revoked since the deploy was accepted
+            raise Permanent(str(BackendNotGranted(job.ns, name)))
         if job.state == ServiceState.PENDING:
             await job.phase("updating", CONTROLLER)
         change = ServiceRollout(self._context, backend, ref, wanted)

@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from stateward.config import about
+from stateward.domains.systems.backends.names import CONTAINER, LOCAL
 
 
 class SystemsSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -18,7 +19,20 @@ class SystemsSettings(Struct, frozen=True, forbid_unknown_fields=True):
         about("file with the keys of secrets, one per line; empty: made in the data folder if embedded", hidden=True),
     ] = ""
 
-    def may_use_host(self, ns: str) -> bool:
-        """Tell whether a namespace may run programs on this host."""
-        granted = {name.strip() for name in self.local_namespaces.split(",")}
+    container_engine: Annotated[
+        str, about("container engine, as unix:///PATH or tcp://HOST:PORT; empty: no containers")
+    ] = ""
+    container_namespaces: Annotated[
+        str, about("namespaces that may run containers, with commas between them; *: all; empty: none")
+    ] = ""
+    container_ca_file: Annotated[str, about("file with the authority of the container engine's certificate")] = ""
+    container_cert_file: Annotated[str, about("file with our certificate for the container engine")] = ""
+    container_key_file: Annotated[
+        str, about("file with the key of our certificate for the container engine", hidden=True)
+    ] = ""
+
+    def may_use(self, backend: str, ns: str) -> bool:
+        """Tell whether a namespace may run programs on this host, or containers on the engine's."""
+        lists = {LOCAL: self.local_namespaces, CONTAINER: self.container_namespaces}
+        granted = {name.strip() for name in lists.get(backend, "*").split(",")}
         return "*" in granted or ns in granted

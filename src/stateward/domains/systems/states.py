@@ -41,13 +41,16 @@ def service_state(facts: ServiceFacts) -> ServiceState:
     return ServiceState.STABLE
 
 
+AILING = frozenset({InstancePhase.CRASHED, InstancePhase.UNKNOWN})
+
+
 def facts_at_rest(
     wanted: int, revision: str, seen: Sequence[ServiceInstance], *, provided: bool = True
 ) -> ServiceFacts:
     """Return the facts of a service that no operation is at work on."""
     present = [one for one in seen if one.is_wanted]
     ours = [one for one in present if one.revision == revision]
-    ailing = any(one.phase is InstancePhase.CRASHED or not one.ready for one in ours)
+    ailing = any(one.phase in AILING or not one.ready for one in ours)
     return ServiceFacts(len(ours) == len(present), False, ailing, provided, wanted, len(ours))
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stateward.domains.systems.backends.names import check_backend_fields
 from stateward.domains.systems.definition import (
     BadDefinition,
     HealthCheck,
@@ -101,8 +102,14 @@ def test_what_other_readers_guess_is_text_here() -> None:
         (SHOP.replace("      api", "      <<: {}\n      api"), 13, "services.store.services", "plain name"),
         (SHOP.replace("  store:\n", "  store:\n    node_pools: {}\n"), 12, "services.store.node_pools", "at the top"),
         (SHOP.replace("  store:\n", "  store:\n    command: x\n"), 12, "services.store.command", "field of a group"),
-        ("instances: 3", 1, "instances", "says its command too"),
-        ("command: ''", 1, "command", "a list of at least 1 item"),
+        ("instances: 3", 1, "instances", "says its command or image too"),
+        ("command: ''", 1, "command", "given, unless there is an image"),
+        ("{image: 'UP:1'}", 1, "image", "an image, such as"),
+        ("{image: a, pinned: {id: b}}", 1, "pinned", "left out"),
+        ("{image: a, registry_login: 'pass word'}", 1, "registry_login", "env:PREFIX"),
+        ("{image: a, volumes: {data: here}}", 1, "volumes", "an absolute path"),
+        ("{image: a, user: root}", 1, "user", "the number of a user"),
+        ("{image: a, capabilities: [SYS_ADMIN]}", 1, "capabilities", "CHOWN"),
         ("services: [a]", 1, "services", "services by name"),
         ("services: {a: 3}", 1, "services.a", "a mapping"),
         ("[]", 1, "", "a definition"),
@@ -196,3 +203,20 @@ def test_the_definitions_of_the_documentation_and_the_example_can_be_read() -> N
     assert set(documented.services) == {"/web", "/store/stock"}
     assert set(shop.services) == {"/web", "/store/stock", "/store/orders", "/clock"}
     assert documented.services["/web"].address == shop.services["/web"].address
+
+
+@pytest.mark.parametrize(
+    ("backend", "service", "field"),
+    [
+        ("local", Service(image="shop:1"), "command"),
+        ("local", Service(command=("x",), image="shop:1"), "image"),
+        ("local", Service(command=("x",), volumes={"data": "/data"}), "volumes"),
+        ("local", Service(command=("x",), port=80), "port"),
+        ("container", Service(command=("x",)), "image"),
+        ("container", Service(image="shop:1", folder="/srv"), "folder"),
+    ],
+)
+def test_what_a_backend_cannot_use_is_refused_with_its_field(backend: str, service: Service, field: str) -> None:
+    with pytest.raises(BadInput, match=f"^services/web.{field}: must be"):
+        check_backend_fields(backend, {"/web": service})
+    check_backend_fields("simulated", {"/web": service})

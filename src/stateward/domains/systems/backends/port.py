@@ -14,7 +14,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from stateward.domains.systems.definition import NodePool, Service
+from stateward.domains.systems.definition import NodePool, PinnedImage, Service
 from stateward.domains.systems.errors import NodePoolFull, SecretMissing
 
 ReadSecrets = Callable[[str, Collection[str]], Awaitable[Mapping[str, str]]]
@@ -59,6 +59,7 @@ class InstancePhase(StrEnum):
     CRASHED = "crashed"  # restarted when its back-off is over
     STOPPING = "stopping"
     ENDED = "ended"  # it was to run once, and has
+    UNKNOWN = "unknown"  # what runs it does not answer; it is as ready as when it was last seen
 
 
 class ServiceInstance(Struct, frozen=True, omit_defaults=True):
@@ -104,6 +105,9 @@ class Backend(Protocol):
 
     async def prepare(self, system_ref: SystemRef) -> Mapping[str, str]:
         """Prepare a system; returns its location, which the caller stores."""
+
+    async def pin_images(self, services: Mapping[str, Service]) -> Mapping[str, PinnedImage]:
+        """Return what the images of services are now, by path, without those that are pinned already."""
 
     async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
         """Return the instances of a service by name, those that are being stopped included."""

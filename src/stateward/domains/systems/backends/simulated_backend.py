@@ -24,7 +24,7 @@ from stateward.domains.systems.backends.port import (
     check_fits,
     choose_node,
 )
-from stateward.domains.systems.definition import NodePool
+from stateward.domains.systems.definition import NodePool, PinnedImage, Service
 
 
 class SimulatedBackend:
@@ -89,6 +89,10 @@ class SimulatedBackend:
     async def prepare(self, system_ref: SystemRef) -> Mapping[str, str]:
         """Return a location; there is nothing to prepare."""
         return {"host": system_ref.system}
+
+    async def pin_images(self, services: Mapping[str, Service]) -> Mapping[str, PinnedImage]:  # noqa: ARG002
+        """Return nothing: an image is a word here."""
+        return {}
 
     async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
         """Return the instances of a service."""

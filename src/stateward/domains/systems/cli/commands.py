@@ -41,7 +41,7 @@ Queue = Annotated[
         help="Seconds to wait for the lock, if others deploy here; without it, the command is refused at once.",
     ),
 ]
-Backend = Annotated[str, typer.Option("--backend", help="Where its services run: local, or simulated.")]
+Backend = Annotated[str, typer.Option("--backend", help="Where its services run: local, container, or simulated.")]
 Deploy = Annotated[str, typer.Argument(metavar="DEPLOY", help="The deploy, as `system deploys` lists it.")]
 MaybeDeploy = Annotated[
     str | None, typer.Option("--deploy", metavar="DEPLOY", help="Roll back this deploy, instead of the last one.")

@@ -4,6 +4,7 @@ from stateward.domains.systems.definition.document import BadDefinition
 from stateward.domains.systems.definition.model import (
     HealthCheck,
     NodePool,
+    PinnedImage,
     Resources,
     Rollout,
     SecretRef,
@@ -19,6 +20,7 @@ __all__ = [
     "BadDefinition",
     "HealthCheck",
     "NodePool",
+    "PinnedImage",
     "Resources",
     "Rollout",
     "SecretRef",

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from stateward.domains.systems.object_ids import NAME
-from stateward.naming import END
+from stateward.naming import CREDENTIAL_REFERENCE, CREDENTIAL_REFERENCE_MEANS, END
 from stateward.validation_texts import describe_pattern
 
 Seconds = Annotated[float, Meta(ge=0.05, le=600)]
@@ -24,6 +24,13 @@ URL_PATH = describe_pattern(rf"^/[\x21-\x7e]*{END}", "a path of visible ASCII ch
 FILE_NAME = describe_pattern(
     rf"^[A-Za-z0-9_-][A-Za-z0-9._-]{{0,99}}{END}", "a file name: letters, digits and . _ -, at most 100, no dot first"
 )
+IMAGE = describe_pattern(
+    rf"^[a-z0-9][A-Za-z0-9._:/-]*(@sha256:[0-9a-f]{{64}})?{END}",
+    "an image, such as registry/name:tag or name@sha256: and 64 hexadecimal digits",
+)
+USER = describe_pattern(rf"^[0-9]{{1,9}}(:[0-9]{{1,9}})?{END}", "the number of a user, or those of a user and a group")
+LOGIN = describe_pattern(CREDENTIAL_REFERENCE, f"a reference to a credential: {CREDENTIAL_REFERENCE_MEANS}")
+MOUNT_PATH = describe_pattern(rf"^/[^\x00:,]+{END}", "an absolute path below /, without : and ,")
 Word = Annotated[str, Meta(min_length=1, max_length=LONGEST_WORD, pattern=WORD)]
 Variable = Annotated[str, Meta(pattern=VARIABLE)]
 
@@ -67,10 +74,26 @@ class Resources(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=T
     pids: Annotated[int, Meta(ge=1, le=4_194_304)] | None = None  # processes and threads
 
 
-class Service(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A service: its command, the number of its instances, and their health check."""
+Capability = Literal["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID"]
+"""The privileges that a container may get: those that programs need that start as root and then change their user."""
 
-    command: Annotated[tuple[Word, ...], Meta(min_length=1)]
+DEFAULT_PORT = 8080
+
+
+class PinnedImage(Struct, frozen=True, omit_defaults=True):
+    """An image as a deploy found it: its id in the engine, and the digest to pull it by, if there is one."""
+
+    id: str
+    digest: str = ""
+
+
+class Service(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A service: its command or image, the number of its instances, and their health check.
+
+    The fields from `image` on are for containers.
+    """
+
+    command: tuple[Word, ...] = ()  # needed without an image; else: the image's own
     instances: Few = 1
     env: dict[Variable, str] = {}
     secrets: dict[Variable, SecretRef] = {}
@@ -84,6 +107,15 @@ class Service(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     deadline: Seconds = 60.0  # without progress, after which a change of the service fails
     grace: Seconds = 10.0  # between SIGTERM and SIGKILL
     drain: Seconds = 0.3  # without new connections, before SIGTERM
+    image: Annotated[str, Meta(max_length=500, pattern=IMAGE)] | None = None
+    pinned: PinnedImage | None = None  # what the image was when it was deployed
+    pull: Literal["missing", "always", "never"] = "missing"
+    registry_login: Annotated[str, Meta(max_length=500, pattern=LOGIN)] | None = None
+    port: Annotated[int, Meta(ge=1, le=65_535)] = DEFAULT_PORT  # inside the container
+    volumes: dict[Annotated[str, Meta(pattern=NAME)], Annotated[str, Meta(max_length=500, pattern=MOUNT_PATH)]] = {}
+    user: Annotated[str, Meta(pattern=USER)] | None = None  # None: the image's own
+    read_only: bool = False  # the root of the container's file system
+    capabilities: tuple[Capability, ...] = ()
 
 
 class NodePool(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -108,7 +140,8 @@ def revision_of(service: Service, versions: Mapping[str, int] = NO_VERSIONS) -> 
 
     If it is to be redeployed on a change of its secrets, their versions are a part of it.
     """
-    making = replace(service, instances=1, rollout=Rollout(), deadline=60.0, address=None)
+    is_published = service.image is not None and service.address is not None  # only a new container can get a port
+    making = replace(service, instances=1, rollout=Rollout(), deadline=60.0, address=0 if is_published else None)
     text = msgspec.json.encode(making, order="deterministic")
     if service.redeploy_on_secret_change:
         text += msgspec.json.encode(used_versions(service, versions), order="deterministic")

@@ -27,6 +27,7 @@ from stateward.validation_texts import explain
 T = TypeVar("T")
 
 GROUP = ("services", "node_pools")
+PROGRAMS = ("command", "image")
 CHECKS = ("http", "tcp", "command")
 
 
@@ -36,7 +37,7 @@ def read(text: str, file: str = "definition", base: str | None = None) -> Tree:
         raise BadInput("base", base, NO_NUL)
     document = load(text, file)
     if not isinstance(document.value, dict):
-        raise document.wrong((), document.value, "a definition, with services or with the command of one")
+        raise document.wrong((), document.value, "a definition, with services or with the command or image of one")
     services = dict(_services(document, document.value, (), ROOT))
     if base is not None:
         services = {path: _with_absolute_folder(one, base) for path, one in services.items()}
@@ -46,7 +47,7 @@ def read(text: str, file: str = "definition", base: str | None = None) -> Tree:
 def _services(document: Document, value: Any, where: Where, path: Path) -> Iterator[tuple[str, Service]]:  # noqa: ANN401
     if not isinstance(value, dict):
         raise document.wrong(where, value, "a service or a group: a mapping")
-    if "services" not in value and ("command" in value or path != ROOT):
+    if "services" not in value and (path != ROOT or not value.keys().isdisjoint(PROGRAMS)):
         yield str(path), _service(document, value, where)
         return
     for field in value:
@@ -65,7 +66,7 @@ def _group_fields(field: str, path: Path) -> str:
     if field == "node_pools":
         return "at the top: node pools belong to the whole system"
     if path == ROOT and field in Service.__struct_fields__:
-        return "in a service, which says its command too"
+        return "in a service, which says its command or image too"
     return f"a field of a group, which has {' and '.join(GROUP)}"
 
 
@@ -96,6 +97,10 @@ def _words(document: Document, value: Any, where: Where) -> Any:  # noqa: ANN401
 def _check_combination(document: Document, service: Service, where: Where) -> None:
     """Refuse fields that contradict each other."""
     health, rollout = service.health, service.rollout
+    if not service.command and service.image is None:
+        raise document.wrong((*where, "command"), None, "given, unless there is an image")
+    if service.pinned is not None:
+        raise document.wrong((*where, "pinned"), None, "left out: a deploy finds the digest of the image")
     if health is not None and sum((health.http is not None, health.tcp, health.command is not None)) != 1:
         raise document.wrong((*where, "health"), "", f"a check with exactly one of {', '.join(CHECKS)}")
     _check_secrets(document, service, (*where, "secrets"))

@@ -1,6 +1,7 @@
 """The local backend: instances are processes of this host, which the backend supervisor starts and stops.
 
-The backend only writes orders into files; one supervisor per folder carries them out.
+The backend only writes orders into files; one supervisor per folder carries them out. The container backend does the
+same, with another supervisor.
 """
 
 import asyncio
@@ -34,27 +35,27 @@ from stateward.domains.systems.backends.port import (
     choose_node,
     no_secrets,
 )
-from stateward.domains.systems.definition import HealthCheck, NodePool, Service
+from stateward.domains.systems.definition import HealthCheck, NodePool, PinnedImage, Service
 from stateward.drivers.confinement import Confinement
 from stateward.drivers.process.trees import remove_tree
 
 POLL_INTERVAL_S = 0.05
 
 
-class LocalBackend:
-    """Runs instances as processes of this host; all files are below one folder."""
+class OrderBackend:
+    """Writes the orders for a supervisor of this host; all files are below one folder."""
 
-    def __init__(
-        self, root: Path, confinement: Confinement | None = None, read_secrets: ReadSecrets = no_secrets
-    ) -> None:
-        self._dir = BackendDir(root.absolute())
-        confinement = (confinement or Confinement()).hiding(root.absolute())
-        self._supervisor = BackendSupervisor(self._dir, confinement, read_secrets)
+    def __init__(self, files: BackendDir, supervisor: BackendSupervisor) -> None:
+        self._dir, self._supervisor = files, supervisor
 
     async def prepare(self, system_ref: SystemRef) -> Mapping[str, str]:
         """Create the folder of a system."""
         self._dir.system_path(system_ref).mkdir(mode=0o700, parents=True, exist_ok=True)
         return {"host": socket.gethostname(), "folder": str(self._dir.root)}
+
+    async def pin_images(self, services: Mapping[str, Service]) -> Mapping[str, PinnedImage]:  # noqa: ARG002
+        """Return nothing: processes have no images."""
+        return {}
 
     async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
         """Return the instances of a service."""
@@ -153,7 +154,7 @@ class LocalBackend:
         folder = self._dir.service_path(ref) / "logs"
         files = sorted(folder.glob("*.log"), key=lambda file: file.stat().st_mtime) if folder.is_dir() else []
         chosen = [one for one in files if one.stem == instance or (instance is None and one.stem != PROXY)]
-        return [_excerpt(one, after, most) for one in chosen]
+        return [read_excerpt(one, after, most) for one in chosen]
 
     async def pause(self, ref: ServiceRef, seconds: float) -> None:  # noqa: ARG002 - any change shows in the files
         """Wait one poll interval, at most."""
@@ -167,6 +168,17 @@ class LocalBackend:
     def live(self) -> AbstractAsyncContextManager[None]:
         """Supervise the instances, or wait to take over."""
         return self._supervisor.live()
+
+
+class LocalBackend(OrderBackend):
+    """Runs instances as processes of this host."""
+
+    def __init__(
+        self, root: Path, confinement: Confinement | None = None, read_secrets: ReadSecrets = no_secrets
+    ) -> None:
+        files = BackendDir(root.absolute())
+        confinement = (confinement or Confinement()).hiding(files.root)
+        super().__init__(files, BackendSupervisor(files, confinement, read_secrets))
 
 
 def _stands(proxy: InstanceDir, order: InstanceOrder) -> bool:
@@ -189,7 +201,8 @@ def _instance(order: InstanceOrder, state: LocalInstanceState) -> ServiceInstanc
     )
 
 
-def _excerpt(file: Path, after: int | None, most: int) -> LogExcerpt:
+def read_excerpt(file: Path, after: int | None, most: int) -> LogExcerpt:
+    """Return a part of a log: its end, or what is after an offset."""
     size = file.stat().st_size
     begin = max(0, size - most) if after is None or after > size else after
     with file.open("rb") as stream:

@@ -12,11 +12,17 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 from stateward.aio.backoff import GrowingIntervals
 from stateward.aio.supervise import background, wait_for_event
-from stateward.domains.systems.backends.local.instance_dir import PROXY, BackendDir, InstanceDir, write_record
+from stateward.domains.systems.backends.local.instance_dir import (
+    PROXY,
+    BackendDir,
+    InstanceDir,
+    InstanceOrder,
+    write_record,
+)
 from stateward.domains.systems.backends.local.instance_supervisor import InstanceSupervisor
 from stateward.domains.systems.backends.port import ReadSecrets, ServiceRef
 from stateward.drivers.confinement import Confinement
@@ -32,6 +38,8 @@ LOCK_RETRY_S = 0.5
 
 class BackendSupervisor:
     """Supervises the instances while it holds the lock."""
+
+    round_interval_s = ROUND_INTERVAL_S
 
     def __init__(self, files: BackendDir, confinement: Confinement, read_secrets: ReadSecrets) -> None:
         self._dir, self._confinement, self._read_secrets = files, confinement, read_secrets
@@ -61,15 +69,20 @@ class BackendSupervisor:
             for system_ref in self._dir.systems():
                 for ref in self._dir.services(system_ref):
                     self.changed_services.put_nowait(ref)
-            while True:
-                self._wakeup.clear()
-                try:
-                    self._run_round()
-                except Exception:
-                    log.exception("backend supervisor of %s: a round failed; the next one follows", self._dir.root)
-                await wait_for_event(self._wakeup, ROUND_INTERVAL_S)
+            async with self._observing():
+                while True:
+                    self._wakeup.clear()
+                    try:
+                        self._run_round()
+                    except Exception:
+                        log.exception("backend supervisor of %s: a round failed; the next one follows", self._dir.root)
+                    await wait_for_event(self._wakeup, self.round_interval_s)
         finally:
             os.close(handle)
+
+    def _observing(self) -> AbstractAsyncContextManager[None]:
+        """Observe what the instances depend on, while there are rounds: processes need nothing but themselves."""
+        return nullcontext()
 
     async def _wait_for_lock(self) -> int:
         self._dir.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -134,9 +147,11 @@ class BackendSupervisor:
         order = directory.order()
         if order is None:
             return None
-        instance = InstanceSupervisor(directory, order, self._confinement, self._read_secrets)
-        self._instances[str(directory.folder)] = instance
+        instance = self._instances[str(directory.folder)] = self._new_instance(directory, order)
         return instance
+
+    def _new_instance(self, directory: InstanceDir, order: InstanceOrder) -> InstanceSupervisor:
+        return InstanceSupervisor(directory, order, self._confinement, self._read_secrets)
 
     def _write_ready_ports(self, ref: ServiceRef) -> None:
         """Write the ports of the ready instances, for the TCP proxy."""

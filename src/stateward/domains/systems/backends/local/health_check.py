@@ -4,8 +4,9 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 
 from stateward.domains.systems.definition import HealthCheck
 
@@ -13,21 +14,54 @@ HOST = "127.0.0.1"
 POLL_INTERVAL_S = 0.02
 
 
+CLOSES_WITHIN_S = 0.05
+
+RunCommand = Callable[[tuple[str, ...]], Awaitable[str]]
+"""Runs a command in an instance, and returns what is wrong with its end."""
+
+TcpCheck = Callable[[str, int], Awaitable[str]]
+
 Starter = Callable[[Callable[[], "subprocess.Popen[bytes]"]], "subprocess.Popen[bytes]"]
 """Calls a function that starts a command, in the sandbox of the instance."""
+
+
+async def check_tcp(host: str, port: int) -> str:
+    """Connect to an instance."""
+    _, writer = await asyncio.open_connection(host, port)
+    writer.close()
+    return ""
+
+
+async def check_tcp_through_proxy(host: str, port: int) -> str:
+    """Connect to an instance behind a proxy, which accepts before the instance listens, and then closes at once."""
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        async with asyncio.timeout(CLOSES_WITHIN_S):
+            return "" if await reader.read(1) else "the connection is closed at once"
+    except TimeoutError:
+        return ""
+    finally:
+        writer.close()
 
 
 async def check_health(
     health: HealthCheck, port: int, environment: Mapping[str, str], folder: str, begin: Starter
 ) -> str:
-    """Return what is wrong with an instance; empty if it is healthy."""
+    """Return what is wrong with an instance that is a process; empty if it is healthy."""
+    return await run_check(health, port, partial(_command, environment=environment, folder=folder, begin=begin))
+
+
+async def run_check(
+    health: HealthCheck, port: int, run_command: RunCommand, host: str = HOST, tcp: TcpCheck = check_tcp
+) -> str:
+    """Return what is wrong with an instance at a port; empty if it is healthy."""
     try:
         async with asyncio.timeout(health.timeout):
             if health.http is not None:
-                return await _http(health.http, port)
+                return await _http(health.http, host, port)
             if health.command is not None:
-                return await _command(health.command, environment, folder, begin)
-            return await _tcp(port)
+                return await run_command(health.command)
+            return await tcp(host, port)
     except TimeoutError:
         return f"no answer within {health.timeout:g} s"
     except OSError as error:
@@ -36,16 +70,10 @@ async def check_health(
         return str(error)
 
 
-async def _tcp(port: int) -> str:
-    _, writer = await asyncio.open_connection(HOST, port)
-    writer.close()
-    return ""
-
-
-async def _http(path: str, port: int) -> str:
-    reader, writer = await asyncio.open_connection(HOST, port)
+async def _http(path: str, host: str, port: int) -> str:
+    reader, writer = await asyncio.open_connection(host, port)
     try:
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: {HOST}:{port}\r\nConnection: close\r\n\r\n".encode())
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
         await writer.drain()
         line = (await reader.readline()).decode("latin-1").split()
     finally:

@@ -60,6 +60,8 @@ class LocalInstanceState(Struct, frozen=True, omit_defaults=True):
     due: float = 0.0
     why: str = ""
     exit_status: int | None = None
+    container: str = ""  # its id, where it is a container
+    start_sent: bool = False  # the container of an instance that runs once may have been started
 
 
 class InstanceDir(Struct, frozen=True):

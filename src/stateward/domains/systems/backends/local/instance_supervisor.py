@@ -92,6 +92,13 @@ class InstanceSupervisor:
         if now < self._backoff_until:
             return False
         before = self.state
+        self._advance(now)
+        if not self.is_gone:
+            self._write()
+        self._errors = 0
+        return self.is_gone or self.state != before
+
+    def _advance(self, now: float) -> None:
         if self.state.launching:
             self._recover(now)
         elif self.state.process is None:
@@ -102,10 +109,6 @@ class InstanceSupervisor:
             self._stop(now)
         else:
             self._watch(now)
-        if not self.is_gone:
-            self._write()
-        self._errors = 0
-        return self.is_gone or self.state != before
 
     def fail(self, now: float, error: Exception) -> None:
         """Record an error of the supervisor and back off; a running process goes on.

@@ -1,0 +1,128 @@
+"""The container backend: instances are containers of an engine, which the container supervisor starts and stops.
+
+Orders, states and the proxies of addresses are those of the local backend, in a folder of their own.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from stateward.containers import ContainerEngine, EngineRefusal, EngineRefused
+from stateward.domains.systems.backends.container.container_runner import read_output
+from stateward.domains.systems.backends.container.container_specs import ContainerNames, EngineReach
+from stateward.domains.systems.backends.container.container_supervisor import ContainerSupervisor
+from stateward.domains.systems.backends.local.backend import OrderBackend, read_excerpt
+from stateward.domains.systems.backends.local.instance_dir import BackendDir
+from stateward.domains.systems.backends.port import LogExcerpt, ReadSecrets, ServiceRef, SystemRef, no_secrets
+from stateward.domains.systems.definition import PinnedImage, Service
+
+INSTALLATION_FILE = "installation"
+ON_THIS_HOST = EngineReach()
+
+
+class ContainerBackend(OrderBackend):
+    """Runs instances as containers."""
+
+    def __init__(
+        self,
+        root: Path,
+        engine: ContainerEngine,
+        reach: EngineReach = ON_THIS_HOST,
+        read_secrets: ReadSecrets = no_secrets,
+    ) -> None:
+        files = BackendDir(root.absolute())
+        self._engine, self._names = engine, ContainerNames(read_installation(files.root))
+        self._containers = ContainerSupervisor(files, engine, self._names, reach, read_secrets)
+        super().__init__(files, self._containers)
+
+    @property
+    def label(self) -> str:
+        """The label of all containers, networks and volumes of this installation."""
+        return self._names.filter
+
+    async def pin_images(self, services: Mapping[str, Service]) -> dict[str, PinnedImage]:
+        """Return what the images of services are now, by path; pulls those that the engine lacks."""
+        unpinned = {path: one for path, one in services.items() if one.image is not None and one.pinned is None}
+        pins = self._containers.runner.images
+        distinct = {(one.image, one.pull, one.registry_login): one for one in unpinned.values()}
+        found = dict(zip(distinct, await asyncio.gather(*map(pins.pin, distinct.values())), strict=True))
+        return {path: found[one.image, one.pull, one.registry_login] for path, one in unpinned.items()}
+
+    async def remove(self, system_ref: SystemRef) -> None:
+        """Remove the volumes and the network of a system, and then its folder."""
+        labels = self._names.system_filters(system_ref)
+        for volume in await self._engine.list_volumes(labels):
+            await self._engine.remove_volume(volume.name)
+        for network in await self._engine.list_networks(labels):
+            await self._engine.remove_network(network.id)
+        self._containers.runner.forget_network(system_ref)
+        await super().remove(system_ref)
+
+    async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:
+        """Return the logs of instances: what ended containers have left, and then that of the present one."""
+        kept = {one.instance: one for one in await super().logs(ref, instance, after, most)}
+        found = []
+        for directory in self._dir.instance_dirs(ref):
+            state, name = directory.state(), directory.folder.name
+            if state is not None and state.container and instance in (None, name):
+                kept.pop(name, None)
+                found.append(await self._live_excerpt(name, directory.log, state.container, after, most))
+        return [*kept.values(), *found]
+
+    async def _live_excerpt(self, name: str, log: Path, container: str, after: int | None, most: int) -> LogExcerpt:
+        size = log.stat().st_size if log.exists() else 0
+        wanted = most if after is None else max(most, 20_000_000)
+        try:
+            data, total = await read_output(self._engine, container, wanted)
+        except EngineRefused as error:
+            if error.reason is not EngineRefusal.NOT_FOUND:
+                raise
+            data, total = b"", 0
+        end, first = size + total, size + total - len(data)
+        begin = max(0, end - most) if after is None or after > end else after
+        text = b""
+        if begin < size:
+            text = read_excerpt(log, begin, most).text.encode()[: size - begin]
+        live = data[max(0, begin - first) :]
+        shown = (text + live)[:most]
+        return LogExcerpt(name, shown.decode(errors="replace"), begin + len(shown))
+
+    @asynccontextmanager
+    async def live(self) -> AsyncIterator[None]:
+        """Supervise the containers, or wait to take over."""
+        try:
+            async with super().live():
+                yield
+        finally:
+            await self._containers.runner.close()
+
+
+def read_installation(root: Path) -> str:
+    """Return the id of a data folder, which is made once: the first of several processes wins."""
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file, new = root / INSTALLATION_FILE, root / f"{INSTALLATION_FILE}.{os.getpid()}.new"
+    if not file.exists():
+        new.write_text(secrets.token_hex(8))
+        try:
+            os.link(new, file)
+        except FileExistsError:
+            pass
+        finally:
+            new.unlink()
+    return file.read_text().strip()
+
+
+def reach_of(address: str) -> EngineReach:
+    """Return how the ports of an engine's containers are reached: on this host, or on the engine's."""
+    host = urlsplit(address).hostname
+    if host is None:
+        return ON_THIS_HOST
+    try:
+        return EngineReach(str(ip_address(host)), host)
+    except ValueError:
+        return ON_THIS_HOST if host == "localhost" else EngineReach("0.0.0.0", host)  # noqa: S104 - documented

@@ -1,0 +1,27 @@
+"""The names of the backends, and the fields of a service that each of them can use (pure)."""
+
+from collections.abc import Mapping
+
+from stateward.domains.systems.definition import Service
+from stateward.errors import BadInput
+
+LOCAL, CONTAINER, SIMULATED = "local", "container", "simulated"
+
+CONTAINER_FIELDS = (
+    "image", "pull", "registry_login", "port", "volumes", "user", "read_only", "capabilities", "resources",
+)  # fmt: skip
+LOCAL_FIELDS = ("folder",)
+DEFAULTS = Service()
+
+
+def check_backend_fields(backend: str, services: Mapping[str, Service]) -> None:
+    """Refuse a service that the backend cannot run, and fields that it cannot respect."""
+    unusable = {LOCAL: CONTAINER_FIELDS, CONTAINER: LOCAL_FIELDS}.get(backend, ())
+    for path, service in services.items():
+        if backend == LOCAL and not service.command:
+            raise BadInput(f"services{path}.command", None, "given: the backend local runs commands, and no images")
+        if backend == CONTAINER and service.image is None:
+            raise BadInput(f"services{path}.image", None, "given: the backend container runs images")
+        for name in unusable:
+            if getattr(service, name) != getattr(DEFAULTS, name):
+                raise BadInput(f"services{path}.{name}", None, f"left out: the backend {backend} cannot use it")

@@ -1,0 +1,147 @@
+"""Services as real containers: rolling updates under load, rollback by digest, drift, faults of the engine."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from stateward.containers import EngineClient
+from stateward.domains.systems.backends.container import engine_listing
+from stateward.domains.systems.backends.port import InstancePhase, ServiceRef
+from stateward.domains.systems.definition import Resources, Tree
+from stateward.store.records import Status
+from tests.containers import IMAGE, PodmanService
+from tests.integration.domains.systems.container_harness import HOME, NS, PATIENT, ContainerHost, run_host, shell, web
+from tests.integration.domains.systems.test_real_deploys import send_requests
+
+
+@pytest.fixture
+async def host(podman: PodmanService, tmp_path: Path) -> AsyncIterator[ContainerHost]:
+    client = EngineClient(podman.address)
+    async with run_host(tmp_path, client) as opened:
+        yield opened
+    await client.close()
+
+
+async def test_a_rolling_update_under_load_loses_no_request(host: ContainerHost) -> None:
+    assert (await host.deployed(web=web("first", 2, address=0))).status is Status.SUCCEEDED
+    port = await host.backend.address(ServiceRef(HOME, "/web"), 0)
+    answers: Counter[str] = Counter()
+    over = asyncio.Event()
+    load = [asyncio.create_task(send_requests(f"http://127.0.0.1:{port}/", answers, over)) for _ in range(3)]
+    for word in ("second", "third"):
+        ended = await host.deployed(web=web(word, 2, address=0))
+        assert ended.status is Status.SUCCEEDED, ended.error
+    over.set()
+    await asyncio.gather(*load)
+    assert not [answer for answer in answers if answer.startswith("lost")], answers
+    assert len({answer.split()[0] for answer in answers}) == 3  # all three revisions have answered
+    assert sum(answers.values()) >= 150
+
+
+async def test_a_rollback_brings_the_image_that_ran_before_its_tag_was_moved(
+    host: ContainerHost, podman: PodmanService
+) -> None:
+    podman.run("tag", IMAGE, "shop:1")
+    await host.deployed(web=web(image="localhost/shop:1", instances=2))
+    (first,) = {one.image_id for one in await host.listed()}
+    build_other_image(podman, "shop:1")
+    scaled = await host.actions.deploy("shop", "/", Tree({"/web": web(image="localhost/shop:1", instances=3)}))
+    assert (await host.engine.wait_record(NS, scaled.op.id, PATIENT)).status is Status.SUCCEEDED
+    (second,) = {one.image_id for one in await host.listed()}  # all three, and not only the third one
+    assert second != first
+    undone = await host.actions.rollback("shop", None, None)
+    ended = await host.engine.wait_record(NS, undone.op.id, PATIENT)
+    assert ended.status is Status.SUCCEEDED, ended.error
+    assert {one.image_id for one in await host.listed()} == {first}
+
+
+def build_other_image(podman: PodmanService, name: str) -> None:
+    """Give a name to another image."""
+    made = podman.run("create", IMAGE, "true").strip()
+    podman.run("commit", "--change", "LABEL other=yes", made, name)
+    podman.run("rm", made)
+
+
+async def test_what_is_done_to_a_container_by_hand_is_noticed_and_put_right(
+    host: ContainerHost, podman: PodmanService
+) -> None:
+    await host.deployed(web=web())
+    told = []
+    for words in (("rm", "--force", "--time=0"), ("kill",), ("pause",), ("network", "disconnect")):
+        (before,) = await host.listed()
+        names = (next(iter(before.ips)), before.name) if words[0] == "network" else (before.name,)
+        podman.run(*words, *names)
+        told.append((await host.until_instance(lambda one: bool(one.why))).why)
+        await host.until_instance(lambda one: one.ready and not one.why)
+    assert [one.partition(":")[0] for one in told] == [
+        "its container was removed by somebody else",
+        "killed by SIGKILL",
+        "its container was paused by somebody else",
+        "its container was changed by somebody else",
+    ]
+    await host.becomes("shop", "stable")
+    states = [line.target for line in await host.engine.history(NS, "shop:web")]
+    assert "degraded" in states
+
+
+async def test_a_volume_is_kept_across_updates_and_output_across_restarts(host: ContainerHost) -> None:
+    text = "echo $0 >> /data/seen; cat /data/seen; sleep 100"
+    await host.deployed(web=shell(text, volumes={"data": "/data"}))
+    ended = await host.deployed(web=shell(f"{text} & wait", volumes={"data": "/data"}, read_only=True, user="0"))
+    assert ended.status is Status.SUCCEEDED, ended.error
+    ref = ServiceRef(HOME, "/web")
+    (one,) = await host.instances()
+    logs = {log.instance: log for log in await host.backend.logs(ref, None, None, 1_000)}
+    assert logs[one.name].text.split() == ["sh", "sh"]
+    (rest,) = await host.backend.logs(ref, one.name, 3, 1_000)
+    assert (rest.text, rest.next) == ("sh\n", 6)
+    assert len(logs) == 2  # the former instance has left its log
+
+
+async def test_a_container_that_ends_at_once_is_told_with_its_last_words(host: ContainerHost) -> None:
+    ended = await host.deployed(web=shell("echo no database >&2; exit 3", deadline=2.0))
+    assert ended.status is Status.FAILED
+    assert "ended with 3: no database" in (ended.error or "")
+    ended = await host.deployed(web=shell("echo starts; tail /dev/zero", resources=Resources(memory=16), deadline=2.0))
+    assert "more memory than it may use: starts" in (ended.error or "")
+    missing = await host.deployed(web=web(image="localhost/none:1"))
+    assert "localhost/none:1" in (missing.error or "")
+    assert await host.instances() == []
+
+
+async def test_an_engine_that_hangs_or_is_gone_is_told_and_its_containers_serve_on(
+    host: ContainerHost, podman: PodmanService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_listing, "LIST_TIMEOUT_S", 1.0)
+    await host.deployed(web=web(address=0))
+    port = await host.backend.address(ServiceRef(HOME, "/web"), 0)
+    (before,) = await host.listed()
+    for silence, mend in ((podman.freeze, podman.thaw), (podman.kill, podman.start)):
+        silence()
+        ill = await host.until_instance(lambda one: one.phase is InstancePhase.UNKNOWN)
+        assert "no answer of the container engine" in ill.why
+        assert ill.ready
+        await host.becomes("shop", "degraded")
+        async with httpx.AsyncClient(trust_env=False) as client:
+            assert (await client.get(f"http://127.0.0.1:{port}/")).status_code == 200
+        mend()
+        await host.becomes("shop", "stable")
+    assert [one.id for one in await host.listed()] == [before.id]
+
+
+async def test_a_container_has_no_rights_that_its_definition_does_not_name(host: ContainerHost) -> None:
+    text = "grep -E 'CapEff|CapBnd|NoNewPrivs' /proc/self/status; id -u; touch /x; sleep 100"
+    await host.deployed(web=shell(text, user="1000:1000", read_only=True))
+    (log,) = await host.backend.logs(ServiceRef(HOME, "/web"), None, None, 1_000)
+    words = log.text.split()
+    assert {name: words[words.index(name) + 1] for name in ("CapEff:", "CapBnd:", "NoNewPrivs:")} == {
+        "CapEff:": "0" * 16,
+        "CapBnd:": "0" * 16,
+        "NoNewPrivs:": "1",
+    }
+    assert "1000" in words
+    assert "Read-only file system" in log.text

@@ -1,0 +1,159 @@
+"""The container backend on a simulated engine: lost answers, faults, orphans, and instances that run once."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from stateward.containers import ContainerSpec, EngineRefusal, SimulatedEngine
+from stateward.containers.simulated_programs import ProgramRun, stdout
+from stateward.domains.systems.backends.container import ContainerBackend, container_instance, engine_listing
+from stateward.domains.systems.backends.port import InstancePhase, InstanceSpec, ServiceInstance, ServiceRef, SystemRef
+from stateward.domains.systems.definition import Service, revision_of
+
+HOME = SystemRef("default", "shop")
+WEB = ServiceRef(HOME, "/web")
+PATIENT = 60.0
+SERVE = Service(image="shop:1", command=("serve",), drain=0.05, grace=1.0)
+
+
+@pytest.fixture
+def engine() -> SimulatedEngine:
+    programs = {"count": lambda _: ProgramRun((stdout(b"one run\n"),), 3, 0.05)}
+    return SimulatedEngine(["shop:1"], programs=programs)
+
+
+@pytest.fixture
+async def backend(
+    engine: SimulatedEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[ContainerBackend]:
+    monkeypatch.setattr(container_instance, "RETRY_S", 0.05)
+    monkeypatch.setattr(engine_listing, "LIST_INTERVAL_S", 0.2)
+    opened = ContainerBackend(tmp_path, engine)
+    await opened.prepare(HOME)
+    async with opened.live():
+        yield opened
+
+
+async def start(backend: ContainerBackend, service: Service = SERVE, **how: bool) -> None:
+    await backend.start(WEB, InstanceSpec("one", revision_of(service), service, **how))
+
+
+async def until(backend: ContainerBackend, fits: Callable[[ServiceInstance], bool]) -> ServiceInstance:
+    """Wait until the only instance satisfies a condition."""
+    async with asyncio.timeout(PATIENT):
+        while True:
+            (seen,) = await backend.instances(WEB)
+            if fits(seen):
+                return seen
+            await asyncio.sleep(0.01)
+
+
+async def stop(backend: ContainerBackend) -> None:
+    await backend.stop(WEB, "one")
+    async with asyncio.timeout(PATIENT):
+        while await backend.instances(WEB):
+            await asyncio.sleep(0.01)
+
+
+def is_ready(one: ServiceInstance) -> bool:
+    return one.ready
+
+
+async def test_lost_answers_double_nothing_and_lose_nothing(engine: SimulatedEngine, backend: ContainerBackend) -> None:
+    engine.faults.loses.update(["create", "start", "create network"])
+    await start(backend)
+    await until(backend, lambda one: "connection was closed" in one.why)
+    engine.faults.loses.clear()
+    await until(backend, is_ready)
+    assert engine.faults.calls.count("start") == 1  # the listing has shown that it runs
+    assert len(await engine.list_containers()) == 1
+    engine.faults.loses.update(["kill", "remove"])
+    await stop(backend)
+    assert await engine.list_containers() == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (lambda faults: setattr(faults, "is_disk_full", True), "out of disk"),
+        (lambda faults: faults.refuses.update({"start": EngineRefusal.PORT_TAKEN}), "port taken"),
+        (lambda faults: faults.refuses.update({"create": EngineRefusal.INVALID}), "invalid"),
+    ],
+)
+async def test_a_refusal_is_the_reason_of_the_instance_and_it_is_tried_again(
+    engine: SimulatedEngine, backend: ContainerBackend, fault: Callable[[object], None], told: str
+) -> None:
+    fault(engine.faults)
+    await start(backend)
+    await until(backend, lambda one: one.phase is InstancePhase.CRASHED and told in one.why)
+    engine.faults.is_disk_full = False
+    engine.faults.refuses.clear()
+    await until(backend, is_ready)
+    assert len(await engine.list_containers()) == 1
+
+
+async def test_a_container_that_is_out_of_memory_says_so(engine: SimulatedEngine, backend: ContainerBackend) -> None:
+    await start(backend)
+    await until(backend, is_ready)
+    (container,) = await engine.list_containers()
+    engine.kill_for_memory(container.id)
+    await until(backend, lambda one: "more memory than it may use" in one.why)
+    again = await until(backend, is_ready)
+    assert again.restarts == 1
+
+
+async def test_a_backend_leaves_the_containers_of_others_alone(
+    engine: SimulatedEngine, backend: ContainerBackend, tmp_path: Path
+) -> None:
+    other = ContainerBackend(tmp_path / "other", engine)
+    await other.prepare(HOME)
+    async with other.live():
+        await start(other)
+        await until(other, is_ready)
+    theirs = {one.id for one in await engine.list_containers()}
+    await start(backend)
+    await until(backend, is_ready)
+    (mine,) = {one.id for one in await engine.list_containers()} - theirs
+    labels = dict((await engine.inspect_container(mine)).labels)
+    orphan = ContainerSpec("orphan", "none", "shop:1", labels={**labels, "stateward.systems.instance": "gone"})
+    created = await engine.create_container(orphan)
+    async with asyncio.timeout(PATIENT):
+        while created in {one.id for one in await engine.list_containers()}:
+            await asyncio.sleep(0.01)
+    assert {one.id for one in await engine.list_containers()} == {*theirs, mine}
+    await stop(backend)
+
+
+async def test_an_instance_that_runs_once_keeps_its_exit_status_and_output(
+    engine: SimulatedEngine, backend: ContainerBackend
+) -> None:
+    await start(backend, Service(image="shop:1", command=("count",)), run_once=True)
+    ended = await until(backend, lambda one: one.phase is InstancePhase.ENDED)
+    assert (ended.exit_status, ended.why) == (3, "ended with 3: one run")
+    (log,) = await backend.logs(WEB, None, None, 1_000)
+    assert log.text == "one run\n"
+    await stop(backend)
+    assert engine.faults.calls.count("start") == 1
+
+
+async def test_an_instance_that_runs_once_is_not_started_twice_when_the_answer_is_lost(
+    engine: SimulatedEngine, backend: ContainerBackend
+) -> None:
+    engine.faults.loses.update(["start"])
+    await start(backend, Service(image="shop:1", command=("count",)), run_once=True)
+    ended = await until(backend, lambda one: one.phase is InstancePhase.ENDED)
+    assert ended.exit_status == 3
+    assert engine.faults.calls.count("start") == 1
+
+
+async def test_one_listing_serves_all_instances(engine: SimulatedEngine, backend: ContainerBackend) -> None:
+    for number in range(20):
+        await backend.start(ServiceRef(HOME, f"/s{number}"), InstanceSpec("one", "r", SERVE))
+    async with asyncio.timeout(PATIENT):
+        for number in range(20):
+            while not [one for one in await backend.instances(ServiceRef(HOME, f"/s{number}")) if one.ready]:
+                await asyncio.sleep(0.01)
+    assert "inspect" not in engine.faults.calls
+    assert engine.faults.calls.count("create network") == 1
