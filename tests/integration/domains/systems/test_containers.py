@@ -107,7 +107,7 @@ async def test_a_container_that_ends_at_once_is_told_with_its_last_words(host: C
     assert ended.status is Status.FAILED
     assert "ended with 3: no database" in (ended.error or "")
     ended = await host.deployed(web=shell("echo starts; tail /dev/zero", resources=Resources(memory=16), deadline=2.0))
-    assert "more memory than it may use: starts" in (ended.error or "")
+    assert "perhaps because it needed more than its 16 MiB of memory: starts" in (ended.error or "")
     missing = await host.deployed(web=web(image="localhost/none:1"))
     assert "localhost/none:1" in (missing.error or "")
     assert await host.instances() == []

@@ -38,6 +38,10 @@ REMOVED_BY_HAND = "its container was removed by somebody else"
 PAUSED_BY_HAND = "its container was paused by somebody else"
 START_UNKNOWN = "the engine did not say whether it was started, and it may run only once"
 
+SIGNAL_BASE = 128
+KILLED = SIGNAL_BASE + signal.SIGKILL
+"""Exit statuses of programs that were ended by a signal."""
+
 Apply = Callable[[float], None]
 """Changes the state of the instance by what a call has brought; gets the time."""
 
@@ -251,7 +255,9 @@ class ContainerInstance(InstanceSupervisor):
     def _container_ended(self, found: ContainerRecord, now: float) -> None:
         self._exit_status = found.exit_code
         is_unhealthy = self.state.why.startswith(UNHEALTHY)
-        self._crashed(now, self.state.why if is_unhealthy else self._reason(end_text(found)))
+        self._crashed(
+            now, self.state.why if is_unhealthy else self._reason(end_text(found, self.order.service.resources.memory))
+        )
 
     def _crashed(self, now: float, why: str) -> None:
         super()._crashed(now, why)
@@ -302,13 +308,15 @@ class ContainerInstance(InstanceSupervisor):
         return lambda _: self._remove()
 
 
-def end_text(found: ContainerRecord) -> str:
-    """Describe how a container ended."""
+def end_text(found: ContainerRecord, memory_mib: int | None) -> str:
+    """Describe how a container ended; not every engine notices that the kernel killed one for its memory."""
+    code = found.exit_code
     if found.oom_killed:
         return "killed because it needed more memory than it may use"
-    code = found.exit_code
+    if code == KILLED and memory_mib is not None:
+        return f"killed by SIGKILL, perhaps because it needed more than its {memory_mib} MiB of memory"
     if code is None:
         return "its container has ended"
-    by_signal = code - 128 in signal.Signals.__members__.values()
-    said = f"killed by {signal.Signals(code - 128).name}" if by_signal else f"ended with {code}"
+    by_signal = code - SIGNAL_BASE in signal.Signals.__members__.values()
+    said = f"killed by {signal.Signals(code - SIGNAL_BASE).name}" if by_signal else f"ended with {code}"
     return f"{said} ({found.error})" if found.error else said
