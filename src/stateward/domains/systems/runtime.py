@@ -9,7 +9,7 @@ from stateward.aio.supervise import Loop, background, supervise
 from stateward.containers import EngineClient, EngineTls
 from stateward.domains.systems.api import routes
 from stateward.domains.systems.backends.container import ContainerBackend
-from stateward.domains.systems.backends.container.backend import reach_of
+from stateward.domains.systems.backends.container.container_backend import reach_of
 from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.backends.names import CONTAINER, LOCAL, SIMULATED
 from stateward.domains.systems.backends.port import Backend, ReadSecrets, SystemRef
