@@ -180,6 +180,38 @@ def test_a_service_of_a_local_system_gets_neither_a_token_nor_the_environment_of
         assert mallory.delete("/api/v1/systems/t1/shop?force=true").status_code == 202
 
 
+def test_a_service_gets_its_secret_within_its_limits_and_another_cannot_read_it(server: Served) -> None:
+    value = "a-secret-of-the-first"
+    with server.client() as admin, operator(server, admin, "admin") as owner:
+        assert owner.post("/api/v1/systems/t1/-/secrets", json={"name": "db", "value": value}).status_code == 201
+        assert owner.post("/api/v1/systems/t1", json={"name": "shop"}).status_code == 202
+        mine = 'test "$(cat "$FILE")" = "$WORD" && stat -c "mode %a" "$FILE"; echo path $FILE; exec sleep 1000'
+        secrets = {"WORD": {"secret": "db"}, "FILE": {"secret": "db", "as": "file"}}
+        limits = {"cpu": 0.5, "memory": 64, "pids": 20}
+        first = {"command": ["sh", "-c", mine], "secrets": secrets, "resources": limits}
+        _deploy(owner, {"services": {"first": first}})
+        told = _written(owner, "/first", "path ")
+        assert "mode 400" in told
+        path = told.partition("path ")[2].partition("\\n")[0]
+        spy = f"cat {path} /dev/shm/*/*/*; cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep WORD; echo tried; sleep 999"
+        _deploy(owner, {"services": {"first": first, "second": {"command": ["sh", "-c", f"( {spy} ) 2>&1"]}}})
+        assert value not in _written(owner, "/second", "tried")
+        assert value not in told
+        kept = owner.get("/api/v1/systems/t1/shop", params={"instances": "true", "path": "/first"}).json()["services"]
+        unlimited = {one for instance in kept[0]["instances"] for one in instance["unlimited"]}
+        assert unlimited <= {"cpu", "pids", "memory of all its processes together"}
+        assert owner.delete("/api/v1/systems/t1/shop?force=true").status_code == 202
+
+
+def _written(client: httpx.Client, path: str, word: str) -> str:
+    """Wait until a service has written a word, and return all that it has written."""
+    end = time.monotonic() + PATIENT
+    while word not in (written := client.get("/api/v1/systems/t1/shop/logs", params={"path": path}).text):
+        assert time.monotonic() < end, written
+        time.sleep(0.05)
+    return written
+
+
 def _deploy(client: httpx.Client, definition: dict[str, Any]) -> None:
     end = time.monotonic() + PATIENT
     while True:

@@ -13,7 +13,7 @@ from stateward.store.records import Lock, Object, Operation
 
 
 class InstanceView(Struct, frozen=True):
-    """An instance of a service."""
+    """An instance of a service; `unlimited` are the resources whose limits its host cannot enforce."""
 
     name: str
     revision: str
@@ -25,6 +25,7 @@ class InstanceView(Struct, frozen=True):
     port: int | None
     node: str | None
     why: str
+    unlimited: list[str]
 
 
 class ServiceView(Struct, frozen=True):
@@ -140,7 +141,17 @@ def service_view(found: Object, instances: list[InstanceView] | None) -> Service
 
 def instance_view(one: ServiceInstance) -> InstanceView:
     """Return the view of an instance."""
-    shown = (one.phase.value, one.ready, one.restarts, when(one.since), one.pid, one.port, one.node, one.why)
+    shown = (
+        one.phase.value,
+        one.ready,
+        one.restarts,
+        when(one.since),
+        one.pid,
+        one.port,
+        one.node,
+        one.why,
+        list(one.unlimited),
+    )
     return InstanceView(one.name, one.revision, *shown)
 
 

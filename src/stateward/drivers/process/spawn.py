@@ -19,23 +19,36 @@ Run = Callable[[Callable[[], int]], int]
 
 
 def spawn(
-    command: Sequence[str], environment: Mapping[str, str], stdin: int, log: Path, run: Run = lambda start: start()
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    stdin: int,
+    log: Path,
+    run: Run = lambda start: start(),
+    gate: tuple[int, int] | None = None,
 ) -> int:
     """Start a process in a session of its own, and return its pid.
 
     It inherits only the files given here. The kernel closes Python's own files; files that a library left inheritable
-    are closed here. We open its log, because a confined process could not.
+    are closed here. We open its log, because a confined process could not. `gate` is a further file for it, and its
+    number there.
     """
     with open_handle(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600) as output:
-        return run(lambda: _start(command, environment, stdin, output))
+        return run(lambda: _start(command, environment, stdin, output, gate))
 
 
-def _start(command: Sequence[str], environment: Mapping[str, str], stdin: int, output: int) -> int:
+def _start(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    stdin: int,
+    output: int,
+    gate: tuple[int, int] | None,
+) -> int:
     actions: list[tuple[int, ...]] = [
         (os.POSIX_SPAWN_DUP2, stdin, 0),
         (os.POSIX_SPAWN_DUP2, output, 1),
         (os.POSIX_SPAWN_DUP2, output, 2),
         *((os.POSIX_SPAWN_CLOSE, handle) for handle in _inheritable_handles()),
+        *(() if gate is None else [(os.POSIX_SPAWN_DUP2, *gate)]),
     ]
     with _guard:
         pid = os.posix_spawn(

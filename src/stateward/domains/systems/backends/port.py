@@ -76,6 +76,7 @@ class ServiceInstance(Struct, frozen=True, omit_defaults=True):
     node: str | None = None
     why: str = ""
     exit_status: int | None = None  # of an ended one; None: unknown
+    unlimited: tuple[str, ...] = ()  # the resources whose limits are not enforced
 
     @property
     def is_wanted(self) -> bool:

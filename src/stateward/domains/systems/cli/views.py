@@ -94,6 +94,7 @@ def _instance(one: InstanceView) -> Text:
         f"port {one.port}" if one.port else "",
         f"on {one.node}" if one.node else "",
         f"restarted {count_text(one.restarts, 'time')}" if one.restarts else "",
+        f"without a limit of {' and '.join(one.unlimited)}" if one.unlimited else "",
     ]
     style = "green" if one.ready else "yellow" if one.phase in ("starting", "stopping") else "red"
     line = Text.assemble(clean(one.name), " ", ("ready" if one.ready else one.phase, style))

@@ -198,6 +198,7 @@ def _instance(order: InstanceOrder, state: LocalInstanceState) -> ServiceInstanc
         node=order.node,
         why=state.why,
         exit_status=state.exit_status,
+        unlimited=state.unlimited,
     )
 
 

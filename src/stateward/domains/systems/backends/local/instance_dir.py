@@ -62,6 +62,7 @@ class LocalInstanceState(Struct, frozen=True, omit_defaults=True):
     exit_status: int | None = None
     container: str = ""  # its id, where it is a container
     start_sent: bool = False  # the container of an instance that runs once may have been started
+    unlimited: tuple[str, ...] = ()  # the resources whose limits are not enforced
 
 
 class InstanceDir(Struct, frozen=True):

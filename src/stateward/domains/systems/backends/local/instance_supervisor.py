@@ -30,7 +30,9 @@ from stateward.domains.systems.backends.local.launch import (
     terminate_group,
 )
 from stateward.domains.systems.backends.port import InstancePhase, ReadSecrets, no_secrets
+from stateward.domains.systems.definition import Resources
 from stateward.drivers.confinement import Confinement, Sandbox
+from stateward.drivers.process.limits import ProgramGroups
 from stateward.drivers.process.procfs import ProcessId, process_of
 from stateward.errors import StatewardError
 
@@ -66,6 +68,7 @@ class InstanceSupervisor:
     ) -> None:
         self.dir = directory
         self._confinement, self._read_secrets = confinement, read_secrets
+        self._groups = ProgramGroups()
         self._secrets: Mapping[str, str] | None = None  # those of the present boot, if this process has read them
         self._reading: asyncio.Task[Mapping[str, str]] | None = None
         self.order = order
@@ -187,13 +190,13 @@ class InstanceSupervisor:
             # Stored before the start: the next supervisor must know that there may be a process, and its user.
             self.state = replace(self.state, boot=boot, port=port, launching=True, phase=phase, uid=sandbox.uid)
             self._write()
-            pid = launch(self.dir, self.order, boot, port, sandbox, self._confinement, secrets)
+            pid, unlimited = launch(self.dir, self.order, boot, port, sandbox, self._confinement, self._groups, secrets)
         except (OSError, ValueError) as error:  # a ValueError: no process can have such an argument
             self.state = replace(self.state, launching=False)
             self._crashed(now, str(error))
             return
         process = process_of(pid)
-        self.state = replace(self.state, launching=False, process=process, since=now)
+        self.state = replace(self.state, launching=False, process=process, since=now, unlimited=unlimited)
         if process is None:  # it has ended already
             self._crashed(now, self._reason(exit_text(pid)))
 
@@ -265,9 +268,18 @@ class InstanceSupervisor:
         if self.order.stop:
             self._remove()
             return
-        self._crashed(now, self.state.why if self.state.why.startswith(UNHEALTHY) else self._reason(how))
+        why = self.state.why if self.state.why.startswith(UNHEALTHY) else self._reason(how)
+        self._remove_groups()  # the next process begins with counts of its own
+        self._crashed(now, why)
+
+    def _remove_groups(self) -> None:
+        if self.order.service.resources != Resources():
+            self._groups.remove(self.dir.folder)
 
     def _reason(self, how: str) -> str:
+        memory = self.order.service.resources.memory
+        if memory is not None and self._groups.was_out_of_memory(self.dir.folder):
+            how = f"{how} (it used more than its {memory} MiB of memory)"
         words = last_log_line(self.dir.log)
         return f"{how}: {words}" if words else how
 
@@ -278,6 +290,7 @@ class InstanceSupervisor:
         if self.state.uid is not None:
             self._confinement.end(self.dir.folder, self.state.uid)
         self._confinement.remove_secret_files(self.dir.folder)
+        self._remove_groups()
         reason = why if status is None else self._reason(f"ended with {status}") if status else ""
         self.state = replace(
             self.state,
@@ -333,6 +346,7 @@ class InstanceSupervisor:
         if self.state.uid is not None:
             self._confinement.end(self.dir.folder, self.state.uid)
         self._confinement.remove_secret_files(self.dir.folder)
+        self._remove_groups()
         with suppress(OSError):
             self.dir.remove()
         self.is_gone = True

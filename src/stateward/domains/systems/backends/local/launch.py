@@ -7,7 +7,7 @@ environment, which its descendants inherit, even those that leave its session.
 import os
 import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from stateward.domains.systems.backends.local.instance_dir import PROXY, Instanc
 from stateward.domains.systems.definition import Resources, file_name
 from stateward.drivers.confinement import Confinement, Sandbox
 from stateward.drivers.confinement.syscalls import open_handle
+from stateward.drivers.process.limits import GATE, WAIT_FOR_LIMITS, ProgramGroups, ProgramLimits
 from stateward.drivers.process.procfs import PROC, ProcessId, is_same_process, process_of, stat_of, this_pid_namespace
 from stateward.drivers.process.spawn import spawn
 
@@ -93,19 +94,54 @@ def launch(
     port: int,
     sandbox: Sandbox,
     confinement: Confinement,
+    groups: ProgramGroups,
     secrets: Mapping[str, str] = NO_SECRETS,
-) -> int:
-    """Start the process of an instance, and return its pid; a TCP proxy is our code, and is not confined."""
+) -> tuple[int, tuple[str, ...]]:
+    """Start the process of an instance; returns its pid, and the limits that are not enforced.
+
+    A TCP proxy is our code, and is not confined.
+    """
     prepare_log(directory.log)
     words = _proxy_command(order) if order.name == PROXY else order.service.command
-    script = RUN_ONCE if order.run_once else INTO_FOLDER
+    limits = limits_of(order.service.resources)
+    script = (WAIT_FOR_LIMITS if limits.present() else "") + (RUN_ONCE if order.run_once else INTO_FOLDER)
     command = ["/bin/sh", "-c", script, "instance", start_dir(order, sandbox), *words]
     environment = environment_of(directory, order, boot, port, sandbox, secrets)
     confinement.write_secret_files(sandbox)
     with _standard_input(directory, order) as handle:
         if order.name == PROXY:
-            return spawn(command, environment, handle, directory.log)
-        return spawn(command, environment, handle, directory.log, partial(confinement.run, sandbox))
+            return spawn(command, environment, handle, directory.log), ()
+        start = partial(spawn, command, environment, handle, directory.log, partial(confinement.run, sandbox))
+        if not limits.present():
+            return start(), ()
+        return _start_limited(start, directory, limits, groups, has_own_user=sandbox.uid is not None)
+
+
+def _start_limited(
+    start: Callable[[tuple[int, int]], int],
+    directory: InstanceDir,
+    limits: ProgramLimits,
+    groups: ProgramGroups,
+    *,
+    has_own_user: bool,
+) -> tuple[int, tuple[str, ...]]:
+    """Start a process that waits at its gate, limit it, and let it go on."""
+    reader, writer = os.pipe()
+    try:
+        try:
+            pid = start((reader, GATE))
+        finally:
+            os.close(reader)
+        applied = groups.limit(directory.folder, pid, limits, has_own_user=has_own_user)
+        os.write(writer, f"{applied.commands}\n".encode())
+    finally:
+        os.close(writer)
+    return pid, applied.missing
+
+
+def limits_of(resources: Resources) -> ProgramLimits:
+    """Return the limits of an instance."""
+    return ProgramLimits(resources.cpu, resources.memory, resources.pids)
 
 
 def _standard_input(directory: InstanceDir, order: InstanceOrder) -> AbstractContextManager[int]:
@@ -134,8 +170,6 @@ def sandbox_of(
     directory: InstanceDir, order: InstanceOrder, confinement: Confinement, secrets: Mapping[str, str] = NO_SECRETS
 ) -> Sandbox:
     """Create the folder of an instance, and return its sandbox."""
-    if order.service.resources != Resources():
-        raise ValueError("the local backend cannot limit the resources of an instance")
     if order.name == PROXY:
         (directory.folder / "work").mkdir(mode=0o700, exist_ok=True)
         return Sandbox(directory.folder)
