@@ -248,7 +248,7 @@ async def test_an_error_of_ours_with_one_instance_is_its_own_state_and_is_tried_
 ) -> None:
     failures: list[float] = []
 
-    def fail_for_one(lodge: InstanceDir, order: InstanceOrder, *how: Any) -> int:
+    def fail_for_one(lodge: InstanceDir, order: InstanceOrder, *how: Any) -> tuple[int, tuple[str, ...]]:
         if order.name == "one" and len(failures) < 2:
             failures.append(time.monotonic())
             raise RuntimeError("no launch")
