@@ -77,6 +77,8 @@ KINDS = [
     "systems.teardown",
     "systems.secret",
     "systems.rotation",
+    "systems.job",
+    "systems.jobrun",
 ]
 
 

@@ -5,6 +5,7 @@ commands on this host as the server's own user, so it needs the right to govern.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from litestar import Request, delete, get, post
@@ -20,6 +21,7 @@ from stateward.domains.systems.backends.names import CONTAINER, LOCAL
 from stateward.domains.systems.backends.port import LogExcerpt, ServiceRef, SystemRef
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition import read
+from stateward.domains.systems.job_views import job_views
 from stateward.domains.systems.lifecycle import SYSTEM
 from stateward.domains.systems.object_ids import NAME, checked_path, path_of, service_id
 from stateward.domains.systems.secrets.secret_routes import SECRET_ROUTES
@@ -106,15 +108,15 @@ async def create_system(
     if data.backend not in context.backends:
         off = "; containers need the setting systems_container_engine" if data.backend == CONTAINER else ""
         raise BadInput("backend", data.backend, f"one of {', '.join(context.backends)}{off}")
-    return asked_view(await _actions(request, ns).create(data.name, data.backend, _own(request, key)))
+    return asked_view(await system_actions(request, ns).create(data.name, data.backend, own_key(request, key)))
 
 
 @post("/{ns:str}/{system:str}/retry", opt=needs(Right.ACT), status_code=202, summary="Try a system again")
 async def retry_system(request: Call, ns: Ns, system: Name, key: IdempotencyKey = None) -> AskedView:
     """Try again to make a system ready that has failed; what was deployed to it is not touched."""
-    actions = _actions(request, ns)
+    actions = system_actions(request, ns)
     await actions.system(system)
-    return asked_view(await actions.retry(system, _own(request, key)))
+    return asked_view(await actions.retry(system, own_key(request, key)))
 
 
 @delete("/{ns:str}/{system:str}", opt=needs(Right.ACT) | can_dry_run(), status_code=202, summary="Delete a system")
@@ -125,7 +127,7 @@ async def delete_system(
     force: Annotated[bool, QueryParameter(description="cancel deploys in the way, and wait for them")] = False,
 ) -> AskedView:
     """Remove a system with all that it has, whatever state it is in."""
-    return asked_view(await _actions(request, ns).delete(system, force=force))
+    return asked_view(await system_actions(request, ns).delete(system, force=force))
 
 
 @post(DEPLOYS, opt=needs(Right.GOVERN) | can_dry_run(), status_code=202, summary="Deploy a definition")
@@ -133,10 +135,10 @@ async def deploy(
     request: Call, ns: Ns, system: Name, data: JSONBody[NewDeploy], key: IdempotencyKey = None
 ) -> AskedView:
     """Deploy a definition at a path of the system and below it; nothing else changes."""
-    actions = _actions(request, ns)
+    actions = system_actions(request, ns)
     await actions.system(system)
     tree = await asyncio.to_thread(read, data.definition, data.file, data.base)  # a large one takes a second
-    return await _locked(request, await actions.deploy(system, data.path, tree, data.wait, _own(request, key)))
+    return await _locked(request, await actions.deploy(system, data.path, tree, data.wait, own_key(request, key)))
 
 
 @post("/{ns:str}/{system:str}/rollback", opt=needs(Right.ACT) | can_dry_run(), status_code=202, summary="Roll back")
@@ -144,14 +146,16 @@ async def rollback(
     request: Call, ns: Ns, system: Name, data: JSONBody[NewRollback], key: IdempotencyKey = None
 ) -> AskedView:
     """Restore the definition before a deploy that succeeded; the rollback is a deploy itself."""
-    actions = _actions(request, ns)
-    return await _locked(request, await actions.rollback(system, data.path, data.deploy, data.wait, _own(request, key)))
+    actions = system_actions(request, ns)
+    return await _locked(
+        request, await actions.rollback(system, data.path, data.deploy, data.wait, own_key(request, key))
+    )
 
 
 @post(f"{DEPLOYS}/{{change:str}}/cancel", opt=needs(Right.ACT), status_code=202, summary="Cancel a deploy")
 async def cancel_deploy(request: Call, ns: Ns, system: Name, change: ChangeName) -> AskedView:
     """Cancel a deploy: a waiting one ends at once; a started one restores the definition before it, and then ends."""
-    return asked_view(await _actions(request, ns).cancel(system, change))
+    return asked_view(await system_actions(request, ns).cancel(system, change))
 
 
 @post("/{ns:str}/{system:str}/teardowns", opt=needs(Right.ACT) | can_dry_run(), status_code=202, summary="Tear down")
@@ -159,7 +163,7 @@ async def teardown(
     request: Call, ns: Ns, system: Name, data: JSONBody[NewTeardown], key: IdempotencyKey = None
 ) -> AskedView:
     """End all services of a system and remove its node pools; the system stays."""
-    return await _locked(request, await _actions(request, ns).teardown(system, data.wait, _own(request, key)))
+    return await _locked(request, await system_actions(request, ns).teardown(system, data.wait, own_key(request, key)))
 
 
 # --- reads -----------------------------------------------------------------------------------------------------------
@@ -181,14 +185,16 @@ async def get_system(
     path: Annotated[str, QueryParameter(pattern=PATH, description="only what is there and below")] = "/",
     instances: Annotated[bool, QueryParameter(description="with the instances of each service")] = False,
 ) -> SystemView:
-    """Return a system with its services and node pools."""
-    found = await _actions(request, ns).system(system)
+    """Return a system with its services, jobs and node pools."""
+    found = await system_actions(request, ns).system(system)
     system_ref, top = SystemRef(ns, system), checked_path(path)
     disclosure = disclosure_of(request)
     stored = [disclosure.object(one) for one in await context.services(system_ref, top)]
     services = [await _service(context, found, one, instances) for one in stored]
     pools = [pool_view(one) for one in await context.pools(system_ref)] if top == ROOT else []
-    return replace(system_view(found), services=services, node_pools=pools)
+    jobs = [disclosure.object(one) for one in await context.jobs(system_ref, top)]
+    shown_jobs = job_views(jobs, await context.runs_of_system(system_ref) if jobs else ())
+    return replace(system_view(found), services=services, node_pools=pools, jobs=shown_jobs)
 
 
 async def _service(context: SystemContext, system: Object, found: Object, instances: bool) -> ServiceView:
@@ -202,7 +208,7 @@ async def _service(context: SystemContext, system: Object, found: Object, instan
 @get(DEPLOYS, opt=needs(Right.READ), summary="List deploys")
 async def list_deploys(request: Call, ns: Ns, system: Name) -> list[ChangeView]:
     """Return the deploys of a system, newest first."""
-    actions = _actions(request, ns)
+    actions = system_actions(request, ns)
     await actions.system(system)
     return [change_view(one) for one in await actions.deploys(system)]
 
@@ -210,7 +216,7 @@ async def list_deploys(request: Call, ns: Ns, system: Name) -> list[ChangeView]:
 @get("/{ns:str}/{system:str}/locks", opt=needs(Right.READ), summary="List locks")
 async def list_locks(request: Call, ns: Ns, system: Name) -> list[SystemLockView]:
     """Return the locks of a system, held and waited for, in the order of asking."""
-    await _actions(request, ns).system(system)
+    await system_actions(request, ns).system(system)
     reader = engine_of(request).store.reader
     locks = await reader.locks_of(Key(ns, system))
     return [lock_view(one, await reader.operation(Key(ns, one.op))) for one in locks]
@@ -230,7 +236,7 @@ async def read_logs(
     ] = 10_000,
 ) -> list[LogExcerpt]:
     """Return the end of the logs of a service's instances, or the part after an offset."""
-    found = await _actions(request, ns).system(system)
+    found = await system_actions(request, ns).system(system)
     top = checked_path(path)
     if top == ROOT or await context.object(ns, service_id(system, top)) is None:
         raise NotFound(ns, service_id(system, top))
@@ -238,11 +244,13 @@ async def read_logs(
     return list(await context.backend_of(found).logs(ref, instance, after, most))
 
 
-def _own(request: Call, key: str | None) -> str | None:
+def own_key(request: Call, key: str | None) -> str | None:
+    """Return the idempotency key as that of the caller."""
     return grant_of(request).own_key(key)
 
 
-def _actions(request: Call, ns: str) -> SystemActions:
+def system_actions(request: Call, ns: str) -> SystemActions:
+    """Return the actions on systems, on behalf of the caller."""
     return SystemActions(engine_of(request), ns, grant_of(request).name, actor_of(request))
 
 
@@ -272,7 +280,7 @@ ROUTES = (
 )
 
 
-def routes(context: SystemContext) -> list[ControllerRouterHandler]:
-    """Return the routes of the domain."""
+def routes(context: SystemContext, further: Sequence[ControllerRouterHandler] = ()) -> list[ControllerRouterHandler]:
+    """Return the routes of the domain, with further ones below the same path."""
     provided = {"context": Provide(lambda: context, sync_to_thread=False)}
-    return [OwnedRouter(BASE, route_handlers=ROUTES, dependencies=provided, tags=["systems"])]
+    return [OwnedRouter(BASE, route_handlers=[*ROUTES, *further], dependencies=provided, tags=["systems"])]

@@ -1,13 +1,14 @@
-"""The planner of a deploy: the requests that turn the present services and node pools into the desired ones (pure)."""
+"""The planner of a deploy: the requests that turn present services, jobs and pools into the desired ones (pure)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from stateward.domains.systems.definition import NodePool, Service, revision_of, used_versions
-from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, NodePoolState, ServiceState
-from stateward.domains.systems.model import ChangeSpec, DesiredService, DesiredTree, spec_of
-from stateward.domains.systems.object_ids import path_of, pool_id, service_id
+from stateward.domains.systems.definition import JobDefinition, NodePool, Service, revision_of, used_versions
+from stateward.domains.systems.definition.model import Hook
+from stateward.domains.systems.lifecycle import JOB, JOBRUN, NODEPOOL, SERVICE, JobState, NodePoolState, ServiceState
+from stateward.domains.systems.model import ChangeSpec, DesiredJob, DesiredService, DesiredTree, JobRunSpec, spec_of
+from stateward.domains.systems.object_ids import job_id, path_of, pool_id, run_id, service_id
 from stateward.engine import Request
 from stateward.engine.requests import EMPTY, Creation
 from stateward.lifecycle import CONTROLLER
@@ -37,9 +38,35 @@ class ChangePlanner:
                 wanted = desired_service(service, self._deploy, versions)
                 yield self._change_request(object_id, event, SERVICE.kind, to_json(wanted))
 
-    def surplus(self, target: Mapping[str, Service], now: Sequence[Object]) -> Iterator[Request]:
-        """Return the requests that delete the services outside the desired tree."""
-        kept = {service_id(self._system, parse_path(path)) for path in target}
+    def jobs(self, target: Mapping[str, JobDefinition], now: Sequence[Object]) -> Iterator[Request]:
+        """Return the requests for new and changed jobs; a changed `suspended` suspends or resumes the job."""
+        found = {one.id: one for one in now}
+        for path, job in target.items():
+            object_id = job_id(self._system, parse_path(path))
+            known = found.get(object_id)
+            before = None if known is None else spec_of(known, DesiredJob)
+            if known is not None and before is not None and before.job == job:
+                continue
+            wanted, state = to_json(DesiredJob(job, self._deploy)), JobState.ACTIVE if known is None else known.state
+            yield self._change_request(object_id, "define" if known is None else "change", JOB.kind, wanted)
+            is_new = before is None or before.job.suspended != job.suspended
+            if is_new and job.suspended != (state == JobState.SUSPENDED):
+                yield self._request(object_id, "suspend" if job.suspended else "resume")
+
+    def hooks(self, hook: Hook, target: Mapping[str, JobDefinition], now: Sequence[Object]) -> Iterator[Request]:
+        """Return the requests for the runs of a deploy; a suspended job is not run."""
+        active = {one.id for one in now if one.state == JobState.ACTIVE}
+        spec = to_json(JobRunSpec(None, "hook", deploy=self._deploy))
+        for path, job in target.items():
+            object_id = job_id(self._system, parse_path(path))
+            if job.hook == hook and object_id in active:
+                run = run_id(object_id, f"{hook}-{self._deploy.partition('@')[2]}")
+                yield replace(self._request(run, "run"), spec=spec, creates=Creation(JOBRUN.kind, object_id))
+
+    def surplus(self, target: Iterable[str], now: Sequence[Object]) -> Iterator[Request]:
+        """Return the requests that delete the services and jobs outside the desired tree."""
+        paths = [parse_path(path) for path in target]
+        kept = {make(self._system, path) for path in paths for make in (service_id, job_id)}
         return (self._request(one.id, "delete") for one in now if one.id not in kept)
 
     def pools(self, target: Mapping[str, NodePool], now: Sequence[Object]) -> Iterator[Request]:
@@ -90,9 +117,10 @@ def _pool_event(found: Object | None, pool: NodePool) -> str | None:
 
 
 def leaving_parts(system: str, change: ChangeSpec, parts: Iterable[Object]) -> Iterator[Object]:
-    """Return the services and node pools of a system that a change removes."""
+    """Return the services, jobs and node pools of a system that a change removes."""
     top, wanted = parse_path(change.path), change.picture
     kept = {service_id(system, parse_path(path)) for path in wanted.services}
+    kept |= {job_id(system, parse_path(path)) for path in wanted.jobs}
     kept |= {pool_id(system, name) for name in wanted.pools or ()}
     for one in parts:
         is_pool = one.kind == NODEPOOL.kind
@@ -101,11 +129,13 @@ def leaving_parts(system: str, change: ChangeSpec, parts: Iterable[Object]) -> I
             yield one
 
 
-def current_tree(services: Sequence[Object], pools: Sequence[Object] | None) -> DesiredTree:
-    """Return the definition of the stored services and node pools."""
+def current_tree(services: Sequence[Object], pools: Sequence[Object] | None, jobs: Sequence[Object]) -> DesiredTree:
+    """Return the definition of the stored services, node pools and jobs."""
     known = ((one, spec_of(one, DesiredService)) for one in services)
+    known_jobs = ((one, spec_of(one, DesiredJob)) for one in jobs)
     sizes = None if pools is None else [(one, spec_of(one, NodePool)) for one in pools]
     return DesiredTree(
         {str(path_of(one.id)): wanted.service for one, wanted in known if wanted is not None},
         None if sizes is None else {one.id.partition("~")[2]: size for one, size in sizes if size is not None},
+        {str(path_of(one.id)): wanted.job for one, wanted in known_jobs if wanted is not None},
     )

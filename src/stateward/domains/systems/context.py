@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Mapping
 from math import inf
 
-from stateward.domains.systems.backends.port import Backend, SystemRef
+from stateward.domains.systems.backends.port import Backend, ServiceRef, SystemRef
 from stateward.domains.systems.errors import OnOtherHost
-from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, SYSTEM
+from stateward.domains.systems.lifecycle import JOB, JOBRUN, NODEPOOL, SERVICE, SYSTEM
 from stateward.domains.systems.model import SystemLocation, seen_of, system_spec
-from stateward.domains.systems.object_ids import service_id
+from stateward.domains.systems.object_ids import path_of, service_id
 from stateward.domains.systems.secrets.secret_actions import SecretReader
 from stateward.domains.systems.settings import SystemsSettings
 from stateward.engine import Engine, NotFound, Temporary
@@ -49,6 +49,8 @@ class SystemContext:
     def __init__(self, backends: Mapping[str, Backend], settings: SystemsSettings, secrets: SecretReader) -> None:
         self.backends, self.settings, self.secrets = backends, settings, secrets
         self._reads: dict[Key, PendingRead] = {}
+        self.polled_runs: set[ServiceRef] = set()
+        """The runs of jobs that a worker of this process polls."""
 
     async def object(self, ns: str, id: str) -> Object | None:  # noqa: A002 - the glossary's word
         """Return an object, or None if it does not exist."""
@@ -125,6 +127,19 @@ class SystemContext:
     async def pools(self, system_ref: SystemRef) -> list[Object]:
         """Return the node pools of a system, by id."""
         return await self._list_by_prefix(Selector(system_ref.ns, NODEPOOL.kind, system_ref.system), "")
+
+    async def jobs(self, system_ref: SystemRef, top: Path = ROOT) -> list[Object]:
+        """Return the jobs at a path and below it, by id."""
+        found = await self._list_by_prefix(Selector(system_ref.ns, JOB.kind, system_ref.system), "")
+        return [one for one in found if path_of(one.id)[: len(top)] == top]
+
+    async def runs(self, ns: str, job: str) -> list[Object]:
+        """Return the runs of a job, by id."""
+        return await self._list_by_prefix(Selector(ns, JOBRUN.kind, job), "")
+
+    async def runs_of_system(self, system_ref: SystemRef) -> list[Object]:
+        """Return the runs of all jobs of a system, by id."""
+        return await self._list_by_prefix(Selector(system_ref.ns, JOBRUN.kind), f"{system_ref.system}.")
 
     async def changes(self, system_ref: SystemRef, kind: str) -> list[Object]:
         """Return the deploys, or the teardowns, of a system, by id."""

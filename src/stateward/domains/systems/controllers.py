@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from stateward.domains.systems.backends.port import Backend, ServiceRef, SystemRef
+from stateward.domains.systems.backends.port import Backend, InstancePhase, ServiceRef, SystemRef
 from stateward.domains.systems.change_planner import desired_service
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition import revision_of
@@ -29,7 +29,7 @@ from stateward.domains.systems.lifecycle import (
     SystemState,
 )
 from stateward.domains.systems.model import DesiredService, spec_of
-from stateward.domains.systems.object_ids import path_of, secret_name, service_id, system_of
+from stateward.domains.systems.object_ids import job_id, path_of, run_id, secret_name, service_id, system_of
 from stateward.domains.systems.secrets.secret_model import used_secrets
 from stateward.domains.systems.service_handlers import REDEPLOY, node_pool_problem
 from stateward.domains.systems.states import OWN_STATES, facts_at_rest, service_state, system_state
@@ -254,6 +254,17 @@ class InstanceController:
         async for ref in self._backend.changed_services():
             if not ref.is_job_run:
                 await self._reconcile_safely(ref)
+            elif ref not in self._context.polled_runs:
+                with self._faults.isolate(f"wake-up of run {ref} in {ref.system.ns}"):
+                    await self._wake_run(ref)
+
+    async def _wake_run(self, ref: ServiceRef) -> None:
+        """Wake the operation of a run that has an ended instance."""
+        if any(one.phase is InstancePhase.ENDED for one in await self._backend.instances(ref)):
+            path, _, unique = ref.path.partition("@")
+            run = run_id(job_id(ref.system.system, parse_path(path)), unique)
+            with suppress(Denied):  # the run has ended
+                await self._context.engine.act(ref.system.ns, run, "observed", actor=CONTROLLER, who=WHO)
 
     async def _retry_loop(self) -> None:
         while True:

@@ -11,12 +11,13 @@ follows the hours as they pass.
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
+from difflib import get_close_matches
 from math import inf
 from zoneinfo import ZoneInfo, available_timezones
 
 from msgspec import Struct
 
-from stateward.errors import BadInput, UnknownValue
+from stateward.errors import BadInput
 
 MINUTE = timedelta(minutes=1)
 SEARCH_YEARS = 9
@@ -167,6 +168,10 @@ def time_zone(name: str) -> tzinfo:
     if name == "UTC":
         return UTC
     try:
-        return ZoneInfo(name)
+        if name != "localtime":  # that of the host: each server might have another one
+            return ZoneInfo(name)
     except (LookupError, ValueError, OSError):
-        raise UnknownValue("time_zone", "time zone", name, sorted(available_timezones())) from None
+        pass
+    nearest = get_close_matches(name, available_timezones(), 1)
+    meant = f" (did you mean {nearest[0]}?)" if nearest else ""
+    raise BadInput("time_zone", name, f"a time zone of the tz database, such as UTC or Europe/Berlin{meant}")

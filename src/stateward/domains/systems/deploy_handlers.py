@@ -5,6 +5,9 @@ it waits for them without occupying a worker. If a child fails, or the deploy is
 former definition under the same lock; then the deploy is failed or cancelled. The operation stores the steps that were
 taken, so a killed worker's successor continues after the last one. A system is initialised at its backend, and deleted
 with everything in it.
+
+Jobs with a hook are runs of a deploy: before the first service changes, and after the last one has. If such a run
+fails, so does the deploy.
 """
 
 import asyncio
@@ -21,6 +24,7 @@ from stateward.domains.systems.change_planner import ChangePlanner, current_tree
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.controllers import SystemRollUp
 from stateward.domains.systems.definition import NodePool, PinnedImage
+from stateward.domains.systems.definition.model import Hook
 from stateward.domains.systems.guards import (
     TEARDOWN_CHANGE,
     drop_lock_timer,
@@ -41,7 +45,7 @@ from stateward.domains.systems.model import (
     spec_of,
     system_spec,
 )
-from stateward.domains.systems.object_ids import pool_id, service_id, system_of
+from stateward.domains.systems.object_ids import job_id, path_of, pool_id, service_id, system_of
 from stateward.domains.systems.retention import ChangeRetention
 from stateward.domains.systems.service_handlers import UNDO
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request, Temporary
@@ -128,17 +132,21 @@ async def check_protection(context: SystemContext, job: Job, change: ChangeSpec)
 
 
 async def tear_down(context: SystemContext, job: Job, system_ref: SystemRef) -> str:
-    """Delete all services of a system, then its node pools; returns what went wrong."""
+    """Delete all jobs and services of a system, then its node pools; returns what went wrong."""
     planner = ChangePlanner(job.ns, system_ref.system, job.object, job.claim.operation.who)
     steps = ChildSteps(context, job)
 
+    async def jobs() -> Iterable[Request]:
+        return planner.surplus((), await context.jobs(system_ref))
+
     async def services() -> Iterable[Request]:
-        return planner.surplus({}, await context.services(system_ref))
+        return planner.surplus((), await context.services(system_ref))
 
     async def pools() -> Iterable[Request]:
         return planner.surplus_pools({}, await context.pools(system_ref))
 
-    denied = await steps.run_step("services", services) | await steps.run_step("pools", pools)
+    denied = await steps.run_step("jobs", jobs) | await steps.run_step("services", services)
+    denied |= await steps.run_step("pools", pools)
     return _failure_text(denied, await steps.failed())
 
 
@@ -212,7 +220,8 @@ class DeployRun:
         """Return the present definition; raises if the desired one is impossible."""
         await self._check()
         pools = None if self._wanted.pools is None else await self._context.pools(self.system_ref)
-        return msgspec.to_builtins(current_tree(await self._context.services(self.system_ref, self._path), pools))
+        services = await self._context.services(self.system_ref, self._path)
+        return msgspec.to_builtins(current_tree(services, pools, await self._present_jobs()))
 
     async def _pin_images(self) -> None:
         """Let each image stay what it is now: tags may move while this deploy runs, and before it is rolled back."""
@@ -244,9 +253,10 @@ class DeployRun:
             raise Permanent(str(error)) from error
         for level in range(1, len(self._path)):
             above = Path(self._path[:level])
-            if await self._context.object(self.system_ref.ns, service_id(self.system_ref.system, above)) is not None:
-                raise Permanent(f"there is a service at {above}, and nothing can be below a service")
-        needed = {service.node_pool: path for path, service in self._wanted.services.items() if service.node_pool}
+            for what, make_id in (("service", service_id), ("job", job_id)):
+                if await self._context.object(self.system_ref.ns, make_id(self.system_ref.system, above)) is not None:
+                    raise Permanent(f"there is a {what} at {above}, and nothing can be below a {what}")
+        needed = {pool: path for path, pool in self._wanted.needed_pools.items()}
         for pool, path in needed.items():
             if not await self._is_there(pool):
                 raise Permanent(f"{path} is to run on node pool {pool}, and there is none of that name")
@@ -260,8 +270,13 @@ class DeployRun:
     async def _apply(self) -> str:
         for step, asked in (
             ("pools", partial(self._pools, self._planner.pools, self._wanted)),
+            ("hooks", partial(self._jobs, with_hook=True)),
+            ("before-deploy", partial(self._hooks, "before-deploy")),
             ("services", self._services),
             ("surplus", self._surplus),
+            ("jobs", partial(self._jobs, with_hook=False)),
+            ("after-deploy", partial(self._hooks, "after-deploy")),
+            ("surplus jobs", self._surplus_jobs),
             ("surplus pools", partial(self._pools, self._planner.surplus_pools, self._wanted)),
         ):
             if self._cancelled and step not in self._steps.taken:
@@ -291,6 +306,25 @@ class DeployRun:
         now = await self._context.services(self.system_ref, self._path)
         return self._planner.surplus(self._wanted.services, now)
 
+    # --- jobs --------------------------------------------------------------------------------------------------------
+
+    async def _present_jobs(self) -> list[Object]:
+        return await self._context.jobs(self.system_ref, self._path)
+
+    async def _jobs(self, *, with_hook: bool) -> Iterable[Request]:
+        """Return the requests for jobs: those of hooks come first, because they run before services change."""
+        target = {path: one for path, one in self._wanted.jobs.items() if (one.hook is not None) == with_hook}
+        return self._planner.jobs(target, await self._present_jobs())
+
+    async def _hooks(self, hook: Hook) -> Iterable[Request]:
+        asked = list(self._planner.hooks(hook, self._wanted.jobs, await self._present_jobs()))
+        if asked:
+            await self._job.progress(f"{hook}: {', '.join(str(path_of(one.object)) for one in asked)} must succeed")
+        return asked
+
+    async def _surplus_jobs(self) -> Iterable[Request]:
+        return self._planner.surplus(self._wanted.jobs, await self._present_jobs())
+
     # --- rollback ----------------------------------------------------------------------------------------------------
 
     async def _roll_back(self) -> None:
@@ -299,6 +333,7 @@ class DeployRun:
         )
         await self._steps.run_step("undo pools", partial(self._pools, planner.pools, self.before))
         await self._steps.run_step("undo", partial(self._changed, planner))
+        await self._steps.run_step("undo jobs", partial(self._changed_jobs, planner))
         await self._steps.run_step("undo new pools", partial(self._pools, planner.surplus_pools, self.before))
 
     async def _changed(self, planner: ChangePlanner) -> Iterable[Request]:
@@ -308,6 +343,10 @@ class DeployRun:
         changed = [*planner.services(self.before.services, now, versions), *planner.surplus(self.before.services, now)]
         untouched = self._untouched
         return [one for one in changed if one.action != "updating" or one.object not in untouched]
+
+    async def _changed_jobs(self, planner: ChangePlanner) -> Iterable[Request]:
+        now = await self._present_jobs()
+        return [*planner.jobs(self.before.jobs, now), *planner.surplus(self.before.jobs, now)]
 
     @property
     def _untouched(self) -> set[str]:

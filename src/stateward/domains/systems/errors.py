@@ -60,6 +60,13 @@ class ServiceBusy(Denied, code="busy", retry=True):
     text = "operation {op} is at work on {object}"
 
 
+class JobBeingDeleted(Denied, code="job_being_deleted"):
+    """A run was requested of a job that is being deleted."""
+
+    job: str
+    text = "job {job} is being deleted"
+
+
 class NodePoolFull(StatewardError, retry=True):
     """No node of a pool has room for one more instance."""
 

@@ -13,6 +13,7 @@ EXAMPLES: dict[str, Any] = {
     "NewTeardown": {"wait": 30},
     "NewSecret": {"name": "db-password", "value": "a value that no response shows"},
     "NewSecretValue": {"value": "a value that no response shows"},
+    "NamedJob": {"path": "/report"},
 }
 
 PUBLISHED_NAMES = {

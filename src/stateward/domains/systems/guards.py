@@ -12,7 +12,7 @@ import msgspec
 
 from stateward.domains.systems.change_planner import leaving_parts
 from stateward.domains.systems.errors import BackendNotGranted, LockMissing, NotLiving, SecretMissing
-from stateward.domains.systems.lifecycle import LIVING, NODEPOOL, SECRET, SERVICE, SYSTEM
+from stateward.domains.systems.lifecycle import JOB, LIVING, NODEPOOL, SECRET, SERVICE, SYSTEM
 from stateward.domains.systems.model import ChangeSpec, DesiredTree, SystemSpec
 from stateward.domains.systems.object_ids import secret_id, secret_name, system_of
 from stateward.domains.systems.settings import SystemsSettings
@@ -93,8 +93,8 @@ def _check_secrets(uow: UnitOfWork, request: Request) -> None:
 
 
 async def require_no_protected_part(uow: UnitOfWork, action: str, system: Key, change: ChangeSpec) -> None:
-    """Refuse a deploy or a teardown that would remove a protected service or node pool."""
-    for kind in (SERVICE.kind, NODEPOOL.kind):
+    """Refuse a deploy or a teardown that would remove a protected service, job or node pool."""
+    for kind in (SERVICE.kind, JOB.kind, NODEPOOL.kind):
         for one in leaving_parts(system.id, change, await uow.select(Selector(system.ns, kind, system.id))):
             await require_no_flag(uow, action, one)
 

@@ -1,11 +1,11 @@
-"""The state machines of the systems domain: system, service, node pool, deploy, teardown, secret, key rotation.
+"""The state machines of the systems domain: systems, their parts and changes, jobs and their runs, and secrets.
 
 A living system follows its services (`rollup`): its `updating` and `scaling` end when theirs do, and theirs have a
 deadline, so the system's own is a net below the net. A service follows what the controller observes of its instances.
 """
 
 from stateward.lifecycle import (
-    ADMIN, CLOCK, CONTROLLER, GONE, HEALER, HOUR, MINUTE, NEW, USER, WORKER,
+    ADMIN, CLOCK, CONTROLLER, DAY, GONE, HEALER, HOUR, MINUTE, NEW, USER, WORKER,
     State, StateClass, action, cancellation, declare, every, failure, request, step, success, timeout,
 )
 
@@ -184,13 +184,67 @@ class RotationState(State):
     FAILED   = "failed",   StateClass.STABLE,       "a secret could not be decrypted"
 
 
-R = RotationState
+K = RotationState
 
 ROTATION_ROWS = (
     #      from                  event     by     through      to         on error   within
-    action(NEW,                  "rotate", ADMIN, R.ROTATING,  R.ROTATED, R.FAILED,  HOUR),
-    action(R.ROTATED | R.FAILED, "rotate", ADMIN, R.ROTATING,  R.ROTATED, R.FAILED,  HOUR),
-    step(  R.ROTATED | R.FAILED, "delete", ADMIN,              GONE),
+    action(NEW,                  "rotate", ADMIN, K.ROTATING,  K.ROTATED, K.FAILED,  HOUR),
+    action(K.ROTATED | K.FAILED, "rotate", ADMIN, K.ROTATING,  K.ROTATED, K.FAILED,  HOUR),
+    step(  K.ROTATED | K.FAILED, "delete", ADMIN,              GONE),
+)
+
+
+class JobState(State):
+    """The states of a job; they do not count for the state of its system."""
+
+    ACTIVE    = "active",    StateClass.STABLE,       "runs by its schedule, with deploys, and on request"
+    SUSPENDED = "suspended", StateClass.STABLE,       "runs on request alone"
+    DELETING  = "deleting",  StateClass.TRANSITIONAL, "its runs are being ended and removed"
+
+
+J = JobState
+
+JOB_ROWS = (
+    #       from         event      by                 through      to           on error     within
+    step(   NEW,         "define",  CONTROLLER,                     J.ACTIVE),
+    step(   J.ACTIVE,    "change",  CONTROLLER,                     J.ACTIVE),
+    step(   J.SUSPENDED, "change",  CONTROLLER,                     J.SUSPENDED),
+    step(   J.ACTIVE,    "fire",    CLOCK,                          J.ACTIVE),
+    step(   J.ACTIVE,    "suspend", USER | CONTROLLER,              J.SUSPENDED),
+    step(   J.SUSPENDED, "resume",  USER | CONTROLLER,              J.ACTIVE),
+    action( every(J),    "delete",  CONTROLLER,        J.DELETING,  GONE,        J.SUSPENDED, 30 * MINUTE),
+)
+
+
+class JobRunState(State):
+    """The states of a run of a job."""
+
+    PENDING   = "pending",   StateClass.TRANSITIONAL, "waits to be worked, or for the end of a run that it replaces"
+    RUNNING   = "running",   StateClass.TRANSITIONAL, "its instances run, or are being stopped"
+    SUCCEEDED = "succeeded", StateClass.FINAL
+    FAILED    = "failed",    StateClass.FINAL,        "too many instances failed, or it passed its deadline"
+    CANCELLED = "cancelled", StateClass.FINAL
+
+
+R = JobRunState
+
+OPEN_RUN = R.PENDING | R.RUNNING
+ENDED_RUN = R.SUCCEEDED | R.FAILED | R.CANCELLED
+
+# A job says itself how long its runs may take: at most seven days, and the table has one more.
+JOBRUN_ROWS = (
+    #            from       event        by                         through    to           on error  within
+    request(     NEW,       "run",       USER | CONTROLLER | CLOCK, R.PENDING, R.SUCCEEDED, R.FAILED, 8 * DAY),
+    step(        R.PENDING, "started",   WORKER,                               R.RUNNING,   within=8 * DAY),
+    step(        R.RUNNING, "observed",  CONTROLLER,                           R.RUNNING,   within=8 * DAY),
+    success(     R.RUNNING, "succeeded", WORKER | HEALER,                      R.SUCCEEDED),
+    failure(     OPEN_RUN,  "failed",    WORKER | HEALER,                      R.FAILED),
+    timeout(     OPEN_RUN,                                                     R.FAILED),
+    cancellation(R.PENDING, "cancel",    USER | CONTROLLER | CLOCK,            R.CANCELLED),
+    # one that has begun stops its instances, and only then is cancelled
+    step(        R.RUNNING, "cancel",    USER | CONTROLLER | CLOCK,            R.RUNNING,   within=HOUR),
+    cancellation(OPEN_RUN,  "cancelled", WORKER | HEALER,                      R.CANCELLED),
+    step(        ENDED_RUN, "forget",    CONTROLLER,                           GONE),
 )
 
 CREW = USER | CONTROLLER | WORKER | HEALER | CLOCK
@@ -202,5 +256,7 @@ DEPLOY   = declare("systems.deploy",   DeployState,   DEPLOY_ROWS,   CREW, about
 TEARDOWN = declare("systems.teardown", TeardownState, TEARDOWN_ROWS, CREW, about="the removal of all services of a system")
 SECRET   = declare("systems.secret",   SecretState,   SECRET_ROWS,   ADMIN | CONTROLLER, about="a value that only instances get")
 ROTATION = declare("systems.rotation", RotationState, ROTATION_ROWS, ADMIN | CREW, about="the change of the key of all secrets")
+JOB      = declare("systems.job",      JobState,      JOB_ROWS,      CREW, about="a command that runs to its end, and its schedule")
+JOBRUN   = declare("systems.jobrun",   JobRunState,   JOBRUN_ROWS,   CREW, about="a run of a job")
 
-LIFECYCLES = (SYSTEM, SERVICE, NODEPOOL, DEPLOY, TEARDOWN, SECRET, ROTATION)
+LIFECYCLES = (SYSTEM, SERVICE, NODEPOOL, DEPLOY, TEARDOWN, SECRET, ROTATION, JOB, JOBRUN)

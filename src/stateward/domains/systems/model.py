@@ -1,12 +1,12 @@
 """The records that the domain stores with its objects, as JSON: specs and observations. Field names never change."""
 
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from stateward.domains.systems.backends.names import LOCAL
-from stateward.domains.systems.definition import NodePool, Service
+from stateward.domains.systems.definition import JobDefinition, NodePool, Service
 from stateward.engine.privacy import Privacy
 from stateward.store.records import Object
 
@@ -32,17 +32,30 @@ class DesiredService(Struct, frozen=True, omit_defaults=True):
 
 
 class DesiredTree(Struct, frozen=True):
-    """A definition: services by their paths from the root; `pools` is None if the definition leaves pools alone."""
+    """A definition: services and jobs by their paths from the root.
+
+    `pools` is None if the definition leaves pools alone.
+    """
 
     services: dict[str, Service] = {}
     pools: dict[str, NodePool] | None = None
+    jobs: dict[str, JobDefinition] = {}
+
+    @property
+    def needed_pools(self) -> dict[str, str]:
+        """The node pools that services and jobs are to run on, by the paths of these."""
+        pools = {path: one.node_pool for path, one in self.services.items()}
+        pools |= {path: one.node_pool for path, one in self.jobs.items()}
+        return {path: pool for path, pool in pools.items() if pool is not None}
 
     def secrets(self) -> dict[str, str]:
-        """Return the names of the secrets that the services use, each with the field of one use."""
+        """Return the names of the secrets that services and jobs use, each with the field of one use."""
+        refs = [(f"services{path}", one.secrets) for path, one in self.services.items()]
+        refs += [(f"jobs{path}", one.secrets) for path, one in self.jobs.items()]
         return {
-            ref.secret: f"services{path}.secrets.{variable}.secret"
-            for path, service in self.services.items()
-            for variable, ref in service.secrets.items()
+            ref.secret: f"{where}.secrets.{variable}.secret"
+            for where, secrets in refs
+            for variable, ref in secrets.items()
         }
 
 
@@ -58,6 +71,51 @@ class ChangeSeen(Struct, frozen=True, omit_defaults=True):
     """The observations of a deploy: the definition before it, and the user who cancelled it."""
 
     before: DesiredTree | None = None
+    cancelled: str | None = None
+
+
+class DesiredJob(Struct, frozen=True):
+    """The desired definition of a job, and the deploy that set it."""
+
+    job: JobDefinition
+    deploy: str
+
+
+class SkippedTime(Struct, frozen=True):
+    """A scheduled time at which no run was started, and why."""
+
+    at: float
+    why: str
+
+
+class JobSeen(Struct, frozen=True, omit_defaults=True):
+    """The observations of a job: its next scheduled time, which has a timer, and the last one that was skipped."""
+
+    next: float | None = None
+    skipped: SkippedTime | None = None
+
+
+class JobRunSpec(Struct, frozen=True, omit_defaults=True):
+    """The spec of a run: the definition of its job when it was accepted, and what started it.
+
+    `missed_until` is the last of the scheduled times that this run stands for, because no process ran at them.
+    `replaces` are the runs that must have ended before it starts.
+    """
+
+    job: JobDefinition | None = None
+    trigger: Literal["request", "schedule", "hook"] = "request"
+    scheduled: float | None = None
+    missed_until: float | None = None
+    deploy: str | None = None
+    replaces: tuple[str, ...] = ()
+
+
+class JobRunSeen(Struct, frozen=True, omit_defaults=True):
+    """The observations of a run: how many instances succeeded and failed, why it failed, and who cancelled it."""
+
+    succeeded: int = 0
+    failed: int = 0
+    reason: Literal["deadline", "retries"] | None = None
     cancelled: str | None = None
 
 

@@ -4,11 +4,14 @@ shop               the system
 shop:store.api     its service at /store/api
 shop~main          its node pool main
 shop@0193...       one of its deploys or teardowns
+shop.store.report  its job at /store/report
+shop.store.report@20261117T0300Z   a run of the job: by its scheduled time, or with another unique part
 
 Secrets belong to the namespace: `secret+db` is the secret db, which systems of the namespace share.
 """
 
 import re
+from datetime import UTC, datetime
 from hashlib import blake2b
 
 from stateward.errors import BadInput
@@ -74,9 +77,29 @@ def from_key(key: str) -> str:
 
 def system_of(object_id: str) -> str:
     """Return the system that an object belongs to."""
-    return re.split("[:~@]", object_id, maxsplit=1)[0]
+    return re.split("[:~@+.]", object_id, maxsplit=1)[0]
 
 
-def path_of(service: str) -> Path:
-    """Return the path of a service, by its id."""
-    return Path(service.partition(":")[2].split("."))
+def path_of(object_id: str) -> Path:
+    """Return the path of a service, a job or a run of a job, by its id."""
+    return Path(re.split("[:.]", object_id, maxsplit=1)[-1].partition("@")[0].split("."))
+
+
+def job_id(system: str, path: Path) -> str:
+    """Return the id of the job at a path."""
+    return f"{system}.{'.'.join(path)}"
+
+
+def run_id(job: str, unique: str) -> str:
+    """Return the id of a run of a job."""
+    return f"{job}@{unique}"
+
+
+def scheduled_run_id(job: str, at: float) -> str:
+    """Return the id of the run of a scheduled time: each time has one."""
+    return run_id(job, datetime.fromtimestamp(at, UTC).strftime("%Y%m%dT%H%MZ"))
+
+
+def job_of(run: str) -> str:
+    """Return the job of a run, by its id."""
+    return run.partition("@")[0]

@@ -19,7 +19,9 @@ from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.controllers import InstanceController, SystemRollUp, log
 from stateward.domains.systems.demo import SystemsDemo
 from stateward.domains.systems.deploy_handlers import DeployHandlers, SystemHandlers
-from stateward.domains.systems.lifecycle import DEPLOY, NODEPOOL, SERVICE, SYSTEM, TEARDOWN
+from stateward.domains.systems.job_api import JOB_ROUTES
+from stateward.domains.systems.job_handlers import JobHandlers
+from stateward.domains.systems.lifecycle import DEPLOY, JOB, NODEPOOL, SERVICE, SYSTEM, TEARDOWN
 from stateward.domains.systems.model import ChangeSpec, DesiredService, spec_of
 from stateward.domains.systems.object_ids import system_of
 from stateward.domains.systems.retention import ChangeRetention
@@ -52,14 +54,16 @@ class SystemsRuntime(DomainRuntime):
         self.context = SystemContext(backends, settings or SystemsSettings(), secrets)
         self.roll_ups = SystemRollUp(self.context)
         self.records = ChangeRetention(self.context)
+        self.jobs = JobHandlers(self.context)
         kinds = [
             SystemHandlers(self.context, self.records).kind(),
             *ServiceHandlers(self.context).kinds(),
             *DeployHandlers(self.context, self.roll_ups).kinds(),
             secret_kind(secrets.keys),
             KeyRotation(secrets).kind(),
+            *self.jobs.kinds(),
         ]
-        super().__init__(kinds, routes(self.context))
+        super().__init__(kinds, routes(self.context, JOB_ROUTES))
 
     def bind_engine(self, engine: Engine) -> None:
         """Give the engine to the domain's context."""
@@ -76,12 +80,16 @@ class SystemsRuntime(DomainRuntime):
                 await stack.enter_async_context(backend.live())
                 watch = InstanceController(self.context, name, backend)
                 await stack.enter_async_context(background(_supervised(f"watch of the {name} backend", watch.run)))
-            loops = (("roll-up of systems", self.roll_ups.run), ("retention of system records", self.records.run))
+            loops = (
+                ("roll-up of systems", self.roll_ups.run),
+                ("retention of system records", self.records.run),
+                ("retention of job runs", self.jobs.prune_loop),
+            )
             await stack.enter_async_context(background(*(_supervised(*loop) for loop in loops)))
             yield
 
     async def find_part_actions(self, request: Request, found: Object) -> Sequence[PartAction]:
-        """Return the services and node pools that a delete, a teardown or a deploy removes."""
+        """Return the services, jobs and node pools that a delete, a teardown or a deploy removes."""
         if (found.kind, request.action) == (DEPLOY.kind, "deploy"):
             leaving = await self._leaving_parts(found)
             return [PartAction(Selector(found.ns, ids=leaving), "delete", actor=CONTROLLER)] if leaving else ()
@@ -90,7 +98,7 @@ class SystemsRuntime(DomainRuntime):
             return ()
         return [
             PartAction(Selector(found.ns, one.kind, system[found.kind, request.action]), "delete", actor=CONTROLLER)
-            for one in (SERVICE, NODEPOOL)
+            for one in (SERVICE, JOB, NODEPOOL)
         ]
 
     async def _leaving_parts(self, deploy: Object) -> tuple[str, ...]:
@@ -98,6 +106,7 @@ class SystemsRuntime(DomainRuntime):
         if change is None:
             return ()
         parts = [*await self.context.services(system_ref), *await self.context.pools(system_ref)]
+        parts += await self.context.jobs(system_ref)
         return tuple(one.id for one in leaving_parts(system_ref.system, change, parts))
 
     async def describe_effects(self, request: Request, changes: Sequence[ExpectedChange]) -> Sequence[str]:  # noqa: ARG002

@@ -69,7 +69,7 @@ class SystemActions:
 
     async def _check_pools(self, system: str, wanted: DesiredTree) -> None:
         """Raise if a service is to run on a node pool that is neither defined nor there; the deploy checks it again."""
-        needed = {path: one.node_pool for path, one in wanted.services.items() if one.node_pool is not None}
+        needed = wanted.needed_pools
         if not needed:
             return
         known = set(wanted.pools or ())
@@ -79,7 +79,8 @@ class SystemActions:
             known = {one.id.removeprefix(pool_id(system, "")) for one in stored}
         for path, pool in needed.items():
             if pool not in known:
-                raise UnknownValue(f"services{path}.node_pool", "node pool", pool, sorted(known))
+                field = "services" if path in wanted.services else "jobs"
+                raise UnknownValue(f"{field}{path}.node_pool", "node pool", pool, sorted(known))
 
     async def _check_secrets(self, wanted: DesiredTree) -> None:
         """Raise if a service refers to a secret that does not exist; the guard of the deploy checks it again."""
@@ -195,9 +196,10 @@ def _rooted(top: Path, tree: Tree) -> DesiredTree:
     if top == ROOT and "/" in tree.services:
         raise BadInput("path", "/", "a path for a service: the root of a system is a group")
     services = {str(Path((*top, *checked_path(path)))): one for path, one in tree.services.items()}
-    for path in services:
+    jobs = {str(Path((*top, *checked_path(path)))): one for path, one in tree.jobs.items()}
+    for path in (*services, *jobs):
         checked_path(path)
     if tree.pools is not None and top != ROOT:
         raise BadInput("path", str(top), "/, where node pools are defined: they belong to the whole system")
     pools = {} if tree.pools is None and top == ROOT else tree.pools
-    return DesiredTree(services, None if pools is None else dict(pools))
+    return DesiredTree(services, None if pools is None else dict(pools), jobs)

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from stateward.domains.systems.backends.port import ServiceInstance
 from stateward.domains.systems.definition import NodePool, Service
+from stateward.domains.systems.job_views import JobView
 from stateward.domains.systems.model import ChangeSeen, ChangeSpec, DesiredService, seen_of, spec_of, system_spec
 from stateward.domains.systems.object_ids import path_of
 from stateward.engine import Accepted
@@ -62,6 +63,7 @@ class SystemView(Struct, frozen=True):
     backend: str
     services: list[ServiceView] | None = None
     node_pools: list[PoolView] | None = None
+    jobs: list[JobView] | None = None
 
 
 class ChangeView(Struct, frozen=True):
@@ -76,6 +78,7 @@ class ChangeView(Struct, frozen=True):
     cancelled: str | None
     error: str | None
     created: datetime
+    jobs: int = 0
 
 
 class AskedView(Struct, frozen=True):
@@ -174,6 +177,7 @@ def change_view(found: Object) -> ChangeView:
         cancelled=seen_of(found, ChangeSeen).cancelled,
         error=found.error,
         created=when(found.created),
+        jobs=0 if spec is None else len(spec.picture.jobs),
     )
 
 

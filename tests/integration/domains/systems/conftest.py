@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stateward.domains.systems import service_handlers
+from stateward.domains.systems import job_run, service_handlers
 from stateward.domains.systems.backends.port import ServiceRef, SystemRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import read
@@ -115,6 +115,8 @@ def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a rollout notice the cancellation of its deploy soon: most tests end with one."""
     monkeypatch.setattr(service_handlers, "CANCEL_CHECK_S", 0.02)
     monkeypatch.setattr(service_handlers, "POLL_MAX_S", 0.02)
+    monkeypatch.setattr(job_run, "CANCEL_CHECK_S", 0.02)
+    monkeypatch.setattr(job_run, "ACTIVE_S", 0.2)
 
 
 @pytest.fixture

@@ -243,3 +243,51 @@ async def test_the_generic_api_does_not_go_around_the_locks(api: Api) -> None:
     path = "/../../ns/default/objects/shop/actions/delete"
     answer = await api.ask("POST", path, {})
     assert (answer.status_code, answer.json()["code"]) == (409, "unlocked")
+
+
+JOBS = "jobs: {report: {command: work, env: {KEY: secret-1}, schedule: '0 3 * * *', HOW}}"
+
+
+async def test_a_job_is_listed_run_suspended_resumed_and_its_runs_are_shown(api: Api) -> None:
+    await api.done("POST", "/shop/deploys", {"definition": JOBS.replace("HOW", "history: 2")})
+    (job,) = (await api.ask("GET", "/shop/jobs")).json()
+    assert (job["path"], job["state"], job["runs"]) == ("/report", "active", [])
+    assert job["next"].endswith("T03:00:00Z")
+    assert job["definition"]["env"] == {"KEY": "***"}
+    for _ in range(2):
+        await api.done("POST", "/shop/runs", {"path": "/report"})
+    runs = (await api.ask("GET", "/shop/runs", params={"path": "/report"})).json()
+    assert [(one["state"], one["trigger"], one["succeeded"]) for one in runs] == [("succeeded", "request", 1)] * 2
+    assert (await api.system())["jobs"][0]["runs"][0]["id"] == runs[0]["id"]
+    assert (await api.ask("GET", f"/shop/runs/{runs[0]['id']}/logs")).json() == []
+    assert (await api.done("POST", "/shop/jobs/suspend", {"path": "/report"}))["state"] == "suspended"
+    assert (await api.ask("GET", "/shop/jobs")).json()[0]["next"] is None
+    refused = await api.ask("POST", "/shop/jobs/suspend", {"path": "/report"})
+    assert (refused.status_code, refused.json()["state"]) == (409, "suspended")
+    assert (await api.done("POST", "/shop/jobs/resume", {"path": "/report"}))["state"] == "active"
+    assert (await api.ask("GET", "/shop/deploys")).json()[0]["jobs"] == 1
+
+
+async def test_a_run_is_cancelled_and_what_is_not_there_is_not_found(api: Api) -> None:
+    await api.done("POST", "/shop/deploys", {"definition": JOBS.replace("HOW", "history: 2")})
+    api.backend.hang("/report")
+    asked = (await api.ask("POST", "/shop/runs", {"path": "/report"}, who="operator")).json()
+    cancelled = await api.ask("POST", f"/shop/runs/{asked['id']}/cancel", who="operator")
+    assert cancelled.status_code == 202, cancelled.text
+    async with asyncio.timeout(PATIENT):
+        while (run := (await api.ask("GET", "/shop/runs")).json()[0])["state"] != "cancelled":
+            await asyncio.sleep(0.01)
+    assert run["cancelled"] == "operator"
+    assert (await api.ask("POST", "/shop/runs", {"path": "/other"})).status_code == 404
+    assert (await api.ask("POST", "/shop/runs/shop.report@none/cancel")).status_code == 404
+    assert (await api.ask("GET", "/shop/runs/shop.report/logs")).status_code == 404
+    assert (await api.ask("POST", "/shop/runs", {"path": "/report"}, who="viewer")).status_code == 403
+
+
+async def test_no_way_out_of_a_run_has_a_value_of_its_environment(api: Api) -> None:
+    await api.done("POST", "/shop/deploys", {"definition": JOBS.replace("HOW", "history: 2")})
+    run = (await api.done("POST", "/shop/runs", {"path": "/report"}))["id"]
+    for path in (f"/objects/{run}", "/objects/shop.report", f"/objects/{run}/history", "/objects"):
+        shown = await api.ask("GET", "/../../../v1/ns/default" + path)
+        assert shown.status_code == 200, shown.text
+        assert "secret-1" not in shown.text

@@ -179,3 +179,27 @@ def test_a_secret_is_read_from_a_file_or_standard_input_and_never_from_an_argume
     printed = "".join(f"{one.output} {one.exception}" for one in answers[:2] + answers[3:])
     assert value not in printed
     assert cli.found("secret", "list") == []
+
+
+def test_a_job_is_listed_run_suspended_and_its_runs_are_shown(cli: SystemCliServer, file: Path) -> None:
+    file.write_text("jobs:\n  report: {command: work, schedule: '0 3 * * *', time_zone: Europe/Berlin}\n")
+    cli.done("deploy", "shop", "--file", str(file), "--wait")
+    assert "0 3 * * * (Europe/Berlin)" in " ".join(cli.done("job", "list", "shop").split())
+    cli.done("job", "run", "shop", "/report", "--wait")
+    assert "job /report is active, runs at 0 3 * * * (Europe/Berlin), last run succeeded" in cli.done("status", "shop")
+    (run,) = cli.found("job", "runs", "shop", "/report")
+    assert run["state"] == "succeeded"
+    assert "request" in cli.done("job", "runs", "shop")
+    assert cli.found("job", "logs", "shop", run["id"]) == []
+    cli.done("job", "suspend", "shop", "/report")
+    assert cli.found("job", "list", "shop")[0]["next"] is None
+    cli.done("job", "resume", "shop", "/report")
+    cli.backend.hang("/report")
+    (asked,) = cli.found("job", "run", "shop", "/report")
+    cli.done("job", "cancel", "shop", asked["id"])
+    eventually(lambda: cli.found("job", "runs", "shop")[0]["state"] == "cancelled")
+    cli.backend.mend_all()
+    cli.backend.fail("/report")
+    failed = cli.run("job", "run", "shop", "/report", "--wait")
+    assert failed.exit_code != 0
+    assert "1 instance failed, with 0 retries" in failed.output

@@ -82,7 +82,7 @@ def test_a_wrong_schedule_is_refused_with_the_field_and_what_is_allowed(schedule
 
 
 @pytest.mark.parametrize(
-    "name", ["Europe/Berlim", "", "../etc/passwd", "Europe", "/etc/localtime", "CET\0", "leapseconds"]
+    "name", ["Europe/Berlim", "", "../etc/passwd", "Europe", "/etc/localtime", "CET\0", "leapseconds", "localtime"]
 )
 def test_an_unknown_time_zone_is_refused(name: str) -> None:
     with pytest.raises(BadInput, match="time zone"):

@@ -5,20 +5,20 @@ from typing import Annotated, Any
 
 import typer
 
-from stateward.client.action_requests import RequestOutcome, finish_requests, read_outcome, wait_for_outcomes
+from stateward.client.action_requests import wait_for_outcomes
 from stateward.client.confirmation import confirm_action, confirm_removal
-from stateward.client.http import NOTHING, Params, idempotency_headers
-from stateward.client.output import clean, out
 from stateward.client.session import Session, on_server, requests_action
-from stateward.client.url_paths import NamedPart, UrlPath, url_path
 from stateward.domains.systems.backends.port import LogExcerpt
+from stateward.domains.systems.cli import job_commands
 from stateward.domains.systems.cli.secret_commands import secret_app
+from stateward.domains.systems.cli.system_requests import at, finish, outcome_of, request_action
 from stateward.domains.systems.cli.views import SystemTree, change_table, lock_table, system_tree
 from stateward.domains.systems.views import AskedView, ChangeView, SystemLockView
 from stateward.errors import BadInput
 
 app = typer.Typer(no_args_is_help=True, help="Deploy, watch and tear down systems of services.")
 app.add_typer(secret_app, name="secret")
+app.add_typer(job_commands.app, name="job")
 
 System = Annotated[str, typer.Argument(metavar="SYSTEM", help="The system's name.")]
 File = Annotated[Path, typer.Option("--file", "-f", metavar="FILE", help="The definition, in YAML.")]
@@ -67,19 +67,19 @@ def create(
     backend: Backend = "local",
 ) -> None:
     """Create a system; with --file, deploy it at once."""
-    asked = _ask(session, "POST", body={"name": system, "backend": backend})
+    asked = request_action(session, "POST", body={"name": system, "backend": backend})
     if file is None:
-        _finish(session, asked)
+        finish(session, asked)
         return
-    wait_for_outcomes(session, [_outcome(session, asked)], session.timeout)
-    _finish(session, _deploy(session, system, file, "/", None))
+    wait_for_outcomes(session, [outcome_of(session, asked)], session.timeout)
+    finish(session, _deploy(session, system, file, "/", None))
 
 
 @app.command()
 @requests_action
 def retry(session: Session, system: System) -> None:
     """Retry the creation of a system that has failed."""
-    _finish(session, _ask(session, "POST", ("SYSTEM", system), "retry"))
+    finish(session, request_action(session, "POST", ("SYSTEM", system), "retry"))
 
 
 @app.command()
@@ -92,7 +92,7 @@ def deploy(
     queue: Queue = None,
 ) -> None:
     """Deploy a definition: create, change and remove services at a path and below it."""
-    _finish(session, _deploy(session, system, file, path, queue))
+    finish(session, _deploy(session, system, file, path, queue))
 
 
 def _deploy(session: Session, system: str, file: Path, path: str, queue: float | None) -> AskedView:
@@ -102,7 +102,7 @@ def _deploy(session: Session, system: str, file: Path, path: str, queue: float |
         raise BadInput("--file", str(file), f"a file that can be read ({error.strerror})") from error
     base = str(file.absolute().parent)
     body = {"definition": text, "file": str(file), "base": base, "path": path, "wait": queue}
-    return _ask(session, "POST", ("SYSTEM", system), "deploys", body=body)
+    return request_action(session, "POST", ("SYSTEM", system), "deploys", body=body)
 
 
 @app.command()
@@ -116,14 +116,14 @@ def rollback(
 ) -> None:
     """Deploy what was there before the last deploy that succeeded, or before --deploy."""
     body = {"path": path, "deploy": deploy, "wait": queue}
-    _finish(session, _ask(session, "POST", ("SYSTEM", system), "rollback", body=body))
+    finish(session, request_action(session, "POST", ("SYSTEM", system), "rollback", body=body))
 
 
 @app.command()
 @on_server
 def cancel(session: Session, system: System, deploy: Deploy) -> None:
     """Cancel a deploy: it goes back to the definition before."""
-    _finish(session, _ask(session, "POST", ("SYSTEM", system), "deploys", ("DEPLOY", deploy), "cancel"))
+    finish(session, request_action(session, "POST", ("SYSTEM", system), "deploys", ("DEPLOY", deploy), "cancel"))
 
 
 @app.command()
@@ -131,7 +131,7 @@ def cancel(session: Session, system: System, deploy: Deploy) -> None:
 def teardown(session: Session, system: System, queue: Queue = None) -> None:
     """End all services of a system; the system stays."""
     confirm_removal(session, f"End all services of {session.ns}/{system}?")
-    _finish(session, _ask(session, "POST", ("SYSTEM", system), "teardowns", body={"wait": queue}))
+    finish(session, request_action(session, "POST", ("SYSTEM", system), "teardowns", body={"wait": queue}))
 
 
 @app.command()
@@ -140,7 +140,7 @@ def delete(session: Session, system: System, force: Force = False) -> None:
     """Delete a system with all its services."""
     params = {"force": str(force).lower()}
     confirm_action(session, "delete", [system], {"tree": system, "locks": [{"path": "/", "mode": "X"}]})
-    _finish(session, _ask(session, "DELETE", ("SYSTEM", system), params=params))
+    finish(session, request_action(session, "DELETE", ("SYSTEM", system), params=params))
 
 
 @app.command()
@@ -148,7 +148,7 @@ def delete(session: Session, system: System, force: Force = False) -> None:
 def status(session: Session, system: System, path: At = "/", instances: Instances = True) -> None:
     """Show a system with its services and their instances."""
     params = {"path": path, "instances": str(instances).lower()}
-    found = session.client.http.call(SystemTree, "GET", _at(session, ("SYSTEM", system)), params=params)
+    found = session.client.http.call(SystemTree, "GET", at(session, ("SYSTEM", system)), params=params)
     session.show(found, lambda found: system_tree(session, found))
 
 
@@ -156,7 +156,7 @@ def status(session: Session, system: System, path: At = "/", instances: Instance
 @on_server
 def deploys(session: Session, system: System) -> None:
     """List the deploys of a system, newest first."""
-    found = session.client.http.call(list[ChangeView], "GET", _at(session, ("SYSTEM", system), "deploys"))
+    found = session.client.http.call(list[ChangeView], "GET", at(session, ("SYSTEM", system), "deploys"))
     session.show(found, lambda found: change_table(session, found))
 
 
@@ -164,7 +164,7 @@ def deploys(session: Session, system: System) -> None:
 @on_server
 def locks(session: Session, system: System) -> None:
     """List the locks of a system: who holds what, and who waits for what."""
-    found = session.client.http.call(list[SystemLockView], "GET", _at(session, ("SYSTEM", system), "locks"))
+    found = session.client.http.call(list[SystemLockView], "GET", at(session, ("SYSTEM", system), "locks"))
     session.show(found, lock_table)
 
 
@@ -201,29 +201,9 @@ def _followed(session: Session, system: str, path: str, one: LogExcerpt, place: 
 
 
 def _written(session: Session, system: str, params: dict[str, Any]) -> list[LogExcerpt]:
-    return session.client.http.call(list[LogExcerpt], "GET", _at(session, ("SYSTEM", system), "logs"), params=params)
+    return session.client.http.call(list[LogExcerpt], "GET", at(session, ("SYSTEM", system), "logs"), params=params)
 
 
 def _shown(one: LogExcerpt) -> int:
-    for line in one.text.splitlines():
-        out().print(f"{clean(one.instance)}  {clean(line)}", markup=False, highlight=False, soft_wrap=True)
+    job_commands.print_excerpt(one)
     return one.next
-
-
-def _ask(
-    session: Session, method: str, *parts: str | NamedPart, body: object = None, params: Params = NOTHING
-) -> AskedView:
-    headers, where = idempotency_headers(), _at(session, *parts)
-    return session.client.http.call(AskedView, method, where, body=body, headers=headers, params=params)
-
-
-def _at(session: Session, *parts: str | NamedPart) -> UrlPath:
-    return url_path("systems", ("namespace", session.ns), *parts)
-
-
-def _finish(session: Session, asked: AskedView) -> None:
-    finish_requests(session, [_outcome(session, asked)])
-
-
-def _outcome(session: Session, asked: AskedView) -> RequestOutcome:
-    return read_outcome(session, asked.id, asked.operation)

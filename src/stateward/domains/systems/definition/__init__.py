@@ -1,8 +1,9 @@
-"""The definition of a system, in YAML: a tree of services, and the node pools that they run on."""
+"""The definition of a system, in YAML: a tree of services and jobs, and the node pools that they run on."""
 
 from stateward.domains.systems.definition.document import BadDefinition
 from stateward.domains.systems.definition.model import (
     HealthCheck,
+    JobDefinition,
     NodePool,
     PinnedImage,
     Resources,
@@ -19,6 +20,7 @@ from stateward.domains.systems.definition.parser import read
 __all__ = [
     "BadDefinition",
     "HealthCheck",
+    "JobDefinition",
     "NodePool",
     "PinnedImage",
     "Resources",

@@ -13,6 +13,7 @@ from stateward.naming import CREDENTIAL_REFERENCE, CREDENTIAL_REFERENCE_MEANS, E
 from stateward.validation_texts import describe_pattern
 
 Seconds = Annotated[float, Meta(ge=0.05, le=600)]
+MAX_JOB_SECONDS = 7 * 86_400
 Few = Annotated[int, Meta(ge=0, le=1_000)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 LONGEST_WORD = 10_000
@@ -125,11 +126,41 @@ class NodePool(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
     slots: Annotated[int, Meta(ge=1, le=1_000)] = 10
 
 
+Hook = Literal["before-deploy", "after-deploy"]
+
+
+class JobDefinition(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A job: a command that runs to its end, on request, by a schedule, or as a part of deploys."""
+
+    command: Annotated[tuple[Word, ...], Meta(min_length=1)]
+    env: dict[Variable, str] = {}
+    secrets: dict[Variable, SecretRef] = {}
+    folder: Word | None = None  # as that of a service
+    node_pool: str | None = None
+    resources: Resources = Resources()
+    schedule: Annotated[str, Meta(max_length=200)] | None = None  # five fields, as in a crontab
+    time_zone: Annotated[str, Meta(max_length=100)] = "UTC"  # of the schedule
+    hook: Hook | None = None  # deploys run it, and fail with it
+    parallelism: Annotated[int, Meta(ge=1, le=1_000)] = 1  # instances at once
+    completions: Annotated[int, Meta(ge=1, le=1_000)] = 1  # instances that must succeed
+    retries: Annotated[int, Meta(ge=0, le=1_000)] = 0  # failed instances that a run survives
+    backoff: Seconds = 1.0  # before the first retry of an instance; doubled before each further one
+    deadline: Annotated[float, Meta(ge=1, le=MAX_JOB_SECONDS)] = 3_600.0  # of a run
+    concurrency: Literal["forbid", "allow", "replace"] = "forbid"  # if a run is still on at the next scheduled time
+    history: Annotated[int, Meta(ge=1, le=200)] = 10  # ended runs that are kept, with their logs
+    suspended: bool = False
+    grace: Seconds = 10.0  # between SIGTERM and SIGKILL
+
+
 class Tree(Struct, frozen=True):
-    """A definition: services by path below the path of the deploy, and node pools; None if it leaves pools alone."""
+    """A definition: services and jobs by path below the path of the deploy, and node pools.
+
+    `pools` is None if the definition leaves pools alone.
+    """
 
     services: Mapping[str, Service]
     pools: Mapping[str, NodePool] | None = None
+    jobs: Mapping[str, JobDefinition] = {}
 
 
 NO_VERSIONS: Mapping[str, int] = {}

@@ -1,9 +1,11 @@
-"""The parser of definitions: a service, or a group of services.
+"""The parser of definitions: a service, or a group of services and jobs.
 
     node_pools:                 services:                    command: python3 web.py
       main: {nodes: 2}            web: {command: ...}        instances: 2
     services:                     store:                     health: {http: /health}
       ...                           services: ...
+    jobs:                           jobs: ...
+      report: {command: ...}
 
 An error names the file, the line and the field.
 """
@@ -17,8 +19,17 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from stateward.domains.systems.cron import parse_cron, time_zone
 from stateward.domains.systems.definition.document import NO_NUL, Document, Where, load
-from stateward.domains.systems.definition.model import LONGEST_WORD, NodePool, SecretRef, Service, Tree, file_name
+from stateward.domains.systems.definition.model import (
+    LONGEST_WORD,
+    JobDefinition,
+    NodePool,
+    SecretRef,
+    Service,
+    Tree,
+    file_name,
+)
 from stateward.domains.systems.object_ids import MAX_LEVELS, NAME_RULE, checked_name
 from stateward.errors import BadInput
 from stateward.locks.paths import ROOT, Path
@@ -26,8 +37,14 @@ from stateward.validation_texts import explain
 
 T = TypeVar("T")
 
-GROUP = ("services", "node_pools")
+Program = Service | JobDefinition
+P = TypeVar("P", bound=Program)
+
+GROUP = ("services", "jobs", "node_pools")
 PROGRAMS = ("command", "image")
+MAX_HOOK_S = 3_600.0
+"""The longest deadline of a job that a deploy waits for: a deploy has two hours."""
+
 CHECKS = ("http", "tcp", "command")
 
 
@@ -38,28 +55,44 @@ def read(text: str, file: str = "definition", base: str | None = None) -> Tree:
     document = load(text, file)
     if not isinstance(document.value, dict):
         raise document.wrong((), document.value, "a definition, with services or with the command or image of one")
-    services = dict(_services(document, document.value, (), ROOT))
+    programs = dict(_programs(document, document.value, (), ROOT))
     if base is not None:
-        services = {path: _with_absolute_folder(one, base) for path, one in services.items()}
-    return Tree(services, _pools(document))
+        programs = {path: _with_absolute_folder(one, base) for path, one in programs.items()}
+    services = {path: one for path, one in programs.items() if isinstance(one, Service)}
+    jobs = {path: one for path, one in programs.items() if isinstance(one, JobDefinition)}
+    return Tree(services, _pools(document), jobs)
 
 
-def _services(document: Document, value: Any, where: Where, path: Path) -> Iterator[tuple[str, Service]]:  # noqa: ANN401
+def _is_group(value: dict[str, Any], path: Path) -> bool:
+    return "services" in value or "jobs" in value or (path == ROOT and value.keys().isdisjoint(PROGRAMS))
+
+
+def _programs(document: Document, value: Any, where: Where, path: Path) -> Iterator[tuple[str, Program]]:  # noqa: ANN401
     if not isinstance(value, dict):
         raise document.wrong(where, value, "a service or a group: a mapping")
-    if "services" not in value and (path != ROOT or not value.keys().isdisjoint(PROGRAMS)):
+    if not _is_group(value, path):
         yield str(path), _service(document, value, where)
         return
     for field in value:
         if field not in GROUP or (field == "node_pools" and path != ROOT):
             raise document.wrong((*where, field), field, _group_fields(field, path))
-    members = value.get("services") or {}
+    services = _members(document, value, where, path, "services")
+    for name, member in services.items():
+        yield from _programs(document, member, (*where, "services", name), Path((*path, name)))
+    for name, member in _members(document, value, where, path, "jobs").items():
+        if name in services:
+            raise document.wrong((*where, "jobs", name), name, "a name that no service of the group has")
+        yield str(Path((*path, name))), _job(document, member, (*where, "jobs", name))
+
+
+def _members(document: Document, group: dict[str, Any], where: Where, path: Path, field: str) -> dict[str, Any]:
+    """Return the services, or the jobs, of a group by name."""
+    members = group.get(field) or {}
     if not isinstance(members, dict) or len(path) >= MAX_LEVELS:
-        raise document.wrong((*where, "services"), members, f"services by name, at most {MAX_LEVELS} levels deep")
-    for name, member in members.items():
-        below = (*where, "services", name)
-        _name(document, below, name)
-        yield from _services(document, member, below, Path((*path, name)))
+        raise document.wrong((*where, field), members, f"{field} by name, at most {MAX_LEVELS} levels deep")
+    for name in members:
+        _name(document, (*where, field, name), name)
+    return members
 
 
 def _group_fields(field: str, path: Path) -> str:
@@ -67,7 +100,7 @@ def _group_fields(field: str, path: Path) -> str:
         return "at the top: node pools belong to the whole system"
     if path == ROOT and field in Service.__struct_fields__:
         return "in a service, which says its command or image too"
-    return f"a field of a group, which has {' and '.join(GROUP)}"
+    return f"a field of a group, which has {', '.join(GROUP)}"
 
 
 def _service(document: Document, value: dict[str, Any], where: Where) -> Service:
@@ -76,12 +109,29 @@ def _service(document: Document, value: dict[str, Any], where: Where) -> Service
     if isinstance(health, dict) and "command" in health:
         words = _words(document, health["command"], (*where, "health", "command"))
         value["health"] = {**health, "command": words}
-    if isinstance(secrets := value.get("secrets"), dict):  # an error in a mapping would not tell in which of them
-        for variable, ref in secrets.items():
-            _converted(document, ref, (*where, "secrets", variable), SecretRef)
+    _convert_secrets(document, value, where)
     service = _converted(document, value, where, Service)
     _check_combination(document, service, where)
     return service
+
+
+def _job(document: Document, value: Any, where: Where) -> JobDefinition:  # noqa: ANN401
+    if isinstance(value, dict) and "command" in value:
+        value = {**value, "command": _words(document, value["command"], (*where, "command"))}
+        _convert_secrets(document, value, where)
+    job = _converted(document, value, where, JobDefinition)
+    _check_secrets(document, job, (*where, "secrets"))
+    if job.hook is not None and job.schedule is not None:
+        raise document.wrong((*where, "hook"), job.hook, "given without a schedule: a job has one of them")
+    if job.hook is not None and job.deadline > MAX_HOOK_S:
+        raise document.wrong((*where, "deadline"), job.deadline, f"at most {MAX_HOOK_S:g}: a deploy waits for the job")
+    try:
+        time_zone(job.time_zone)
+        if job.schedule is not None:
+            parse_cron(job.schedule)
+    except BadInput as error:
+        raise document.wrong((*where, error.field), job.schedule, error.allowed) from error
+    return job
 
 
 def _words(document: Document, value: Any, where: Where) -> Any:  # noqa: ANN401
@@ -108,11 +158,18 @@ def _check_combination(document: Document, service: Service, where: Where) -> No
         raise document.wrong((*where, "rollout"), "", "able to replace something: max_surge and max_unavailable are 0")
 
 
-def _check_secrets(document: Document, service: Service, where: Where) -> None:
+def _convert_secrets(document: Document, program: dict[str, Any], where: Where) -> None:
+    """Refuse a wrong reference to a secret: an error in the whole mapping would not tell in which of them."""
+    secrets = program.get("secrets")
+    for variable, ref in secrets.items() if isinstance(secrets, dict) else ():
+        _converted(document, ref, (*where, "secrets", variable), SecretRef)
+
+
+def _check_secrets(document: Document, program: Program, where: Where) -> None:
     """Refuse a variable, or a file, that would have two values."""
     taken: set[str] = set()
-    for variable, ref in service.secrets.items():
-        if variable in service.env:
+    for variable, ref in program.secrets.items():
+        if variable in program.env:
             raise document.wrong((*where, variable), "", "a variable that env does not set, too")
         if ref.delivery == "env" and ref.path is not None:
             raise document.wrong((*where, variable, "path"), "", "left out, or used with as: file")
@@ -123,7 +180,7 @@ def _check_secrets(document: Document, service: Service, where: Where) -> None:
 
 def _pools(document: Document) -> dict[str, NodePool] | None:
     found = document.value.get("node_pools")
-    if "services" not in document.value or found is None:
+    if not _is_group(document.value, ROOT) or found is None:
         return None
     if not isinstance(found, dict):
         raise document.wrong(("node_pools",), found, "node pools by name")
@@ -151,12 +208,12 @@ def _converted(document: Document, value: Any, where: Where, wanted: type[T]) ->
         raise document.wrong((*where, *inner), None, found.allowed) from error
 
 
-def _with_absolute_folder(service: Service, base: str) -> Service:
-    """Return a service with its folder below `base`; the joined path has the same limit as the folder."""
-    if service.folder is None:
-        return service
-    folder = str(File(base) / service.folder)
+def _with_absolute_folder(program: P, base: str) -> P:
+    """Return a service or a job with its folder below `base`; the joined path has the same limit as the folder."""
+    if program.folder is None:
+        return program
+    folder = str(File(base) / program.folder)
     if len(folder) > LONGEST_WORD:
         allowed = f"short enough: with the folder of a service it has at most {LONGEST_WORD} characters"
         raise BadInput("base", base, allowed)
-    return replace(service, folder=folder)
+    return replace(program, folder=folder)

@@ -13,8 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.systems.errors import SecretInUse, ValueNotSealed
-from stateward.domains.systems.lifecycle import DEPLOY, OPEN, SECRET, SERVICE
-from stateward.domains.systems.model import ChangeSpec, DesiredService, spec_of
+from stateward.domains.systems.lifecycle import DEPLOY, JOB, OPEN, SECRET, SERVICE
+from stateward.domains.systems.model import ChangeSpec, DesiredJob, DesiredService, spec_of
 from stateward.domains.systems.object_ids import secret_name
 from stateward.domains.systems.secrets.keyring import KeyRing, SealedValue
 from stateward.engine import Kind, Request
@@ -79,21 +79,23 @@ async def guard_secret(keys: KeyRing, uow: UnitOfWork, request: Request, found: 
 
 
 async def find_users(uow: UnitOfWork, ns: str, secret: str) -> list[str]:
-    """Return the services that use a secret, and the open deploys that define such services."""
+    """Return the services and jobs that use a secret, and the open deploys that define such ones."""
     services = await uow.select(Selector(ns, SERVICE.kind))
+    jobs = await uow.select(Selector(ns, JOB.kind))
     deploys = await uow.select(Selector(ns, DEPLOY.kind, states=OPEN_DEPLOYS))
-    return sorted(one.id for one in (*services, *deploys) if secret in used_secrets(one))
+    return sorted(one.id for one in (*services, *jobs, *deploys) if secret in used_secrets(one))
 
 
 def used_secrets(found: Object) -> set[str]:
-    """Return the names of the secrets that a service, or a deploy, refers to."""
+    """Return the names of the secrets that a service, a job, or a deploy refers to."""
     if found.kind == SERVICE.kind:
         desired = spec_of(found, DesiredService)
-        services = () if desired is None else (desired.service,)
-    else:
-        change = spec_of(found, ChangeSpec)
-        return set() if change is None else set(change.picture.secrets())
-    return {one.secret for service in services for one in service.secrets.values()}
+        return set() if desired is None else {one.secret for one in desired.service.secrets.values()}
+    if found.kind == JOB.kind:
+        wanted = spec_of(found, DesiredJob)
+        return set() if wanted is None else {one.secret for one in wanted.job.secrets.values()}
+    change = spec_of(found, ChangeSpec)
+    return set() if change is None else set(change.picture.secrets())
 
 
 def users_by_secret(found: Iterable[Object], names: Collection[str]) -> dict[str, list[str]]:

@@ -1,0 +1,102 @@
+"""The kinds of jobs and of their runs, the removal of jobs, and the pruning of ended runs."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from stateward.domains.systems.backends.port import SystemRef, job_run_ref
+from stateward.domains.systems.context import SystemContext
+from stateward.domains.systems.job_guards import JobGuards
+from stateward.domains.systems.job_run import run_job
+from stateward.domains.systems.lifecycle import ENDED_RUN, JOB, JOBRUN, OPEN_RUN
+from stateward.domains.systems.model import SECRET_ENV, DesiredJob, JobRunSeen, seen_of, spec_of
+from stateward.domains.systems.object_ids import job_of, path_of, system_of
+from stateward.engine import Denied, Ending, Handler, Job, Kind, Temporary
+from stateward.engine.troubles import FaultIsolation
+from stateward.lifecycle import CONTROLLER
+from stateward.store.filters import JournalFilter
+from stateward.store.records import Object
+
+log = logging.getLogger("stateward.systems")
+
+WHO = "systems"
+POLL_S = 0.1
+"""The time between two looks at the runs of a job that is being deleted."""
+
+
+class JobHandlers:
+    """The handlers of jobs and runs, and the retention of ended runs."""
+
+    def __init__(self, context: SystemContext) -> None:
+        self._context = context
+        self._guards = JobGuards(context)
+        self._faults = FaultIsolation(log)
+
+    def kinds(self) -> list[Kind]:
+        """Return the kinds of jobs and runs."""
+        guards = self._guards
+        job = Kind(JOB, {"delete": Handler(self.remove)}, guard=guards.guard_job, privacy=SECRET_ENV, general=False)
+        # Cancelling the operation, and not the run, would leave its instances running.
+        run = Kind(
+            JOBRUN,
+            {"run": Handler(self.run)},
+            guard=guards.guard_run,
+            lock_set=guards.lock_job,
+            privacy=SECRET_ENV,
+            cancels=False,
+            general=False,
+        )
+        return [job, run]
+
+    async def run(self, job: Job) -> Ending:
+        """Carry out a run of a job."""
+        return await run_job(self._context, job)
+
+    async def remove(self, job: Job) -> None:
+        """Cancel the runs of a job, and remove all of them with their logs; no new run is accepted meanwhile."""
+        while open_runs := [one for one in await self._context.runs(job.ns, job.object) if one.state in OPEN_RUN]:
+            await self._cancel(open_runs)
+            await asyncio.sleep(POLL_S)
+        await self._forget(await self._context.runs(job.ns, job.object))
+
+    async def _cancel(self, runs: Iterable[Object]) -> None:
+        seen = JobRunSeen(cancelled="the removal of its job")
+        for one in runs:
+            if seen_of(one, JobRunSeen).cancelled is None:
+                with suppress(Denied):  # it has just ended
+                    await self._context.engine.act(*one.key, "cancel", actor=CONTROLLER, who=WHO, seen=seen)
+
+    # --- retention ---------------------------------------------------------------------------------------------------
+
+    async def prune_loop(self) -> None:
+        """Follow the ends of runs for ever, and remove those that their job keeps no more; all jobs first."""
+        after = await self._context.engine.store.reader.last_journal_seq()
+        for system in await self._context.systems():
+            for job in await self._context.jobs(SystemRef(system.ns, system.id)):
+                await self._prune_safely(job.ns, job.id)
+        async for entry in self._context.engine.watch(after, JournalFilter(kind=JOBRUN.kind)):
+            if entry.target in ENDED_RUN and entry.source != entry.target:
+                await self._prune_safely(entry.ns, job_of(entry.object))
+
+    async def _prune_safely(self, ns: str, job: str) -> None:
+        with self._faults.isolate(f"pruning of the runs of job {job} in {ns}"), suppress(Temporary):  # on another host
+            found = await self._context.object(ns, job)
+            wanted = None if found is None else spec_of(found, DesiredJob)
+            if wanted is not None:
+                await self._forget(surplus_runs(await self._context.runs(ns, job), wanted.job.history))
+
+    async def _forget(self, runs: Sequence[Object]) -> None:
+        """Remove ended runs: their logs, and then their records."""
+        for one in runs:
+            system_ref = SystemRef(one.ns, system_of(one.id))
+            backend = await self._context.backend(system_ref)
+            await backend.forget(job_run_ref(system_ref, str(path_of(one.id)), one.id.partition("@")[2]))
+            with suppress(Denied):  # another process was faster
+                await self._context.engine.act(*one.key, "forget", actor=CONTROLLER, who=WHO, spec={}, seen={})
+
+
+def surplus_runs(runs: Iterable[Object], kept: int) -> list[Object]:
+    """Return the ended runs but the newest."""
+    ended = sorted((one for one in runs if one.state in ENDED_RUN), key=lambda one: (one.created, one.id), reverse=True)
+    return ended[kept:]
