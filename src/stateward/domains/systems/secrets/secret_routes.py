@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from stateward.access import Right
 from stateward.domains.systems.context import SystemContext
-from stateward.domains.systems.lifecycle import SERVICE
+from stateward.domains.systems.lifecycle import JOB, SERVICE
 from stateward.domains.systems.object_ids import NAME, secret_name
 from stateward.domains.systems.secrets.secret_actions import SecretActions, list_secrets
 from stateward.domains.systems.secrets.secret_model import MAX_CHARS, read_secret_spec, sealed_value, users_by_secret
@@ -111,13 +111,14 @@ async def _shown(request: Call, found: Object) -> SecretView:
 
 
 async def secret_views(engine: Engine, ns: str, found: list[Object]) -> list[SecretView]:
-    """Return the views of secrets, each with the services that use it."""
-    services: list[Object] = []
-    after: str | None = None
-    while page := await engine.store.reader.list_objects(Selector(ns, SERVICE.kind), Page(after, PAGE_SIZE)):
-        services += page
-        after = page[-1].id
-    users = users_by_secret(services, [secret_name(one.id) for one in found])
+    """Return the views of secrets, each with the services and jobs that use it."""
+    programs: list[Object] = []
+    for kind in (SERVICE.kind, JOB.kind):
+        after: str | None = None
+        while page := await engine.store.reader.list_objects(Selector(ns, kind), Page(after, PAGE_SIZE)):
+            programs += page
+            after = page[-1].id
+    users = users_by_secret(programs, [secret_name(one.id) for one in found])
     return [_view(one, users[secret_name(one.id)]) for one in found]
 
 
