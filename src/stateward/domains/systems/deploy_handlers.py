@@ -225,21 +225,25 @@ class DeployRun:
 
     async def _pin_images(self) -> None:
         """Let each image stay what it is now: tags may move while this deploy runs, and before it is rolled back."""
-        if all(one.image is None or one.pinned is not None for one in self._wanted.services.values()):
+        if all(one.image is None or one.pinned is not None for one in self._wanted.programs.values()):
             return
         pins = msgspec.convert(await self._job.once("images", self._find_images), dict[str, PinnedImage])
         services = {
             path: replace(one, pinned=pins[path]) if path in pins else one
             for path, one in self._wanted.services.items()
         }
-        self._wanted = replace(self._wanted, services=services)
+        jobs = {
+            path: replace(one, program=replace(one.program, pinned=pins[path])) if path in pins else one
+            for path, one in self._wanted.jobs.items()
+        }
+        self._wanted = replace(self._wanted, services=services, jobs=jobs)
 
     async def _find_images(self) -> Any:  # noqa: ANN401 - JSON
-        images = sorted({one.image for one in self._wanted.services.values() if one.image is not None})
+        images = sorted({one.image for one in self._wanted.programs.values() if one.image is not None})
         await self._job.progress(f"looking for {count_text(len(images), 'image')}")
         backend = await self._context.backend(self.system_ref)
         try:
-            return msgspec.to_builtins(await backend.pin_images(self._wanted.services))
+            return msgspec.to_builtins(await backend.pin_images(self._wanted.programs))
         except StatewardError as error:
             raise (Temporary if error.retry else Permanent)(str(error)) from error
 
@@ -248,7 +252,8 @@ class DeployRun:
         await check_protection(self._context, self._job, self._change)
         system = await self._context.object(self.system_ref.ns, self.system_ref.system)
         try:
-            check_backend_fields("" if system is None else system_spec(system).backend, self._wanted.services)
+            backend = "" if system is None else system_spec(system).backend
+            check_backend_fields(backend, self._wanted.programs, self._wanted.field_of)
         except BadInput as error:
             raise Permanent(str(error)) from error
         for level in range(1, len(self._path)):
@@ -256,7 +261,7 @@ class DeployRun:
             for what, make_id in (("service", service_id), ("job", job_id)):
                 if await self._context.object(self.system_ref.ns, make_id(self.system_ref.system, above)) is not None:
                     raise Permanent(f"there is a {what} at {above}, and nothing can be below a {what}")
-        needed = {pool: path for path, pool in self._wanted.needed_pools.items()}
+        needed = {one.node_pool: path for path, one in self._wanted.programs.items() if one.node_pool}
         for pool, path in needed.items():
             if not await self._is_there(pool):
                 raise Permanent(f"{path} is to run on node pool {pool}, and there is none of that name")

@@ -25,12 +25,12 @@ from stateward.domains.systems.backends.port import (
 )
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition import JobDefinition, Service, revision_of
-from stateward.domains.systems.errors import LocalBackendNotGranted, NodePoolFull
+from stateward.domains.systems.errors import NodePoolFull
 from stateward.domains.systems.lifecycle import OPEN_RUN, DeployState, JobRunState
-from stateward.domains.systems.model import LOCAL, ChangeSeen, JobRunSeen, JobRunSpec, seen_of, spec_of
+from stateward.domains.systems.model import ChangeSeen, JobRunSeen, JobRunSpec, seen_of, spec_of
 from stateward.domains.systems.object_ids import path_of, system_of
 from stateward.domains.systems.run_planner import AttemptResult, RunStep, index_of, next_run_step
-from stateward.domains.systems.service_handlers import node_pool_problem
+from stateward.domains.systems.service_handlers import node_pool_problem, require_grant
 from stateward.engine import Ending, Job, Permanent
 from stateward.errors import count_text
 from stateward.lifecycle import WORKER
@@ -48,6 +48,9 @@ SLEEP_RATIO, MAX_SLEEP_S = 0.2, 15.0
 CANCEL_CHECK_S = 0.5
 """How old the knowledge may be that a run, and its deploy, were not cancelled."""
 
+DRAIN_S = 0.05
+"""The time before SIGTERM: nobody connects to an instance of a job."""
+
 ENDED_STEP = "ended "
 """The prefix of the steps with the results of instances; the number of earlier results follows."""
 
@@ -55,16 +58,7 @@ ENDED_STEP = "ended "
 def service_of(job: JobDefinition, path: str, run: str, name: str) -> Service:
     """Return an instance of a job as a service that runs once."""
     own = {"STATEWARD_JOB": path, "STATEWARD_RUN": run, "STATEWARD_INDEX": str(index_of(name))}
-    return Service(
-        command=job.command,
-        env={**job.env, **own},
-        secrets=job.secrets,
-        folder=job.folder,
-        node_pool=job.node_pool,
-        resources=job.resources,
-        grace=job.grace,
-        drain=0.05,
-    )
+    return replace(job.program, env={**job.program.env, **own}, drain=DRAIN_S)
 
 
 async def run_job(context: SystemContext, job: Job) -> Ending:
@@ -92,8 +86,7 @@ class JobRun:
     async def run(self) -> Ending:
         """Run the instances until enough have succeeded, too many have failed, or the run is to stop."""
         backend = await self._context.backend(self._system)
-        if backend is self._context.backends.get(LOCAL) and not self._context.settings.may_use_host(self._job.ns):
-            raise Permanent(str(LocalBackendNotGranted(self._job.ns)))
+        require_grant(self._context, backend, self._job.ns)
         await self._wait_for_replaced()
         if self._job.state == JobRunState.PENDING:
             await self._job.phase("started", WORKER)

@@ -42,20 +42,20 @@ class DesiredTree(Struct, frozen=True):
     jobs: dict[str, JobDefinition] = {}
 
     @property
-    def needed_pools(self) -> dict[str, str]:
-        """The node pools that services and jobs are to run on, by the paths of these."""
-        pools = {path: one.node_pool for path, one in self.services.items()}
-        pools |= {path: one.node_pool for path, one in self.jobs.items()}
-        return {path: pool for path, pool in pools.items() if pool is not None}
+    def programs(self) -> dict[str, Service]:
+        """The services and the programs of the jobs, by path; no service and job have the same one."""
+        return {**self.services, **{path: one.program for path, one in self.jobs.items()}}
+
+    def field_of(self, path: str) -> str:
+        """Return the field of a definition that has the program at a path."""
+        return f"{'services' if path in self.services else 'jobs'}{path}"
 
     def secrets(self) -> dict[str, str]:
         """Return the names of the secrets that services and jobs use, each with the field of one use."""
-        refs = [(f"services{path}", one.secrets) for path, one in self.services.items()]
-        refs += [(f"jobs{path}", one.secrets) for path, one in self.jobs.items()]
         return {
-            ref.secret: f"{where}.secrets.{variable}.secret"
-            for where, secrets in refs
-            for variable, ref in secrets.items()
+            ref.secret: f"{self.field_of(path)}.secrets.{variable}.secret"
+            for path, program in self.programs.items()
+            for variable, ref in program.secrets.items()
         }
 
 

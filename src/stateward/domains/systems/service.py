@@ -63,13 +63,13 @@ class SystemActions:
         wanted = _rooted(top, tree)
         found = await self._engine.store.reader.object(Key(self._ns, checked_name("system", system)))
         if found is not None and found.kind == SYSTEM.kind:
-            check_backend_fields(system_spec(found).backend, wanted.services)
+            check_backend_fields(system_spec(found).backend, wanted.programs, wanted.field_of)
         await self._check_pools(system, wanted)
         return await self._deploy(system, ChangeSpec(str(top), wanted), wait, key)
 
     async def _check_pools(self, system: str, wanted: DesiredTree) -> None:
         """Raise if a service is to run on a node pool that is neither defined nor there; the deploy checks it again."""
-        needed = wanted.needed_pools
+        needed = {path: one.node_pool for path, one in wanted.programs.items() if one.node_pool is not None}
         if not needed:
             return
         known = set(wanted.pools or ())
@@ -79,8 +79,7 @@ class SystemActions:
             known = {one.id.removeprefix(pool_id(system, "")) for one in stored}
         for path, pool in needed.items():
             if pool not in known:
-                field = "services" if path in wanted.services else "jobs"
-                raise UnknownValue(f"{field}{path}.node_pool", "node pool", pool, sorted(known))
+                raise UnknownValue(f"{wanted.field_of(path)}.node_pool", "node pool", pool, sorted(known))
 
     async def _check_secrets(self, wanted: DesiredTree) -> None:
         """Raise if a service refers to a secret that does not exist; the guard of the deploy checks it again."""

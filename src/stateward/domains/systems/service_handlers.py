@@ -73,9 +73,7 @@ class ServiceHandlers:
             raise Permanent("the operation has no definition of the service")
         ref = ref_of(job)
         backend = await self._context.backend(ref.system)
-        name = next(name for name, one in self._context.backends.items() if one is backend)
-        if not self._context.settings.may_use(name, job.ns):  # the grant was revoked since the deploy was accepted
-            raise Permanent(str(BackendNotGranted(job.ns, name)))
+        require_grant(self._context, backend, job.ns)
         if job.state == ServiceState.PENDING:
             await job.phase("updating", CONTROLLER)
         change = ServiceRollout(self._context, backend, ref, wanted)
@@ -129,6 +127,13 @@ def ref_of(job: Job) -> ServiceRef:
 def _summary(wanted: DesiredService, seen: list[ServiceInstance]) -> str:
     ready = sum(one.ready and one.revision == wanted.revision for one in seen)
     return to_json({"revision": wanted.revision, "ready": ready})
+
+
+def require_grant(context: SystemContext, backend: Backend, ns: str) -> None:
+    """Fail if a namespace may not use a backend: the grant may have been revoked since the deploy was accepted."""
+    name = next(name for name, one in context.backends.items() if one is backend)
+    if not context.settings.may_use(name, ns):
+        raise Permanent(str(BackendNotGranted(ns, name)))
 
 
 async def node_pool_problem(context: SystemContext, ref: ServiceRef, service: Service) -> str:

@@ -253,7 +253,7 @@ async def test_a_job_is_listed_run_suspended_resumed_and_its_runs_are_shown(api:
     (job,) = (await api.ask("GET", "/shop/jobs")).json()
     assert (job["path"], job["state"], job["runs"]) == ("/report", "active", [])
     assert job["next"].endswith("T03:00:00Z")
-    assert job["definition"]["env"] == {"KEY": "***"}
+    assert job["definition"]["program"]["env"] == {"KEY": "***"}
     for _ in range(2):
         await api.done("POST", "/shop/runs", {"path": "/report"})
     runs = (await api.ask("GET", "/shop/runs", params={"path": "/report"})).json()

@@ -194,7 +194,7 @@ async def test_a_failing_hook_before_a_deploy_fails_it_before_any_service_change
     assert await harness.engine.record(NS, "shop:web") == before
     restored = spec_of(await harness.engine.record(NS, "shop.migrate"), DesiredJob)
     assert restored is not None
-    assert restored.job.command == ("migrate", "v1")
+    assert restored.job.program.command == ("migrate", "v1")
 
 
 async def test_a_failing_hook_after_a_deploy_brings_the_services_back(harness: SystemsHarness) -> None:

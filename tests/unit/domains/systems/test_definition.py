@@ -220,3 +220,67 @@ def test_what_a_backend_cannot_use_is_refused_with_its_field(backend: str, servi
     with pytest.raises(BadInput, match=f"^services/web.{field}: must be"):
         check_backend_fields(backend, {"/web": service})
     check_backend_fields("simulated", {"/web": service})
+
+
+# --- jobs ------------------------------------------------------------------------------------------------------------
+
+JOBS = """\
+services:
+  store:
+    jobs:
+      report:
+        command: ./report --all
+        schedule: "0 3 * * mon-fri"
+        time_zone: Europe/Berlin
+        retries: 3
+        node_pool: main
+        env: {LEVEL: 3}
+        secrets: {PASSWORD: {secret: db}}
+jobs:
+  migrate: {command: ./migrate, hook: before-deploy, folder: tools}
+"""
+
+
+def test_jobs_stand_beside_services_with_the_fields_of_a_service() -> None:
+    tree = read(JOBS, "shop.yaml", "/srv")
+    assert not tree.services
+    assert list(tree.jobs) == ["/store/report", "/migrate"]
+    report, migrate = tree.jobs.values()
+    assert (report.schedule, report.time_zone, report.retries) == ("0 3 * * mon-fri", "Europe/Berlin", 3)
+    assert report.program == Service(
+        command=("./report", "--all"),
+        env={"LEVEL": "3"},
+        secrets={"PASSWORD": SecretRef(secret="db")},
+        node_pool="main",
+    )
+    assert (migrate.hook, migrate.program.folder) == ("before-deploy", "/srv/tools")
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        ("{command: x, schedule: '0 3 * *'}", "jobs.a.schedule: must be five fields"),
+        ("{command: x, schedule: '61 * * * *'}", "jobs.a.schedule: must be a schedule whose minute"),
+        ("{command: x, schedule: 5}", "jobs.a.schedule: must be a text"),
+        ("{command: x, time_zone: Europe/Berlim}", "jobs.a.time_zone: must be a time zone of the tz database"),
+        ("{command: x, hook: never}", "jobs.a.hook: must be one of after-deploy, before-deploy"),
+        ("{command: x, hook: after-deploy, schedule: '* * * * *'}", "jobs.a.hook: must be given without a schedule"),
+        ("{command: x, hook: after-deploy, deadline: 8000}", "jobs.a.deadline: must be at most 3600"),
+        ("{command: x, concurrency: never}", "jobs.a.concurrency: must be one of allow, forbid, replace"),
+        ("{command: x, retries: -1}", "jobs.a.retries: must be a whole number from 0"),
+        ("{command: x, instances: 2}", "jobs.a.instances: must be left out: only a service has it"),
+        ("{command: x, program: {}}", "jobs.a.program"),
+        ("{schedule: '* * * * *'}", "jobs.a.command: must be given"),
+        ("5", "jobs.a: must be a job: a mapping"),
+    ],
+)
+def test_a_wrong_job_is_told_by_line_and_field(job: str, said: str) -> None:
+    error = wrong(f"services: {{}}\njobs:\n  a: {job}")
+    assert error.line == 3
+    assert said in str(error)
+
+
+def test_a_job_has_a_name_of_its_own() -> None:
+    assert "jobs.web: must be a name that no service" in str(
+        wrong("services: {web: {command: x}}\njobs: {web: {command: x}}")
+    )

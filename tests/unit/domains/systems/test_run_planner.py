@@ -5,12 +5,12 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.domains.systems.definition import JobDefinition
+from stateward.domains.systems.definition import JobDefinition, Service
 from stateward.domains.systems.run_planner import MAX_BACKOFF_S, AttemptResult, RunStep, backoff_s, next_run_step
 
 
 def job(**how: object) -> JobDefinition:
-    return JobDefinition(command=("work",), **how)  # type: ignore[arg-type]
+    return JobDefinition(Service(command=("work",)), **how)  # type: ignore[arg-type]
 
 
 def test_as_many_start_as_may_run_at_once() -> None:

@@ -130,14 +130,12 @@ Hook = Literal["before-deploy", "after-deploy"]
 
 
 class JobDefinition(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A job: a command that runs to its end, on request, by a schedule, or as a part of deploys."""
+    """A job: a program that runs to its end, on request, by a schedule, or as a part of deploys.
 
-    command: Annotated[tuple[Word, ...], Meta(min_length=1)]
-    env: dict[Variable, str] = {}
-    secrets: dict[Variable, SecretRef] = {}
-    folder: Word | None = None  # as that of a service
-    node_pool: str | None = None
-    resources: Resources = Resources()
+    The fields of the program are those of a service; in YAML they stand beside the others.
+    """
+
+    program: Service = Service()
     schedule: Annotated[str, Meta(max_length=200)] | None = None  # five fields, as in a crontab
     time_zone: Annotated[str, Meta(max_length=100)] = "UTC"  # of the schedule
     hook: Hook | None = None  # deploys run it, and fail with it
@@ -149,7 +147,6 @@ class JobDefinition(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     concurrency: Literal["forbid", "allow", "replace"] = "forbid"  # if a run is still on at the next scheduled time
     history: Annotated[int, Meta(ge=1, le=200)] = 10  # ended runs that are kept, with their logs
     suspended: bool = False
-    grace: Seconds = 10.0  # between SIGTERM and SIGKILL
 
 
 class Tree(Struct, frozen=True):

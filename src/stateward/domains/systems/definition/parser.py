@@ -37,11 +37,12 @@ from stateward.validation_texts import explain
 
 T = TypeVar("T")
 
-Program = Service | JobDefinition
-P = TypeVar("P", bound=Program)
-
 GROUP = ("services", "jobs", "node_pools")
 PROGRAMS = ("command", "image")
+SERVICE_FIELDS = ("instances", "health", "address", "rollout", "drain", "redeploy_on_secret_change", "port")
+"""The fields of a service that a job does not have."""
+
+JOB_FIELDS = tuple(field for field in JobDefinition.__struct_fields__ if field != "program")
 MAX_HOOK_S = 3_600.0
 """The longest deadline of a job that a deploy waits for: a deploy has two hours."""
 
@@ -55,11 +56,12 @@ def read(text: str, file: str = "definition", base: str | None = None) -> Tree:
     document = load(text, file)
     if not isinstance(document.value, dict):
         raise document.wrong((), document.value, "a definition, with services or with the command or image of one")
-    programs = dict(_programs(document, document.value, (), ROOT))
+    parts = dict(_parts(document, document.value, (), ROOT))
+    services = {path: one for path, one in parts.items() if isinstance(one, Service)}
+    jobs = {path: one for path, one in parts.items() if isinstance(one, JobDefinition)}
     if base is not None:
-        programs = {path: _with_absolute_folder(one, base) for path, one in programs.items()}
-    services = {path: one for path, one in programs.items() if isinstance(one, Service)}
-    jobs = {path: one for path, one in programs.items() if isinstance(one, JobDefinition)}
+        services = {path: _with_absolute_folder(one, base) for path, one in services.items()}
+        jobs = {path: replace(one, program=_with_absolute_folder(one.program, base)) for path, one in jobs.items()}
     return Tree(services, _pools(document), jobs)
 
 
@@ -67,7 +69,12 @@ def _is_group(value: dict[str, Any], path: Path) -> bool:
     return "services" in value or "jobs" in value or (path == ROOT and value.keys().isdisjoint(PROGRAMS))
 
 
-def _programs(document: Document, value: Any, where: Where, path: Path) -> Iterator[tuple[str, Program]]:  # noqa: ANN401
+def _parts(
+    document: Document,
+    value: Any,  # noqa: ANN401
+    where: Where,
+    path: Path,
+) -> Iterator[tuple[str, Service | JobDefinition]]:
     if not isinstance(value, dict):
         raise document.wrong(where, value, "a service or a group: a mapping")
     if not _is_group(value, path):
@@ -78,7 +85,7 @@ def _programs(document: Document, value: Any, where: Where, path: Path) -> Itera
             raise document.wrong((*where, field), field, _group_fields(field, path))
     services = _members(document, value, where, path, "services")
     for name, member in services.items():
-        yield from _programs(document, member, (*where, "services", name), Path((*path, name)))
+        yield from _parts(document, member, (*where, "services", name), Path((*path, name)))
     for name, member in _members(document, value, where, path, "jobs").items():
         if name in services:
             raise document.wrong((*where, "jobs", name), name, "a name that no service of the group has")
@@ -109,18 +116,23 @@ def _service(document: Document, value: dict[str, Any], where: Where) -> Service
     if isinstance(health, dict) and "command" in health:
         words = _words(document, health["command"], (*where, "health", "command"))
         value["health"] = {**health, "command": words}
-    _convert_secrets(document, value, where)
+    if isinstance(secrets := value.get("secrets"), dict):  # an error in a mapping would not tell in which of them
+        for variable, ref in secrets.items():
+            _converted(document, ref, (*where, "secrets", variable), SecretRef)
     service = _converted(document, value, where, Service)
     _check_combination(document, service, where)
     return service
 
 
 def _job(document: Document, value: Any, where: Where) -> JobDefinition:  # noqa: ANN401
-    if isinstance(value, dict) and "command" in value:
-        value = {**value, "command": _words(document, value["command"], (*where, "command"))}
-        _convert_secrets(document, value, where)
-    job = _converted(document, value, where, JobDefinition)
-    _check_secrets(document, job, (*where, "secrets"))
+    if not isinstance(value, dict):
+        raise document.wrong(where, value, "a job: a mapping")
+    for field in SERVICE_FIELDS:
+        if field in value:
+            raise document.wrong((*where, field), value[field], "left out: only a service has it")
+    own = {field: value[field] for field in JOB_FIELDS if field in value}
+    program = _service(document, {field: one for field, one in value.items() if field not in own}, where)
+    job = replace(_converted(document, own, where, JobDefinition), program=program)
     if job.hook is not None and job.schedule is not None:
         raise document.wrong((*where, "hook"), job.hook, "given without a schedule: a job has one of them")
     if job.hook is not None and job.deadline > MAX_HOOK_S:
@@ -158,18 +170,11 @@ def _check_combination(document: Document, service: Service, where: Where) -> No
         raise document.wrong((*where, "rollout"), "", "able to replace something: max_surge and max_unavailable are 0")
 
 
-def _convert_secrets(document: Document, program: dict[str, Any], where: Where) -> None:
-    """Refuse a wrong reference to a secret: an error in the whole mapping would not tell in which of them."""
-    secrets = program.get("secrets")
-    for variable, ref in secrets.items() if isinstance(secrets, dict) else ():
-        _converted(document, ref, (*where, "secrets", variable), SecretRef)
-
-
-def _check_secrets(document: Document, program: Program, where: Where) -> None:
+def _check_secrets(document: Document, service: Service, where: Where) -> None:
     """Refuse a variable, or a file, that would have two values."""
     taken: set[str] = set()
-    for variable, ref in program.secrets.items():
-        if variable in program.env:
+    for variable, ref in service.secrets.items():
+        if variable in service.env:
             raise document.wrong((*where, variable), "", "a variable that env does not set, too")
         if ref.delivery == "env" and ref.path is not None:
             raise document.wrong((*where, variable, "path"), "", "left out, or used with as: file")
@@ -208,12 +213,12 @@ def _converted(document: Document, value: Any, where: Where, wanted: type[T]) ->
         raise document.wrong((*where, *inner), None, found.allowed) from error
 
 
-def _with_absolute_folder(program: P, base: str) -> P:
-    """Return a service or a job with its folder below `base`; the joined path has the same limit as the folder."""
-    if program.folder is None:
-        return program
-    folder = str(File(base) / program.folder)
+def _with_absolute_folder(service: Service, base: str) -> Service:
+    """Return a service with its folder below `base`; the joined path has the same limit as the folder."""
+    if service.folder is None:
+        return service
+    folder = str(File(base) / service.folder)
     if len(folder) > LONGEST_WORD:
         allowed = f"short enough: with the folder of a service it has at most {LONGEST_WORD} characters"
         raise BadInput("base", base, allowed)
-    return replace(program, folder=folder)
+    return replace(service, folder=folder)

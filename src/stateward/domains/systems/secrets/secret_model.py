@@ -93,7 +93,7 @@ def used_secrets(found: Object) -> set[str]:
         return set() if desired is None else {one.secret for one in desired.service.secrets.values()}
     if found.kind == JOB.kind:
         wanted = spec_of(found, DesiredJob)
-        return set() if wanted is None else {one.secret for one in wanted.job.secrets.values()}
+        return set() if wanted is None else {one.secret for one in wanted.job.program.secrets.values()}
     change = spec_of(found, ChangeSpec)
     return set() if change is None else set(change.picture.secrets())
 
