@@ -135,7 +135,7 @@ class JobDefinition(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     The fields of the program are those of a service; in YAML they stand beside the others.
     """
 
-    program: Service = Service()
+    program: Service
     schedule: Annotated[str, Meta(max_length=200)] | None = None  # five fields, as in a crontab
     time_zone: Annotated[str, Meta(max_length=100)] = "UTC"  # of the schedule
     hook: Hook | None = None  # deploys run it, and fail with it

@@ -132,7 +132,7 @@ def _job(document: Document, value: Any, where: Where) -> JobDefinition:  # noqa
             raise document.wrong((*where, field), value[field], "left out: only a service has it")
     own = {field: value[field] for field in JOB_FIELDS if field in value}
     program = _service(document, {field: one for field, one in value.items() if field not in own}, where)
-    job = replace(_converted(document, own, where, JobDefinition), program=program)
+    job = replace(_converted(document, {**own, "program": {}}, where, JobDefinition), program=program)
     if job.hook is not None and job.schedule is not None:
         raise document.wrong((*where, "hook"), job.hook, "given without a schedule: a job has one of them")
     if job.hook is not None and job.deadline > MAX_HOOK_S:
