@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from websockets.exceptions import WebSocketException
 
 from stateward.agents.answers import SiteAnswers
+from stateward.agents.app_manifest import SiteBackend
 from stateward.agents.measure_reports import MeasureReporter
 from stateward.agents.messages import (
     BEGUN,
@@ -102,7 +103,7 @@ class UpgradeHandler(Protocol):
 
 
 class Agent:
-    """The agent of one cloudlet."""
+    """The agent of one cloudlet; it works on one of the `backends` that it offers, by default on its site alone."""
 
     def __init__(
         self,
@@ -114,8 +115,10 @@ class Agent:
         observe_interval_s: float = OBSERVE_INTERVAL_S,
         installation: str = "",
         capacity: SiteCapacity = UNKNOWN_CAPACITY,
+        backends: Mapping[str, AgentSite] | None = None,
     ) -> None:
         self._site, self._dialer, self.version, self._upgrades = site, dialer, version, upgrades
+        self._backends = backends or {SiteBackend.PROCESS: site}
         self._observe_interval_s, self._installation = observe_interval_s, installation
         self._capacity = capacity
         self._is_held = False  # the cloudlet belongs to another installation
@@ -146,7 +149,8 @@ class Agent:
         if self._socket is not None:
             with suppress(*CONNECTION_ERRORS):
                 await self._socket.close()
-        await self._site.close()
+        for site in {id(one): one for one in self._backends.values()}.values():
+            await site.close()
 
     # --- one connection ----------------------------------------------------------------------------------------------
 
@@ -157,6 +161,7 @@ class Agent:
         try:
             welcome = await self._handshake(socket)
             self.notify = welcome.notify
+            self._use_backend(welcome.backend)
             if welcome.role == "heir":
                 await self._site.observe()  # a successor that cannot observe the site must not end its predecessor
                 await self._upgrades.take_over()
@@ -177,6 +182,14 @@ class Agent:
             with suppress(*CONNECTION_ERRORS):
                 await socket.close()
 
+    def _use_backend(self, backend: str) -> None:
+        """Work on the back end of the cloudlet; it changes only while the cloudlet has no instances."""
+        site = self._backends.get(backend)
+        if site is None:
+            raise ConnectionError(f"the cloudlet needs the back end {backend}, which this agent does not offer")
+        if site is not self._site:
+            self._site, self._existing = site, {}
+
     async def _handshake(self, socket: AgentSocket) -> Welcome:
         hello = Hello(
             self.version,
@@ -185,6 +198,7 @@ class Agent:
             answers=True,
             cores=self._capacity.cores,
             memory=self._capacity.memory,
+            backends=tuple(self._backends),
         )
         if self._is_held:
             hello = replace(hello, things=await self._thing_names())

@@ -137,6 +137,7 @@ class AgentConnection:
         self.ns, self.cloudlet, self.token = ns, cloudlet, token
         self.version, self.installation, self.notify = "", "", 0
         self.answers = False  # whether the agent knows requests for logs and commands
+        self.backend = ""  # the cloudlet's, when the agent was accepted
         self.items: dict[str, InventoryItem] = {}
         self.expected: int | None = None
         self.is_synced = False

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
+from stateward.agents.app_manifest import SiteBackend
 from stateward.validation_texts import describe_pattern
 
 PROTOCOL = 1
@@ -38,6 +39,8 @@ MAX_TEXT_CHARS = 10_000
 MAX_HELD_NAMES = 1000
 """The number of things that a held agent may name."""
 
+MAX_BACKENDS = 20
+
 Number = Annotated[int, Meta(ge=0, le=2**62)]
 NAME_TEXT = describe_pattern(r"^[^\x00-\x1f\x7f]*\Z", "a text without control characters")
 ANY_TEXT = describe_pattern(r"^[^\x00]*\Z", "a text without a NUL")
@@ -54,7 +57,7 @@ class Hello(Struct, frozen=True, tag="hello"):
     `heir` is 0 for an agent that serves. `installation` is the identity of the agent's folder; older agents have none.
     `things` names what exists at the site of a held agent. `answers`: it knows requests for logs and commands, which
     older agents cannot read. `cores` and `memory` (bytes) are the capacity of the site;
-    0 is unknown, and is no limit.
+    0 is unknown, and is no limit. `backends` are those that the agent offers.
     """
 
     version: Name
@@ -65,6 +68,7 @@ class Hello(Struct, frozen=True, tag="hello"):
     answers: bool = False
     cores: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     memory: Number = 0
+    backends: Annotated[tuple[Name, ...], Meta(max_length=MAX_BACKENDS)] = (SiteBackend.PROCESS,)
 
 
 class InventoryItem(Struct, frozen=True, tag="item"):
@@ -244,12 +248,14 @@ class Welcome(Struct, frozen=True, tag="welcome"):
     """The answer to a hello: the connection's notify id, the agent's role, and its heartbeat interval in seconds.
 
     `measures` is the interval of measurements in seconds; older controllers understand none, and 0 requests none.
+    `backend` is the one that the cloudlet runs on.
     """
 
     notify: int
     role: Literal["serving", "heir"] = "serving"
     beat: float = 10.0
     measures: float = 0.0
+    backend: str = SiteBackend.PROCESS
 
 
 class AgentOrder(Struct, frozen=True, tag="order"):

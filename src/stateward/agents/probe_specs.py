@@ -4,10 +4,13 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta, Struct
 
+from stateward.validation_texts import describe_pattern
+
+PROBE_PATH = describe_pattern(r"^/[!-~]*\Z", "a path such as /healthy, of visible ASCII characters without spaces")
 Port = Annotated[int, Meta(ge=1, le=65535)]
 ProbeSeconds = Annotated[float, Meta(ge=0.1, le=3600)]
 Threshold = Annotated[int, Meta(ge=1, le=100)]
-ProbePath = Annotated[str, Meta(min_length=1, max_length=1000, pattern=r"^/[!-~]*\Z")]
+ProbePath = Annotated[str, Meta(min_length=1, max_length=1000, pattern=PROBE_PATH)]
 ProbeCommand = Annotated[str, Meta(min_length=1, max_length=4000)]
 
 

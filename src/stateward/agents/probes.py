@@ -45,18 +45,40 @@ def next_health(health: Health, failure: str, threshold: int) -> Health:
 
 
 class ProbedApp(Struct, frozen=True):
-    """An app to probe; another generation or probe is another app, whose health is not known yet."""
+    """An app to probe, or APP/PART or APP/PART/NUMBER for a part or a copy of it.
+
+    It listens at `address`, and at `port` instead of the probe's if that is not 0. Another generation, probe or address
+    is another app, whose health is not known yet.
+    """
 
     name: str
     generation: int
     probe: Probe
+    address: str = "127.0.0.1"
+    port: int = 0
+
+
+def health_by_app(health: Mapping[str, Health]) -> dict[str, Health]:
+    """Return the health of apps from that of their parts: bad if one is bad, good if all are good."""
+    found: dict[str, Health] = {}
+    for name, one in health.items():
+        app, _, part = name.partition("/")
+        if one.is_healthy is False and part:
+            one = replace(one, reason=f"{part}: {one.reason}")
+        former = found.get(app, one)
+        verdicts = former.is_healthy, one.is_healthy
+        if False in verdicts:
+            found[app] = former if former.is_healthy is False else one
+        else:
+            found[app] = former if former.is_healthy is None else one
+    return found
 
 
 class ProbeRunner:
-    """Runs the probes of a site's apps, which listen at `address`."""
+    """Runs the probes of a site's apps."""
 
-    def __init__(self, run_command: RunProbeCommand, address: str = "127.0.0.1") -> None:
-        self._run_command, self._address = run_command, address
+    def __init__(self, run_command: RunProbeCommand) -> None:
+        self._run_command = run_command
         self._tasks: dict[ProbedApp, asyncio.Task[None]] = {}
         self._health: dict[ProbedApp, Health] = {}
 
@@ -90,9 +112,9 @@ class ProbeRunner:
             async with asyncio.timeout(app.probe.timeout_s):
                 match app.probe:
                     case HttpProbe(port=port, path=path):
-                        return await _http_failure(self._address, port, path)
+                        return await _http_failure(app.address, app.port or port, path)
                     case TcpProbe(port=port):
-                        await _connect(self._address, port)
+                        await _connect(app.address, app.port or port)
                     case CommandProbe(command=command):
                         await self._run_command(app.name, command, app.probe.timeout_s)
         except TimeoutError:

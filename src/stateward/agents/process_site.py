@@ -14,15 +14,15 @@ from pathlib import Path
 from shlex import join, quote
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.agents.local_state import Deployed, LocalState
 from stateward.agents.log_files import log_script, read_log_parts
 from stateward.agents.messages import AgentOrder, CommandRequest, Existing, LogPart, LogRequest, OrderAction
-from stateward.agents.probe_specs import Probe
-from stateward.agents.probes import ProbedApp, ProbeRunner
+from stateward.agents.output_excerpt import last_output
+from stateward.agents.probes import ProbeRunner, health_by_app
 from stateward.agents.process_meter import ProcessMeter
+from stateward.agents.process_programs import probed_parts, setup_scripts, shell_programs
 from stateward.agents.process_tracking import background_shell, kill_processes, with_label
 from stateward.agents.site import InstanceMeasure, ReportProgress, SiteCommandResult, SiteError
 from stateward.drivers import (
@@ -50,9 +50,6 @@ WAIT_TIMEOUT_S = 30.0
 POLL_INTERVAL_S = 0.02
 STABLE_AFTER_S = 0.5
 """Seconds that an app must run before it counts as started."""
-
-MAX_OUTPUT_LINES, MAX_OUTPUT_CHARS = 5, 500
-"""Limits on the output of a failed app in its error."""
 
 MAX_LOG_BYTES, LOG_READ_TIMEOUT_S = 4000, 5.0
 """Limits on the read of an app's log."""
@@ -87,7 +84,7 @@ class ProcessSite:
                 await (self._remove_app if thing.kind == "appinst" else self._remove_cluster)(thing, report_progress)
                 self._state.remove(order.name)
         elif kind == "appinst":
-            await self._start_app(order, spec, report_progress)
+            await self._start_app(order, report_progress)
         else:
             await self._make_cluster(order, spec, report_progress)
 
@@ -95,12 +92,13 @@ class ProcessSite:
         """Measure all nodes and apps in one scan, and take the verdicts of the probes."""
         sessions = {key: int(one.details["pid"]) for key, one in (await self._nodes()).items() if _is_up(one)}
         things = list(self._state)
-        await self._probes.set_apps(_probed_apps(things))
-        health = self._probes.health()
+        await self._probes.set_apps(probed_parts(things))
+        health = health_by_app(self._probes.health())
         found = await asyncio.to_thread(self._meter.measure, things, sessions)
         return {name: replace(one, health=health[name]) if name in health else one for name, one in found.items()}
 
     async def _run_probe(self, name: str, command: str, timeout_s: float) -> None:
+        name = name.partition("/")[0]
         thing = self._state.get(name)
         key, _ = await self._node_for(thing.host if thing is not None else "")
         label = self._label(key, f"{MARK}/{name}/{thing.generation if thing is not None else 0}/probe")
@@ -177,21 +175,22 @@ class ProcessSite:
 
     # --- apps --------------------------------------------------------------------------------------------------------
 
-    async def _start_app(self, order: AgentOrder, spec: Mapping[str, object], report_progress: ReportProgress) -> None:
+    async def _start_app(self, order: AgentOrder, report_progress: ReportProgress) -> None:
         """Start an app's processes of this generation, and end those of others."""
         key, group = await self._node_for(order.host)
-        number = int(str(spec.get("count", 1)))
+        programs = shell_programs(order.spec)
+        number = len(programs)
         marks = tuple(f"{MARK}/{order.name}/{order.generation}/{n}" for n in range(number))
         setup = f"{MARK}/{order.name}/{order.generation}/setup"
         self._state.save(Deployed(order.name, "appinst", order.generation, False, order.host, order.spec, marks))
-        if spec.get("setup"):
+        for script in setup_scripts(order.spec):
             report_progress("setting up", 0, number)
-            await self._run(key, setup, str(spec["setup"]))
+            await self._run(key, setup, script)
         there, started = await self._marks_in(group), {}
-        for nth, mark in enumerate(marks, start=1):
+        for nth, (mark, program) in enumerate(zip(marks, programs, strict=True), start=1):
             if mark not in there:
                 report_progress(f"starting process {nth}", nth, number)
-                started[mark] = await self._launch(key, str(spec.get("command", "")), mark, _log_of(order.name))
+                started[mark] = await self._launch(key, program, mark, _log_of(order.name))
         await self._end_processes(group, order.name, keep=(*marks, setup))
         if gone := await self._wait_stable(group, marks, started):
             output = await self._read_output(key, order.name, started)
@@ -339,35 +338,12 @@ class ProcessSite:
         return f"{len(down)} of {len(thing.parts)} processes do not run" if down else ""
 
 
-class _ProbedSpec(Struct, frozen=True):
-    """The part of an app's spec that is about probes."""
-
-    probe: Probe | None = None
-
-
-def _probed_apps(things: Collection[Deployed]) -> dict[str, ProbedApp]:
-    """Return the apps that have a probe and are whole; one that is being changed has no health."""
-    apps = [one for one in things if one.kind == "appinst" and one.whole]
-    probes = {one: msgspec.json.decode(one.spec or "{}", type=_ProbedSpec).probe for one in apps}
-    return {one.name: ProbedApp(one.name, one.generation, probe) for one, probe in probes.items() if probe is not None}
-
-
 def _log_of(name: str) -> str:
     return f"app-{name.replace(':', '_')}.log"
 
 
 def _first_line(mark: str) -> str:
     return f"{mark} starts"
-
-
-def last_output(text: str, beginnings: Collection[str]) -> str:
-    """Return the last lines of a log after a start line, as one short line without control characters."""
-    lines = text.splitlines()
-    begin = next((at for at, line in enumerate(lines) if line in beginnings), -1)
-    plain = ("".join(one for one in line if one.isprintable()).strip() for line in lines[begin + 1 :])
-    return " | ".join([line for line in plain if line and line not in beginnings][-MAX_OUTPUT_LINES:])[
-        -MAX_OUTPUT_CHARS:
-    ]
 
 
 def _new_keys(order: AgentOrder, taken: Sequence[str], number: int) -> list[str]:

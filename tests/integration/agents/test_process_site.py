@@ -105,6 +105,17 @@ async def test_an_app_is_processes_in_a_node_and_each_generation_of_it_replaces_
     assert await place.site.observe() == {"c1": Existing(1)}
 
 
+async def test_the_parts_of_a_manifest_are_processes_with_their_own_environment(place: SiteHarness) -> None:
+    await place.do(order(OrderAction.CREATE, 1))
+    web = {"name": "web", "command": ["sh", "-c", "test \"$A\" = 'b c' && sleep 1000"], "count": 2, "env": {"A": "b c"}}
+    other = {"name": "other", "command": "test -z $A && sleep 1000"}
+    await place.do(order(OrderAction.CREATE, 2, "c1:app", "c1", parts=[web, other]))
+    assert len(await place.apps()) == 3
+    with pytest.raises(SiteError, match=r"parts\[0\].image: 'web:1' must be left out"):
+        await place.do(order(OrderAction.UPDATE, 3, "c1:app", "c1", parts=[{**web, "image": "web:1"}]))
+    assert await place.site.observe() == {"c1": Existing(1), "c1:app": Existing(2)}
+
+
 async def test_who_comes_back_after_a_crash_knows_what_runs_and_what_was_killed_meanwhile(place: SiteHarness) -> None:
     await place.do(order(OrderAction.CREATE, 1))
     await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command="sleep 1000"))

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -129,10 +130,29 @@ def test_an_app_is_deployed_changed_refreshed_and_removed(lab: EdgeCliServer) ->
     lab.done("clusterinst", "delete", "munich/c1", "--wait")
 
 
+def test_an_app_is_defined_by_a_manifest_in_a_file(lab: EdgeCliServer, tmp_path: Path) -> None:
+    file = tmp_path / "shop.yaml"
+    file.write_text("parts:\n- {name: web, image: 'web:1', count: 2, env: {MODE: live}}\n")
+    lab.done("app", "create", "shop", "-f", str(file), "organization=games")
+    shown = lab.seen("app", "show", "shop")["spec"]
+    assert shown["organization"] == "games"
+    assert shown["parts"] == [{"name": "web", "image": "web:1", "count": 2, "env": {"MODE": "live"}}]
+    for text, why in (
+        ("parts: [", "YAML or JSON"),
+        ("[]", "one object"),
+        ("parts: [{image: 'a b'}]", "parts[0].image"),
+    ):
+        file.write_text(text)
+        assert why in lab.refused("app", "create", "shop", "-f", str(file))
+    assert "a file that can be read" in lab.refused("app", "update", "shop", "-f", str(tmp_path / "none"))
+
+
 def test_records_are_defined_changed_shown_and_struck_out(lab: EdgeCliServer) -> None:
     lab.done("flavor", "create", "m4", "size=small")
     for command in ("create", "update"):
-        assert "field: must be given, as FIELD=VALUE. Sizes of nodes: size." in lab.refused("flavor", command, "m4")
+        assert "field: must be given, as FIELD=VALUE, or in a file (-f). Sizes of nodes: size." in lab.refused(
+            "flavor", command, "m4"
+        )
     assert lab.seen("flavor", "show", "m4")["spec"]["size"] == "small"
     lab.done("autoscale", "create", "busy", "min=1", "max=4", "cpu=100")
     lab.done("autoscale", "update", "busy", "max=6")

@@ -4,11 +4,12 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from stateward import __version__
+from stateward.agents.app_manifest import SiteBackend
 from stateward.client.output import out
 from stateward.client.target import read_token_file
 
@@ -46,6 +47,33 @@ Releases = Annotated[
         "--releases", metavar="DIR", help="A folder with other versions, for upgrades: DIR/VERSION/stateward."
     ),
 ]
+Backends = Annotated[
+    list[SiteBackend] | None,
+    typer.Option(
+        "--backend", help="A back end to offer; the cloudlet says which one is used. Repeatable. Default: process."
+    ),
+]
+EngineAddress = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar="ADDRESS",
+        help="For containers: the address of Docker or Podman, unix:///PATH. Whoever reaches it is root on this host.",
+    ),
+]
+PublishAt = Annotated[
+    str, typer.Option("--publish-at", metavar="IP", help="For containers: the address at which ports are published.")
+]
+Images = Annotated[
+    Path | None,
+    typer.Option("--images", metavar="DIR", help="For containers: a folder of image archives that apps may name."),
+]
+Logins = Annotated[
+    Path | None,
+    typer.Option(
+        "--registry-logins", metavar="FILE", help="For containers: a JSON file with the logins of registries."
+    ),
+]
 Look = Annotated[
     float, typer.Option("--look-every", metavar="SECONDS", min=0.05, help="Seconds between two observations.")
 ]
@@ -68,6 +96,11 @@ def agent(
     driver: Driver = Drivers.PROCESS,
     data: Data = None,
     releases: Releases = None,
+    backend: Backends = None,
+    engine: EngineAddress = "unix:///run/podman/podman.sock",
+    publish_at: PublishAt = "127.0.0.1",
+    images: Images = None,
+    registry_logins: Logins = None,
     look_every: Look = 5.0,
     cores: Cores = None,
     memory: Memory = None,
@@ -84,6 +117,7 @@ def agent(
     from stateward.agents.agent import Agent
     from stateward.agents.dialer import WebSocketDialer
     from stateward.agents.self_upgrade import SelfUpgrade, read_installation
+    from stateward.drivers.confinement import seal_process
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("websockets").setLevel(logging.WARNING)
@@ -91,14 +125,19 @@ def agent(
     caller = WebSocketDialer(controller, AGENTS_PATH, namespace, cloudlet, read_token_file(token_file).text, Random())  # noqa: S311 - for jitter
     succession = SelfUpgrade(folder, releases or folder / "releases", __version__, _arguments(sys.argv), heir)
     identity = read_installation(folder)
+    seal_process()
+    offered = list(dict.fromkeys(backend or [SiteBackend.PROCESS]))
+    containers = _ContainerChoices(engine, publish_at, images, registry_logins)
+    sites: dict[str, AgentSite] = {one: _site(one, driver, folder, token_file, identity, containers) for one in offered}
     made = Agent(
-        _site(driver, folder, token_file),
+        sites[offered[0]],
         caller,
         __version__,
         succession,
         observe_interval_s=look_every,
         installation=identity,
         capacity=_capacity(cores, memory),
+        backends=sites,
     )
     out().print(f"agent of {namespace}/{cloudlet}, version {__version__}, starts in {folder}", markup=False)
     out().print(f"installation {identity}", markup=False)
@@ -118,14 +157,32 @@ async def _run_until_stopped(made: "Agent") -> None:
         raise task.exception() or RuntimeError
 
 
-def _site(driver: Drivers, folder: Path, token_file: Path) -> "AgentSite":
-    """Return the site; its apps cannot read the agent's token, folder and environment (`confinement`)."""
+class _ContainerChoices(NamedTuple):
+    """The options of the container back end."""
+
+    engine: str
+    publish_at: str
+    images: Path | None
+    logins: Path | None
+
+
+def _site(
+    backend: SiteBackend, driver: Drivers, folder: Path, token_file: Path, installation: str, choices: _ContainerChoices
+) -> "AgentSite":
+    """Return the site of a back end; apps cannot read the agent's token, folder and environment (`confinement`)."""
+    if driver is Drivers.PROCESS and backend is SiteBackend.CONTAINER:
+        from stateward.agents.container_images import read_logins
+        from stateward.agents.container_site import ContainerOptions, ContainerSite
+        from stateward.containers import EngineClient
+
+        logins = {} if choices.logins is None else read_logins(choices.logins)
+        options = ContainerOptions(choices.publish_at, choices.images, logins)
+        return ContainerSite(folder, EngineClient(choices.engine), installation, options)
     if driver is Drivers.PROCESS:
         from stateward.agents.process_site import ProcessSite
         from stateward.config import load
-        from stateward.drivers.confinement import Confinement, seal_process
+        from stateward.drivers.confinement import Confinement
 
-        seal_process()
         settings = load({}, os.environ, None).config
         readable = [Path(name).resolve() for name in settings.machine_paths.split(":") if name]
         required = settings.confinement == "required"

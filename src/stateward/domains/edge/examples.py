@@ -3,7 +3,7 @@
 from typing import Any
 
 EXAMPLES: dict[str, Any] = {
-    "NewCloudlet": {"name": "berlin", "missing": "recreate", "orphans": "report"},
+    "NewCloudlet": {"name": "berlin", "missing": "recreate", "orphans": "report", "backend": "process"},
     "CloudletChange": {"orphans": "remove"},
     "NewVersion": {"version": "2.1.0", "within": 60.0},
     "NewOwner": {"installation": "0f8fad5bd9cb469fa165708c7a3d3c11"},

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stateward.agents.app_manifest import SiteBackend, check_backend, check_manifest
 from stateward.domains.edge.errors import (
     ActionInProgress,
     AdminOnly,
@@ -51,6 +52,7 @@ from stateward.domains.edge.model import (
     ClusterInst,
     FlavorSpec,
     InstanceStatus,
+    app_program,
     cloudlet_of,
     cloudlet_status,
     cluster_id,
@@ -105,6 +107,8 @@ async def guard_cluster(uow: UnitOfWork, request: Request, found: Object) -> Req
     before = read_spec(found, ClusterInst) if request.action != "create" else None
     taken = ResourceAmounts() if before is None else amounts_of(before)
     check_capacity(cloudlet, cloudlet_status(site), used_amounts(instances, found.id), amounts_of(spec), taken)
+    if spec.setup and read_spec(site, CloudletSpec).backend == SiteBackend.CONTAINER:
+        raise BadInput("setup", spec.setup, f"empty on a cloudlet with the back end {SiteBackend.CONTAINER}")
     if request.action == "create":
         args = msgspec.json.decode(request.args)
         status = replace(status, reserved_by=str(args.get("reserved_by", "")) if spec.reservable else "")
@@ -149,9 +153,9 @@ async def guard_app(uow: UnitOfWork, request: Request, found: Object) -> Request
         return None
     cloudlet, cluster, app = parse_instance_id(found.kind, found.id)
     _check_caller(request, cloudlet)
-    await get_open_cloudlet(uow, request, cloudlet)
+    backend = read_spec(await get_open_cloudlet(uow, request, cloudlet), CloudletSpec).backend
     if request.action == "create":
-        return await _create_app(uow, request, found, (cloudlet, cluster, app))
+        return await _create_app(uow, request, found, (cloudlet, cluster, app), backend)
     status = instance_status(found)
     await _check_cluster(uow, request, found, cluster_id(cloudlet, status.cluster))
     if request.action in DELETE_ACTIONS:
@@ -164,14 +168,20 @@ async def guard_app(uow: UnitOfWork, request: Request, found: Object) -> Request
         spec = _app_spec(record, app, status.cluster)
     else:
         spec = merge_spec(request, found, AppInst)
+        check_manifest(app_program(spec))
+    if request.action == "update":
+        check_backend(app_program(spec), backend)
     return await _with_numbers(uow, request, found, spec, status)
 
 
-async def _create_app(uow: UnitOfWork, request: Request, found: Object, parts: tuple[str, str, str]) -> Request:
+async def _create_app(
+    uow: UnitOfWork, request: Request, found: Object, parts: tuple[str, str, str], backend: str
+) -> Request:
     cloudlet, cluster, app = parts
     merge_spec(request, found, AppInst)  # the record of the app is copied, but a wrong spec is refused
     record = await get_object(uow, found.ns, record_id(APP.kind, app), APP.kind)
     wanted = read_spec(record, AppSpec)
+    check_backend(app_program(wanted), backend)
     automatic = cluster.startswith(AUTOCLUSTER_PREFIX)
     if automatic != (DEPENDENCIES in request.facts):
         raise BadInput(
@@ -190,7 +200,8 @@ async def _create_app(uow: UnitOfWork, request: Request, found: Object, parts: t
 
 
 def _app_spec(app: AppSpec, name: str, cluster: str) -> AppInst:
-    return AppInst(name, app.organization, cluster, app.command, app.setup, app.count, app.auto_delete, probe=app.probe)
+    program = app.command, app.setup, app.count
+    return AppInst(name, app.organization, cluster, *program, app.auto_delete, probe=app.probe, parts=app.parts)
 
 
 async def _check_new_app_cluster(
@@ -247,6 +258,8 @@ async def guard_cloudlet(uow: UnitOfWork, request: Request, found: Object) -> Re
         parse_instance_id(CLUSTERINST.kind, f"{found.id}:x")
     if request.spec is not None or request.action in ("create", "change"):
         request = replace(request, spec=to_json(merge_spec(request, found, CloudletSpec)))
+    if request.action == "change":
+        await _check_backend_change(uow, request, found)
     if request.action in ("create", "change"):
         return request
     if request.action == "upgrade":
@@ -264,6 +277,16 @@ async def guard_cloudlet(uow: UnitOfWork, request: Request, found: Object) -> Re
             raise StillReferenced(f"cloudlet {found.id}", keep)
         return _leave_orphans(uow, request, found, instances)
     return None
+
+
+async def _check_backend_change(uow: UnitOfWork, request: Request, found: Object) -> None:
+    """Refuse another back end for a cloudlet that has instances or orphans: they would stay where they are."""
+    wanted = msgspec.json.decode(request.spec or "{}", type=CloudletSpec).backend
+    if wanted == read_spec(found, CloudletSpec).backend:
+        return
+    there = [one.id for one in await list_instances(uow, found.ns, found.id) if one.state != NOT_PRESENT]
+    if users := [*there, *(f"orphan {one}" for one in cloudlet_status(found).orphans)]:
+        raise StillReferenced(f"the back end of cloudlet {found.id}", users)
 
 
 def _leave_orphans(uow: UnitOfWork, request: Request, found: Object, instances: list[Object]) -> Request | None:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from stateward.agents.app_manifest import AppProgram, Parts, SiteBackend
 from stateward.agents.messages import Load
 from stateward.agents.probe_specs import Probe
 from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, CloudletState
@@ -62,10 +63,11 @@ Demand = Literal["reported", "measured"]
 
 
 class CloudletSpec(Struct, frozen=True):
-    """A cloudlet: its policies for missing instances and for orphans."""
+    """A cloudlet: its policies for missing instances and for orphans, and the back end that its agent must offer."""
 
     missing: Missing = "recreate"
     orphans: Orphans = "report"
+    backend: SiteBackend = SiteBackend.PROCESS
 
 
 class FlavorSpec(Struct, frozen=True):
@@ -80,13 +82,13 @@ class FlavorSpec(Struct, frozen=True):
 
 
 class AppSpec(Struct, frozen=True):
-    """An app: its command, number of processes, set-up script and policy.
+    """An app: its parts, or the short form of one part (command, number of processes, set-up script); and its policy.
 
     `auto_delete`: its instances are deleted with their cluster. `autoprov`: the auto-provisioning policy of the app.
     `probe`: how the agent checks the health of its instances.
     """
 
-    command: Text
+    command: Text = ""
     organization: Name = "default"
     count: Count = 1
     setup: Text = ""
@@ -94,6 +96,7 @@ class AppSpec(Struct, frozen=True):
     auto_delete: bool = False
     autoprov: MaybeName = ""
     probe: Probe | None = None
+    parts: Parts = ()
 
 
 class AutoscaleSpec(Struct, frozen=True):
@@ -157,6 +160,7 @@ class AppInst(Struct, frozen=True):
     auto_delete: bool = False
     revision: int = 0
     probe: Probe | None = None
+    parts: Parts = ()
 
 
 # --- statuses --------------------------------------------------------------------------------------------------------
@@ -194,6 +198,7 @@ class CloudletStatus(Struct, frozen=True, omit_defaults=True):
 
     `controller` is the process that the serving agent is connected to. `heir` is the connection of the successor in an
     upgrade. `installation` is the agent installation that owns the cloudlet (None: none with an identity has served).
+    `refused` is the reason why the last agent that dialled cannot serve it.
     """
 
     version: str = ""
@@ -211,6 +216,7 @@ class CloudletStatus(Struct, frozen=True, omit_defaults=True):
     alerts: tuple[Alert, ...] = ()
     cores: float = 0.0  # the capacity that its agent has reported; 0: unknown
     memory: int = 0
+    refused: str = ""
 
 
 class CountedRequests(Struct, frozen=True):
@@ -255,6 +261,11 @@ def measures_key(ns: str, cloudlet: str) -> Key:
 def read_spec(found: Object, form: type[T]) -> T:
     """Read an object's spec."""
     return msgspec.json.decode(found.spec, type=form)
+
+
+def app_program(app: AppSpec | AppInst) -> AppProgram:
+    """Return what an app runs."""
+    return AppProgram(app.command, app.setup, app.count, app.probe, app.parts)
 
 
 def instance_status(found: Object) -> InstanceStatus:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from stateward.agents.app_manifest import check_manifest
 from stateward.domains.edge.errors import ReferenceBeingDeleted, StillReferenced
 from stateward.domains.edge.lifecycle import (
     APP,
@@ -32,6 +33,7 @@ from stateward.domains.edge.model import (
     AutoprovSpec,
     AutoscaleSpec,
     FlavorSpec,
+    app_program,
     instance_status,
     merge_spec,
     record_id,
@@ -102,6 +104,8 @@ async def guard_record(uow: UnitOfWork, request: Request, found: Object) -> Requ
         raise BadInput("max", wanted.max, f"at least {wanted.min}, the minimum")
     if isinstance(wanted, AutoscaleSpec):
         _check_targets(wanted)
+    if isinstance(wanted, AppSpec):
+        check_manifest(app_program(wanted))
     before = {} if request.creates is not None else _decode_spec(found.spec)
     await check_references(uow, found, wanted, before)
     if isinstance(wanted, AutoprovSpec):

@@ -1,7 +1,7 @@
 """The edge domain on a real store, with agents on simulated sites and in-process connections."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -56,7 +56,9 @@ class AgentRunner:
         version: str = "1.0",
         installation: str = "",
         capacity: SiteCapacity = UNKNOWN_CAPACITY,
+        backends: Sequence[str] = (),
     ) -> None:
+        self.backends = dict.fromkeys(backends, site) or None
         self.site, self.dialer, self.version = site, InProcessDialer(None, NS, cloudlet), version
         self.installation, self.capacity = installation, capacity
         self.task: asyncio.Task[None] | None = None
@@ -71,6 +73,7 @@ class AgentRunner:
             observe_interval_s=0.05,
             installation=self.installation,
             capacity=self.capacity,
+            backends=self.backends,
         )
         self.task = asyncio.create_task(self.agent.run())
 

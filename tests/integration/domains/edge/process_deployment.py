@@ -61,6 +61,7 @@ class ProcessDeployment:
         ).json()
         (folder / "token").write_text(made["token"])
         self.agent: Process | None = None
+        self.agent_options: tuple[str, ...] = ()
         self._started: list[Process] = []
 
     def serve(self) -> None:
@@ -75,7 +76,7 @@ class ProcessDeployment:
             STATEWARD if own else self.releases / version / "stateward",
             self.folder / "agent", "--controller", f"ws://127.0.0.1:{self.proxy.port}", "--cloudlet", "munich",
             "--namespace", NS, "--token-file", str(self.folder / "token"), "--data", str(self.folder / site),
-            "--releases", str(self.releases), "--look-every", "0.3",
+            "--releases", str(self.releases), "--look-every", "0.3", *self.agent_options,
         )  # fmt: skip
         self._started.append(self.agent)
 

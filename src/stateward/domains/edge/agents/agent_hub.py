@@ -135,12 +135,13 @@ class AgentHub:
             return Goodbye(f"protocol {hello.protocol} is not spoken here, but {PROTOCOL}", final=True)
         key = Key(connection.ns, connection.cloudlet)
         request = ConnectRequest(*key, hello.version, hello.heir, self.controller, hello.installation, hello.things)
-        result = await self.batcher.connect(replace(request, cores=hello.cores, memory=hello.memory))
+        request = replace(request, cores=hello.cores, memory=hello.memory, backends=hello.backends)
+        result = await self.batcher.connect(request)
         if result.rejection:
             return Goodbye(result.rejection, final=hello.heir > 0, held=result.is_held)
-        connection.notify = result.notify
+        connection.notify, connection.backend = result.notify, result.backend
         self.connections.setdefault(key, []).append(connection)
-        return Welcome(result.notify, result.role, self.heartbeat_s, self.measure_s)
+        return Welcome(result.notify, result.role, self.heartbeat_s, self.measure_s, result.backend)
 
     async def on_inventory(self, connection: AgentConnection) -> None:
         """Reconcile a complete inventory, and send the orders due."""
@@ -315,7 +316,8 @@ class AgentHub:
                 self._start_task(self._disconnect(connection, "the cloudlet was deleted"))
                 continue
             slots = agent_slots(found, operation)
-            if must_disconnect(slots, connection.notify):
+            is_unfit = read_spec(found, CloudletSpec).backend != connection.backend
+            if is_unfit or must_disconnect(slots, connection.notify):
                 self._start_task(self._disconnect(connection, ""))
             elif is_upgrade_due(slots, connection.notify) and connection.is_synced:
                 within = cloudlet_status(found).within

@@ -5,10 +5,19 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.agents.app_manifest import SiteBackend
 from stateward.domains.edge.agents.record_writer import journal_rejection, write_slots
 from stateward.domains.edge.lifecycle import CLOUDLET, MEASURES, CloudletState
 from stateward.domains.edge.lookups import current_operation, loaded_object, save_status, unit_of_work
-from stateward.domains.edge.model import HeldAgent, agent_slots, cloudlet_status, measures_key, with_agent_slots
+from stateward.domains.edge.model import (
+    CloudletSpec,
+    HeldAgent,
+    agent_slots,
+    cloudlet_status,
+    measures_key,
+    read_spec,
+    with_agent_slots,
+)
 from stateward.domains.edge.records.agent_upgrade import (
     AgentRejection,
     CloudletEvent,
@@ -43,6 +52,7 @@ class ConnectRequest(Struct, frozen=True):
 
     `heir` is the upgrade for which it was started as a successor (0: it serves). `installation` is its identity ("": it
     has none). `things` are the names of what exists at the site of a held agent. `cores` and `memory` are its capacity.
+    `backends` are those that it offers.
     """
 
     ns: str
@@ -54,18 +64,20 @@ class ConnectRequest(Struct, frozen=True):
     things: tuple[str, ...] = ()
     cores: float = 0.0
     memory: int = 0
+    backends: tuple[str, ...] = (SiteBackend.PROCESS,)
 
 
 class ConnectResult(Struct, frozen=True):
     """The notify id and role of an accepted agent, or the reason of its rejection.
 
-    `is_held`: it may connect after a hand-over of the cloudlet.
+    `is_held`: it may connect after a hand-over of the cloudlet. `backend` is the one that it must work on.
     """
 
     notify: int = 0
     role: Role = "serving"
     rejection: str = ""
     is_held: bool = False
+    backend: str = SiteBackend.PROCESS
 
 
 class Disconnect(Struct, frozen=True):
@@ -92,6 +104,10 @@ async def _connect_agent(uow: UnitOfWork, kinds: Kinds, request: ConnectRequest)
     if is_held(status.installation, request.installation, is_served=status.serving > 0, is_heir=is_heir):
         _hold_agent(uow, found, request)
         return ConnectResult(rejection=AgentRejection.HELD, is_held=True)
+    backend = read_spec(found, CloudletSpec).backend
+    if backend not in request.backends:
+        return ConnectResult(rejection=_refuse_backend(uow, found, request, backend))
+    status = replace(status, refused="")
     update = on_connect(slots, request.version, request.heir)
     if isinstance(update, AgentRejection):
         journal_rejection(uow, found, AGENT, request.version, "start", update)
@@ -109,7 +125,18 @@ async def _connect_agent(uow: UnitOfWork, kinds: Kinds, request: ConnectRequest)
         await _start_cloudlet(uow, kinds, found, replace(start, seen=seen))
     else:
         write_slots(uow, found, operation, update, request.version, status=status)
-    return ConnectResult(update.slots.issued, update.role)
+    return ConnectResult(update.slots.issued, update.role, backend=backend)
+
+
+def _refuse_backend(uow: UnitOfWork, found: Object, request: ConnectRequest, backend: str) -> str:
+    """Record that an agent cannot serve a cloudlet, and return why; journaled once, since it keeps reconnecting."""
+    offered = ", ".join(request.backends) or "none"
+    why = f"the cloudlet needs the back end {backend}, and its agent offers {offered}: --backend {backend} offers it"
+    status = cloudlet_status(found)
+    if status.refused != why and not status.serving:
+        journal_rejection(uow, found, AGENT, request.version, "start", why)
+        save_status(uow, found, replace(status, refused=why))
+    return why
 
 
 def _hold_agent(uow: UnitOfWork, found: Object, request: ConnectRequest) -> None:

@@ -97,7 +97,7 @@ async def create_cloudlet(
     request: Call, service: ServiceDependency, ns: Ns, data: JSONBody[NewCloudlet], key: IdempotencyKey = None
 ) -> EdgeAcceptedView:
     """Create a cloudlet; it is ready when its agent has connected and sent its inventory."""
-    spec = CloudletSpec(data.missing, data.orphans)
+    spec = CloudletSpec(data.missing, data.orphans, data.backend)
     return accepted_view(await service.create_cloudlet(ns, data.name, spec, caller_of(request, key=key)))
 
 
@@ -109,7 +109,7 @@ async def get_cloudlet(on_cloudlet: TargetDependency) -> View:
 
 @patch(ONE_CLOUDLET, **DONE_AT_ONCE, summary="Change a cloudlet")
 async def change_cloudlet(on_cloudlet: TargetDependency, data: JSONBody[CloudletChange]) -> EdgeAcceptedView:
-    """Change the policies for missing instances and orphans."""
+    """Change the policies for missing instances and orphans, or the back end of a cloudlet without instances."""
     return await on_cloudlet.act("change", {"change": changes(data)})
 
 

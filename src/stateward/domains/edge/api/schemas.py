@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from stateward.agents.app_manifest import Parts, SiteBackend
 from stateward.agents.messages import ANY_TEXT, MAX_LOAD
 from stateward.domains.edge.lifecycle import CLOUDLET, IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
 from stateward.domains.edge.model import (
@@ -29,6 +30,7 @@ from stateward.engine import Accepted
 from stateward.store.records import Object, Operation
 
 Amount = Annotated[float, Meta(ge=0, le=MAX_LOAD)]
+BACKEND_MEANS = "what its agent must offer: clusters and apps run as processes, or as containers"
 Ignore = Literal["agent", "agent-errors", "transient"]
 OVERRIDES: dict[Ignore, str] = {
     "agent": IGNORE_AGENT,
@@ -45,6 +47,7 @@ class NewCloudlet(Struct, frozen=True, forbid_unknown_fields=True):
     name: Name
     missing: Missing = "recreate"
     orphans: Orphans = "report"
+    backend: Annotated[SiteBackend, Meta(description=BACKEND_MEANS)] = SiteBackend.PROCESS
 
 
 class CloudletChange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -52,6 +55,7 @@ class CloudletChange(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     missing: Missing | None = None
     orphans: Orphans | None = None
+    backend: Annotated[SiteBackend | None, Meta(description=BACKEND_MEANS)] = None
 
 
 class NewVersion(Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,6 +102,7 @@ class AppInstChange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     command: Text | None = None
     setup: Text | None = None
     count: Count | None = None
+    parts: Parts | None = None
 
 
 class NewLoad(Struct, frozen=True, forbid_unknown_fields=True):
@@ -193,6 +198,7 @@ class Conditions(Struct, frozen=True):
     installation: str = ""
     held: tuple[HeldView, ...] = ()
     alerts: tuple[AlertView, ...] = ()
+    refused: str = ""
 
 
 class View(Struct, frozen=True, kw_only=True):
@@ -301,6 +307,7 @@ def _conditions(found: Object) -> Conditions:
             installation=agents.installation or "",
             held=tuple(map(_held_view, agents.held)),
             alerts=_alert_views(agents.alerts),
+            refused=agents.refused,
         )
     return Conditions()
 

@@ -54,6 +54,7 @@ def _options(
     ] = 60.0,
     missing: Annotated[str | None, typer.Option(help="Policy for missing instances: recreate, or leave.")] = None,
     orphans: Annotated[str | None, typer.Option(help="Policy for orphans: report, or remove.")] = None,
+    backend: Annotated[str | None, typer.Option(help="How clusters and apps run: process, or container.")] = None,
     installation: Annotated[
         str | None, typer.Option(metavar="ID", help="The held installation, if more than one is held.")
     ] = None,
@@ -81,10 +82,10 @@ CLUSTER_FIELDS = ("nodes", "flavor", "organization", "setup", "autoscale", "rese
 
 REQUESTS = (
     # of       command     fields of the body             other options
-    (CLOUDLET, "create",   ("missing", "orphans"),          WAIT,
+    (CLOUDLET, "create",   ("missing", "orphans", "backend"), WAIT,
      "Create a cloudlet; it is ready when its agent has connected."),
-    (CLOUDLET, "update",   ("missing", "orphans"),          (),
-     "Change the policies for missing instances and orphans."),
+    (CLOUDLET, "update",   ("missing", "orphans", "backend"), (),
+     "Change the policies for missing instances and orphans, or the back end of a cloudlet without instances."),
     (CLOUDLET, "delete",   (),                              REMOVAL,
      "Delete a cloudlet that has no instances, except auto-deleted ones."),
     (CLOUDLET, "upgrade",  ("version", "within"),           WAIT,

@@ -160,6 +160,7 @@ def conditions_text(found: Conditions) -> str:
         f"orphans: {', '.join(found.orphans)}" if found.orphans else "",
         *map(_held_text, found.held),
         *(f"{one.name}: {one.reason}" for one in found.alerts),
+        f"agent refused: {found.refused}" if found.refused else "",
     ]
     return ", ".join(filter(None, texts))
 

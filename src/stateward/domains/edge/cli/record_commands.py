@@ -1,13 +1,16 @@
 """`stateward edge flavor|app|autoscale|autoprov`: passive records, and reports of demand."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from yaml import YAMLError
 
 from stateward.client.arguments import parse_pairs, parse_values
 from stateward.client.confirmation import confirm_action
 from stateward.client.session import Session, Yes, on_server
 from stateward.client.url_paths import UrlPath
+from stateward.documents import load_all
 from stateward.domains.edge.api.schemas import View
 from stateward.domains.edge.cli.instance_requests import path, show_all, show_one
 from stateward.errors import BadInput
@@ -18,12 +21,18 @@ Fields = Annotated[
     list[str] | None,
     typer.Argument(metavar="[FIELD=VALUE]...", help="Its fields; a value is JSON, or else text."),
 ]
+File = Annotated[
+    Path | None,
+    typer.Option(
+        "--file", "-f", metavar="FILE", help="Its fields, in YAML or JSON; those on the command line go before."
+    ),
+]
 Requests = Annotated[list[str], typer.Argument(metavar="CLOUDLET=REQUESTS...", help="Requests in an interval.")]
 
 LONGEST_NUMBER = 18
 RECORD_COMMANDS = {
     "flavor": ("flavors", "Sizes of nodes: size, cores, memory."),
-    "app": ("apps", "Apps: command, count, setup, flavor, organization, auto_delete, autoprov, probe."),
+    "app": ("apps", "Apps: parts, or command, count, setup, probe; flavor, organization, auto_delete, autoprov."),
     "autoscale": ("autoscale", "Policies of nodes: min, max, cpu, mem, connections."),
     "autoprov": (
         "autoprov",
@@ -42,14 +51,14 @@ def _commands(noun: str, where: str, help_: str) -> typer.Typer:
     commands = typer.Typer(no_args_is_help=True, help=help_)
 
     @on_server
-    def create(session: Session, name: Name, fields: Fields = None) -> None:
+    def create(session: Session, name: Name, fields: Fields = None, file: File = None) -> None:
         """Define it, or replace it if it exists: fields that are not given get their defaults."""
-        _send(session, "PUT", path(session, where, ("NAME", name)), _values(fields, help_))
+        _send(session, "PUT", path(session, where, ("NAME", name)), _values(fields, file, help_))
 
     @on_server
-    def update(session: Session, name: Name, fields: Fields = None) -> None:
+    def update(session: Session, name: Name, fields: Fields = None, file: File = None) -> None:
         """Change some of its fields."""
-        values = _values(fields, help_)
+        values = _values(fields, file, help_)
         before = session.client.http.call(View, "GET", path(session, where, ("NAME", name))).spec
         _send(session, "PUT", path(session, where, ("NAME", name)), {**before, **values})
 
@@ -82,11 +91,24 @@ def report_demand(session: Session, name: Name, requests: Requests) -> None:
     _send(session, "POST", path(session, "apps", ("NAME", name), "demand"), {"requests": found})
 
 
-def _values(fields: list[str] | None, help_: str) -> dict[str, Any]:
+def _values(fields: list[str] | None, file: Path | None, help_: str) -> dict[str, Any]:
     """Return the given fields; none at all would replace a record by an empty one."""
-    if not fields:
-        raise BadInput("field", None, f"given, as FIELD=VALUE. {help_}")
-    return parse_values("field", fields)
+    if not fields and file is None:
+        raise BadInput("field", None, f"given, as FIELD=VALUE, or in a file (-f). {help_}")
+    return {**({} if file is None else _read_fields(file)), **parse_values("field", fields or [])}
+
+
+def _read_fields(file: Path) -> dict[str, Any]:
+    """Return the fields in a file: one object in YAML or JSON."""
+    try:
+        documents = load_all(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput("--file", str(file), f"a file that can be read ({error})") from error
+    except YAMLError as error:
+        raise BadInput("--file", str(file), f"YAML or JSON ({error})") from error
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        raise BadInput("--file", str(file), "one object with the fields of the record")
+    return documents[0]
 
 
 def _number(text: str) -> int:

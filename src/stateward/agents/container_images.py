@@ -1,0 +1,118 @@
+"""Images for an agent's containers: found in the engine, loaded from an administrator's folder, or pulled.
+
+Credentials of registries are in a file on the agent's host. A credential is sent to its own registry alone, so an app
+that names another registry cannot collect it.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from stateward.agents.app_manifest import AppPart, image_registry
+from stateward.agents.site import ReportProgress, SiteError
+from stateward.containers import ContainerEngine, EngineRefusal, EngineRefused, PullProgress, RegistryLogin
+from stateward.errors import StatewardError
+
+REPORT_INTERVAL_S = 1.0
+"""Seconds between two lines of progress of a pull."""
+
+PIECE_BYTES = 1 << 20
+MIB = 1 << 20
+
+
+class BadLogins(StatewardError):
+    """The file of registry logins cannot be used."""
+
+    file: str
+    why: str
+    text = (
+        "the registry logins in {file} cannot be used: {why}. It must be JSON such as "
+        '{{"registry.example.com": {{"username": "...", "password": "..."}}}}, and only its owner may read it'
+    )
+
+
+class StoredLogin(Struct, frozen=True, forbid_unknown_fields=True):
+    """The credential of a registry in the file."""
+
+    username: str
+    password: str
+
+
+def read_logins(file: Path) -> dict[str, RegistryLogin]:
+    """Read the registry logins, by registry; raises `BadLogins`, without a word of what is in the file."""
+    try:
+        if file.stat().st_mode & 0o077:
+            raise BadLogins(str(file), "others than its owner may read or change it")
+        found = msgspec.json.decode(file.read_bytes(), type=dict[str, StoredLogin])
+    except OSError as error:
+        raise BadLogins(str(file), error.strerror or "it cannot be read") from error
+    except msgspec.MsgspecError as error:
+        raise BadLogins(str(file), "it does not have this form") from error
+    return {server: RegistryLogin(one.username, one.password, server) for server, one in found.items()}
+
+
+class ImageSource:
+    """Where images come from."""
+
+    def __init__(
+        self, engine: ContainerEngine, archives: Path | None = None, logins: Mapping[str, RegistryLogin] | None = None
+    ) -> None:
+        self._engine, self._archives, self._logins = engine, archives, logins or {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # no image is pulled twice at a time
+
+    async def ensure(self, part: AppPart, report_progress: ReportProgress) -> None:
+        """Have the engine have a part's image."""
+        async with self._locks[part.image]:
+            if await self._has(part.image):
+                return
+            if part.archive:
+                await self._load(part, report_progress)
+            else:
+                await self._pull(part.image, report_progress)
+
+    async def _has(self, image: str) -> bool:
+        try:
+            await self._engine.inspect_image(image)
+        except EngineRefused as error:
+            if error.reason is EngineRefusal.IMAGE_MISSING:
+                return False
+            raise
+        return True
+
+    async def _load(self, part: AppPart, report_progress: ReportProgress) -> None:
+        if self._archives is None:
+            raise SiteError(f"archive: {part.archive!r} cannot be loaded: the agent has no folder of images (--images)")
+        file = self._archives / part.archive
+        if not file.is_file():
+            raise SiteError(f"archive: there is no file {part.archive!r} in the agent's folder of images")
+        report_progress(f"loading {part.image} from {part.archive}")
+        await self._engine.load_images(_pieces(file))
+        if not await self._has(part.image):
+            raise SiteError(f"archive: {part.archive!r} does not hold the image {part.image}")
+
+    async def _pull(self, image: str, report_progress: ReportProgress) -> None:
+        report_progress(f"pulling {image}")
+        layers: dict[str, PullProgress] = {}
+        clock = asyncio.get_running_loop().time
+        due = clock() + REPORT_INTERVAL_S
+        async for one in self._engine.pull_image(image, self._logins.get(image_registry(image))):
+            layers[one.layer] = one
+            if clock() >= due:
+                due = clock() + REPORT_INTERVAL_S
+                report_progress(f"pulling {image}: {_pulled(layers)}")
+        report_progress(f"{image} is pulled")
+
+
+def _pulled(layers: Mapping[str, PullProgress]) -> str:
+    done, total = (sum(getattr(one, field) for one in layers.values()) for field in ("done_bytes", "total_bytes"))
+    return f"{done / MIB:.1f} of {total / MIB:.1f} MiB" if total else list(layers.values())[-1].status
+
+
+async def _pieces(file: Path) -> AsyncIterator[bytes]:
+    with file.open("rb") as stream:
+        while piece := await asyncio.to_thread(stream.read, PIECE_BYTES):
+            yield piece

@@ -1,0 +1,98 @@
+"""Measurement of clusters and apps that are containers: one listing and one request for statistics for all of them."""
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from stateward.agents.app_manifest import AppPart
+from stateward.agents.container_identity import Copy, copies_of, copy_in
+from stateward.agents.local_state import Deployed
+from stateward.agents.probes import ProbedApp
+from stateward.agents.site import InstanceMeasure, NodeMeasure
+from stateward.containers import ContainerRecord, ContainerState, ContainerStats
+
+
+class ContainerUse(Struct, frozen=True):
+    """What a container uses: cores (None: not known yet) and bytes of memory."""
+
+    cpu: float | None
+    memory: int
+
+
+class ContainerMeter:
+    """Measures containers; cores are those since the previous measurement."""
+
+    def __init__(self) -> None:
+        self._at = 0.0
+        self._cpu_s: dict[str, float] = {}
+
+    def uses(self, stats: Iterable[ContainerStats]) -> dict[str, ContainerUse]:
+        """Return what containers use, by id."""
+        now, before, known = time.monotonic(), self._at, self._cpu_s
+        found = {}
+        self._at, self._cpu_s = now, {}
+        for one in stats:
+            self._cpu_s[one.id] = one.cpu_s
+            elapsed = one.cpu_s - known[one.id] if one.id in known else None
+            cores = max(0.0, elapsed) / (now - before) if elapsed is not None and now > before else None
+            found[one.id] = ContainerUse(cores, one.memory_bytes)
+        return found
+
+
+def measure_things(
+    things: Collection[Deployed],
+    parts: Mapping[str, Sequence[AppPart]],
+    containers: Mapping[str, Sequence[ContainerRecord]],
+    uses: Mapping[str, ContainerUse],
+) -> dict[str, InstanceMeasure]:
+    """Return the measures of clusters and apps; `parts` and `containers` are those of the apps, by name."""
+    measures: dict[str, InstanceMeasure] = {}
+    on_nodes: dict[tuple[str, int], list[ContainerUse]] = {}
+    for app in things:
+        if app.kind == "appinst":
+            nodes = dict(zip(copies_of(parts[app.name], app.generation), app.nodes, strict=False))
+            own = [(copy_in(one.labels), uses[one.id]) for one in containers.get(app.name, ()) if one.id in uses]
+            measures[app.name] = _sum(use for _, use in own)
+            for copy, use in own:
+                on_nodes.setdefault((app.host, nodes.get(copy, 0) if copy else 0), []).append(use)
+    for cluster in things:
+        if cluster.kind != "appinst":
+            sums = [_sum(on_nodes.get((cluster.name, number), ())) for number in range(len(cluster.parts))]
+            loads = tuple(
+                NodeMeasure(key, True, one.cpu, one.memory) for key, one in zip(cluster.parts, sums, strict=True)
+            )
+            every = [use for (host, _), found in on_nodes.items() if host == cluster.name for use in found]
+            total = _sum(every)
+            measures[cluster.name] = InstanceMeasure(total.cpu, total.memory, nodes=loads)
+    return measures
+
+
+def _sum(uses: Iterable[ContainerUse]) -> InstanceMeasure:
+    found = list(uses)
+    cores = [one.cpu for one in found]
+    cpu = None if None in cores else sum(one for one in cores if one is not None)
+    return InstanceMeasure(cpu, sum(one.memory for one in found))
+
+
+# --- probes ----------------------------------------------------------------------------------------------------------
+
+
+def probed_copies(
+    app: Deployed, parts: Sequence[AppPart], containers: Sequence[ContainerRecord], network: str
+) -> dict[str, ProbedApp]:
+    """Return the copies of an app that have a probe and run, by name; a published port is probed at the host."""
+    running = {copy_in(one.labels): one for one in containers if one.state is ContainerState.RUNNING}
+    found = {}
+    for part in parts:
+        for number in range(part.count):
+            container = running.get(Copy(app.generation, part.name, number))
+            if part.probe is None or container is None:
+                continue
+            name = f"{app.name}/{part.name}/{number}"
+            address, port = container.ips.get(network, ""), getattr(part.probe, "port", 0)
+            for one in container.ports:
+                if one.container_port == port and one.protocol == "tcp":
+                    address, port = one.host_ip, one.host_port
+            found[name] = ProbedApp(name, app.generation, part.probe, address, port)
+    return found

@@ -1,0 +1,363 @@
+"""A site of containers: a cluster is a network with nodes, an app is containers in its cluster's network.
+
+The local state tells what was ordered, and is saved before anything is created. What exists is read from a listing of
+the engine, by the labels of containers, networks and volumes. So every order may be interrupted at any point, and is
+executed again from what the engine has.
+
+Restarts are never the engine's: a container that has ended is noticed, and the cloudlet's policy decides.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.agents.app_containers import container_spec, volume_specs
+from stateward.agents.app_manifest import AppPart, SiteBackend, check_backend, parts_of
+from stateward.agents.container_calls import ENGINE_PATIENCE_S, EngineCalls
+from stateward.agents.container_identity import (
+    CLUSTER_LABEL,
+    INSTANCE_LABEL,
+    Copy,
+    SiteNames,
+    by_instance,
+    copies_down,
+    copies_of,
+    copy_in,
+    describe_state,
+    grace_of,
+    is_up,
+    summarize,
+)
+from stateward.agents.container_images import ImageSource
+from stateward.agents.container_nodes import NodeSize, PlacedApp, node_size, place_apps, wanted_of
+from stateward.agents.container_reader import ContainerReader, read_program
+from stateward.agents.local_state import Deployed, LocalState
+from stateward.agents.messages import AgentOrder, CommandRequest, Existing, LogPart, LogRequest, OrderAction
+from stateward.agents.output_excerpt import last_output
+from stateward.agents.site import InstanceMeasure, ReportProgress, SiteCommandResult, SiteError
+from stateward.containers import (
+    ContainerEngine,
+    ContainerNetworkSpec,
+    ContainerRecord,
+    ContainerSpec,
+    ContainerState,
+    EngineRefused,
+    EngineUnavailable,
+    RegistryLogin,
+)
+from stateward.errors import BadInput
+
+STABLE_AFTER_S = 0.5
+"""Seconds that an app must run before it counts as started."""
+
+MAX_INSPECTED = 20
+"""The number of an app's ended containers that an observation inspects for their reason."""
+
+MAX_LOG_LINES = 20
+
+
+class ContainerOptions(Struct, frozen=True):
+    """The choices of the administrator of an agent's host.
+
+    `publish_at` is the address at which published ports listen. `archives` is the folder of images.
+    """
+
+    publish_at: str = "127.0.0.1"
+    archives: Path | None = None
+    logins: Mapping[str, RegistryLogin] = {}
+    patience_s: float = ENGINE_PATIENCE_S
+    stable_after_s: float = STABLE_AFTER_S
+
+
+class SiteListing(Struct, frozen=True):
+    """What the engine has of this installation, by instance; networks by their cluster."""
+
+    containers: Mapping[str, Sequence[ContainerRecord]]
+    networks: Mapping[str, str]
+    volumes: Collection[str]
+
+    @property
+    def instances(self) -> set[str]:
+        """The instances that something is there of."""
+        return {*self.containers, *self.networks, *self.volumes} - {""}
+
+
+class ContainerSite:
+    """Clusters and apps as containers of one engine."""
+
+    def __init__(
+        self, folder: Path, engine: ContainerEngine, installation: str, options: ContainerOptions | None = None
+    ) -> None:
+        self._options = options or ContainerOptions()
+        self._engine, self._names = engine, SiteNames(installation)
+        self._state = LocalState(folder / "containers")
+        self._images = ImageSource(engine, self._options.archives, self._options.logins)
+        self._calls = EngineCalls(self._options.patience_s)
+        self._reader = ContainerReader(engine, self._names, self._state)
+        self._orders = 0  # orders that run
+        self._sweeping = asyncio.Lock()  # held while what nobody ordered is removed: no order begins meanwhile
+
+    # --- observation -------------------------------------------------------------------------------------------------
+
+    async def observe(self) -> Mapping[str, Existing]:
+        """Return the things in the local state and those that labels name; a thing that does not run is not whole."""
+        try:
+            found = await self._list()
+            self._state.reload()  # after the listing: an order saves its thing before it creates anything
+            await self._sweep(found)
+            problems = {one.name: await self._problem(one, found) for one in self._state}
+        except (EngineUnavailable, EngineRefused) as error:
+            raise SiteError(str(error)) from error
+        unknown = [name for name in found.instances if self._state.get(name) is None]
+        known = ((one, problems.get(one.name, "")) for one in self._state)
+        return {
+            **{name: Existing(1, False, "the agent has no record of it") for name in unknown},
+            **{one.name: Existing(one.generation, not problem, problem) for one, problem in known},
+        }
+
+    async def _list(self) -> SiteListing:
+        """List all that the engine has of this installation: one call for each kind of thing."""
+        ours = (self._names.label,)
+        containers = by_instance(await self._engine.list_containers(ours))
+        networks = {one.labels.get(INSTANCE_LABEL, ""): one.name for one in await self._engine.list_networks(ours)}
+        volumes = {one.labels.get(INSTANCE_LABEL, "") for one in await self._engine.list_volumes(ours)}
+        return SiteListing(containers, networks, volumes)
+
+    async def _sweep(self, found: SiteListing) -> None:
+        """Remove what a call of a killed agent has created after its instance was deleted: it was never used."""
+        async with self._sweeping:
+            if self._orders:
+                return
+            for name in [one for one in found.instances if self._state.get(one) is None]:
+                containers = found.containers.get(name, ())
+                for one in containers:
+                    if one.state is ContainerState.CREATED:
+                        await self._engine.remove_container(one.id)
+                if name in found.networks:
+                    with suppress(EngineRefused):  # it is in use
+                        await self._engine.remove_network(found.networks[name])
+
+    async def _problem(self, thing: Deployed, found: SiteListing) -> str:
+        """Return what of a thing is not as it should be, or nothing."""
+        if not thing.whole:
+            return "it is not complete"
+        if thing.kind != "appinst":
+            return "" if thing.name in found.networks else "its network is gone"
+        containers, network = found.containers.get(thing.name, ()), found.networks.get(thing.host, "")
+        copies = copies_of(parts_of(read_program(thing.spec)), thing.generation)
+        if not any(True for _ in copies_down(copies, containers, network)):
+            return ""
+        down = [one for one in containers if not is_up(one, network)][:MAX_INSPECTED]
+        seen = {one.id: await self._inspect(one) for one in down}
+        return summarize(list(copies_down(copies, (seen.get(one.id, one) for one in containers), network)), len(copies))
+
+    async def _inspect(self, container: ContainerRecord) -> ContainerRecord:
+        """Return what the engine knows of a container; a listing does not tell why one has ended."""
+        try:
+            return await self._engine.inspect_container(container.id)
+        except EngineRefused:
+            return container  # it was removed meanwhile
+
+    # --- orders ------------------------------------------------------------------------------------------------------
+
+    async def execute(self, order: AgentOrder, report_progress: ReportProgress) -> None:
+        """Create, update or delete a cluster or an app."""
+        async with self._sweeping:
+            self._orders += 1
+        try:
+            await self._execute(order, report_progress)
+        except (EngineRefused, EngineUnavailable, BadInput) as error:
+            raise SiteError(str(error)) from error
+        finally:
+            self._orders -= 1
+
+    async def _execute(self, order: AgentOrder, report_progress: ReportProgress) -> None:
+        spec = msgspec.json.decode(order.spec) if order.spec else {}
+        thing = self._state.get(order.name)
+        kind = str(spec.get("kind") or (thing.kind if thing else "clusterinst"))
+        if order.work is OrderAction.DELETE:
+            await self._remove(order.name, report_progress)
+        elif kind == "appinst":
+            await self._start_app(order, report_progress)
+        else:
+            await self._make_cluster(order, spec, report_progress)
+
+    async def close(self) -> None:
+        """Stop the probes, and close the engine's connections; the containers go on."""
+        await self._reader.close()
+        await self._engine.close()
+
+    async def measure(self) -> Mapping[str, InstanceMeasure]:
+        """Measure all containers, and take the verdicts of the probes."""
+        return await self._reader.measure()
+
+    async def read_log(self, request: LogRequest) -> Sequence[LogPart]:
+        """Return the output of an app's containers, or of one."""
+        return await self._reader.read_log(request)
+
+    async def run_command(self, request: CommandRequest) -> SiteCommandResult:
+        """Run a command in a container of an app."""
+        return await self._reader.run_command(request)
+
+    # --- clusters ----------------------------------------------------------------------------------------------------
+
+    async def _make_cluster(
+        self, order: AgentOrder, spec: Mapping[str, object], report_progress: ReportProgress
+    ) -> None:
+        """Create a cluster's network, and place its apps on the requested nodes."""
+        if spec.get("setup"):
+            raise BadInput("setup", spec["setup"], f"empty on a cloudlet with the back end {SiteBackend.CONTAINER}")
+        nodes, size = int(str(spec.get("nodes", 1))), node_size(spec)
+        self._place(order.name, nodes, size)  # before anything is changed: it may not fit
+        parts = tuple(f"{order.name}-{number + 1}" for number in range(nodes))
+        thing = Deployed(order.name, "clusterinst", order.generation, False, "", order.spec, parts)
+        self._state.save(thing)
+        report_progress(f"creating a network for {nodes} nodes", 0, nodes)
+        network = ContainerNetworkSpec(
+            self._names.name(order.name), self._names.key(order.name), self._names.labels(order)
+        )
+        await self._calls.ask(report_progress, self._engine.create_network, network)
+        for app, placed in self._place(order.name, nodes, size).items():
+            self._state.save(replace(self._known(app), nodes=placed))
+        self._state.save(replace(thing, whole=True))
+
+    def _place(
+        self, cluster: str, nodes: int, size: NodeSize, changed: PlacedApp | None = None
+    ) -> dict[str, tuple[int, ...]]:
+        """Return the nodes of a cluster's apps; one that is created or changed is placed after all others."""
+        apps = [
+            PlacedApp(one.name, wanted_of(parts_of(read_program(one.spec))), one.nodes)
+            for one in self._state
+            if one.kind == "appinst" and one.host == cluster and (changed is None or one.name != changed.name)
+        ]
+        return place_apps([*apps, *([changed] if changed else [])], nodes, size)
+
+    # --- apps --------------------------------------------------------------------------------------------------------
+
+    async def _start_app(self, order: AgentOrder, report_progress: ReportProgress) -> None:
+        """Replace an app's containers by those of this generation.
+
+        The former ones are removed before the new ones start, because they hold the published ports and the volumes.
+        """
+        program = read_program(order.spec)
+        check_backend(program, SiteBackend.CONTAINER)
+        parts = parts_of(program)
+        size, copies = self._save_app(order, parts), copies_of(parts, order.generation)
+        for part in parts:
+            await self._calls.ask(report_progress, self._images.ensure, part, report_progress)
+        volumes = volume_specs(self._names, order, parts)
+        for volume in volumes:
+            await self._calls.ask(report_progress, self._engine.create_volume, volume)
+        by_name = {part.name: part for part in parts}
+        publish_at = self._options.publish_at
+        specs = [container_spec(self._names, order, by_name[one.part], one, size, publish_at) for one in copies]
+        await self._create(specs, report_progress)
+        found = await self._containers_of(order.name, report_progress)
+        keep = {spec.name for spec in specs}
+        await self._remove_containers([one for one in found if one.name not in keep], report_progress)
+        await self._remove_volumes(order.name, {volume.name for volume in volumes}, report_progress)
+        await self._start(specs, report_progress)
+        await self._check_stable(order, copies, report_progress)
+        self._state.save(replace(self._known(order.name), whole=True))
+
+    def _save_app(self, order: AgentOrder, parts: Sequence[AppPart]) -> NodeSize:
+        """Place an app and save it, in one step: orders run side by side. Returns the size of its cluster's nodes."""
+        cluster = self._state.get(order.host)
+        if cluster is None or not cluster.whole:
+            raise SiteError(f"there is no cluster {order.host!r} here")
+        size, former = node_size(msgspec.json.decode(cluster.spec)), self._state.get(order.name)
+        changed = PlacedApp(order.name, wanted_of(parts), former.nodes if former else ())
+        nodes = self._place(order.host, len(cluster.parts), size, changed)[order.name]
+        copies = tuple(map(str, copies_of(parts, order.generation)))
+        self._state.save(
+            Deployed(order.name, "appinst", order.generation, False, order.host, order.spec, copies, nodes=nodes)
+        )
+        return size
+
+    def _known(self, name: str) -> Deployed:
+        found = self._state.get(name)
+        if found is None:
+            raise SiteError(f"the local state of {name} was removed")
+        return found
+
+    async def _create(self, specs: Sequence[ContainerSpec], report_progress: ReportProgress) -> None:
+        async def create(spec: ContainerSpec) -> None:
+            await self._calls.ask(report_progress, self._engine.create_container, spec)
+
+        await self._calls.for_each(create, specs)
+
+    async def _start(self, specs: Sequence[ContainerSpec], report_progress: ReportProgress) -> None:
+        numbers = iter(range(1, len(specs) + 1))
+
+        async def start(spec: ContainerSpec) -> None:
+            report_progress(f"starting container {spec.name}", next(numbers), len(specs))
+            await self._calls.ask(report_progress, self._engine.start_container, spec.name)
+
+        await self._calls.for_each(start, specs)
+
+    async def _check_stable(self, order: AgentOrder, copies: Sequence[Copy], report_progress: ReportProgress) -> None:
+        """Return if all containers run a little after their start; otherwise tell why one has ended."""
+        await asyncio.sleep(self._options.stable_after_s)
+        network = self._names.name(order.host)
+        found = {copy_in(one.labels): one for one in await self._containers_of(order.name, report_progress)}
+        for copy in copies:
+            one = found.get(copy)
+            if one is None:
+                raise SiteError(f"container {copy} was removed while the app was started")
+            if not is_up(one, network):
+                why, output = describe_state(await self._inspect(one)), await self._read_output(one.id)
+                raise SiteError(f"container {copy} {why} at once{output and f'; its last output: {output}'}")
+            for port in one.ports:
+                report_progress(f"{copy}: port {port.container_port} is published at {port.host_ip}:{port.host_port}")
+
+    async def _read_output(self, container: str) -> str:
+        """Return the last lines of a container's output."""
+        try:
+            chunks = [one.data async for one in self._engine.read_logs(container, tail=MAX_LOG_LINES)]
+        except (EngineRefused, EngineUnavailable):
+            return ""
+        return last_output(b"".join(chunks).decode(errors="replace"), ())
+
+    # --- removal -----------------------------------------------------------------------------------------------------
+
+    async def _remove(self, name: str, report_progress: ReportProgress) -> None:
+        """Remove all that has a thing's labels, whether the local state knows it or not; with a cluster, its apps'."""
+        thing = self._state.get(name)
+        if thing is not None:
+            self._state.save(replace(thing, whole=False))
+        found = await self._calls.ask(report_progress, self._engine.list_containers, (self._names.label,))
+        ours = [one for one in found if name in (one.labels.get(INSTANCE_LABEL), one.labels.get(CLUSTER_LABEL))]
+        await self._remove_containers(ours, report_progress)
+        await self._remove_volumes(name, (), report_progress)
+        for network in await self._calls.ask(report_progress, self._engine.list_networks, (self._names.label,)):
+            if network.labels.get(INSTANCE_LABEL) == name:
+                await self._calls.ask(report_progress, self._engine.remove_network, network.name)
+        self._state.remove(name)
+
+    async def _containers_of(self, name: str, report_progress: ReportProgress) -> Sequence[ContainerRecord]:
+        labels = (self._names.label, f"{INSTANCE_LABEL}={name}")
+        return await self._calls.ask(report_progress, self._engine.list_containers, labels)
+
+    async def _remove_containers(self, containers: Sequence[ContainerRecord], report_progress: ReportProgress) -> None:
+        """Stop containers by their signal, and remove them."""
+        if containers:
+            report_progress(f"ending {len(containers)} containers", 0, len(containers))
+
+        async def remove(one: ContainerRecord) -> None:
+            if one.state is ContainerState.RUNNING:
+                with suppress(EngineRefused):  # it is removed by force
+                    await self._calls.ask(report_progress, self._engine.stop_container, one.id, grace_of(one))
+            await self._calls.ask(report_progress, self._engine.remove_container, one.id, force=True)
+
+        await self._calls.for_each(remove, containers)
+
+    async def _remove_volumes(self, name: str, keep: Collection[str], report_progress: ReportProgress) -> None:
+        labels = (self._names.label, f"{INSTANCE_LABEL}={name}")
+        for volume in await self._calls.ask(report_progress, self._engine.list_volumes, labels):
+            if volume.name not in keep:
+                await self._calls.ask(report_progress, self._engine.remove_volume, volume.name)

@@ -1,0 +1,50 @@
+"""The manifest of an app as processes: shell programs, set-up scripts and probes."""
+
+from collections.abc import Collection
+from shlex import join, quote
+
+import msgspec
+
+from stateward.agents.app_manifest import AppPart, AppProgram, SiteBackend, check_backend, parts_of
+from stateward.agents.local_state import Deployed
+from stateward.agents.probes import ProbedApp
+from stateward.agents.site import SiteError
+from stateward.errors import BadInput
+
+
+def probed_parts(things: Collection[Deployed]) -> dict[str, ProbedApp]:
+    """Return the parts that have a probe of apps that are whole; one that is being changed has no health."""
+    apps = [one for one in things if one.kind == "appinst" and one.whole]
+    programs = {one: msgspec.json.decode(one.spec or "{}", type=AppProgram) for one in apps}
+    found = (
+        ProbedApp(f"{one.name}/{part.name}" if program.parts else one.name, one.generation, part.probe)
+        for one, program in programs.items()
+        for part in parts_of(program)
+        if part.probe is not None
+    )
+    return {one.name: one for one in found}
+
+
+def _parts(spec: str) -> tuple[AppPart, ...]:
+    """Return the parts of an app; raises `SiteError` if processes cannot honour them."""
+    try:
+        app = msgspec.json.decode(spec, type=AppProgram)
+        check_backend(app, SiteBackend.PROCESS)
+    except (msgspec.ValidationError, BadInput) as error:
+        raise SiteError(str(error)) from error
+    return parts_of(app)
+
+
+def shell_programs(spec: str) -> list[str]:
+    """Return the shell program of each process of an app, in the order of its parts."""
+    found = []
+    for part in _parts(spec):
+        variables = "".join(f"export {name}={quote(value)}\n" for name, value in part.env.items())
+        command = part.command if isinstance(part.command, str) else join(part.command)
+        found += [f"{variables}{command}"] * part.count
+    return found
+
+
+def setup_scripts(spec: str) -> list[str]:
+    """Return the set-up scripts of an app's parts."""
+    return [part.setup for part in _parts(spec) if part.setup]

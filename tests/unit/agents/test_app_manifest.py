@@ -1,0 +1,90 @@
+"""Manifests of apps: what contradicts itself, and what a back end cannot honour, is refused with the field."""
+
+from typing import Any
+
+import pytest
+
+from stateward.agents.app_manifest import (
+    AppPart,
+    AppProgram,
+    PartPort,
+    PartResources,
+    PartVolume,
+    SiteBackend,
+    check_backend,
+    check_manifest,
+    image_registry,
+    parts_of,
+)
+from stateward.errors import BadInput
+
+
+def web(**fields: Any) -> AppProgram:
+    return AppProgram(parts=(AppPart("web", **{"image": "web:1", **fields}),))
+
+
+def test_the_short_form_is_one_part() -> None:
+    (part,) = parts_of(AppProgram("sleep 10", "true", 3))
+    assert (part.name, part.command, part.setup, part.count) == ("main", "sleep 10", "true", 3)
+
+
+@pytest.mark.parametrize(
+    ("app", "field"),
+    [
+        (AppProgram(), "command"),
+        (AppProgram("sleep 10", parts=(AppPart(image="web:1"),)), "parts"),
+        (AppProgram(count=2, parts=(AppPart(image="web:1"),)), "parts"),
+        (AppProgram(parts=(AppPart("a", "x"), AppPart("a", "x"))), "parts[1].name"),
+        (AppProgram(parts=(AppPart("a"),)), "parts[0].command"),
+        (AppProgram(parts=(AppPart("a", "x", count=600), AppPart("b", "x", count=600))), "parts"),
+        (web(ports=(PartPort(80), PartPort(80))), "parts[0].ports[1].port"),
+        (web(ports=(PartPort(80, host_port=8080),)), "parts[0].ports[0].host_port"),
+        (web(count=2, ports=(PartPort(80, published=True, host_port=8080),)), "parts[0].ports[0].host_port"),
+        (web(volumes=(PartVolume("/a/../b", "data"),)), "parts[0].volumes[0].path"),
+        (web(volumes=(PartVolume("/a", "data", size_mib=1),)), "parts[0].volumes[0].size_mib"),
+    ],
+)
+def test_a_manifest_that_contradicts_itself_is_refused(app: AppProgram, field: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        check_manifest(app)
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("app", "backend", "field"),
+    [
+        (AppProgram("sleep 10"), SiteBackend.CONTAINER, "image"),
+        (web(setup="true"), SiteBackend.CONTAINER, "parts[0].setup"),
+        (web(), SiteBackend.PROCESS, "parts[0].command"),
+        (web(command="x"), SiteBackend.PROCESS, "parts[0].image"),
+        (web(image="", command="x", read_only=True), SiteBackend.PROCESS, "parts[0].read_only"),
+        (web(image="", command="x", resources=PartResources(1.0)), SiteBackend.PROCESS, "parts[0].resources"),
+        (web(image="", command="x", volumes=(PartVolume("/a", "a"),)), SiteBackend.PROCESS, "parts[0].volumes"),
+        (web(image="", command="x", ports=(PartPort(80),)), SiteBackend.PROCESS, "parts[0].ports[0].host_port"),
+    ],
+)
+def test_what_a_back_end_cannot_honour_is_refused(app: AppProgram, backend: str, field: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        check_backend(app, backend)
+    assert refused.value.field == field
+    assert f"the back end {backend}" in refused.value.allowed
+
+
+def test_what_a_back_end_can_honour_is_not_refused() -> None:
+    ports = (PartPort(8000, published=True, host_port=8000),)
+    check_backend(web(image="", command=("sleep", "10"), env={"A": "b"}, ports=ports), SiteBackend.PROCESS)
+    check_backend(web(read_only=True, user="1000", volumes=(PartVolume("/tmp"),)), SiteBackend.CONTAINER)
+
+
+@pytest.mark.parametrize(
+    ("image", "registry"),
+    [
+        ("nginx", "docker.io"),
+        ("library/nginx:1", "docker.io"),
+        ("localhost/web:1", "localhost"),
+        ("localhost:5000/web", "localhost:5000"),
+        ("registry.example.com/shop/web@sha256:0", "registry.example.com"),
+    ],
+)
+def test_the_registry_of_an_image(image: str, registry: str) -> None:
+    assert image_registry(image) == registry
