@@ -10,15 +10,15 @@ import io
 import os
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
 import pytest
 
 from stateward.containers import EngineClient
@@ -46,9 +46,12 @@ PRIVATE_MOUNTS = "mkdir -p /run/netns && mount -t tmpfs none /run/netns && exec 
 
 
 class PodmanService:
-    """A running Podman service. It can be killed and started again; its containers go on meanwhile."""
+    """A running Podman service. It can be killed and started again; its containers go on meanwhile.
 
-    def __init__(self) -> None:
+    With `disk_bytes`, its storage is that small.
+    """
+
+    def __init__(self, disk_bytes: int = 0) -> None:
         self.folder = make_run_folder()
         start_guard(self.folder)
         self.socket = self.folder / "podman.sock"
@@ -58,13 +61,20 @@ class PodmanService:
         (self.folder / "containers.conf").write_text(settings)
         self._environment = {**os.environ, "CONTAINERS_CONF": str(self.folder / "containers.conf")}
         self._namespace = subprocess.Popen(
-            ["unshare", "--mount", "--propagation", "private", "sh", "-c", PRIVATE_MOUNTS], env=self._environment
+            ["unshare", "--mount", "--propagation", "private", "sh", "-c", self._mounts(disk_bytes)],
+            env=self._environment,
         )
         self._wait_for(self._has_namespace)
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
         with ThreadPoolExecutor(1) as thread:  # the caller's thread may have a loop that runs
             thread.submit(asyncio.run, self._make_image()).result()
+
+    def _mounts(self, disk_bytes: int) -> str:
+        """Return the commands that make the mounts of the namespace; with a size, its storage has no more room."""
+        root = self.folder / "root"
+        storage = f"mkdir {root} && mount -t tmpfs -o size={disk_bytes} none {root} && " if disk_bytes else ""
+        return f"{storage}{PRIVATE_MOUNTS}"
 
     def start(self) -> None:
         """Start the service and wait until it answers."""
@@ -115,15 +125,11 @@ class PodmanService:
     def _answers(self) -> bool:
         assert self._process is not None
         assert self._process.poll() is None, self.log.read_text()
-        try:
-            with httpx.Client(transport=httpx.HTTPTransport(uds=str(self.socket))) as client:
-                return client.get("http://engine/_ping").is_success
-        except httpx.HTTPError:
-            return False
+        with socket.socket(socket.AF_UNIX) as line:
+            return line.connect_ex(str(self.socket)) == 0
 
     @staticmethod
-    def _wait_for(condition: object) -> None:
-        assert callable(condition)
+    def _wait_for(condition: Callable[[], bool]) -> None:
         end = time.monotonic() + PATIENT_S
         while not condition():
             assert time.monotonic() < end, f"{condition} never came true"

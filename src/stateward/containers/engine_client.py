@@ -8,6 +8,7 @@ from urllib.parse import quote
 import msgspec
 
 from stateward.containers import engine_wire as wire
+from stateward.containers import resource_wire
 from stateward.containers.container_records import (
     SECRETS_LABEL,
     SECRETS_PATH,
@@ -42,13 +43,13 @@ DEFAULT_GRACE_S = 10
 
 _LISTED = msgspec.json.Decoder(list[wire.ListedContainer])
 _INSPECTED = msgspec.json.Decoder(wire.InspectedContainer)
-_CREATED = msgspec.json.Decoder(wire.CreatedJson)
-_WAITED = msgspec.json.Decoder(wire.WaitJson)
+_CREATED = msgspec.json.Decoder(resource_wire.CreatedJson)
+_WAITED = msgspec.json.Decoder(resource_wire.WaitJson)
 _STATS = msgspec.json.Decoder(wire.StatsJson)
 _MANY_STATS = msgspec.json.Decoder(wire.PodmanStatsList)
 _HEALTH = msgspec.json.Decoder(wire.HealthJson)
-_INFO = msgspec.json.Decoder(wire.InfoJson)
-_VERSION = msgspec.json.Decoder(wire.VersionJson)
+_INFO = msgspec.json.Decoder(resource_wire.InfoJson)
+_VERSION = msgspec.json.Decoder(resource_wire.VersionJson)
 
 _RUNS = (ContainerState.RUNNING,)
 _PAUSED = (ContainerState.PAUSED,)
@@ -74,7 +75,7 @@ class EngineClient(EngineImages, EngineResources, EngineOutput):
 
     async def info(self) -> EngineInfo:
         """Return the engine's host and counts."""
-        return wire.info_record(await self._transport.read(_INFO, "info", "/info"))
+        return resource_wire.info_record(await self._transport.read(_INFO, "info", "/info"))
 
     async def close(self) -> None:
         """Close the connections; containers stay as they are."""
@@ -167,10 +168,14 @@ class EngineClient(EngineImages, EngineResources, EngineOutput):
     ) -> bool:
         """Carry out an action; a refusal counts as done if the container is in a wanted state."""
         params = {**({} if grace_s is None else {"t": str(grace_s)}), **({"signal": signal} if signal else {})}
-        timeout_s = self._timeout_s + (grace_s or DEFAULT_GRACE_S)
+        waits_s = (DEFAULT_GRACE_S if grace_s is None else grace_s) if action in ("stop", "restart") else 0
         try:
             answer = await self._transport.call(
-                f"{action} {container}", "POST", f"{_path(container)}/{action}", timeout_s, params=params
+                f"{action} {container}",
+                "POST",
+                f"{_path(container)}/{action}",
+                self._timeout_s + waits_s,
+                params=params,
             )
         except EngineRefused as error:
             if error.reason not in (EngineRefusal.CONFLICT, EngineRefusal.FAILED) or not wanted:

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from stateward.containers import engine_wire as wire
+from stateward.containers import resource_wire
 from stateward.containers.container_records import ContainerImage, PullProgress, RegistryLogin
 from stateward.containers.engine_requests import pull_reference, registry_auth
 from stateward.containers.engine_transport import MAX_MESSAGE, EngineTransport, read_pieces, refusal_reason
@@ -15,9 +15,9 @@ from stateward.containers.json_lines import BadLine, LineSplitter
 TRANSFER_TIMEOUT_S = 600.0
 """How long a load or an import may take."""
 
-_IMAGE = msgspec.json.Decoder(wire.ImageJson)
-_IMAGES = msgspec.json.Decoder(list[wire.ImageJson])
-_PROGRESS = msgspec.json.Decoder(wire.ProgressJson)
+_IMAGE = msgspec.json.Decoder(resource_wire.ImageJson)
+_IMAGES = msgspec.json.Decoder(list[resource_wire.ImageJson])
+_PROGRESS = msgspec.json.Decoder(resource_wire.ProgressJson)
 _TAR = {"Content-Type": "application/x-tar"}
 
 
@@ -29,13 +29,13 @@ class EngineImages:
     async def list_images(self) -> Sequence[ContainerImage]:
         """List the images that the engine has."""
         found = await self._transport.read(_IMAGES, "list images", "/images/json")
-        return [wire.image_record(one) for one in found]
+        return [resource_wire.image_record(one) for one in found]
 
     async def inspect_image(self, image: str) -> ContainerImage:
         """Return an image by its name, digest or id."""
         path = f"/images/{quote(image, safe='/:@')}/json"
         try:
-            return wire.image_record(await self._transport.read(_IMAGE, f"inspect image {image}", path))
+            return resource_wire.image_record(await self._transport.read(_IMAGE, f"inspect image {image}", path))
         except EngineRefused as error:
             if error.reason is EngineRefusal.NOT_FOUND:
                 raise EngineRefused(EngineRefusal.IMAGE_MISSING, error.call, error.message) from error
@@ -121,7 +121,7 @@ def parse_progress(call: str, line: bytes) -> PullProgress:
         raise EngineUnavailable(call, f"its progress cannot be read ({error})", sent=True) from error
     if found.error:
         raise EngineRefused(refusal_reason(0, found.error), call, found.error[:MAX_MESSAGE])
-    return wire.progress_record(found)
+    return resource_wire.progress_record(found)
 
 
 def _last_id(call: str, content: bytes) -> str:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from stateward.containers import engine_wire as wire
+from stateward.containers import resource_wire
 from stateward.containers.container_records import (
     EngineEvent,
     ExecEnd,
@@ -25,9 +25,9 @@ from stateward.containers.stream_frames import BadFrame, FrameDecoder
 EXEC_END_POLLS, EXEC_END_POLL_S = 100, 0.05
 """An engine may close a command's output a moment before it knows the exit code."""
 
-_CREATED = msgspec.json.Decoder(wire.CreatedJson)
-_EXEC = msgspec.json.Decoder(wire.ExecJson)
-_EVENT = msgspec.json.Decoder(wire.EventJson)
+_CREATED = msgspec.json.Decoder(resource_wire.CreatedJson)
+_EXEC = msgspec.json.Decoder(resource_wire.ExecJson)
+_EVENT = msgspec.json.Decoder(resource_wire.EventJson)
 
 
 class EngineOutput:
@@ -131,7 +131,7 @@ class EngineOutput:
 def parse_events(call: str, lines: LineSplitter, piece: bytes) -> list[EngineEvent]:
     """Return the events in a piece of the stream."""
     try:
-        return [wire.event_record(_EVENT.decode(line)) for line in lines.feed(piece)]
+        return [resource_wire.event_record(_EVENT.decode(line)) for line in lines.feed(piece)]
     except (BadLine, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise EngineUnavailable(call, f"an event cannot be read ({error})", sent=True) from error
 

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from stateward.containers import engine_wire as wire
+from stateward.containers import resource_wire
 from stateward.containers.container_records import (
     KEY_LABEL,
     ContainerNetwork,
@@ -17,10 +17,10 @@ from stateward.containers.engine_requests import label_filters
 from stateward.containers.engine_transport import EngineTransport
 from stateward.containers.errors import EngineRefusal, EngineRefused
 
-_CREATED = msgspec.json.Decoder(wire.CreatedJson)
-_NETWORKS = msgspec.json.Decoder(list[wire.NetworkJson])
-_VOLUME = msgspec.json.Decoder(wire.VolumeJson)
-_VOLUMES = msgspec.json.Decoder(wire.VolumesJson)
+_CREATED = msgspec.json.Decoder(resource_wire.CreatedJson)
+_NETWORKS = msgspec.json.Decoder(list[resource_wire.NetworkJson])
+_VOLUME = msgspec.json.Decoder(resource_wire.VolumeJson)
+_VOLUMES = msgspec.json.Decoder(resource_wire.VolumesJson)
 
 
 class EngineResources:
@@ -54,7 +54,7 @@ class EngineResources:
         """List networks."""
         params = {"filters": label_filters(labels)}
         found = await self._transport.read(_NETWORKS, "list networks", "/networks", params=params)
-        return [wire.network_record(one) for one in found]
+        return [resource_wire.network_record(one) for one in found]
 
     async def remove_network(self, network: str) -> bool:
         """Remove a network that no container uses."""
@@ -72,7 +72,7 @@ class EngineResources:
         """List volumes."""
         params = {"filters": label_filters(labels)}
         found = await self._transport.read(_VOLUMES, "list volumes", "/volumes", params=params)
-        return [wire.volume_record(one) for one in found.volumes or ()]
+        return [resource_wire.volume_record(one) for one in found.volumes or ()]
 
     async def remove_volume(self, volume: str) -> bool:
         """Remove a volume that no container uses."""

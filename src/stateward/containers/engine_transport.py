@@ -9,7 +9,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from ipaddress import ip_address
 from typing import Any, TypedDict, TypeVar, Unpack
 from urllib.parse import urlsplit
@@ -131,8 +131,9 @@ class EngineTransport:
 
     def __init__(self, address: str, tls: EngineTls | None = None, timeout_s: float = CALL_TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
+        self._connections = _http_transport(address, tls)
         self._client = httpx.AsyncClient(
-            transport=_http_transport(address, tls),
+            transport=self._connections,
             base_url=_base_url(address, tls),
             timeout=httpx.Timeout(None, connect=min(timeout_s, CONNECT_TIMEOUT_S), pool=timeout_s),
             trust_env=False,
@@ -140,6 +141,7 @@ class EngineTransport:
         self.has_tls = tls is not None
         self.is_podman = False
         self._prefix = ""
+        self._closed = asyncio.Event()
 
     async def negotiate(self, timeout_s: float | None = None) -> str:
         """Ask the engine for its version, once, and return the prefix of all paths."""
@@ -186,9 +188,10 @@ class EngineTransport:
     ) -> AsyncIterator[httpx.Response]:
         """Send a request and give the answer while it arrives; the deadline is for its beginning."""
         message = self._client.build_request(method, await self.negotiate() + path, **request)
-        with _unanswered(call):
-            async with asyncio.timeout(timeout_s or self._timeout_s):
-                response = await self._client.send(message, stream=True)
+        async with self._open(call):
+            with _unanswered(call):
+                async with asyncio.timeout(timeout_s or self._timeout_s):
+                    response = await self._client.send(message, stream=True)
         try:
             if not response.is_success and response.status_code != httpx.codes.SWITCHING_PROTOCOLS:
                 with _unanswered(call):
@@ -203,27 +206,45 @@ class EngineTransport:
         self, call: str, method: str, path: str, timeout_s: float | None, **request: Unpack[RequestParts]
     ) -> httpx.Response:
         try:
-            with _unanswered(call):
-                async with asyncio.timeout(timeout_s or self._timeout_s):
-                    return await self._client.request(method, path, **request)
+            async with self._open(call):
+                with _unanswered(call):
+                    async with asyncio.timeout(timeout_s or self._timeout_s):
+                        return await self._client.request(method, path, **request)
         except EngineUnavailable:
             self._prefix = ""  # it may be another version that answers next
             raise
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; calls under way end without an answer."""
+        self._closed.set()
         await self._client.aclose()
+
+    @asynccontextmanager
+    async def _open(self, call: str) -> AsyncIterator[None]:
+        """Refuse calls after the close; a call that it has overtaken closes the connection that it opened since."""
+        if self._closed.is_set():
+            raise EngineUnavailable(call, "the client is closed", sent=False)
+        try:
+            yield
+        finally:
+            if self._closed.is_set():
+                await self._connections.aclose()
 
 
 async def read_pieces(call: str, response: httpx.Response) -> AsyncGenerator[bytes]:
     """Yield the bytes of an answer as they arrive, also after a change of protocol; raises `EngineUnavailable`."""
     upgraded = response.extensions.get("network_stream") if response.status_code == SWITCHING else None
-    pieces = response.aiter_raw() if upgraded is None else _read_upgraded(upgraded)
-    while True:
-        with _unanswered(call):
-            piece = await anext(pieces, None)
-        if piece is None:
-            return
+    async with aclosing(_read_raw(response) if upgraded is None else _read_upgraded(upgraded)) as pieces:
+        while True:
+            with _unanswered(call):
+                piece = await anext(pieces, None)
+            if piece is None:
+                return
+            yield piece
+
+
+async def _read_raw(response: httpx.Response) -> AsyncGenerator[bytes]:
+    async for piece in response.aiter_raw():
         yield piece
 
 
@@ -274,15 +295,15 @@ def _base_url(address: str, tls: EngineTls | None) -> str:
 
 def _http_transport(address: str, tls: EngineTls | None) -> httpx.AsyncHTTPTransport:
     """Return the transport for an address; raises `BadInput`. Whoever reaches an engine owns its host."""
-    parts = urlsplit(address)
+    try:
+        parts = urlsplit(address)
+        has_port = bool(parts.scheme == "tcp" and parts.hostname and parts.port and not parts.path)
+    except ValueError:
+        raise BadInput("engine", address, ADDRESS_MEANS) from None
     limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS)
     trusts_nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if parts.scheme == "unix" and parts.path and not parts.netloc and tls is None:
         return httpx.AsyncHTTPTransport(uds=parts.path, limits=limits, verify=trusts_nobody)
-    try:
-        has_port = parts.scheme == "tcp" and parts.hostname and parts.port and not parts.path
-    except ValueError:
-        has_port = False
     if not has_port or (tls is None and not _is_loopback(parts.hostname or "")):
         raise BadInput("engine", address, ADDRESS_MEANS)
     keep_alive = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]  # a stream of events may be silent for days

@@ -4,27 +4,20 @@ Engines leave fields out or write null for the same thing, so every field has a 
 """
 
 import re
-from collections.abc import Mapping
 from datetime import datetime
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from stateward.containers.container_records import (
     ContainerHealth,
-    ContainerImage,
-    ContainerNetwork,
     ContainerRecord,
     ContainerState,
     ContainerStats,
-    ContainerVolume,
-    EngineEvent,
-    EngineInfo,
     PublishedPort,
-    PullProgress,
 )
 
 
-class _Named(Struct, frozen=True, rename="pascal"):
+class ApiObject(Struct, frozen=True, rename="pascal"):
     """An object of the API, whose fields begin with a capital letter."""
 
 
@@ -37,7 +30,7 @@ class EndpointJson(Struct, frozen=True):
     IPAddress: str | None = None
 
 
-class NetworkSettingsJson(_Named, frozen=True):
+class NetworkSettingsJson(ApiObject, frozen=True):
     """A container's addresses, and its ports as an inspection writes them."""
 
     networks: dict[str, EndpointJson | None] | None = None
@@ -53,14 +46,14 @@ class PortJson(Struct, frozen=True):
     Type: str | None = None
 
 
-class MountJson(_Named, frozen=True):
+class MountJson(ApiObject, frozen=True):
     """A mount of a container."""
 
     type: str | None = None
     name: str | None = None
 
 
-class ListedContainer(_Named, frozen=True):
+class ListedContainer(ApiObject, frozen=True):
     """A container in a listing."""
 
     id: str
@@ -76,13 +69,13 @@ class ListedContainer(_Named, frozen=True):
     mounts: list[MountJson] | None = None
 
 
-class HealthJson(_Named, frozen=True):
+class HealthJson(ApiObject, frozen=True):
     """The result of a health check."""
 
     status: str | None = None
 
 
-class StateJson(_Named, frozen=True):
+class StateJson(ApiObject, frozen=True):
     """The state of a container, as inspected."""
 
     status: str | None = None
@@ -95,14 +88,14 @@ class StateJson(_Named, frozen=True):
     health: HealthJson | None = None
 
 
-class ConfigJson(_Named, frozen=True):
+class ConfigJson(ApiObject, frozen=True):
     """The part of a container's configuration that a record shows."""
 
     image: str | None = None
     labels: dict[str, str] | None = None
 
 
-class InspectedContainer(_Named, frozen=True):
+class InspectedContainer(ApiObject, frozen=True):
     """A container, as inspected."""
 
     id: str
@@ -128,6 +121,8 @@ _STATES = {
     "removing": ContainerState.REMOVING,
     "dead": ContainerState.DEAD,
 }
+KILLED_EXIT = 137
+"""The exit code after SIGKILL."""
 _EXIT_CODE = re.compile(r"^Exited \((-?\d+)\)")
 _HEALTH = re.compile(r"\((?:health: )?(starting|healthy|unhealthy)\)$")
 _ENDED = (ContainerState.EXITED, ContainerState.DEAD)
@@ -177,12 +172,20 @@ def inspected_record(found: InspectedContainer) -> ContainerRecord:
         _volumes(found.mounts),
         health_record(state.health),
         state.exit_code if meaning in _ENDED else None,
-        state.o_o_m_killed,
+        _is_oom_killed(state),
         seconds_of(state.started_at),
         seconds_of(state.finished_at),
         state.pid or None,
         state.error or "",
     )
+
+
+def _is_oom_killed(state: StateJson) -> bool | None:
+    """Tell whether the kernel killed a container for its memory; a no is none after SIGKILL.
+
+    Podman on hosts with version 1 of control groups says no whatever happened.
+    """
+    return None if not state.o_o_m_killed and state.exit_code == KILLED_EXIT else state.o_o_m_killed
 
 
 def health_record(found: HealthJson | None) -> ContainerHealth:
@@ -284,7 +287,7 @@ class PodmanStats(Struct, frozen=True):
     NetOutput: int | None = None
 
 
-class PodmanStatsList(_Named, frozen=True):
+class PodmanStatsList(ApiObject, frozen=True):
     """Podman's statistics of many containers."""
 
     error: object = None  # an empty object, if one of the containers does not exist
@@ -322,183 +325,3 @@ def podman_stats_record(found: PodmanStats) -> ContainerStats:
         found.NetInput or 0,
         found.NetOutput or 0,
     )
-
-
-# --- images, networks, volumes, the engine ---------------------------------------------------------------------------
-
-
-class ImageJson(_Named, frozen=True):
-    """An image, listed or inspected; the one has its time in seconds, the other as a text."""
-
-    id: str
-    repo_tags: list[str] | None = None
-    repo_digests: list[str] | None = None
-    size: int | None = None
-    created: int | str | None = None
-    labels: dict[str, str] | None = None
-    config: ConfigJson | None = None
-    architecture: str | None = None
-
-
-class SubnetJson(_Named, frozen=True):
-    """A range of addresses."""
-
-    subnet: str | None = None
-
-
-class AddressesJson(_Named, frozen=True):
-    """The addresses of a network."""
-
-    config: list[SubnetJson] | None = None
-
-
-class NetworkJson(Struct, frozen=True):
-    """A network."""
-
-    Id: str
-    Name: str
-    Labels: dict[str, str] | None = None
-    IPAM: AddressesJson | None = None
-    Internal: bool | None = None
-
-
-class VolumeJson(_Named, frozen=True):
-    """A volume."""
-
-    name: str
-    labels: dict[str, str] | None = None
-
-
-class VolumesJson(_Named, frozen=True):
-    """The volumes of an engine."""
-
-    volumes: list[VolumeJson] | None = None
-
-
-class InfoJson(Struct, frozen=True):
-    """What an engine says of itself and its host."""
-
-    Name: str | None = None
-    NCPU: int | None = None
-    MemTotal: int | None = None
-    Architecture: str | None = None
-    OperatingSystem: str | None = None
-    Driver: str | None = None
-    Containers: int | None = None
-    Images: int | None = None
-
-
-class VersionJson(Struct, frozen=True):
-    """An engine's version."""
-
-    Version: str | None = None
-    ApiVersion: str | None = None
-
-
-class ActorJson(Struct, frozen=True):
-    """The subject of an event; its attributes are its labels and a few facts."""
-
-    ID: str | None = None
-    Attributes: dict[str, str] | None = None
-
-
-class EventJson(Struct, frozen=True):
-    """An event."""
-
-    Type: str | None = None
-    Action: str | None = None
-    Actor: ActorJson | None = None
-    time: int | None = None
-    nanoseconds: int | None = field(default=None, name="timeNano")
-
-
-class ProgressDetailJson(Struct, frozen=True):
-    """How much of a layer is there."""
-
-    current: int | None = None
-    total: int | None = None
-
-
-class ProgressJson(Struct, frozen=True):
-    """A line of the answer to a pull, a load or an import."""
-
-    status: str | None = None
-    stream: str | None = None
-    id: str | None = None
-    detail: ProgressDetailJson | None = field(default=None, name="progressDetail")
-    error: str | None = None
-
-
-def image_record(found: ImageJson) -> ContainerImage:
-    """Return an image."""
-    created = seconds_of(found.created) if isinstance(found.created, str) else found.created
-    labels = found.labels or (found.config and found.config.labels) or {}
-    return ContainerImage(
-        found.id,
-        tuple(tag for tag in found.repo_tags or () if tag != "<none>:<none>"),
-        tuple(found.repo_digests or ()),
-        found.size or 0,
-        float(created or 0),
-        labels,
-        found.architecture or "",
-    )
-
-
-def network_record(found: NetworkJson) -> ContainerNetwork:
-    """Return a network."""
-    ranges = (found.IPAM and found.IPAM.config) or ()
-    subnets = tuple(one.subnet for one in ranges if one.subnet)
-    return ContainerNetwork(found.Id, found.Name, found.Labels or {}, subnets, bool(found.Internal))
-
-
-def volume_record(found: VolumeJson) -> ContainerVolume:
-    """Return a volume."""
-    return ContainerVolume(found.name, found.labels or {})
-
-
-def info_record(found: InfoJson) -> EngineInfo:
-    """Return what an engine says of its host."""
-    return EngineInfo(
-        found.Name or "",
-        found.NCPU or 0,
-        found.MemTotal or 0,
-        found.Architecture or "",
-        found.OperatingSystem or "",
-        found.Driver or "",
-        found.Containers or 0,
-        found.Images or 0,
-    )
-
-
-def event_record(found: EventJson) -> EngineEvent:
-    """Return an event; Podman names a volume by an attribute alone."""
-    actor = found.Actor or ActorJson()
-    attributes: Mapping[str, str] = actor.Attributes or {}
-    at = (found.nanoseconds or 0) / 1e9 or float(found.time or 0)
-    return EngineEvent(found.Type or "", found.Action or "", actor.ID or attributes.get("name", ""), at, attributes)
-
-
-def progress_record(found: ProgressJson) -> PullProgress:
-    """Return a report of progress."""
-    detail = found.detail or ProgressDetailJson()
-    status = (found.status or found.stream or "").strip()
-    return PullProgress(status, found.id or "", max(detail.current or 0, 0), max(detail.total or 0, 0))
-
-
-class CreatedJson(_Named, frozen=True):
-    """The id of what was created."""
-
-    id: str
-
-
-class ExecJson(_Named, frozen=True):
-    """A command in a container."""
-
-    running: bool | None = None
-    exit_code: int | None = None
-
-
-class WaitJson(_Named, frozen=True):
-    """The end of a container."""
-
-    status_code: int

@@ -1,0 +1,261 @@
+"""A real Podman that is killed, hangs, loses answers, or has no room: each gives a typed outcome in time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from stateward.containers import (
+    KEY_LABEL,
+    ContainerLimits,
+    ContainerSpec,
+    ContainerState,
+    EngineClient,
+    EngineRefusal,
+    EngineRefused,
+    EngineTls,
+    EngineUnavailable,
+    SimulatedEngine,
+)
+from stateward.drivers import (
+    AlreadyDone,
+    CallRefused,
+    CallUnanswered,
+    MachineAction,
+    MachineHandle,
+    MachineSpec,
+    ProviderRegion,
+    RefusalReason,
+)
+from stateward.drivers.container import ContainerDriver
+from stateward.errors import BadInput
+from tests.containers import IMAGE, PodmanService
+
+FOREVER = ("sleep", "100000")
+SMALL_DISK_BYTES = 12 << 20
+
+
+@pytest.fixture
+async def engine(podman: PodmanService) -> AsyncIterator[EngineClient]:
+    client = EngineClient(podman.address)
+    yield client
+    for container in await client.list_containers():
+        await client.remove_container(container.id, force=True)
+    await client.close()
+
+
+async def started(engine: EngineClient, name: str, *command: str, **fields: object) -> str:
+    spec = ContainerSpec(name, f"key-{name}", IMAGE, command or FOREVER, **fields)  # type: ignore[arg-type]
+    container = await engine.create_container(spec)
+    await engine.start_container(container)
+    return container
+
+
+async def test_containers_outlive_their_engine_and_the_client_goes_on(
+    engine: EngineClient, podman: PodmanService
+) -> None:
+    container = await started(engine, "survivor")
+    follower = asyncio.create_task(read_all(engine, container))
+    podman.kill()
+    with pytest.raises(EngineUnavailable) as unanswered:
+        await engine.list_containers()
+    assert not unanswered.value.sent
+    with pytest.raises(EngineUnavailable):
+        await follower
+    podman.start()
+    (found,) = await engine.list_containers()
+    assert (found.id, found.state) == (container, ContainerState.RUNNING)
+    assert (await engine.exec(container, ["echo", "on"])).stdout == b"on\n"
+
+
+async def read_all(engine: EngineClient, container: str) -> None:
+    async for _ in engine.read_logs(container, follow=True):
+        pass
+
+
+async def test_an_engine_that_hangs_does_not_hang_its_caller(engine: EngineClient, podman: PodmanService) -> None:
+    container = await started(engine, "patient")
+    hasty = EngineClient(podman.address, timeout_s=0.5)
+    await hasty.ping()
+    podman.freeze()
+    try:
+        for call in (hasty.list_containers(), hasty.pause_container(container), hasty.exec(container, ["true"])):
+            with pytest.raises(EngineUnavailable) as unanswered:
+                await call
+            assert unanswered.value.sent
+        driver = ContainerDriver(ProviderRegion("lab", "here", options={"engine": podman.address, "timeout": "0.5"}))
+        assert not (await driver.observe()).complete
+        await driver.close()
+    finally:
+        podman.thaw()
+        await hasty.close()
+    (found,) = await engine.list_containers()  # the truth: what was sent may have had its effect, or not
+    assert found.state in (ContainerState.RUNNING, ContainerState.PAUSED)
+
+
+async def test_a_create_whose_answer_is_lost_is_found_by_its_key(
+    engine: EngineClient, podman: PodmanService, tmp_path: Path
+) -> None:
+    spec = ContainerSpec("lost", "key-lost", IMAGE, FOREVER)
+    async with proxy(podman.socket, tmp_path / "proxy.sock", loses=b"/containers/create") as address:
+        client = EngineClient(address)
+        with pytest.raises(EngineUnavailable) as unanswered:
+            await client.create_container(spec)
+        assert unanswered.value.sent
+        (found,) = await client.list_containers((f"{KEY_LABEL}={spec.key}",))
+        await client.close()
+    assert await engine.create_container(spec) == found.id
+
+
+async def test_a_reboot_whose_answer_is_lost_is_not_repeated(podman: PodmanService, tmp_path: Path) -> None:
+    machine = MachineSpec("key-1", "box", "0.5c-64m", IMAGE)
+    direct = ContainerDriver(ProviderRegion("lab", "lossy", options={"engine": podman.address}))
+    await direct.create([machine])
+    handle = MachineHandle("key-1", None, "token")
+    async with proxy(podman.socket, tmp_path / "proxy.sock", loses=b"/restart") as address:
+        lossy = ContainerDriver(ProviderRegion("lab", "lossy", options={"engine": address}))
+        (outcome,) = await lossy.act(MachineAction.REBOOT, [handle])
+        await lossy.close()
+    assert isinstance(outcome, CallUnanswered)
+    (seen,) = (await direct.observe()).machines
+    assert (seen.unconfirmed_reboot, seen.reboot_tokens) == ("token", ())
+    async with asyncio.timeout(60):
+        while not isinstance((await direct.act(MachineAction.REBOOT, [handle]))[0], AlreadyDone):
+            await asyncio.sleep(0.05)
+    (seen,) = (await direct.observe()).machines
+    assert (seen.unconfirmed_reboot, seen.reboot_tokens) == ("", ("token",))
+    assert podman.run("logs", seen.native_id).count("up\n") == 2
+    await direct.act(MachineAction.TERMINATE, [handle])
+    await direct.close()
+
+
+async def test_a_full_disk_is_told_as_such() -> None:
+    service = PodmanService(SMALL_DISK_BYTES)
+    client = EngineClient(service.address)
+    driver = ContainerDriver(ProviderRegion("lab", "full", options={"engine": service.address}))
+    try:
+        with pytest.raises(EngineRefused) as refused:
+            await fill(client)
+        assert refused.value.reason is EngineRefusal.OUT_OF_DISK
+        (outcome,) = await driver.create([MachineSpec("key-1", "box", "0.5c-64m", IMAGE)])
+        assert isinstance(outcome, CallRefused)
+        assert outcome.why is RefusalReason.CAPACITY
+    finally:
+        await client.close()
+        await driver.close()
+        service.stop()
+
+
+async def fill(engine: EngineClient) -> None:
+    """Create containers, each with a copy of its image, until the disk is full."""
+    for number in range(20):
+        await engine.create_container(ContainerSpec(f"c{number}", f"k{number}", IMAGE, FOREVER))
+
+
+async def test_a_container_cannot_take_more_memory_than_its_limit(engine: EngineClient) -> None:
+    limits = ContainerLimits(memory_bytes=16 << 20)
+    container = await started(engine, "greedy", "tail", "/dev/zero", limits=limits)
+    assert await engine.wait_container(container, 60) == 137
+    found = await engine.inspect_container(container)
+    assert found.oom_killed is not False  # where the engine cannot see it, it is not known
+
+
+async def test_a_container_has_no_rights_on_its_host(engine: EngineClient) -> None:
+    container = await started(engine, "weak")
+    status = (await engine.exec(container, ["cat", "/proc/1/status"])).stdout.decode()
+    fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    assert {fields[name].strip() for name in ("CapEff", "CapPrm", "CapBnd", "CapInh")} == {"0" * 16}
+    assert fields["NoNewPrivs"].strip() == "1"
+    interfaces = (await engine.exec(container, ["ls", "/sys/class/net"])).stdout.split()
+    assert interfaces == [b"lo"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "tcp://192.0.2.1:2375",
+        "http://127.0.0.1:2375",
+        "unix://",
+        "unix://relative",
+        "tcp://127.0.0.1",
+        "",
+        "tcp://[::1",
+    ],
+)
+def test_an_address_that_is_none_or_not_safe_is_refused(address: str) -> None:
+    with pytest.raises(BadInput):
+        EngineClient(address)
+
+
+def test_certificates_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput):
+        EngineClient("tcp://192.0.2.1:2376", EngineTls(str(tmp_path / "nothing.pem")))
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"network": "host"}, "network"),
+        ({"network": "container:other"}, "network"),
+        ({"pull": "maybe"}, "pull"),
+        ({"keep": "soon"}, "keep"),
+        ({"timeout": "-1"}, "timeout"),
+        ({"timeout": "nan"}, "timeout"),
+        ({"command": "echo 'open"}, "command"),
+        ({"engine": "tcp://192.0.2.1:2375"}, "engine"),
+    ],
+)
+def test_bad_options_of_a_connection_are_refused_by_name(options: dict[str, str], field: str) -> None:
+    with pytest.raises(BadInput) as bad:
+        ContainerDriver(ProviderRegion("lab", "here", options=options))
+    assert bad.value.field == field
+
+
+async def test_an_ended_machine_is_removed_after_its_time() -> None:
+    engine = SimulatedEngine(["machine:1"])
+    driver = ContainerDriver(ProviderRegion("lab", "here", options={"keep": "0.001"}), engine=engine)
+    await driver.create([MachineSpec("key-1", "one", "small", "machine:1")])
+    (container,) = await engine.list_containers()
+    engine.end_program(container.id, 0)
+    await driver.observe()
+    await asyncio.sleep(0.01)
+    await driver.create([MachineSpec("key-2", "two", "small", "machine:1")])
+    assert [one.key for one in await engine.list_containers()] == ["key-2"]
+
+
+@asynccontextmanager
+async def proxy(target: Path, path: Path, loses: bytes) -> AsyncIterator[str]:
+    """Pass connections on to a socket, but lose the answer to each request with some words."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream_reader, upstream = await asyncio.open_unix_connection(str(target))
+        is_lost = asyncio.Event()
+
+        async def send() -> None:
+            while data := await reader.read(1 << 16):
+                if loses in data:
+                    is_lost.set()
+                upstream.write(data)
+                await upstream.drain()
+
+        sending = asyncio.create_task(send())
+        try:
+            while data := await upstream_reader.read(1 << 16):
+                if is_lost.is_set():
+                    break  # the engine has answered, so it has done what was asked
+                writer.write(data)
+                await writer.drain()
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+            for one in (upstream, writer):
+                one.close()
+
+    server = await asyncio.start_unix_server(serve, str(path))
+    try:
+        yield f"unix://{path}"
+    finally:
+        server.close()
+        await server.wait_closed()
