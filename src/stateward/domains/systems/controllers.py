@@ -223,7 +223,8 @@ class InstanceController:
         """
         if not wanted.service.redeploy_on_secret_change:
             return False
-        fresh = desired_service(wanted.service, wanted.deploy, await self._context.secrets.versions(ref.system.ns))
+        versions = await self._context.secrets.versions(ref.system.ns, used_secrets(found))
+        fresh = desired_service(wanted.service, wanted.deploy, versions)
         if fresh.revision == revision_of(wanted.service, wanted.secret_versions):
             return False
         try:

@@ -6,11 +6,13 @@ The story is one test, because each of its steps writes something that the scan 
 import asyncio
 import hashlib
 import os
+import pty
 import signal
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -108,6 +110,25 @@ class Story:
         self.answers.append(done.stdout + done.stderr)
         return done.stdout
 
+    def typed(self, server: Served, name: str, value: str) -> None:
+        """Create a secret at a terminal: the value is asked for twice, and not echoed."""
+        where = ["--server", server.url, "--token-file", str(server.folder / "admin-token")]
+        ours, theirs = pty.openpty()
+        command = [str(STATEWARD), "system", "secret", "create", name, *where]
+        with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
+            os.close(theirs)
+            shown = b""
+            for question in (b"Value: ", b"confirmation: "):
+                while question not in shown:
+                    shown += os.read(ours, 1_000)
+                os.write(ours, value.encode() + b"\n")
+            with suppress(OSError):  # the terminal ends with the process
+                while more := os.read(ours, 1_000):
+                    shown += more
+            assert process.wait(PATIENT) == 0, shown
+        os.close(ours)
+        self.answers.append(shown.decode())
+
     def pids(self, client: httpx.Client) -> list[int]:
         """Return the processes of the ready instances."""
         answer = client.get(f"/api/v1/systems/{NS}/shop", params={"instances": "true"})
@@ -187,6 +208,7 @@ def test_no_file_has_a_value_after_create_deploy_crash_kill_update_rotate_and_de
         rotation = f"/api/v1/ns/{NS}/operations/{begun.json()['operation']}"
         wait_for(lambda: client.get(rotation).json()["status"] == "succeeded")
         story.put_keys(NEW)
+        story.typed(server, "typed", OTHER)
         story.crash(client)  # the former key is not needed any more
         assert client.delete(f"{HOME}/s0").status_code == 200
         for words in (["secret", "list"], ["secret", "show", "db"], ["status", "shop"], ["deploys", "shop"]):

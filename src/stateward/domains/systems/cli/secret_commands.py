@@ -8,14 +8,17 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from stateward.client.action_requests import finish_requests, read_outcome
+from stateward.client.action_requests import RequestOutcome, finish_requests, read_outcome
 from stateward.client.confirmation import confirm_removal
 from stateward.client.formatting import age_text, filled_table
 from stateward.client.http import idempotency_headers
 from stateward.client.session import Session, on_server, requests_action
+from stateward.client.shared_options import Everywhere
 from stateward.client.url_paths import NamedPart, UrlPath, url_path
 from stateward.domains.systems.views import AskedView, SecretView
 from stateward.errors import BadInput
+
+KIND = "systems.secret"
 
 secret_app = typer.Typer(no_args_is_help=True, help="Set, list and delete secrets, which only instances can read.")
 
@@ -71,11 +74,24 @@ def delete(session: Session, secret: Secret) -> None:
 
 @secret_app.command()
 @requests_action
-def rotate(session: Session) -> None:
+def rotate(session: Session, everywhere: Everywhere = False) -> None:
     """Encrypt all secrets of the namespace with the first key of the key file."""
+    found = [one.ns for one in session.client.namespaces() if KIND in one.counts] if everywhere else [session.ns]
+    failed = 0
+    for ns in found:
+        session.ns = ns
+        try:
+            finish_requests(session, [_rotate(session)])
+        except typer.Exit as ended:  # the secrets of other namespaces have keys of their own
+            failed = max(failed, ended.exit_code)
+    if failed:
+        raise typer.Exit(failed)
+
+
+def _rotate(session: Session) -> RequestOutcome:
     where = url_path("systems", ("namespace", session.ns), "-", "secret-rotation")
     asked = session.client.http.call(AskedView, "POST", where, headers=idempotency_headers())
-    finish_requests(session, [read_outcome(session, asked.id, asked.operation)])
+    return read_outcome(session, asked.id, asked.operation)
 
 
 def secret_table(found: Sequence[SecretView]) -> Table:

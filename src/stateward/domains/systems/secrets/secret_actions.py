@@ -54,9 +54,12 @@ class SecretReader:
         self._known[key] = found
         return found
 
-    async def versions(self, ns: str) -> dict[str, int]:
-        """Return the numbers of the present values of all secrets of a namespace, by name."""
-        return {secret_name(one.id): read_secret_spec(one).version for one in await list_secrets(self.engine, ns)}
+    async def versions(self, ns: str, names: Collection[str] | None = None) -> dict[str, int]:
+        """Return the numbers of the present values of the named secrets of a namespace, or of all, by name."""
+        ids = None if names is None else tuple(secret_id(name) for name in names)
+        chosen, page = Selector(ns, SECRET.kind, ids=ids), Page(None, MAX_SECRETS if ids is None else len(ids))
+        found = await self.engine.store.reader.list_objects(chosen, page) if ids != () else ()
+        return {secret_name(one.id): read_secret_spec(one).version for one in found}
 
 
 async def list_secrets(engine: Engine, ns: str, after: str | None = None, limit: int = MAX_SECRETS) -> list[Object]:
