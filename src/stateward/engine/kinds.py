@@ -87,7 +87,7 @@ class Kind(Struct, eq=False):
     guard: Guard | None = None
     lock_set: LockSet | None = None
     on_end: EndHook | None = None
-    cancels: bool = True  # its operations can be cancelled
+    cancels: bool | Collection[str] = True  # its operations can be cancelled; or only those of these actions
     reserved_labels: Collection[str] = ()  # by which its domain finds its objects, and which nobody else may change
     privacy: Privacy = PUBLIC  # the parts of its records that not everybody sees
     general: bool = True  # the general API may create its objects, for actors that its table allows
@@ -121,6 +121,10 @@ class Kind(Struct, eq=False):
     def name(self) -> str:
         """The kind's name."""
         return self.lifecycle.kind
+
+    def can_cancel(self, action: str) -> bool:
+        """Tell whether the operations of an action can be cancelled."""
+        return self.cancels if isinstance(self.cancels, bool) else action in self.cancels
 
     def missing_handlers(self) -> list[str]:
         """Return the actions of workers that have no handler; another party may carry out a request."""

@@ -182,6 +182,8 @@ function row(one, status, again) {
       "span",
       { class: "row" },
       actionButton(one, "upgrade", ["Ready", "UpdateError"].includes(one.state), again),
+      actionButton(one, "maintain", ["Ready", "Offline"].includes(one.state), again),
+      actionButton(one, "resume", one.state === "Maintenance", again),
       actionButton(one, "settle", one.state === "UpdateError" && may("govern") && hasOwnApi(one.kind), again),
     ),
   ];
@@ -310,6 +312,8 @@ const ACTIONS = {
       call: (thing, _, values) => ["PATCH", cloudletPath(thing), values],
       preview: (_, values) => ({ action: "change", args: { change: values } }),
     },
+    maintain: { call: (thing) => ["POST", `${cloudletPath(thing)}/maintain`] },
+    resume: { call: (thing) => ["POST", `${cloudletPath(thing)}/resume`] },
     fix: { call: (thing) => ["POST", `${cloudletPath(thing)}/fix`] },
     delete: { call: (thing) => ["DELETE", cloudletPath(thing)] },
   },

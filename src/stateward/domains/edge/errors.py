@@ -69,6 +69,14 @@ class Upgrading(Denied, code="upgrading"):
         return f"cloudlet {self.cloudlet} is {self.state}: {why}, and its instances are left alone until then"
 
 
+class InMaintenance(Denied, code="maintenance", retry=True):
+    """The cloudlet is in maintenance, or is prepared for it; it gets no new instances."""
+
+    cloudlet: str
+    state: str
+    text = "cloudlet {cloudlet} is {state}: it gets no new instances until the maintenance ends (edge cloudlet resume)"
+
+
 class AdminOnly(Denied, code="forbidden"):
     """The caller uses an override, and is no administrator."""
 

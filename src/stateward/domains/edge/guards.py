@@ -193,7 +193,8 @@ async def _create_app(
         cluster = await reserve_cluster(uow, found.ns, cloudlet, cluster, wanted)
     else:
         await _check_new_app_cluster(uow, request, found, cluster_id(cloudlet, cluster), wanted.organization)
-    policy = await find_policy(uow, found.ns, wanted)
+    # A fail-over creates the new instance before it removes the old one, so for a while there is one more than `max`.
+    policy = await find_policy(uow, found.ns, wanted) if request.parent is None else None
     add_member(uow, record, found.id, policy)
     status = replace(instance_status(found), cluster=cluster)
     return await _with_numbers(uow, request, found, _app_spec(wanted, app, cluster), status)
@@ -266,7 +267,9 @@ async def guard_cloudlet(uow: UnitOfWork, request: Request, found: Object) -> Re
         return await _upgrade(uow, request, found)
     if request.action == "handover":
         return _hand_over(uow, request, found)
-    if request.action == "fix" and (SERVED in request.facts) != (cloudlet_status(found).serving > 0):
+    if request.action == "maintain":
+        _refuse_transitions(await list_instances(uow, found.ns, found.id), request)
+    if request.action in ("fix", "resume") and (SERVED in request.facts) != (cloudlet_status(found).serving > 0):
         raise AgentConnectionChanged(found.id)
     if request.action == "delete":
         _check_caller(request, found.id)

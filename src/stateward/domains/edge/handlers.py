@@ -47,7 +47,7 @@ from stateward.engine import Ending, Engine, Handler, Job, Kind, ObservedOutcome
 from stateward.engine.kinds import Party
 from stateward.engine.requests import Creation
 from stateward.engine.work_errors import Parked
-from stateward.lifecycle import ADMIN, CLOCK, CONTROLLER, TIMED_OUT, USER, Move, State
+from stateward.lifecycle import ADMIN, CLOCK, CONTROLLER, NO_FACTS, TIMED_OUT, USER, Move, State
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object, to_json
 
@@ -71,7 +71,7 @@ class Handlers:
 
     engine: Engine
 
-    def kinds(self) -> list[Kind]:
+    def kinds(self, enter_maintenance: Callable[[Job], Awaitable[Ending]]) -> list[Kind]:
         """Return the kinds that agents work on."""
 
         def handler(run: Callable[[Job], Awaitable[Ending]]) -> Handler:
@@ -81,11 +81,12 @@ class Handlers:
         instance = {"create": asks, "update": asks, "re-create": asks, "delete": removes, "expire": removes}
         app = {**instance, "create": handler(self.create_app)}
         cloudlet = {"create": waits, "start": waits, "upgrade": waits, "delete": handler(self.delete_cloudlet)}
+        cloudlet["maintain"] = Handler(enter_maintenance)
         kind = partial(Kind, cancels=False, party=responsible_agent)
         return [
             kind(CLUSTERINST, instance, guard=guard_cluster, lock_set=referenced_records),
             kind(APPINST, app, guard=guard_app),
-            kind(CLOUDLET, cloudlet, guard=guard_cloudlet, on_end=on_cloudlet_end),
+            kind(CLOUDLET, cloudlet, guard=guard_cloudlet, on_end=on_cloudlet_end, cancels=("maintain",)),
         ]
 
     # --- waiting for agents ------------------------------------------------------------------------------------------
@@ -135,10 +136,10 @@ class Handlers:
 
     async def delete_cloudlet(self, job: Job) -> Ending:
         """Delete a cloudlet, after the instances that are deleted with it."""
-        apps = existing_apps(await self._instances(job.ns, job.object))
+        apps = existing_apps(await self.instances_on(job.ns, job.object))
         left = await self._delete_first(job, "apps", apps)
         if not left:
-            clusters = existing_clusters(await self._instances(job.ns, job.object))
+            clusters = existing_clusters(await self.instances_on(job.ns, job.object))
             left = await self._delete_first(job, "clusters", clusters)
         if left:
             facts = _ending_facts(job) & {IGNORE_TRANSIENT}
@@ -150,11 +151,12 @@ class Handlers:
         if not others and not job.claim.operation.steps.count(f'"{step}"'):
             return []
         facts = operation_facts(job.claim.operation) & OVERRIDES
-        await job.spawn(step, [self._deletion(one, facts) for one in others])
+        await job.spawn(step, [self.deletion(one, facts) for one in others])
         now = await self.engine.store.reader.objects([one.key for one in others])
         return [one.id for one in others if one.key in now and now[one.key].state != NOT_PRESENT]
 
-    def _deletion(self, found: Object, facts: frozenset[str]) -> Request:
+    def deletion(self, found: Object, facts: frozenset[str] = NO_FACTS) -> Request:
+        """Return the request of an operation to delete an instance along."""
         actor = ADMIN if facts else USER
         return self.engine.request(
             found.ns, found.id, "delete", actor=actor, who=CASCADE_WHO, facts=facts, also_locks=related_ids(found)
@@ -166,12 +168,13 @@ class Handlers:
     async def instances_below(self, found: Object) -> list[Object]:
         """Return the apps of a cluster, or the apps and clusters of a cloudlet."""
         if found.kind == CLOUDLET.kind:
-            every = await self._instances(found.ns, found.id)
+            every = await self.instances_on(found.ns, found.id)
             return [*existing_apps(every), *existing_clusters(every)]
         cloudlet = cloudlet_of(found.id)
-        return apps_in_cluster(await self._instances(found.ns, cloudlet), cloudlet, local_name(found.id))
+        return apps_in_cluster(await self.instances_on(found.ns, cloudlet), cloudlet, local_name(found.id))
 
-    async def _instances(self, ns: str, cloudlet: str) -> list[Object]:
+    async def instances_on(self, ns: str, cloudlet: str) -> list[Object]:
+        """Return the instances on a cloudlet."""
         return await self.engine.store.reader.list_objects(Selector(ns, parent=cloudlet), Page(limit=100_000))
 
     # --- app creation ------------------------------------------------------------------------------------------------

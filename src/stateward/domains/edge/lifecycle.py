@@ -7,7 +7,7 @@ only with the current operation and generation: `records.report_fencing` checks 
 
 from stateward.lifecycle import (
     ABSENT, ADMIN, AGENT, BACK, CLOCK, CONTROLLER, GONE, MINUTE, NEW, STABLE, TRANSITIONAL, USER,
-    Actor, Row, State, declare, failure, moving, request, step, success, timeout,
+    Actor, Row, State, action, declare, failure, moving, request, step, success, timeout,
 )
 
 OLD_AGENT = Actor("old agent")  # the agent that is being upgraded
@@ -70,6 +70,8 @@ class CloudletState(State):
     UPDATE_REQUESTED = "UpdateRequested", TRANSITIONAL, "the agent was asked to start its successor"
     UPDATING         = "Updating",        TRANSITIONAL, "the old agent brings up the new one"
     UPDATE_ERROR     = "UpdateError",     STABLE,       "the upgrade failed; an administrator retries or settles it"
+    PREPARE_MAINTENANCE = "PrepareMaintenance", TRANSITIONAL, "apps with an auto-provisioning policy are moved to other cloudlets"
+    MAINTENANCE      = "Maintenance",     STABLE,       "somebody works there: it gets no new instances"
     DELETE_PREPARE   = "DeletePrepare",   TRANSITIONAL, "the controller makes sure that nothing needs it any more"
 
 
@@ -168,9 +170,15 @@ CLOUDLET_ROWS = (
     # The policies for missing instances and orphans may be changed while no agent starts.
     step(   C.READY,                           "change",        USER,                           C.READY),
     step(   C.OFFLINE,                         "change",        USER,                           C.OFFLINE),
+    step(   C.MAINTENANCE,                     "change",        USER,                           C.MAINTENANCE),
+
+    # Maintenance. Agents may come and go meanwhile; a cancelled preparation leaves what it has moved where it is.
+    action( C.READY | C.OFFLINE,               "maintain",      USER,       C.PREPARE_MAINTENANCE, C.MAINTENANCE, BACK,          60 * MINUTE),
+    step(   C.MAINTENANCE,                     "resume",        USER,                           C.READY,         needs=SERVED),
+    step(   C.MAINTENANCE,                     "resume",        USER,                           C.OFFLINE),
 
     # Delete. In Init no agent serves the cloudlet, so an administrator need not wait for one.
-    request(C.READY | C.OFFLINE | C.UPDATE_ERROR, "delete",     USER,       C.DELETE_PREPARE,   GONE,            BACK,           5 * MINUTE),
+    request(C.READY | C.OFFLINE | C.UPDATE_ERROR | C.MAINTENANCE, "delete", USER, C.DELETE_PREPARE, GONE,         BACK,           5 * MINUTE),
     request(C.INIT,                            "delete",        ADMIN,      C.DELETE_PREPARE,   GONE,            C.OFFLINE,      5 * MINUTE, IGNORE_TRANSIENT),
     success(C.DELETE_PREPARE,                  "deleted",       CONTROLLER,                     GONE),
     failure(C.DELETE_PREPARE,                  "in use",        CONTROLLER,                     BACK),

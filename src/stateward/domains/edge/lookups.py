@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.edge.errors import ReferenceBeingDeleted, Upgrading
+from stateward.domains.edge.errors import InMaintenance, ReferenceBeingDeleted, Upgrading
 from stateward.domains.edge.lifecycle import APPINST, CLOUDLET, CLUSTERINST, CloudletState
 from stateward.domains.edge.model import agent_slots, cloudlet_status, cluster_id, instance_status
 from stateward.domains.edge.records.instance_record import ERROR_STATES
@@ -22,6 +22,8 @@ from stateward.store.port import Tx
 from stateward.store.records import Key, Object, Operation, to_json
 
 NOT_PRESENT = "NotPresent"
+MAINTENANCE_STATES = (CloudletState.PREPARE_MAINTENANCE, CloudletState.MAINTENANCE)
+CREATE_ACTIONS = ("create", "re-create")
 DELETING_STATES = ("DeletePrepare", "DeleteRequested", "Deleting")
 
 
@@ -48,7 +50,7 @@ def loaded_object(uow: UnitOfWork, key: Key, kind: str) -> Object | None:
 
 
 async def get_open_cloudlet(uow: UnitOfWork, request: Request, name: str) -> Object:
-    """Return a cloudlet whose instances may be changed now; raises if it is being deleted or upgraded.
+    """Return a cloudlet whose instances may be changed now; raises if it is being deleted, upgraded or maintained.
 
     Its own delete operation may change its instances. For a timer, the refusal of an upgrade is one to retry.
     """
@@ -57,6 +59,8 @@ async def get_open_cloudlet(uow: UnitOfWork, request: Request, name: str) -> Obj
     if found.state == CloudletState.DELETE_PREPARE and (within is None or within != found.op):
         raise ReferenceBeingDeleted(f"cloudlet {name}")
     slots = agent_slots(found, await current_operation(uow, found))
+    if found.state in MAINTENANCE_STATES and request.action in CREATE_ACTIONS:
+        raise InMaintenance(name, found.state)
     if found.state == CloudletState.UPDATE_ERROR or slots.is_upgrading:
         raise Upgrading(name, found.state, patient=request.actor == CLOCK)
     return found

@@ -10,6 +10,7 @@ from stateward.aio.supervise import Loop, background, supervise
 from stateward.domains.edge.agents.agent_hub import HEARTBEAT_INTERVAL_S, MEASURE_INTERVAL_S, ORDER_RETRY_S, AgentHub
 from stateward.domains.edge.agents.controller_lease import CONTROLLER_LEASE_S, ControllerLease
 from stateward.domains.edge.api.routes import routes
+from stateward.domains.edge.cloudlet_maintenance import MaintenanceHandler
 from stateward.domains.edge.demo import run_demo
 from stateward.domains.edge.handlers import Handlers
 from stateward.domains.edge.lifecycle import (
@@ -66,7 +67,12 @@ class EdgeRuntime(DomainRuntime):
         records = [
             Kind(one, guard=guard_record, lock_set=referenced_records) for one in (FLAVOR, APP, AUTOSCALE, AUTOPROV)
         ]
-        kinds = [*self._handlers.kinds(), *records, Kind(LISTENER, general=False), Kind(MEASURES, general=False)]
+        kinds = [
+            *self._handlers.kinds(MaintenanceHandler(self._handlers).enter_maintenance),
+            *records,
+            Kind(LISTENER, general=False),
+            Kind(MEASURES, general=False),
+        ]
         super().__init__(kinds, routes(lambda: self.service, lambda: self.agent_hub, lambda: self.policy_controller))
 
     def bind_engine(self, engine: Engine) -> None:

@@ -65,11 +65,18 @@ class Service:
 
     async def fix(self, ns: str, name: str, by: Caller) -> Accepted:
         """Clear a failed upgrade: the cloudlet is Ready if its agent is connected, otherwise Offline."""
+        return await self._bring_back(ns, name, "fix", by)
+
+    async def resume(self, ns: str, name: str, by: Caller) -> Accepted:
+        """End the maintenance of a cloudlet: it is Ready if its agent is connected, otherwise Offline."""
+        return await self._bring_back(ns, name, "resume", by)
+
+    async def _bring_back(self, ns: str, name: str, action: str, by: Caller) -> Accepted:
         for _ in range(FIX_TRIES):
             served = cloudlet_status(await self.get(ns, name, CLOUDLET.kind)).serving > 0
             facts = by.facts | {SERVED} if served else by.facts
             with suppress(AgentConnectionChanged):
-                return await self.act(ns, name, CLOUDLET.kind, "fix", replace(by, facts=facts))
+                return await self.act(ns, name, CLOUDLET.kind, action, replace(by, facts=facts))
         raise AgentConnectionChanged(name)
 
     # --- instances ---------------------------------------------------------------------------------------------------

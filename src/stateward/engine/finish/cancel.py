@@ -36,7 +36,7 @@ async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str) -> Operation:
     if work is None or work.fenced:
         ended = (await tx.operations([key])).get(key, operation)  # the first read was before its object was locked
         raise AlreadyEnded(ended.id, ended.status)
-    if not kinds.of(operation).cancels:
+    if not kinds.of(operation).can_cancel(operation.action):
         raise NotCancelled(operation.id, operation.kind)
     await _refresh(uow, [operation])
     operation = uow.operations[key]
@@ -60,7 +60,7 @@ async def cancel_children(tx: Tx, kinds: Kinds, children: Sequence[Operation], w
     parents: list[Key] = []
     for one in children:
         work = uow.work(one.key)
-        if work is None or work.fenced or one.kind not in kinds or not kinds.of(one).cancels:
+        if work is None or work.fenced or one.kind not in kinds or not kinds.of(one).can_cancel(one.action):
             continue
         if work.children:
             parents.append(one.key)

@@ -201,6 +201,6 @@ async def on_cloudlet_end(uow: UnitOfWork, operation: Operation, ended: Ended) -
     if found.removed:
         await forget_measures(uow, found)
     slots = agent_slots(found, None)
-    if operation.action == "delete" and found.state == CloudletState.READY and not slots.serving:
+    if operation.action in ("delete", "maintain") and found.state == CloudletState.READY and not slots.serving:
         gone = SlotsUpdate(slots, CloudletEvent("disconnected", CONTROLLER))
-        write_slots(uow, found, None, gone, "", "the agent left while the cloudlet was being deleted")
+        write_slots(uow, found, None, gone, "", f"the agent left during the operation {operation.action}")

@@ -131,6 +131,18 @@ async def fix_cloudlet(on_cloudlet: TargetDependency) -> EdgeAcceptedView:
     return accepted_view(await on_cloudlet.service.fix(on_cloudlet.ns, on_cloudlet.id, on_cloudlet.by))
 
 
+@post(f"{ONE_CLOUDLET}/maintain", **KEYED, summary="Begin the maintenance of a cloudlet")
+async def maintain_cloudlet(on_cloudlet: TargetDependency) -> EdgeAcceptedView:
+    """Begin the maintenance of a cloudlet: it gets no new instances, and apps with a policy are moved away first."""
+    return await on_cloudlet.act("maintain")
+
+
+@post(f"{ONE_CLOUDLET}/resume", **ACCEPTED, summary="End the maintenance of a cloudlet")
+async def resume_cloudlet(on_cloudlet: TargetDependency) -> EdgeAcceptedView:
+    """End the maintenance of a cloudlet; what was moved away stays where it is."""
+    return accepted_view(await on_cloudlet.service.resume(on_cloudlet.ns, on_cloudlet.id, on_cloudlet.by))
+
+
 @post(f"{ONE_CLOUDLET}/handover", **KEYED, summary="Hand a cloudlet over")
 async def hand_over_cloudlet(on_cloudlet: TargetDependency, data: JSONBody[NewOwner]) -> EdgeAcceptedView:
     """Hand a cloudlet over, as an administrator, to a held installation of the agent."""
@@ -277,7 +289,7 @@ async def connect_agent(socket: WebSocket[Any, Any, Any], hub: HubDependency, sp
 
 HANDLERS = (
     list_cloudlets, create_cloudlet, get_cloudlet, change_cloudlet, delete_cloudlet, upgrade_cloudlet, fix_cloudlet,
-    hand_over_cloudlet,
+    maintain_cloudlet, resume_cloudlet, hand_over_cloudlet,
     list_clusters, create_cluster, get_cluster, update_cluster, delete_cluster, report_load,
     list_appinsts, create_appinst, get_appinst, update_appinst, refresh_appinst, delete_appinst,
     report_demand, list_agents, connect_agent,

@@ -1,0 +1,193 @@
+"""Maintenance of a cloudlet: no new instances, and apps with an auto-provisioning policy are moved away first.
+
+An app is moved in rounds: an instance is created on the next cloudlet of its policy, and the old one is removed only
+when the new one is Ready. So the app never has fewer instances than before. If a create fails, the next round tries the
+next cloudlet. An app with no place to go stays, and the operation's progress tells so.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from stateward.domains.edge.handlers import CASCADE_WHO, Handlers, instance_creation
+from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, CLOUDLET, DEPENDENCIES
+from stateward.domains.edge.lookups import existing_apps, is_online
+from stateward.domains.edge.model import (
+    AUTOCLUSTER_PREFIX,
+    AppSpec,
+    AppStatus,
+    AutoprovSpec,
+    app_id,
+    cloudlet_of,
+    cluster_id,
+    instance_status,
+    read_spec,
+    record_id,
+)
+from stateward.domains.edge.policy.app_members import app_status
+from stateward.engine import Ending, Job, Request
+from stateward.lifecycle import SUCCEEDED
+from stateward.store.filters import Page, Selector
+from stateward.store.records import Key, Object
+
+MAX_LISTED = 100_000
+
+
+class ProvisionedApp(Struct, frozen=True):
+    """An app with its auto-provisioning policy and its instances."""
+
+    policy: AutoprovSpec
+    status: AppStatus
+
+
+class FailOver(Struct, frozen=True):
+    """An instance to move, and the cloudlet that it is moved to."""
+
+    instance: str
+    target: str
+
+    @property
+    def app(self) -> str:
+        """The name of the app."""
+        return self.instance.rpartition(":")[2]
+
+    @property
+    def replacement(self) -> str:
+        """The id of the new instance."""
+        return app_id(self.target, autocluster_of(self.app), self.app)
+
+
+def autocluster_of(app: str) -> str:
+    """Return the name of the autocluster of an app that policies deploy."""
+    return f"{AUTOCLUSTER_PREFIX}-{app}"[:63]
+
+
+def plan_failover(
+    instances: Iterable[str],
+    apps: Mapping[str, ProvisionedApp],
+    online: Collection[str],
+    tried: Collection[FailOver] = (),
+) -> list[FailOver]:
+    """Return where instances are moved: to the first cloudlet of the policy that is online, free and not yet tried."""
+    plan: list[FailOver] = []
+    for instance in instances:
+        app = apps.get(instance.rpartition(":")[2])
+        if app is None:
+            continue
+        taken = {cloudlet_of(one) for one in app.status.members}
+        taken |= {one.target for one in (*tried, *plan) if one.app == instance.rpartition(":")[2]}
+        free = [one for one in app.policy.cloudlets if one in online and one not in taken]
+        if free:
+            plan.append(FailOver(instance, free[0]))
+    return plan
+
+
+class MaintenanceHandler:
+    """The handler that brings a cloudlet into maintenance."""
+
+    def __init__(self, handlers: Handlers) -> None:
+        self._handlers = handlers
+
+    async def enter_maintenance(self, job: Job) -> Ending:
+        """Move the apps that have a policy to other cloudlets; then the cloudlet is in maintenance."""
+        everything: list[str] = await job.once("instances", lambda: self._app_instances(job))
+        tried: list[FailOver] = []
+        moved: list[str] = []
+        number = 1
+        while plan := await self._plan_round(job, number, [one for one in everything if one not in moved], tried):
+            moved += await self._move(job, number, plan)
+            tried += plan
+            number += 1
+        await job.once("rest", lambda: self._tell_rest(job, everything, moved))
+        return Ending(SUCCEEDED)
+
+    async def _plan_round(
+        self, job: Job, number: int, left: Sequence[str], tried: Sequence[FailOver]
+    ) -> list[FailOver]:
+        return msgspec.convert(
+            await job.once(f"plan {number}", lambda: self._plan(job, left, tried)), type=list[FailOver]
+        )
+
+    async def _move(self, job: Job, number: int, plan: Sequence[FailOver]) -> list[str]:
+        """Create the replacements of a round, and then remove the instances whose replacement is Ready."""
+        await job.once(f"told {number}", lambda: self._tell_plan(job, plan))
+        await job.spawn(f"replacements {number}", [await self._creation(job, one) for one in plan])
+        ready: list[str] = await job.once(f"ready {number}", lambda: self._ready_instances(job, plan))
+        await job.spawn(f"removals {number}", await self._removals(job, ready))
+        return ready
+
+    async def _app_instances(self, job: Job) -> list[str]:
+        found = existing_apps(await self._handlers.instances_on(job.ns, job.object))
+        return [one.id for one in found]
+
+    async def _plan(self, job: Job, left: Sequence[str], tried: Sequence[FailOver]) -> list[dict[str, str]]:
+        apps = await self._provisioned_apps(job.ns, {one.rpartition(":")[2] for one in left})
+        reader = self._handlers.engine.store.reader
+        cloudlets = await reader.list_objects(Selector(job.ns, CLOUDLET.kind), Page(limit=MAX_LISTED))
+        online = {one.id for one in cloudlets if is_online(one)}
+        found: list[dict[str, str]] = msgspec.to_builtins(plan_failover(left, apps, online, tried))
+        return found
+
+    async def _provisioned_apps(self, ns: str, wanted: Collection[str]) -> dict[str, ProvisionedApp]:
+        reader = self._handlers.engine.store.reader
+        keys = {name: Key(ns, record_id(APP.kind, name)) for name in wanted}
+        records = await reader.objects(list(keys.values())) if keys else {}
+        apps = {name: records[key] for name, key in keys.items() if key in records and not records[key].removed}
+        specs = {name: read_spec(one, AppSpec) for name, one in apps.items()}
+        names = {spec.autoprov for spec in specs.values() if spec.autoprov}
+        policies = {name: Key(ns, record_id(AUTOPROV.kind, name)) for name in names}
+        found = await reader.objects(list(policies.values())) if policies else {}
+        known = {name: read_spec(found[key], AutoprovSpec) for name, key in policies.items() if key in found}
+        return {
+            name: ProvisionedApp(known[specs[name].autoprov], app_status(one))
+            for name, one in apps.items()
+            if specs[name].autoprov in known
+        }
+
+    async def _creation(self, job: Job, move: FailOver) -> Request:
+        engine = self._handlers.engine
+        record = await engine.store.reader.object(Key(job.ns, record_id(APP.kind, move.app)))
+        policy = "" if record is None else read_spec(record, AppSpec).autoprov
+        locks = [move.target, cluster_id(move.target, autocluster_of(move.app)), record_id(APP.kind, move.app)]
+        return engine.request(
+            job.ns,
+            move.replacement,
+            "create",
+            who=CASCADE_WHO,
+            facts={DEPENDENCIES},
+            creates=instance_creation(APPINST.kind, move.target),
+            also_locks=(*locks, record_id(AUTOPROV.kind, policy)) if policy else tuple(locks),
+        )
+
+    async def _ready_instances(self, job: Job, plan: Sequence[FailOver]) -> list[str]:
+        """Return the instances whose replacement is Ready, and tell what failed."""
+        keys = {one.instance: Key(job.ns, one.replacement) for one in plan}
+        found = await self._handlers.engine.store.reader.objects(list(keys.values()))
+        ready = [name for name, key in keys.items() if _serves(found.get(key))]
+        for one in plan:
+            if one.instance not in ready:
+                await job.progress(f"{one.replacement} did not become Ready, so {one.instance} stays for now")
+        return ready
+
+    async def _removals(self, job: Job, instances: Sequence[str]) -> list[Request]:
+        found = await self._handlers.engine.store.reader.objects([Key(job.ns, one) for one in instances])
+        return [self._handlers.deletion(one) for one in found.values() if not one.removed]
+
+    async def _tell_plan(self, job: Job, plan: Sequence[FailOver]) -> None:
+        for nth, one in enumerate(plan, start=1):
+            await job.progress(f"moving {one.instance} to {one.target}", nth, len(plan))
+
+    async def _tell_rest(self, job: Job, everything: Sequence[str], moved: Sequence[str]) -> None:
+        apps = await self._provisioned_apps(job.ns, {one.rpartition(":")[2] for one in everything})
+        for one in everything:
+            if one in moved:
+                await job.progress(f"{one} has been moved")
+            elif one.rpartition(":")[2] in apps:
+                await job.progress(f"{one} stays: no other cloudlet of its policy can take it")
+            else:
+                await job.progress(f"{one} stays: its app has no auto-provisioning policy")
+
+
+def _serves(found: Object | None) -> bool:
+    return found is not None and found.state == "Ready" and not instance_status(found).missing

@@ -1,0 +1,118 @@
+"""Maintenance of cloudlets: apps are moved away without a gap, new instances are refused, and all can be cancelled."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from stateward.agents.messages import AgentOrder
+from stateward.domains.edge.errors import ActionInProgress, InMaintenance
+from stateward.domains.edge.model import ClusterInst, instance_status
+from stateward.domains.edge.policy.app_members import app_status
+from stateward.engine import Accepted
+from stateward.store.records import Operation
+from tests.integration.domains.edge.conftest import ANN, NS, PATIENT, AgentRunner, EdgeHarness, hold_work
+
+OLD, NEW = "munich:autocluster-web:web", "berlin:autocluster-web:web"
+
+
+async def provisioned(harness: EdgeHarness, *cloudlets: str, **policy: int) -> dict[str, AgentRunner]:
+    """Create cloudlets and an app that its policy has deployed on the first of them."""
+    runners = {name: await harness.cloudlet(name) for name in cloudlets}
+    await harness.autoprov("near", *cloudlets, **{"min": 1, "max": 1, **policy})
+    await harness.app(autoprov="near")
+    await harness.plugin.policy_controller.reconcile_app(NS, await harness.get("app.web"))
+    await harness.until(f"{cloudlets[0]}:autocluster-web:web", "Ready")
+    return runners
+
+
+async def maintain(harness: EdgeHarness, name: str = "munich") -> Accepted:
+    """Begin a maintenance as soon as nothing is in transition."""
+    async with asyncio.timeout(PATIENT):
+        while True:
+            with contextlib.suppress(ActionInProgress):
+                return await harness.service.act(NS, name, "edge.cloudlet", "maintain", ANN)
+            await asyncio.sleep(0.01)
+
+
+async def lines(harness: EdgeHarness, operation: Operation) -> list[str]:
+    return [one.text for one in await harness.engine.store.reader.progress_of(operation.key, 0)]
+
+
+async def test_an_app_is_moved_before_a_maintenance_and_is_never_without_an_instance(harness: EdgeHarness) -> None:
+    runners = await provisioned(harness, "munich", "berlin")
+    await harness.cluster()
+    await harness.app("plain")
+    await harness.deployed("plain")
+    operation = await harness.ended(await maintain(harness))
+    assert operation.status == "succeeded"
+    assert (await harness.state("munich"), await harness.state(NEW)) == ("Maintenance", "Ready")
+    ready = next(one for one in await harness.history(NEW) if one.target == "Ready")
+    removed = next(one for one in await harness.history(OLD) if one.event == "delete")
+    assert ready.seq < removed.seq
+    await harness.until(OLD, "NotPresent")
+    said = await lines(harness, operation)
+    assert f"moving {OLD} to berlin" in said
+    assert "munich:c1:plain stays: its app has no auto-provisioning policy" in said
+    assert await harness.state("munich:c1:plain") == "Ready"
+    with pytest.raises(InMaintenance, match="cloudlet munich is Maintenance: it gets no new instances"):
+        await harness.service.create_cluster(NS, "munich", "c2", ClusterInst(), ANN)
+    runners["munich"].site.things.pop("c1:plain")  # somebody works there
+    await harness.until_true("munich:c1:plain", lambda one: instance_status(one).missing)
+    runners["munich"].dialer.break_connections()
+    await harness.until_true("munich", lambda one: one.state == "Maintenance")
+    await asyncio.wait_for(runners["munich"].agent.synced.wait(), PATIENT)
+    assert (await harness.instance_status("munich:c1:plain")).missing
+    await harness.service.resume(NS, "munich", ANN)
+    await harness.online()
+    await harness.until_true("munich:c1:plain", lambda one: one.state == "Ready" and not instance_status(one).missing)
+    await harness.cluster("c2")
+
+
+async def test_an_app_that_cannot_run_on_one_cloudlet_is_moved_to_the_next_or_stays(harness: EdgeHarness) -> None:
+    runners = await provisioned(harness, "munich", "berlin", "turin")
+
+    def refuse(order: AgentOrder) -> None:
+        if order.work.value == "create":
+            raise RuntimeError("the disk is full")
+
+    runners["berlin"].site.gate = refuse
+    operation = await harness.ended(await maintain(harness))
+    assert operation.status == "succeeded"
+    await harness.until("turin:autocluster-web:web", "Ready")
+    assert any(one.startswith(f"{NEW} did not become Ready") for one in await lines(harness, operation))
+    runners["munich"].site.gate = refuse
+    await harness.service.resume(NS, "munich", ANN)
+    operation = await harness.ended(await maintain(harness, "turin"))
+    assert (operation.status, await harness.state("turin")) == ("succeeded", "Maintenance")
+    stays = "turin:autocluster-web:web"
+    assert f"{stays} stays: no other cloudlet of its policy can take it" in await lines(harness, operation)
+    assert await harness.state(stays) == "Ready"
+
+
+async def test_a_cancelled_maintenance_leaves_the_cloudlet_as_it_was(harness: EdgeHarness) -> None:
+    runners = await provisioned(harness, "munich", "berlin")
+    gate = hold_work(runners["berlin"])
+    accepted = await maintain(harness)
+    await harness.until("munich", "PrepareMaintenance")
+    await harness.until_progress(accepted, 1)
+    with pytest.raises(InMaintenance):
+        await harness.service.create_cluster(NS, "munich", "c2", ClusterInst(), ANN)
+    await harness.engine.cancel(NS, accepted.op.id, "ann")
+    gate.set()
+    assert (await harness.ended(accepted)).status == "cancelled"
+    assert (await harness.state("munich"), await harness.state(OLD)) == ("Ready", "Ready")
+    await harness.plugin.policy_controller.reconcile_app(NS, await harness.get("app.web"))
+    async with asyncio.timeout(PATIENT):  # the policy's maximum holds again
+        while len(app_status(await harness.get("app.web")).members) != 1:
+            await asyncio.sleep(0.01)
+            await harness.plugin.policy_controller.reconcile_app(NS, await harness.get("app.web"))
+
+
+async def test_a_maintenance_waits_for_no_agent_and_ends_offline_without_one(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    await runner.kill()
+    await harness.until("munich", "Offline")
+    assert (await harness.ended(await maintain(harness))).status == "succeeded"
+    await harness.service.resume(NS, "munich", ANN)
+    assert await harness.state("munich") == "Offline"
