@@ -150,8 +150,9 @@ def test_an_app_is_defined_by_a_manifest_in_a_file(lab: EdgeCliServer, tmp_path:
 def test_records_are_defined_changed_shown_and_struck_out(lab: EdgeCliServer) -> None:
     lab.done("flavor", "create", "m4", "size=small")
     for command in ("create", "update"):
-        assert "field: must be given, as FIELD=VALUE, or in a file (-f). Sizes of nodes: size." in lab.refused(
-            "flavor", command, "m4"
+        assert (
+            "field: must be given, as FIELD=VALUE, or in a file (-f). Sizes of nodes: size, cores, memory."
+            in lab.refused("flavor", command, "m4")
         )
     assert lab.seen("flavor", "show", "m4")["spec"]["size"] == "small"
     lab.done("autoscale", "create", "busy", "min=1", "max=4", "cpu=100")
@@ -175,6 +176,10 @@ def test_a_cloudlet_is_shown_changed_and_its_failed_upgrade_settled(lab: EdgeCli
     assert "not installed here" in lab.refused("cloudlet", "upgrade", "munich", "2.0", "--wait")
     assert "upgrade has failed" in lab.refused("clusterinst", "create", "munich/c1")
     lab.done("cloudlet", "fix", "munich")
+    lab.done("cloudlet", "maintain", "munich", "--wait")
+    assert "no new instances" in lab.refused("clusterinst", "create", "munich/c1")
+    lab.done("cloudlet", "resume", "munich")
+    assert "of unknown cores" in lab.done("cloudlet", "show", "munich")
     lab.done("cloudlet", "delete", "munich", "--wait")
     assert lab.seen("cloudlet", "show") == []
 
