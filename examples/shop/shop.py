@@ -1,7 +1,8 @@
-"""The services of the example shop: `python3 shop.py web|stock|orders|clock`, on the standard library alone.
+"""The programs of the example shop: `python3 shop.py web|stock|orders|clock|inventory`, on the standard library alone.
 
 Each serves on the port that $PORT names, and ends the way a good service does: it stops listening, answers what it has
 begun to answer, and is gone. `POST /break` lets a service fall ill, so that you can watch the system notice.
+The inventory is a job: it counts the goods, and ends.
 """
 
 import json
@@ -52,6 +53,14 @@ def clock() -> None:
         ticked.touch()
 
 
+def inventory() -> None:
+    """Count the goods; without the stock, the job fails, and is tried again."""
+    found = ask("STOCK")
+    if not isinstance(found, dict):
+        sys.exit("the stock does not answer")
+    print(f"{sum(found['goods'].values())} pieces of {len(found['goods'])} goods", flush=True)
+
+
 ANSWERS = {"web": web, "stock": stock, "orders": orders}
 
 
@@ -97,10 +106,9 @@ def serve() -> None:
     server.server_close()
 
 
+PROGRAMS = {"clock": clock, "inventory": inventory}
+
 if __name__ == "__main__":
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    if sys.argv[1] == "clock":
-        clock()
-    else:
-        serve()
+    PROGRAMS.get(sys.argv[1], serve)()

@@ -101,3 +101,6 @@ def test_the_story_of_the_shop_can_be_lived(terminal: Terminal) -> None:
     deploys = said["stateward system deploys shop"][0].splitlines()
     assert [line.split()[2] for line in deploys[1:]] == ["succeeded"] * 3
     assert "serves on" in said["stateward system logs shop /web"][0]
+    runs = said["stateward system job runs shop /inventory"][0].splitlines()
+    assert [line.split()[1] for line in runs[1:]] == ["succeeded"]
+    assert "30 3 * * * (Europe/Berlin)" in " ".join(said["stateward system job list shop"][0].split())
