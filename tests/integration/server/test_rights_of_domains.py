@@ -56,6 +56,10 @@ EXCEPTIONS: dict[str, Rule] = {
     "DELETE /api/v1/ovc/{ns}/queues": "govern in shop",
     # systems: whoever deploys runs commands on the machine
     "POST /api/v1/systems/{ns}/{system}/deploys": "govern in shop",
+    "POST /api/v1/systems/{ns}/-/secrets": "govern in shop",
+    "PUT /api/v1/systems/{ns}/-/secrets/{secret}": "govern in shop",
+    "DELETE /api/v1/systems/{ns}/-/secrets/{secret}": "govern in shop",
+    "POST /api/v1/systems/{ns}/-/secret-rotation": "govern in shop",
 }
 READS: set[Rule] = {"everybody", "read", "read in shop"}
 MAY: dict[str, set[Rule]] = {
