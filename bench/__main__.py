@@ -32,6 +32,7 @@ NAMES = (
     "console",
     "command_line",
     "mci",
+    "containers",
     "systems",
     "leases",
     "ovc",

@@ -41,6 +41,12 @@ cgroup_manager = "cgroupfs"
 events_logger = "file"
 lock_type = "file"
 """
+REGISTRIES = """
+[[registry]]
+location = "127.0.0.1"
+insecure = true
+"""
+"""Registries on this host need no TLS, and there are no others."""
 PT_INTERP = 3
 PRIVATE_MOUNTS = "mkdir -p /run/netns && mount -t tmpfs none /run/netns && exec sleep infinity"
 
@@ -59,7 +65,12 @@ class PodmanService:
         self.log = self.folder / "podman.log"
         settings = SETTINGS.format(folder=self.folder, net=100 + os.getpid() % 100)
         (self.folder / "containers.conf").write_text(settings)
-        self._environment = {**os.environ, "CONTAINERS_CONF": str(self.folder / "containers.conf")}
+        (self.folder / "registries.conf").write_text(REGISTRIES)
+        self._environment = {
+            **os.environ,
+            "CONTAINERS_CONF": str(self.folder / "containers.conf"),
+            "CONTAINERS_REGISTRIES_CONF": str(self.folder / "registries.conf"),
+        }
         self._namespace = subprocess.Popen(
             ["unshare", "--mount", "--propagation", "private", "sh", "-c", self._mounts(disk_bytes)],
             env=self._environment,

@@ -23,7 +23,7 @@ NO_NETWORK = "none"
 # --- what is asked of an engine --------------------------------------------------------------------------------------
 
 
-class PublishedPort(Struct, frozen=True):
+class PublishedPort(Struct, frozen=True, gc=False):
     """A port of a container that the host publishes. As a wish, host port 0 means any free one."""
 
     container_port: int
@@ -176,7 +176,7 @@ class ContainerHealth(StrEnum):
     UNHEALTHY = "unhealthy"
 
 
-class ContainerRecord(Struct, frozen=True):
+class ContainerRecord(Struct, frozen=True, gc=False):
     """A container as its engine lists or inspects it."""
 
     id: str

@@ -24,20 +24,20 @@ class ApiObject(Struct, frozen=True, rename="pascal"):
 # --- containers ------------------------------------------------------------------------------------------------------
 
 
-class EndpointJson(Struct, frozen=True):
+class EndpointJson(Struct, frozen=True, gc=False):
     """A container's address in a network."""
 
     IPAddress: str | None = None
 
 
-class NetworkSettingsJson(ApiObject, frozen=True):
+class NetworkSettingsJson(ApiObject, frozen=True, gc=False):
     """A container's addresses, and its ports as an inspection writes them."""
 
     networks: dict[str, EndpointJson | None] | None = None
     ports: dict[str, list[dict[str, str]] | None] | None = None
 
 
-class PortJson(Struct, frozen=True):
+class PortJson(Struct, frozen=True, gc=False):
     """A port as a listing writes it."""
 
     PrivatePort: int = 0
@@ -46,15 +46,15 @@ class PortJson(Struct, frozen=True):
     Type: str | None = None
 
 
-class MountJson(ApiObject, frozen=True):
+class MountJson(ApiObject, frozen=True, gc=False):
     """A mount of a container."""
 
     type: str | None = None
     name: str | None = None
 
 
-class ListedContainer(ApiObject, frozen=True):
-    """A container in a listing."""
+class ListedContainer(ApiObject, frozen=True, gc=False):
+    """A container in a listing. There may be thousands, which the garbage collector would go through (`gc`)."""
 
     id: str
     names: list[str] | None = None
@@ -69,13 +69,13 @@ class ListedContainer(ApiObject, frozen=True):
     mounts: list[MountJson] | None = None
 
 
-class HealthJson(ApiObject, frozen=True):
+class HealthJson(ApiObject, frozen=True, gc=False):
     """The result of a health check."""
 
     status: str | None = None
 
 
-class StateJson(ApiObject, frozen=True):
+class StateJson(ApiObject, frozen=True, gc=False):
     """The state of a container, as inspected."""
 
     status: str | None = None
@@ -88,14 +88,14 @@ class StateJson(ApiObject, frozen=True):
     health: HealthJson | None = None
 
 
-class ConfigJson(ApiObject, frozen=True):
+class ConfigJson(ApiObject, frozen=True, gc=False):
     """The part of a container's configuration that a record shows."""
 
     image: str | None = None
     labels: dict[str, str] | None = None
 
 
-class InspectedContainer(ApiObject, frozen=True):
+class InspectedContainer(ApiObject, frozen=True, gc=False):
     """A container, as inspected."""
 
     id: str
@@ -125,30 +125,32 @@ KILLED_EXIT = 137
 """The exit code after SIGKILL."""
 _EXIT_CODE = re.compile(r"^Exited \((-?\d+)\)")
 _HEALTH = re.compile(r"\((?:health: )?(starting|healthy|unhealthy)\)$")
+_NO_NAME = ("",)
 _ENDED = (ContainerState.EXITED, ContainerState.DEAD)
 
 
 def container_state(word: str | None) -> ContainerState:
     """Return the state that an engine's word means."""
-    return _STATES.get((word or "").lower(), ContainerState.OTHER)
+    return _STATES.get(word or "") or _STATES.get((word or "").lower(), ContainerState.OTHER)
 
 
 def listed_record(found: ListedContainer) -> ContainerRecord:
     """Return a listed container; its exit code and health stand in a sentence for people."""
-    status = found.status or ""
-    exit_code, health = _EXIT_CODE.search(status), _HEALTH.search(status)
+    status, state = found.status or "", container_state(found.state)
+    health = _HEALTH.search(status) if status.endswith(")") else None
+    exit_code = _EXIT_CODE.match(status) if state in _ENDED else None
     return ContainerRecord(
         found.id,
-        (found.names or [""])[0].removeprefix("/"),
+        (found.names or _NO_NAME)[0].removeprefix("/"),
         found.image or "",
         found.image_i_d or "",
-        container_state(found.state),
+        state,
         found.state or "",
         found.labels or {},
         float(found.created or 0),
         _addresses(found.network_settings),
-        tuple(_listed_port(port) for port in found.ports or () if port.PublicPort),
-        _volumes(found.mounts),
+        tuple([_listed_port(port) for port in found.ports if port.PublicPort]) if found.ports else (),
+        _volumes(found.mounts) if found.mounts else (),
         ContainerHealth(health[1]) if health else ContainerHealth.NONE,
         int(exit_code[1]) if exit_code else None,
     )
@@ -287,7 +289,7 @@ class PodmanStats(Struct, frozen=True):
     NetOutput: int | None = None
 
 
-class PodmanStatsList(ApiObject, frozen=True):
+class PodmanStatsList(ApiObject, frozen=True, gc=False):
     """Podman's statistics of many containers."""
 
     error: object = None  # an empty object, if one of the containers does not exist

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -32,6 +31,7 @@ from stateward.drivers import (
 from stateward.drivers.container import ContainerDriver
 from stateward.errors import BadInput
 from tests.containers import IMAGE, PodmanService
+from tests.integration.containers.socket_proxy import SocketProxy
 
 FOREVER = ("sleep", "100000")
 SMALL_DISK_BYTES = 12 << 20
@@ -99,7 +99,7 @@ async def test_a_create_whose_answer_is_lost_is_found_by_its_key(
     engine: EngineClient, podman: PodmanService, tmp_path: Path
 ) -> None:
     spec = ContainerSpec("lost", "key-lost", IMAGE, FOREVER)
-    async with proxy(podman.socket, tmp_path / "proxy.sock", loses=b"/containers/create") as address:
+    async with SocketProxy(podman.socket, loses=b"/containers/create").at_path(tmp_path / "proxy.sock") as address:
         client = EngineClient(address)
         with pytest.raises(EngineUnavailable) as unanswered:
             await client.create_container(spec)
@@ -114,7 +114,7 @@ async def test_a_reboot_whose_answer_is_lost_is_not_repeated(podman: PodmanServi
     direct = ContainerDriver(ProviderRegion("lab", "lossy", options={"engine": podman.address}))
     await direct.create([machine])
     handle = MachineHandle("key-1", None, "token")
-    async with proxy(podman.socket, tmp_path / "proxy.sock", loses=b"/restart") as address:
+    async with SocketProxy(podman.socket, loses=b"/restart").at_path(tmp_path / "proxy.sock") as address:
         lossy = ContainerDriver(ProviderRegion("lab", "lossy", options={"engine": address}))
         (outcome,) = await lossy.act(MachineAction.REBOOT, [handle])
         await lossy.close()
@@ -223,39 +223,3 @@ async def test_an_ended_machine_is_removed_after_its_time() -> None:
     await asyncio.sleep(0.01)
     await driver.create([MachineSpec("key-2", "two", "small", "machine:1")])
     assert [one.key for one in await engine.list_containers()] == ["key-2"]
-
-
-@asynccontextmanager
-async def proxy(target: Path, path: Path, loses: bytes) -> AsyncIterator[str]:
-    """Pass connections on to a socket, but lose the answer to each request with some words."""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        upstream_reader, upstream = await asyncio.open_unix_connection(str(target))
-        is_lost = asyncio.Event()
-
-        async def send() -> None:
-            while data := await reader.read(1 << 16):
-                if loses in data:
-                    is_lost.set()
-                upstream.write(data)
-                await upstream.drain()
-
-        sending = asyncio.create_task(send())
-        try:
-            while data := await upstream_reader.read(1 << 16):
-                if is_lost.is_set():
-                    break  # the engine has answered, so it has done what was asked
-                writer.write(data)
-                await writer.drain()
-        finally:
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
-            for one in (upstream, writer):
-                one.close()
-
-    server = await asyncio.start_unix_server(serve, str(path))
-    try:
-        yield f"unix://{path}"
-    finally:
-        server.close()
-        await server.wait_closed()
