@@ -116,6 +116,13 @@ def test_a_form_shows_why_it_is_refused_and_a_deploy_is_seen_in_the_tree(opened:
     expect(system.locator(".tree li", has_text="web").last).to_contain_text("2 of 2 instances")
     expect(system.get_by_text("No locks")).to_be_visible()
     expect(system.locator(".card-changes-of-billing .badge")).to_have_text("succeeded")
+    system.get_by_role("button", name="deploy…").click()
+    filled(page, "Deploy", definition=f"{DEFINITION}jobs: {{report: {{command: run v1, hook: after-deploy}}}}")
+    jobs = system.locator(".card-jobs-of-billing")
+    expect(jobs.locator(".badge")).to_have_text(["active", "succeeded"])
+    expect(jobs).to_contain_text("after-deploy")
+    jobs.get_by_role("link", name="report", exact=True).click()
+    expect(page.get_by_role("button", name="run").first).to_be_visible()
 
 
 def test_a_deploy_a_teardown_and_a_delete_of_a_system_tell_what_goes_before_they_remove_it(

@@ -17,9 +17,12 @@ import { counted } from "/console/core/numbers.js";
 /** @typedef {{name: string, phase: string, ready: boolean, restarts: number, node: string | null, why: string}} Instance */
 
 const SECRET = "systems.secret";
-const KINDS = ["systems.system", "systems.service", "systems.nodepool", "systems.deploy", "systems.teardown", SECRET];
+const JOB = "systems.job";
+const RUN = "systems.jobrun";
+const KINDS = ["systems.system", "systems.service", "systems.nodepool", "systems.deploy", "systems.teardown", SECRET, JOB, RUN];
 const CHANGES = ["systems.deploy", "systems.teardown"];
 const MAX_CHANGES = 12;
+const MAX_RUNS = 3;
 const DEBOUNCE_MS = 100;
 const MAX_OPERATIONS = 500;
 
@@ -109,7 +112,8 @@ function system(one, things, instances, places) {
   places.set(key, place);
   const mine = things.filter((other) => other.ns === one.ns && belongs(other, one, things));
   const changes = mine.filter((other) => CHANGES.includes(other.kind));
-  const parts = mine.filter((other) => other !== one && !CHANGES.includes(other.kind));
+  const jobs = mine.filter((other) => other.kind === JOB);
+  const parts = mine.filter((other) => other !== one && ![...CHANGES, JOB, RUN].includes(other.kind));
   return h(
     "div",
     { class: "columns", "data-system": one.id },
@@ -126,11 +130,30 @@ function system(one, things, instances, places) {
       "div",
       { class: "column" },
       card(`Locks of ${one.id}`, "who holds what, who waits", place.locks),
+      jobs.length ? jobCard(one.id, jobs, mine.filter((other) => other.kind === RUN)) : null,
       changes.length
         ? card(`Changes of ${one.id}`, "newest first", plainList(newest(changes).map(change)))
         : null,
     ),
   );
+}
+
+/** The jobs of a system, with their last runs. @param {string} system @param {ObjectView[]} jobs @param {ObjectView[]} runs */
+function jobCard(system, jobs, runs) {
+  const line = (/** @type {ObjectView} */ job) => {
+    const own = newest(runs.filter((run) => run.parent === job.id)).slice(0, MAX_RUNS);
+    const shown = own.map((run) => h("li", null, objectLine(run, ago(run.created), run.id.split("@").at(-1))));
+    return h("li", null, objectLine(job, whenItRuns(job), pathOf(job, system).join("/")), shown.length ? plainList(shown) : null);
+  };
+  return card(`Jobs of ${system}`, "with their last runs", plainList(jobs.map(line)));
+}
+
+/** @param {ObjectView} job */
+function whenItRuns(job) {
+  const schedule = pick(job.spec, ["job.schedule"]);
+  const next = pick(job.seen, ["next"]);
+  if (!schedule) return String(pick(job.spec, ["job.hook"]) ?? "on request");
+  return typeof next === "number" ? `${schedule}, next in ${span(next - Date.now() / 1000)}` : String(schedule);
 }
 
 /** The names of secrets; nothing shows their values. @param {ObjectView[]} secrets */
@@ -301,6 +324,12 @@ function holder({ by, op }, ns) {
 /** @param {ObjectView} thing @returns {string} */
 const systemPath = (thing) => `/api/v1/systems/${part(thing.ns)}/${part(thing.id)}`;
 
+/** The id of a job is that of its system, and its path with dots. @param {ObjectView} job @returns {[string, string]} the routes of its system, and its path */
+function placeOfJob(job) {
+  const [system = "", ...path] = job.id.split(".");
+  return [`/api/v1/systems/${part(job.ns)}/${part(system)}`, `/${path.join("/")}`];
+}
+
 /** @type {Field} */
 const LOCK_TIMEOUT = {
   name: "wait",
@@ -325,6 +354,15 @@ const SECRET_VALUE = { name: "value", label: "value", type: "secret", hint: "not
 
 /** @type {Record<string, Record<string, ActionForm>>} */
 const ACTIONS = {
+  [JOB]: {
+    run: {
+      dryRun: true,
+      call: (thing) => {
+        const [system, path] = placeOfJob(thing);
+        return ["POST", `${system}/runs`, { path }];
+      },
+    },
+  },
   [SECRET]: {
     update: {
       right: "govern",
@@ -397,6 +435,6 @@ export default {
   tour: ["Trees and locks", "Services in their tree, and who holds which lock, and who waits for it."],
   view: { title: "Systems", show },
   actions: ACTIONS,
-  extraActions: { "systems.system": ["deploy", "roll back", "teardown"] },
+  extraActions: { "systems.system": ["deploy", "roll back", "teardown"], [JOB]: ["run"] },
   createForms: CREATE_FORMS,
 };

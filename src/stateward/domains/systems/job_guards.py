@@ -108,6 +108,8 @@ class JobGuards:
 
     async def guard_run(self, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
         """Accept a run only of a job that is not being deleted, and give it the present definition of the job."""
+        if request.action == "cancel" and request.seen is None:
+            return replace(request, seen=to_json(JobRunSeen(cancelled=request.who or str(request.actor))))
         if request.creates is None:
             return None
         key = Key(found.ns, job_of(found.id))

@@ -1,7 +1,7 @@
 """The actions on jobs, each as one request."""
 
 from stateward.domains.systems.lifecycle import JOB, JOBRUN
-from stateward.domains.systems.model import JobRunSeen, JobRunSpec
+from stateward.domains.systems.model import JobRunSpec
 from stateward.domains.systems.object_ids import checked_name, checked_path, from_key, job_id, run_id, system_of
 from stateward.engine import Accepted, Engine, NotFound
 from stateward.lifecycle import USER
@@ -46,9 +46,7 @@ class JobActions:
 
     async def cancel(self, system: str, run: str) -> Accepted:
         """Cancel a run: a pending one ends at once, a running one when its instances have been stopped."""
-        found = await self.run_record(system, run)
-        seen = JobRunSeen(cancelled=self._who or str(self._actor))
-        return await self._act(found, "cancel", seen=seen)
+        return await self._act(await self.run_record(system, run), "cancel")
 
     async def suspend(self, system: str, path: str) -> Accepted:
         """Suspend a job: its schedule and deploys do not run it."""
@@ -58,5 +56,5 @@ class JobActions:
         """Resume a suspended job; scheduled times that have passed are not caught up."""
         return await self._act(await self.job(system, path), "resume")
 
-    async def _act(self, found: Object, action: str, seen: JobRunSeen | None = None) -> Accepted:
-        return await self._engine.act(*found.key, action, who=self._who, actor=self._actor, seen=seen)
+    async def _act(self, found: Object, action: str) -> Accepted:
+        return await self._engine.act(*found.key, action, who=self._who, actor=self._actor)
