@@ -10,6 +10,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from stateward.domains.edge.agents.connections import on_cloudlet_end
+from stateward.domains.edge.deadlines import with_deadlines
 from stateward.domains.edge.guards import guard_app, guard_cloudlet, guard_cluster
 from stateward.domains.edge.lifecycle import (
     APP,
@@ -43,6 +44,7 @@ from stateward.domains.edge.model import (
 )
 from stateward.domains.edge.records.instance_record import DecisionRules, apply_move, decide_event
 from stateward.domains.edge.references import referenced_records
+from stateward.domains.edge.settings import EdgeSettings
 from stateward.engine import Ending, Engine, Handler, Job, Kind, ObservedOutcome, Request, Temporary
 from stateward.engine.kinds import Party
 from stateward.engine.requests import Creation
@@ -50,6 +52,8 @@ from stateward.engine.work_errors import Parked
 from stateward.lifecycle import ADMIN, CLOCK, CONTROLLER, NO_FACTS, TIMED_OUT, USER, Move, State
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object, to_json
+
+DEFAULT_SETTINGS = EdgeSettings()
 
 RECHECK_AFTER_S = 0.5
 """Seconds to wait before a cluster is checked again that another operation creates."""
@@ -71,8 +75,10 @@ class Handlers:
 
     engine: Engine
 
-    def kinds(self, enter_maintenance: Callable[[Job], Awaitable[Ending]]) -> list[Kind]:
-        """Return the kinds that agents work on."""
+    def kinds(
+        self, enter_maintenance: Callable[[Job], Awaitable[Ending]], settings: EdgeSettings = DEFAULT_SETTINGS
+    ) -> list[Kind]:
+        """Return the kinds that agents work on, with the deadlines of the settings."""
 
         def handler(run: Callable[[Job], Awaitable[Ending]]) -> Handler:
             return Handler(run, self.check_deadline)
@@ -80,13 +86,24 @@ class Handlers:
         asks, waits, removes = map(handler, (self.request_agent, self.wait_for_agent, self.delete_instance))
         instance = {"create": asks, "update": asks, "re-create": asks, "delete": removes, "expire": removes}
         app = {**instance, "create": handler(self.create_app)}
-        cloudlet = {"create": waits, "start": waits, "upgrade": waits, "delete": handler(self.delete_cloudlet)}
+        cloudlet = {
+            "create": handler(self.create_cloudlet),
+            "start": waits,
+            "upgrade": waits,
+            "delete": handler(self.delete_cloudlet),
+        }
         cloudlet["maintain"] = Handler(enter_maintenance)
         kind = partial(Kind, cancels=False, party=responsible_agent)
         return [
-            kind(CLUSTERINST, instance, guard=guard_cluster, lock_set=referenced_records),
-            kind(APPINST, app, guard=guard_app),
-            kind(CLOUDLET, cloudlet, guard=guard_cloudlet, on_end=on_cloudlet_end, cancels=("maintain",)),
+            kind(with_deadlines(CLUSTERINST, settings), instance, guard=guard_cluster, lock_set=referenced_records),
+            kind(with_deadlines(APPINST, settings), app, guard=guard_app),
+            kind(
+                with_deadlines(CLOUDLET, settings),
+                cloudlet,
+                guard=guard_cloudlet,
+                on_end=on_cloudlet_end,
+                cancels=("maintain",),
+            ),
         ]
 
     # --- waiting for agents ------------------------------------------------------------------------------------------
@@ -94,6 +111,11 @@ class Handlers:
     async def wait_for_agent(self, job: Job) -> Ending:
         """Park the work item until the agent reports."""
         raise Parked(job.key.id)
+
+    async def create_cloudlet(self, job: Job) -> Ending:
+        """Tell that the agent has yet to connect, and wait for it."""
+        await job.once("told", lambda: job.progress("the cloudlet waits for its agent to connect", 1, 3))
+        return await self.wait_for_agent(job)
 
     async def check_deadline(self, job: Job) -> ObservedOutcome | Ending:
         """End an operation past its deadline; before it, the outcome is not known to be done."""

@@ -104,9 +104,9 @@ def _instance_rows(s: type[ClusterInstState] | type[AppInstState]) -> tuple[Row,
         step(   s.UPDATE_ERROR,                 "undone",       CONTROLLER,                     s.READY),
 
         # Delete. DeletePrepare refuses new dependents before the existing ones are listed.
-        request(s.READY | errors,               "delete",       USER,       s.DELETE_PREPARE,   s.NOT_PRESENT,  s.DELETE_ERROR, 5 * MINUTE),
-        request(moving(s),                      "delete",       ADMIN,      s.DELETE_PREPARE,   s.NOT_PRESENT,  s.DELETE_ERROR, 5 * MINUTE, IGNORE_TRANSIENT),
-        request(s.READY,                        "expire",       CLOCK,      s.DELETE_PREPARE,   s.NOT_PRESENT,  s.DELETE_ERROR, 5 * MINUTE),
+        request(s.READY | errors,               "delete",       USER,       s.DELETE_PREPARE,   s.NOT_PRESENT,  s.DELETE_ERROR, 15 * MINUTE),
+        request(moving(s),                      "delete",       ADMIN,      s.DELETE_PREPARE,   s.NOT_PRESENT,  s.DELETE_ERROR, 15 * MINUTE, IGNORE_TRANSIENT),
+        request(s.READY,                        "expire",       CLOCK,      s.DELETE_PREPARE,   s.NOT_PRESENT,  s.DELETE_ERROR, 15 * MINUTE),
         step(   s.DELETE_PREPARE,               "prepared",     CONTROLLER,                     s.DELETE_REQUESTED, within=15 * MINUTE),
         failure(s.DELETE_PREPARE,               "in use",       CONTROLLER,                     BACK),
         failure(s.DELETE_PREPARE,               "in use",       CONTROLLER,                     s.DELETE_ERROR, needs=IGNORE_TRANSIENT),

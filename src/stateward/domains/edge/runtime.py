@@ -61,6 +61,7 @@ class EdgeRuntime(DomainRuntime):
         measure_s: float = MEASURE_INTERVAL_S,
     ) -> None:
         self._context = context
+        self._settings: EdgeSettings = context.settings.get("edge") or EdgeSettings()
         self._times = {"heartbeat_s": heartbeat_s, "retry_s": retry_s, "measure_s": measure_s}
         self._lease_s, self._policy_interval_s = lease_s, policy_interval_s
         self._handlers = Handlers()
@@ -68,7 +69,7 @@ class EdgeRuntime(DomainRuntime):
             Kind(one, guard=guard_record, lock_set=referenced_records) for one in (FLAVOR, APP, AUTOSCALE, AUTOPROV)
         ]
         kinds = [
-            *self._handlers.kinds(MaintenanceHandler(self._handlers).enter_maintenance),
+            *self._handlers.kinds(MaintenanceHandler(self._handlers).enter_maintenance, self._settings),
             *records,
             Kind(LISTENER, general=False),
             Kind(MEASURES, general=False),
@@ -79,9 +80,9 @@ class EdgeRuntime(DomainRuntime):
         """Create the parts of the domain that need the engine."""
         self._handlers.engine = engine
         self.service = Service(engine)
-        self.policy_controller = PolicyController(self.service, interval_s=self._policy_interval_s)
-        settings: EdgeSettings = self._context.settings.get("edge") or EdgeSettings()
-        self.controller_lease = ControllerLease(engine, settings.controller_url, lease_s=self._lease_s)
+        times = {"interval_s": self._policy_interval_s, "idle_s": self._settings.idle}
+        self.policy_controller = PolicyController(self.service, **times)
+        self.controller_lease = ControllerLease(engine, self._settings.controller_url, lease_s=self._lease_s)
         self.agent_hub = AgentHub(engine, self.controller_lease.id, self._context.random, self._on_load, **self._times)
 
     async def find_part_actions(self, request: Request, found: Object) -> Sequence[PartAction]:

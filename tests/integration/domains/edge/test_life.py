@@ -166,3 +166,15 @@ async def test_a_cloudlet_that_goes_offline_says_why_in_its_history(harness: Edg
     line = (await harness.history("munich"))[-1]
     assert (line.source, line.target, line.reason) == ("Ready", "Offline", "the agent's connection is gone")
     assert (await harness.get("munich")).error is None
+
+
+async def test_the_creation_of_a_cloudlet_tells_its_steps(harness: EdgeHarness) -> None:
+    accepted = await harness.service.create_cloudlet(NS, "munich", CloudletSpec(), ANN)
+    await harness.until_progress(accepted, 1)
+    harness.start(AgentRunner("munich", SimulatedSite()))
+    operation = await harness.ended(accepted)
+    assert [(one.text, one.done) for one in await harness.engine.store.reader.progress_of(operation.key, 0)] == [
+        ("the cloudlet waits for its agent to connect", 1),
+        ("the agent, version 1.0, has connected and gathers what it has", 2),
+        ("the inventory is complete: 0 things", 3),
+    ]

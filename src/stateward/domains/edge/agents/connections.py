@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.agents.app_manifest import SiteBackend
-from stateward.domains.edge.agents.record_writer import journal_rejection, write_slots
+from stateward.domains.edge.agents.record_writer import journal_rejection, tell_progress, write_slots
 from stateward.domains.edge.lifecycle import CLOUDLET, MEASURES, CloudletState
 from stateward.domains.edge.lookups import current_operation, loaded_object, save_status, unit_of_work
 from stateward.domains.edge.model import (
@@ -125,6 +125,9 @@ async def _connect_agent(uow: UnitOfWork, kinds: Kinds, request: ConnectRequest)
         await _start_cloudlet(uow, kinds, found, replace(start, seen=seen))
     else:
         write_slots(uow, found, operation, update, request.version, status=status)
+    who = "the agent" if update.role == "serving" else "the successor"
+    text = f"{who}, version {request.version}, has connected and gathers what it has"
+    tell_progress(uow, found, operation, text, 2, 3)
     return ConnectResult(update.slots.issued, update.role, backend=backend)
 
 

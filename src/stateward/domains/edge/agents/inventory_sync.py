@@ -12,7 +12,12 @@ from msgspec.structs import replace
 from stateward.agents.messages import AgentOrder, InventoryItem, OrderAction
 from stateward.domains.edge.agents.connections import NO_CLOUDLET
 from stateward.domains.edge.agents.orders import RULES, complete_order
-from stateward.domains.edge.agents.record_writer import journal_rejection, write_slots, write_step
+from stateward.domains.edge.agents.record_writer import (
+    journal_rejection,
+    tell_progress,
+    write_slots,
+    write_step,
+)
 from stateward.domains.edge.lifecycle import CLOUDLET
 from stateward.domains.edge.lookups import current_operation, list_instances, loaded_object, save_status, unit_of_work
 from stateward.domains.edge.model import (
@@ -30,6 +35,7 @@ from stateward.domains.edge.records.instance_record import begin_undo, needs_und
 from stateward.domains.edge.records.reconcile import NOT_LISTED, ReconcileStep, on_inventory_item
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
+from stateward.errors import count_text
 from stateward.lifecycle import AGENT, CONTROLLER
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object
@@ -78,6 +84,8 @@ async def _sync_inventory(uow: UnitOfWork, inventory: Inventory) -> SyncResult:
     if update.slots.serving != status.serving:  # the successor serves from now on
         owner = inventory.installation or None  # a successor without an identity drops the owner's
         status = replace(status, controller=status.heir_controller, heir_controller="", installation=owner)
+    things = count_text(len(inventory.items), "thing")
+    tell_progress(uow, cloudlet, operation, f"the inventory is complete: {things}", 3, 3)
     cloudlet = write_slots(uow, cloudlet, operation, update, inventory.version, status=status)
     return await _sync_instances(uow, cloudlet, inventory)
 

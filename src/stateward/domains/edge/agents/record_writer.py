@@ -22,10 +22,13 @@ from stateward.engine.finish.completion import STATUSES
 from stateward.engine.transitions import REJECTED, change_state, fence_work, journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CONTROLLER, TRANSITIONAL, Meaning, Move, decide
-from stateward.store.records import Object, Operation, to_json
+from stateward.store.records import Object, Operation, Progress, to_json
 
 READY, NOT_PRESENT = "Ready", "NotPresent"
 DOWN_TEXT = "not all of it runs at its cloudlet"
+TOLD_ACTIONS = ("create", "upgrade")
+"""The operations on cloudlets whose steps are told; agents restart too often to tell each start."""
+
 GOOD_MEANINGS = (Meaning.SUCCESS, Meaning.STEP)
 
 
@@ -87,14 +90,14 @@ def _spec_after(found: Object, operation: Operation | None, move: Move, status: 
 
 
 def end_or_renew(uow: UnitOfWork, operation: Operation, move: Move, error: str | None) -> None:
-    """End an operation, or renew its deadline with the time limit of the new state."""
+    """End an operation, or renew its deadline: a report is a sign of life."""
     work = uow.work(operation.key)
     if move.target.state_class is not TRANSITIONAL:
         uow.record_end(operation, STATUSES[move.meaning], work, None, error)
         if work is not None:
             fence_work(uow, work)
     elif move.within is not None:
-        renew_deadline(uow, operation, move.within)
+        renew_deadline(uow, operation, operation.within or move.within)
 
 
 def renew_deadline(uow: UnitOfWork, operation: Operation, within: float) -> None:
@@ -104,6 +107,14 @@ def renew_deadline(uow: UnitOfWork, operation: Operation, within: float) -> None
         return
     deadline = uow.now + within
     uow.update_work(replace(work, deadline=deadline, not_before=deadline if work.is_parked else work.not_before))
+
+
+def tell_progress(
+    uow: UnitOfWork, found: Object, operation: Operation | None, text: str, step: int, total: int
+) -> None:
+    """Add a line to the progress of the operation that creates a cloudlet or upgrades its agent."""
+    if operation is not None and operation.action in TOLD_ACTIONS:
+        uow.changes.progress.append(Progress(found.ns, operation.id, uow.now, text, step, total))
 
 
 def write_slots(

@@ -17,7 +17,7 @@ from stateward.domains.edge.model import (
     record_id,
 )
 from stateward.domains.edge.policy.app_members import app_status, find_policy, refresh_member
-from stateward.domains.edge.policy.cluster_reservation import free_cluster
+from stateward.domains.edge.policy.cluster_reservation import IDLE_TIMEOUT_S, free_cluster
 from stateward.domains.edge.policy.demand import measured_requests, record_interval
 from stateward.domains.edge.references import check_cloudlets
 from stateward.engine.unit_of_work import UnitOfWork
@@ -28,7 +28,7 @@ MIN_INTERVAL = 0.9
 """The part of an interval that must have passed: several controllers count, and their clocks tick at other times."""
 
 
-async def release_instance(tx: Tx, ns: str, instance: str, cluster: str) -> None:
+async def release_instance(tx: Tx, ns: str, instance: str, cluster: str, idle_s: float = IDLE_TIMEOUT_S) -> None:
     """Update the app of an AppInst, and free its cluster if unused; `cluster` is the last known one."""
     cloudlet = cloudlet_of(instance)
     record = Key(ns, record_id(APP.kind, instance.rpartition(":")[2]))
@@ -41,17 +41,17 @@ async def release_instance(tx: Tx, ns: str, instance: str, cluster: str) -> None
                 status = replace(status, avoided=tuple(dict.fromkeys((*status.avoided, cloudlet))))
             save_status(uow, app, status)
         if state is None or state == AppInstState.NOT_PRESENT:
-            await _free_if_unused(uow, Key(ns, cluster), cloudlet)
+            await _free_if_unused(uow, Key(ns, cluster), cloudlet, idle_s)
 
 
-async def _free_if_unused(uow: UnitOfWork, key: Key, cloudlet: str) -> None:
+async def _free_if_unused(uow: UnitOfWork, key: Key, cloudlet: str, idle_s: float) -> None:
     cluster = uow.objects.get(key)
     if cluster is None or cluster.removed:
         return
     if not instance_status(cluster).reserved_by or not read_spec(cluster, ClusterInst).reservable:
         return
     if not apps_in_cluster(await list_instances(uow, key.ns, cloudlet), cloudlet, local_name(key.id)):
-        free_cluster(uow, cluster)
+        free_cluster(uow, cluster, idle_s)
 
 
 async def remove_absent(tx: Tx, keys: Sequence[Key]) -> None:
@@ -63,14 +63,14 @@ async def remove_absent(tx: Tx, keys: Sequence[Key]) -> None:
                 uow.save_object(key, replace(found, removed=True, version=uow.next_version(key)))
 
 
-async def restart_idle_timer(tx: Tx, key: Key) -> None:
+async def restart_idle_timer(tx: Tx, key: Key, idle_s: float = IDLE_TIMEOUT_S) -> None:
     """Restart the idle timer of an unused cluster whose delete failed."""
     async with unit_of_work(tx, {Key(key.ns, cloudlet_of(key.id)), key}) as uow:
         found = uow.objects.get(key)
         if found is None or found.state != ClusterInstState.READY or instance_status(found).reserved_by:
             return
         if read_spec(found, ClusterInst).reservable:
-            free_cluster(uow, found)
+            free_cluster(uow, found, idle_s)
 
 
 async def count_interval(tx: Tx, ns: str, app: str, requests: dict[str, int]) -> None:

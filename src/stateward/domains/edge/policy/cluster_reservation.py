@@ -24,7 +24,7 @@ from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.records import Key, Object, Timer
 
 IDLE_TIMEOUT_S = 30 * 60.0
-"""Seconds that an unused reservable cluster is kept."""
+"""Seconds that an unused reservable cluster is kept, unless a setting says otherwise."""
 
 
 async def reserve_cluster(uow: UnitOfWork, ns: str, cloudlet: str, auto: str, app: AppSpec) -> str:
@@ -72,8 +72,8 @@ def idle_timer_id(cluster: str) -> str:
     return f"idle {cluster}"
 
 
-def free_cluster(uow: UnitOfWork, found: Object) -> None:
+def free_cluster(uow: UnitOfWork, found: Object, idle_s: float) -> None:
     """End the reservation of an unused cluster, and start its idle timer."""
     save_status(uow, found, replace(instance_status(found), reserved_by=""))
-    timer = Timer(found.ns, idle_timer_id(found.id), uow.now + IDLE_TIMEOUT_S, 0, found.id, "expire", "[]", "{}")
+    timer = Timer(found.ns, idle_timer_id(found.id), uow.now + idle_s, 0, found.id, "expire", "[]", "{}")
     uow.changes.timers.append(timer)

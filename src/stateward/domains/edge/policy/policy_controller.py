@@ -32,6 +32,7 @@ from stateward.domains.edge.policy.cluster_release import (
     remove_absent,
     restart_idle_timer,
 )
+from stateward.domains.edge.policy.cluster_reservation import IDLE_TIMEOUT_S
 from stateward.domains.edge.policy.demand import ClusterLoad, plan_deployment
 from stateward.domains.edge.service import Service
 from stateward.engine import Denied, NotFound
@@ -55,8 +56,10 @@ AUTOPROV_CALLER = Caller(who="autoprov")
 class PolicyController:
     """Reconciles apps and clusters with their policies."""
 
-    def __init__(self, service: Service, *, interval_s: float = POLICY_INTERVAL_S) -> None:
-        self._service, self._interval_s = service, interval_s
+    def __init__(
+        self, service: Service, *, interval_s: float = POLICY_INTERVAL_S, idle_s: float = IDLE_TIMEOUT_S
+    ) -> None:
+        self._service, self._interval_s, self._idle_s = service, interval_s, idle_s
         self._reader = service.engine.store.reader
         self._faults = FaultIsolation(log)
 
@@ -69,14 +72,16 @@ class PolicyController:
         undone = [one for one in entries if one.kind == CLUSTERINST.kind and one.event == "undone"]
         for key in [Key(one.ns, one.object) for one in undone]:
             with self._faults.isolate(f"release of {key.id} in {key.ns}"):
-                await self._service.engine.store.transact(partial(restart_idle_timer, key=key))
+                await self._service.engine.store.transact(partial(restart_idle_timer, key=key, idle_s=self._idle_s))
 
     async def release(self, key: Key) -> None:
         """Update the app and the cluster of an AppInst by its current state."""
         found = await self._reader.object(key)
         if found is not None:
             cluster = cluster_of(found)
-            await self._service.engine.store.transact(lambda tx: release_instance(tx, key.ns, key.id, cluster))
+            await self._service.engine.store.transact(
+                lambda tx: release_instance(tx, key.ns, key.id, cluster, self._idle_s)
+            )
 
     async def run(self) -> None:
         """Remove the records of absent instances once; then reconcile all apps, in a loop."""
