@@ -63,6 +63,7 @@ CHANGES: dict[str, Callable[[WorkItem], Changes]] = {
     "object moved": lambda _: Changes(objects=[moved(an_object("o"), state="Stopped")]),
     "object replaced": lambda _: Changes(objects=[moved(an_object("o"), spec='{"new": 1}')]),
     "operation ended": lambda _: Changes(ended=[Ended(NS, "op", Status.FAILED, 3, 1.0, 2.0, None, "e")]),
+    "masked arguments": lambda _: Changes(masked_args=[(key("op"), '{"s": "***"}')]),
     "steps": lambda _: Changes(steps=[(key("op"), '{"s": 1}')]),
     "recast": lambda _: Changes(renamed_states=[an_operation("op", "o", origin="Old", via="Older")]),
     "work changed": lambda work: _work(work, owner="w", epoch=7),

@@ -86,6 +86,17 @@ async def test_the_end_of_an_operation_is_recorded(store: Store) -> None:
     assert await status(store, "b") is Status.WAITING
 
 
+async def test_an_operation_is_ended_and_its_arguments_are_masked_in_one_change(store: Store) -> None:
+    await write(store, accepted("a", "b"))
+    end = Ended(NS, "a", Status.SUCCEEDED, 1, 10.5, 20.5, None, None, '{"one": 1}')
+    await write(store, ended=[end], masked_args=[(key("a"), '{"password":"***"}')], work_gone=[key("a")])
+    found, other = await store.reader.operation(key("a")), await store.reader.operation(key("b"))
+    assert found is not None
+    assert other is not None
+    assert (found.status, found.args, found.steps) == (Status.SUCCEEDED, '{"password":"***"}', '{"one": 1}')
+    assert (other.status, other.args) == (Status.WAITING, an_operation("b", "on-b").args)
+
+
 async def test_an_operation_that_has_ended_is_not_shown_as_running_while_its_fenced_work_stays(store: Store) -> None:
     await write(store, accepted("a"))
     (claim,) = await claim_work(store)

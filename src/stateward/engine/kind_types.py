@@ -140,20 +140,20 @@ class KindTypes:
             present = self._upgraded(self.spec, text)
             return self._without_secrets(self.spec, present) if self.has_secrets else present, None
         except UnreadableSpec as error:
-            return _all_masked(bare) if self.has_secrets else bare, str(error)
+            return mask_all(bare) if self.has_secrets else bare, str(error)
         except BadInput as error:
-            return _all_masked(bare), str(UnreadableSpec(version, str(error)))
+            return mask_all(bare), str(UnreadableSpec(version, str(error)))
 
     def show_args(self, action: str, text: str) -> str:
         """Return stored arguments without secrets; where a kind has secrets, arguments of no known type may be one."""
         if not self.has_secrets:
             return text
         if (typed := self.args.get(action)) is None:
-            return _all_masked(text)
+            return mask_all(text)
         try:
             return self._without_secrets(typed, text)
-        except BadInput:
-            return _all_masked(text)
+        except BadInput:  # masked arguments of an ended operation need not be of their type
+            return text if typed.mask(text) == text else mask_all(text)
 
     @staticmethod
     def _without_secrets(typed: ValueType, text: str) -> str:
@@ -166,6 +166,11 @@ class KindTypes:
         if not any(f'"{name}"' in text for name in self._secret_names):
             return text
         return to_json(_masked(msgspec.json.decode(text), self._secret_names))
+
+    def mask_args(self, action: str, text: str) -> str:
+        """Return stored arguments with the secrets of their type masked, and all other values as they are."""
+        typed = self.args.get(action)
+        return typed.mask(text) if typed is not None and typed.has_secrets else text
 
     def mask_in(self, message: str, spec: str, action: str, args: str) -> str:
         """Return a message in which the secrets of a stored spec and of stored arguments are masked."""
@@ -227,7 +232,7 @@ def _masked(value: Any, names: frozenset[str]) -> Any:  # noqa: ANN401 - plain J
     return [_masked(one, names) for one in value] if isinstance(value, list) else value
 
 
-def _all_masked(text: str) -> str:
+def mask_all(text: str) -> str:
     """Return JSON text with the names of its fields only."""
     return to_json(_names_of(msgspec.json.decode(text)))
 

@@ -267,11 +267,20 @@ async def run_end_hooks(uow: UnitOfWork, kinds: Kinds) -> None:
     """Run the end hooks of operations that have ended in this unit of work, until no further operation ends.
 
     So what an operation held besides its own object (such as a disk that is attached to a machine) is released in the
-    same transaction, however the operation ended: by a report, cancelled, timed out, or fenced.
+    same transaction, however the operation ended: by a report, cancelled, timed out, or fenced. The secrets in its
+    arguments are masked there, too: nobody needs them any more.
     """
-    while kinds.any_end_hook and (ended := uow.drain_ended()):
+    while ended := uow.drain_ended():
         for one in ended:
             operation = uow.operations[Key(one.ns, one.op)]
-            on_end = kinds[operation.kind].on_end
+            mask_ended_args(uow, kinds.types(operation.kind), operation)
+            on_end = kinds[operation.kind].on_end if kinds.any_end_hook else None
             if on_end is not None:
                 await on_end(uow, operation, one)
+
+
+def mask_ended_args(uow: UnitOfWork, types: KindTypes | None, operation: Operation) -> None:
+    """Mask the secrets in the arguments of an operation that ends in this unit of work."""
+    masked = operation.args if types is None else types.mask_args(operation.action, operation.args)
+    if masked != operation.args:
+        uow.changes.masked_args.append((operation.key, masked))

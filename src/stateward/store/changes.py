@@ -47,6 +47,7 @@ class Changes(Struct):
     objects: list[Object] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
+    masked_args: list[tuple[Key, str]] = field(default_factory=list)  # arguments of ended operations without secrets
     steps: list[tuple[Key, str]] = field(default_factory=list)
     renamed_states: list[Operation] = field(default_factory=list)  # by a state migration
     new_work: list[WorkItem] = field(default_factory=list)

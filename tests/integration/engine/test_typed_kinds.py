@@ -14,7 +14,7 @@ from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle.actors import AGENT
 from stateward.store.filters import JournalFilter, Page, Selector
 from stateward.store.port import Store
-from stateward.store.records import JournalEntry, Object, Status
+from stateward.store.records import JournalEntry, Key, Object, Status
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.pump_kinds import PUMP, Plant
 from tests.integration.engine.record_kinds import RECORD, SECRET, Change, Login, RecordSpec, RecordType, RecordWork
@@ -202,6 +202,34 @@ async def test_secrets_are_masked_for_every_reader(records: RecordSite, internal
     stored = await records.engine.store.reader.journal(0, 100, JournalFilter(ns="ns", object="www"))
     entries = [disclosure.entry(one) for one in stored]
     assert "hush" not in str(entries)
+
+
+async def stored_args(engine: Engine, op: str) -> str:
+    found = await engine.store.reader.operation(Key("ns", op))
+    assert found is not None
+    return found.args
+
+
+@pytest.mark.parametrize("error", [None, Permanent("it failed")], ids=["succeeded", "failed"])
+async def test_secrets_in_arguments_are_stored_until_the_operation_ends(
+    records: RecordSite, error: Exception | None
+) -> None:
+    await records.create("www", GOOD)
+    records.work.error = error
+    ended = await records.ended(await records.engine.act("ns", "www", "change", args={"token": "t0k3n"}))
+    assert records.work.jobs[-1][2] == Change(token="t0k3n")
+    assert ended.status == ("succeeded" if error is None else "failed")
+    assert await stored_args(records.engine, ended.id) == '{"ttl":60,"token":"***"}'
+
+
+async def test_secrets_in_the_arguments_of_a_cancelled_operation_are_masked(new_store: Callable[[], Store]) -> None:
+    kind = Kind(RECORD, delegated=RECORD.actions)
+    kind.handles("create", args=Change)(RecordWork().work)
+    async with Engine(new_store(), [kind], works=False) as engine:
+        accepted = await engine.create("ns", "www", RECORD.kind, args={"token": "t0k3n"})
+        assert await stored_args(engine, accepted.op.id) == '{"ttl":60,"token":"t0k3n"}'
+        await engine.cancel("ns", accepted.op.id)
+        assert await stored_args(engine, accepted.op.id) == '{"ttl":60,"token":"***"}'
 
 
 async def test_a_type_of_arguments_that_is_declared_late_counts(new_store: Callable[[], Store]) -> None:

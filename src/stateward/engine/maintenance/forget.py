@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from stateward.engine.errors import Denied, NotFound
+from stateward.engine.kind_types import mask_all
 from stateward.engine.kinds import Kinds
 from stateward.engine.protection import require_no_flag
 from stateward.engine.transitions import fence_work, journal
@@ -57,7 +58,9 @@ async def _forget(tx: Tx, key: Key, kind: str, who: str, timers: Sequence[Key]) 
     open_work = [work for work in uow.queue(Key(key.ns, found.queue)) if work.object == key.id and not work.fenced]
     await uow.load_operations([work.key for work in open_work])
     for work in open_work:
-        uow.record_end(uow.operations[work.key], Status.CANCELLED, work, None, REASON)
+        operation = uow.operations[work.key]
+        uow.record_end(operation, Status.CANCELLED, work, None, REASON)
+        uow.changes.masked_args.append((work.key, mask_all(operation.args)))  # nobody knows which of them are secret
         fence_work(uow, work)
     journal(uow, found, None, ADMIN, who, FORGOTTEN_EVENT, found.state, GONE.word, REASON)
     gone = replace(

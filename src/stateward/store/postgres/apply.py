@@ -95,6 +95,17 @@ REPLACED_OBJECTS = _clause(
 )
 OPERATION_ROW = "operations_row_2"
 NEW_OPERATIONS = _insert("accepted", "operations", "{Operation:r}", row_type=OPERATION_ROW)
+# A text for an operation has a row type, whatever the text is. This row was ended: a statement of its own masks it.
+MASKED_ARGS = _clause(
+    "masked",
+    "operations",
+    """
+    UPDATE operations o SET args = r.steps
+    FROM unnest({rows}::steps_row[]) r WHERE {o.ns==r.ns} AND o.id = r.op
+    RETURNING 1
+    """,
+    exact=True,
+)
 OPERATION_STEPS = _update_operations("stepped", "steps_row", "op", "steps")
 RENAMED_STATES = _update_operations("recast", OPERATION_ROW, "id", "origin", "via", "desired", "failing")
 ENDED_OPERATIONS = _clause(
@@ -230,6 +241,7 @@ def _all_rows(changes: Changes, known: Mapping[Key, Object], now: float) -> Iter
     yield REPLACED_OBJECTS, _tuples(replaced)
     yield NEW_OPERATIONS, _tuples(changes.operations)
     yield ENDED_OPERATIONS, _tuples(changes.ended)
+    yield MASKED_ARGS, [(key.ns, key.id, args) for key, args in changes.masked_args]
     yield OPERATION_STEPS, [(key.ns, key.id, steps) for key, steps in changes.steps]
     yield RENAMED_STATES, _tuples(changes.renamed_states)
     yield REMOVED_WORK, changes.work_gone

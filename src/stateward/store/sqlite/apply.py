@@ -109,6 +109,7 @@ ENDED_OPERATIONS = _via_trigger(
     " result = NEW.result, error = NEW.error, steps = coalesce(NEW.steps, steps) WHERE ns = NEW.ns AND id = NEW.op",
     exact=True,
 )
+MASKED_ARGS = _update("masked", _columns_only("ns", "op", "args"), "operations", "id")
 OPERATION_STEPS = _update("stepped", _columns_only("ns", "op", "steps"), "operations", "id")
 RENAMED_STATES = _update("recast", _columns_only("ns", "op", "origin", "via", "desired", "failing"), "operations", "id")
 
@@ -159,6 +160,7 @@ TRIGGERED = (
     TRANSITIONED_OBJECTS,
     REPLACED_OBJECTS,
     ENDED_OPERATIONS,
+    MASKED_ARGS,
     OPERATION_STEPS,
     RENAMED_STATES,
     CHANGED_WORK,
@@ -253,6 +255,7 @@ class ChangeWriter:
     def _operations(self, changes: Changes) -> None:
         self._put(NEW_OPERATIONS, [row(one, OPERATION) for one in changes.operations])
         self._put(ENDED_OPERATIONS, [row(one, ENDED) for one in changes.ended])
+        self._put(MASKED_ARGS, [[*key, args] for key, args in changes.masked_args])
         self._put(OPERATION_STEPS, [[*key, steps] for key, steps in changes.steps])
         self._put(
             RENAMED_STATES,
