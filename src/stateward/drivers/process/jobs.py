@@ -16,7 +16,8 @@ from shlex import quote
 
 from stateward.drivers.confinement.syscalls import open_handle
 from stateward.drivers.port import CommandFailed
-from stateward.drivers.process.procfs import ProcessId, find_descendants
+from stateward.drivers.process.procfs import ProcessId, descendants_of, find_descendants, find_labeled
+from stateward.drivers.ssh.remote_run import SESSION_VARIABLE
 
 POLL_INTERVAL_S = 0.01
 
@@ -48,7 +49,7 @@ async def run_job(
 def _script(job: Path, user: str) -> str:
     names = ("command", "out", "status", "done")
     files = {suffix: quote(str(job.with_suffix(f".{suffix}"))) for suffix in names}
-    variables = f"USER={quote(user)} LOGNAME={quote(user)} " if user else ""
+    variables = f"{SESSION_VARIABLE}={job.name} " + (f"USER={quote(user)} LOGNAME={quote(user)} " if user else "")
     run = f"{variables}sh {files['command']} >{files['out']} 2>&1"
     return f"{run}\necho $? >{files['status']}\n: >{files['done']}\n"  # done comes last: then the status is complete
 
@@ -118,6 +119,9 @@ def _remove_job(process: ProcessId, job: Path) -> None:
     finished = job.with_suffix(".done").exists()
     for file in job.parent.glob(f"{job.name}.*"):
         discard_file(file)
-    for pid in () if finished else find_descendants(process.pid, job.name):
+    if finished:
+        return
+    labeled = find_labeled(f"{SESSION_VARIABLE}={job.name}")  # also what has lost its parent, or has another session
+    for pid in sorted({*find_descendants(process.pid, job.name), *descendants_of(labeled)}):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -6,6 +6,7 @@ identifies one process, and never another.
 
 import os
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -139,6 +140,16 @@ def find_in_group(group: int, text: str) -> set[int]:
     """Return the processes of a group that have a text in their arguments."""
     found = {pid for pid, arguments in _command_lines() if any(text.encode() in one for one in arguments)}
     return {one.pid for one in map(stat_of, found) if one is not None and one.alive and one.group == group}
+
+
+def find_labeled(label: str) -> set[int]:
+    """Return the processes that have a variable with this value (`NAME=VALUE`) in their environment."""
+    found = set()
+    for pid in _pids():
+        with suppress(OSError):  # it has ended, or is not readable for us
+            if label.encode() in (PROC / str(pid) / "environ").read_bytes().split(b"\0"):
+                found.add(pid)
+    return found
 
 
 def descendants_of(pids: Collection[int]) -> set[int]:

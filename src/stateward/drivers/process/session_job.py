@@ -23,6 +23,7 @@ from shlex import quote
 from stateward.drivers.confinement.syscalls import open_handle
 from stateward.drivers.process.jobs import discard_file, send_job, write_new_file
 from stateward.drivers.process.procfs import ProcessId, descendants_of, find_in_group
+from stateward.drivers.ssh.remote_run import SESSION_VARIABLE
 
 PREFIX = "session-"
 STARTED = "started"
@@ -104,7 +105,7 @@ def _script(job: Path, variables: Mapping[str, str]) -> str:
     The status is written when the command has ended, whatever it has left behind.
     """
     files = {suffix: quote(str(job.with_suffix(f".{suffix}"))) for suffix in (*STREAMS, "command")}
-    set_ = "".join(f"{name}={quote(value)} " for name, value in variables.items())
+    set_ = "".join(f"{name}={quote(value)} " for name, value in {**variables, SESSION_VARIABLE: job.name}.items())
     streams = f"<&8 8<&- >{files['out']} 2>{files['err']} 9>&-"
     start = f"exec 9>{files['status']} 8<{files['in']}\necho {STARTED} >&9\n"
     return f"{start}{set_}sh {files['command']} {streams}\necho $? >&9\n"

@@ -3,8 +3,9 @@
 A run has an id, and a folder of that name on the machine. Whoever can make the folder (`mkdir` is atomic) starts the
 run; everybody else follows it. Output and exit statuses are files there, so the commands outlive the connection.
 
-A run is ended by the tree of its processes, and by its process group if the SSH server gives each session one of its
-own. It must not leave the group of its session itself: a machine may be a process group.
+A run is ended by the tree of its processes, by a label in their environment, which descendants inherit even if their
+parent has ended, and by its process group if the SSH server gives each session one of its own. It must not leave the
+group of its session itself: a machine may be a process group.
 
 All of this is one script for a POSIX shell, sent as its input. The script is a function that is called in its last
 line: a part of it does nothing. A report is text between lines that begin with a mark that nobody can guess.
@@ -34,22 +35,38 @@ MARK_OVERHEAD = 4_096
 MAKE_BASE = '[ -d "$base" ] || mkdir -p -m 700 "$base"'
 
 
-FIND_TREE = """
+RUN_VARIABLE, SESSION_VARIABLE = "STATEWARD_RUN", "STATEWARD_SESSION"
+"""The labels of processes: the run that they belong to, and the SSH session, if the server of the machine names it.
+
+A shell that a command forks has the environment with which its own program was started, and so the label of the session
+only.
+"""
+
+FIND_TREE = f"""
 all=" $pid "; more=1
+set -- -e "{RUN_VARIABLE}=$run/"
+[ -z "$session" ] || set -- "$@" -e "{SESSION_VARIABLE}=$session"
+for file in $(grep -lsF "$@" /proc/[0-9]*/environ 2>/dev/null); do
+  one=${{file#/proc/}}; one=${{one%/environ}}
+  [ "$one" = "$outer" ] || [ "$one" = "$$" ] || all="$all$one "
+done
 while [ $more = 1 ]; do
   more=0
   for file in /proc/[0-9]*/stat; do
     read -r line 2>/dev/null <"$file" || continue
-    set -- "${line%% *}" ${line##*) }
+    set -- "${{line%% *}}" ${{line##*) }}
     case "$all" in *" $1 "*) continue;; esac
     case "$all" in *" $3 "*) all="$all$1 "; more=1;; esac
   done
 done
-end_all() {
+end_all() {{
   for one in $all; do kill -"$1" "$one" 2>/dev/null; done
   [ "$group" = 0 ] || kill -"$1" "-$group" 2>/dev/null
-}"""
-"""Shell code that finds a process with all its descendants, and can send them a signal."""
+}}"""
+"""Shell code that finds the processes of a run with all their descendants, and can send them a signal.
+
+The shell that started the run (`outer`) waits for it and reports its end.
+"""
 
 
 class RunResult(Struct, frozen=True):
@@ -99,7 +116,7 @@ def most_bytes(commands: int, stream_bytes: int = MAX_OUTPUT_BYTES) -> int:
 def _beginning(run: str) -> str:
     if RUN_ID.match(run) is None:
         raise ValueError(f"a run cannot be called {run!r}")
-    return f'base="${{HOME:-.}}/{FOLDER}"\ndir="$base/{run}"\n'
+    return f'base="${{HOME:-.}}/{FOLDER}"\nrun={run}\ndir="$base/{run}"\n'
 
 
 def _function(lines: Sequence[str]) -> str:
@@ -143,7 +160,8 @@ def _runner(commands: Sequence[str]) -> str:
         "read -r me rest </proc/self/stat",
         "set -- ${rest##*) }",  # behind the name of the program: its state, parent and group
         'group=0; [ "$3" = "$$" ] && group=$3',
-        'cd "${HOME:-.}"; echo "$me $group" >"$dir/pid"',
+        f'export {RUN_VARIABLE}="$run/"',  # no id has a slash, so that none is the beginning of another
+        f'cd "${{HOME:-.}}"; echo "$me $group $$ ${{{SESSION_VARIABLE}:-}}" >"$dir/pid"',
     ]
     for number, command in enumerate(commands):
         lines += [
@@ -160,7 +178,7 @@ def _wait_for_end() -> str:
 n=0
 while [ ! -e "$dir/done" ]; do
   if [ -s "$dir/pid" ]; then
-    read pid group <"$dir/pid"
+    read pid group others <"$dir/pid"
     kill -0 "$pid" 2>/dev/null || { [ -e "$dir/done" ] || break; }
   else
     n=$((n + 1)); [ $n -gt 25 ] && break
@@ -213,7 +231,7 @@ def end_script(run: str, mark: str) -> str:
             "n=0",
             'while [ ! -s "$dir/pid" ] && [ $n -lt 10 ]; do n=$((n + 1)); sleep 0.1; done',
             'if [ -s "$dir/pid" ]; then',
-            'read pid group <"$dir/pid"',
+            'read pid group outer session <"$dir/pid"',
             FIND_TREE,
             "end_all TERM; n=0",
             'while kill -0 "$pid" 2>/dev/null && [ $n -lt 20 ]; do n=$((n + 1)); sleep 0.1; done',

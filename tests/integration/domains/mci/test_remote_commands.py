@@ -301,10 +301,12 @@ async def test_cancel_ends_the_process_and_its_children(
 
 async def test_a_command_that_takes_too_long_is_ended(api: ApiHarness, machines: LoopbackMachines) -> None:
     await api.created(mci("m1", group("g1", 1)))
-    found = await ran(api, "sleep 300 & echo $! >child; wait", timeoutMinutes=0.03)
+    away = "(setsid sh -c 'echo $$ >orphan; sleep 300; :' &)"  # its parent has ended, and its session is another one
+    found = await ran(api, f"{away}; sleep 300 & echo $! >child; wait", timeoutMinutes=0.03)
     assert "not done in time" in found["g1-1"]["error"]
     assert "its processes were ended" in found["g1-1"]["error"]
-    await until_gone(int((machines.of("g1-1").home / "child").read_text()))
+    for name in ("child", "orphan"):
+        await until_gone(int((machines.of("g1-1").home / name).read_text()))
 
 
 async def test_output_is_streamed_while_a_command_runs(api: ApiHarness, machines: LoopbackMachines) -> None:

@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stateward.domains.mci.model import CommandInput, CommandSpec, PostCommand, VmChoice, command_seen, mci_seen
 from stateward.domains.mci.remote.command_requests import submit_command
+from stateward.drivers.process.procfs import process_of
 from stateward.store import open_store
 from stateward.store.records import Object, Status
 from tests.integration.domains.mci.command_worker import MACHINES
@@ -50,6 +52,19 @@ async def test_commands_and_files_reach_machines_that_are_processes(harness: Mci
     for one in results.values():
         (run,) = one.runs
         assert (run.written.split(), run.stderr, run.status) == (["made", "8"], "bad\n", 6)
+
+
+async def test_what_has_lost_its_parent_ends_with_its_command(harness: MciHarness, tmp_path: Path) -> None:
+    await harness.created(mci("m1", replace(MACHINES, size=1)))
+    forked = "((sh -c 'echo $PPID >forked'; sleep 300; :) &)"  # a shell that was forked, and has started no program
+    away = "(setsid sh -c 'echo $$ >away; sleep 300; :' &)"
+    ran = await submitted(harness, CommandSpec("m1", (), (f"{forked}; {away}; sleep 300",), minutes=0.1))
+    assert "its processes were ended" in command_seen(ran).results["g1-1"].error
+    for name in ("forked", "away"):
+        (file,) = tmp_path.rglob(f"work/{name}")
+        async with asyncio.timeout(PATIENT):
+            while process_of(int(file.read_text())) is not None:
+                await asyncio.sleep(0.02)
 
 
 async def test_after_kill_9_of_its_worker_a_command_goes_on_and_is_not_run_again(tmp_path: Path) -> None:

@@ -261,11 +261,21 @@ async def test_commands_run_side_by_side(folder: Path) -> None:
     await driver.close()
 
 
+async def until_ended(pid: int) -> None:
+    async def gone() -> bool:
+        return process_of(pid) is None
+
+    await eventually(gone)
+
+
 async def test_a_command_that_takes_too_long_is_ended_with_all_it_started(folder: Path) -> None:
     driver = await one_machine(folder)
+    away = "(setsid sh -c 'echo $$ >orphan; sleep 1000; :' &)"  # its parent has ended, and its session is another one
+    orphan = count_file(folder).with_name("orphan")
     with pytest.raises(TimeoutError):
-        await driver.run(MachineHandle("key-0"), "echo 0 >>count; sleep 1000", "", 0.5)
+        await driver.run(MachineHandle("key-0"), f"{away}; echo 0 >>count; sleep 1000", "", 0.5)
     leader = await pid_of(driver)
+    await until_ended(int(orphan.read_text()))
 
     async def alone() -> bool:
         return live_processes_in(folder) == [leader]
