@@ -6,7 +6,7 @@ by the inventory of the next one, or the controller sends the order again. So th
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Protocol
 
@@ -37,6 +37,7 @@ from stateward.agents.messages import (
     LogRequest,
     ProgressMessage,
     RequestCancelled,
+    StatusMessage,
     Upgrade,
     Welcome,
     clip_text,
@@ -44,7 +45,14 @@ from stateward.agents.messages import (
     read_controller,
 )
 from stateward.agents.order_admission import InstanceMemory, OrderVerdict, has_related_work, judge_order
-from stateward.agents.site import UNKNOWN_CAPACITY, AgentSite, SiteCapacity, SiteError
+from stateward.agents.site import (
+    UNKNOWN_CAPACITY,
+    AgentLease,
+    AgentSite,
+    SiteCapacity,
+    SiteError,
+    ThingStatus,
+)
 from stateward.aio.supervise import cancel_tasks
 
 log = logging.getLogger("stateward.agent")
@@ -103,7 +111,10 @@ class UpgradeHandler(Protocol):
 
 
 class Agent:
-    """The agent of one cloudlet; it works on one of the `backends` that it offers, by default on its site alone."""
+    """The agent of one cloudlet; it works on one of the `backends` that it offers, by default on its site alone.
+
+    The agent of a node has a capacity, a lease, and statuses of its things.
+    """
 
     def __init__(
         self,
@@ -116,7 +127,10 @@ class Agent:
         installation: str = "",
         capacity: SiteCapacity = UNKNOWN_CAPACITY,
         backends: Mapping[str, AgentSite] | None = None,
+        lease: AgentLease | None = None,
+        statuses: Callable[[], AsyncIterator[ThingStatus]] | None = None,
     ) -> None:
+        self._lease, self._statuses = lease, statuses
         self._site, self._dialer, self.version, self._upgrades = site, dialer, version, upgrades
         self._backends = backends or {SiteBackend.PROCESS: site}
         self._observe_interval_s, self._installation = observe_interval_s, installation
@@ -155,6 +169,8 @@ class Agent:
     # --- one connection ----------------------------------------------------------------------------------------------
 
     async def _run_connection(self) -> None:
+        if self._lease is not None:
+            await self._lease.settle()
         socket = self._socket = await self._dialer.dial()
         tasks: list[asyncio.Task[None]] = []
         answers = SiteAnswers(self._site, self._send)
@@ -165,6 +181,9 @@ class Agent:
             if welcome.role == "heir":
                 await self._site.observe()  # a successor that cannot observe the site must not end its predecessor
                 await self._upgrades.take_over()
+            if self._lease is not None:
+                await self._lease.settle()
+                self._lease.begin(welcome.lease)
             await self._send_inventory()
             self.synced.set()
             log.info("agent serves over connection %d", self.notify)
@@ -172,6 +191,8 @@ class Agent:
             loops = [self._heartbeat_loop(welcome.beat), self._observe_loop(), self._trust_connection(patience)]
             if welcome.measures > 0:
                 loops.append(self._measure_loop(welcome.measures, MeasureReporter(self.notify)))
+            if self._statuses is not None:
+                loops.append(self._status_loop(self._statuses))
             tasks = [asyncio.create_task(loop) for loop in loops]
             await self._receive_messages(socket, patience, answers)
         finally:
@@ -199,6 +220,8 @@ class Agent:
             cores=self._capacity.cores,
             memory=self._capacity.memory,
             backends=tuple(self._backends),
+            slots=self._capacity.slots,
+            address=self._capacity.address,
         )
         if self._is_held:
             hello = replace(hello, things=await self._thing_names())
@@ -267,13 +290,25 @@ class Agent:
                     answers.cancel(message)
                 case Goodbye():
                     self._handle_goodbye(message)
-                case Heartbeat() | Welcome():
+                case Heartbeat():
+                    if self._lease is not None:
+                        self._lease.renew(message.number)
+                case Welcome():
                     pass
 
     async def _heartbeat_loop(self, beat: float) -> None:
-        while True:
+        """Send heartbeats; the first one begins the lease, if there is one."""
+        if self._lease is None:
             await asyncio.sleep(beat)
-            await self._send(Heartbeat(self.notify))
+        while True:
+            number = 0 if self._lease is None else self._lease.note_heartbeat()
+            await self._send(Heartbeat(self.notify, number))
+            await asyncio.sleep(beat)
+
+    async def _status_loop(self, statuses: Callable[[], AsyncIterator[ThingStatus]]) -> None:
+        """Send the statuses of all things, and each one again when it changes."""
+        async for one in statuses():
+            await self._send(StatusMessage(clip_text(one.status), one.generation, self.notify, one.name))
 
     async def _trust_connection(self, stable_s: float) -> None:
         """Reset the backoff once the connection has lasted; a welcome alone does not reset it."""

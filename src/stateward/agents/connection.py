@@ -8,7 +8,7 @@ import asyncio
 import math
 from collections.abc import Callable, Sized
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -24,6 +24,7 @@ from stateward.agents.messages import (
     InventoryItem,
     Measures,
     ProgressMessage,
+    StatusMessage,
     Welcome,
     encode,
     read_agent,
@@ -103,6 +104,9 @@ class Disconnected(Exception):
         return f"{self.reason}: {self.detail}" if self.detail else self.reason
 
 
+OtherMessage: TypeAlias = AgentReport | ProgressMessage | InventoryItem | Measures | StatusMessage
+
+
 class ConnectionHandler(Protocol):
     """Handles the events of connections."""
 
@@ -112,9 +116,10 @@ class ConnectionHandler(Protocol):
     async def on_inventory(self, connection: "AgentConnection") -> None:
         """Reconcile a complete inventory, and set `is_synced`: from then on orders may be sent."""
 
-    async def on_message(
-        self, connection: "AgentConnection", message: AgentReport | ProgressMessage | InventoryItem | Measures
-    ) -> None:
+    async def on_heartbeat(self, connection: "AgentConnection") -> None:
+        """Note a heartbeat before it is answered; raises `Disconnected` if it must not be."""
+
+    async def on_message(self, connection: "AgentConnection", message: OtherMessage) -> None:
         """Process any other message."""
 
     def on_answer(self, connection: "AgentConnection", piece: AnswerPiece) -> None:
@@ -192,10 +197,11 @@ class AgentConnection:
                 await asyncio.sleep(delay_s)
             match message:
                 case Heartbeat():
-                    await self.send(Heartbeat(self.notify))
+                    await handler.on_heartbeat(self)
+                    await self.send(Heartbeat(self.notify, message.number))
                 case InventoryItem() | InventoryEnd() if not self.is_synced:
                     await self._add_to_inventory(handler, message)
-                case InventoryItem() | AgentReport() | ProgressMessage() | Measures():
+                case InventoryItem() | AgentReport() | ProgressMessage() | Measures() | StatusMessage():
                     await handler.on_message(self, message)
                 case AnswerPiece():
                     handler.on_answer(self, message)

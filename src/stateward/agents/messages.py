@@ -56,8 +56,9 @@ class Hello(Struct, frozen=True, tag="hello"):
 
     `heir` is 0 for an agent that serves. `installation` is the identity of the agent's folder; older agents have none.
     `things` names what exists at the site of a held agent. `answers`: it knows requests for logs and commands, which
-    older agents cannot read. `cores` and `memory` (bytes) are the capacity of the site;
-    0 is unknown, and is no limit. `backends` are those that the agent offers.
+    older agents cannot read. `cores` and `memory` (bytes) are the capacity of the site; 0 is unknown, and is no limit.
+    `backends` are those that the agent offers. The agent of a node also tells for how many instances it has `slots`,
+    and at which address other hosts reach them.
     """
 
     version: Name
@@ -69,6 +70,8 @@ class Hello(Struct, frozen=True, tag="hello"):
     cores: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     memory: Number = 0
     backends: Annotated[tuple[Name, ...], Meta(max_length=MAX_BACKENDS)] = (SiteBackend.PROCESS,)
+    slots: Annotated[int, Meta(ge=0, le=100_000)] = 0
+    address: Name = ""
 
 
 class InventoryItem(Struct, frozen=True, tag="item"):
@@ -179,10 +182,23 @@ class Measures(Struct, frozen=True, tag="measures"):
     unknown: Annotated[tuple[Name, ...], Meta(max_length=MAX_LOADS)] = ()
 
 
+class StatusMessage(Struct, frozen=True, tag="status"):
+    """The state of a thing that exists, as JSON; what it says is up to the domain."""
+
+    status: Text
+    generation: Number
+    notify: Number
+    name: Name = ""
+
+
 class Heartbeat(Struct, frozen=True, tag="beat"):
-    """A heartbeat; the controller answers it with one."""
+    """A heartbeat; the controller answers it with one of the same number.
+
+    An agent with a lease counts from the moment at which it sent the heartbeat that was answered.
+    """
 
     notify: Number
+    number: Number = 0
 
 
 # --- logs and commands of an instance: answers of agents --------------------------------------------------------------
@@ -249,6 +265,7 @@ class Welcome(Struct, frozen=True, tag="welcome"):
 
     `measures` is the interval of measurements in seconds; older controllers understand none, and 0 requests none.
     `backend` is the one that the cloudlet runs on.
+    With a `lease`, what the agent runs must end so many seconds after the last heartbeat that was answered.
     """
 
     notify: int
@@ -256,6 +273,7 @@ class Welcome(Struct, frozen=True, tag="welcome"):
     beat: float = 10.0
     measures: float = 0.0
     backend: str = SiteBackend.PROCESS
+    lease: float = 0.0
 
 
 class AgentOrder(Struct, frozen=True, tag="order"):
@@ -325,7 +343,15 @@ class RequestCancelled(Struct, frozen=True, tag="cancel"):
 
 Answer: TypeAlias = LogAnswer | CommandAnswer
 FromAgent: TypeAlias = (
-    Hello | InventoryItem | InventoryEnd | AgentReport | ProgressMessage | Measures | Heartbeat | AnswerPiece
+    Hello
+    | InventoryItem
+    | InventoryEnd
+    | AgentReport
+    | ProgressMessage
+    | Measures
+    | StatusMessage
+    | Heartbeat
+    | AnswerPiece
 )
 FromController: TypeAlias = (
     Welcome | AgentOrder | Upgrade | Goodbye | Heartbeat | LogRequest | CommandRequest | RequestCancelled

@@ -1,4 +1,4 @@
-"""The port of a site: an agent creates, updates, deletes and observes things there."""
+"""The ports of an agent: its site, where it creates, updates, deletes and observes things, and its lease."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -25,10 +25,15 @@ class ReportProgress(Protocol):
 
 
 class SiteCapacity(Struct, frozen=True):
-    """What a site has: processor cores, and bytes of memory; 0 is unknown."""
+    """What a site has: processor cores, and bytes of memory; 0 is unknown.
+
+    A node has `slots` for instances, which other hosts reach at its address.
+    """
 
     cores: float = 0.0
     memory: int = 0
+    slots: int = 0
+    address: str = ""
 
 
 UNKNOWN_CAPACITY = SiteCapacity()
@@ -86,3 +91,27 @@ class AgentSite(Protocol):
 
     async def close(self) -> None:
         """Release resources; what exists stays as it is."""
+
+
+class AgentLease(Protocol):
+    """The right of an agent to run things, as long as a controller answers its heartbeats."""
+
+    async def settle(self) -> None:
+        """Stop everything that runs, if the lease has ended; called before an inventory is taken."""
+
+    def begin(self, seconds: float) -> None:
+        """Note the length of the lease, at the start of a connection; heartbeats of former ones no longer count."""
+
+    def note_heartbeat(self) -> int:
+        """Note that a heartbeat is about to be sent; returns its number."""
+
+    def renew(self, number: int) -> None:
+        """Renew the lease: it ends its length after the heartbeat of this number was sent."""
+
+
+class ThingStatus(Struct, frozen=True):
+    """The state of a thing, as JSON."""
+
+    name: str
+    generation: int
+    status: str

@@ -98,7 +98,11 @@ MAY: dict[str, set[Rule]] = {
 
 PLACES = {"ns": NS, "id": "p1", "kind": "test.pump", "op": "1", "action": "pump", "tree": "t", "grp": "g", "lane": "l"}
 PLACES |= {"path": "x", "name": "go"}
-SPEAKING = ("/api/v1/stream", "/api/v1/edge/agents/{space:str}/{cloudlet:str}")
+SPEAKING = (
+    "/api/v1/stream",
+    "/api/v1/edge/agents/{space:str}/{cloudlet:str}",
+    "/api/v1/systems/-/nodes/{space:str}/{node:str}",
+)
 """Routes that are not HTTP: they look at the token themselves, and their own tests see to that."""
 
 UNKNOWN = ("nobody", "somebody", "revoked", "expired")

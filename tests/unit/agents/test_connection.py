@@ -55,6 +55,9 @@ class RecordingHandler:
         connection.notify = 7
         return self._answer
 
+    async def on_heartbeat(self, connection: AgentConnection) -> None:
+        pass
+
     async def on_inventory(self, connection: AgentConnection) -> None:
         connection.is_synced = True
 

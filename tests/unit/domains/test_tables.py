@@ -79,6 +79,8 @@ KINDS = [
     "systems.rotation",
     "systems.job",
     "systems.jobrun",
+    "systems.node",
+    "systems.instance",
 ]
 
 

@@ -5,7 +5,7 @@ commands on this host as the server's own user, so it needs the right to govern.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from litestar import Request, delete, get, post
@@ -23,6 +23,8 @@ from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition import read
 from stateward.domains.systems.job_views import job_views
 from stateward.domains.systems.lifecycle import SYSTEM
+from stateward.domains.systems.nodes.node_hub import NodeHub
+from stateward.domains.systems.nodes.node_routes import NODE_ROUTES
 from stateward.domains.systems.object_ids import NAME, checked_path, path_of, service_id
 from stateward.domains.systems.secrets.secret_routes import SECRET_ROUTES
 from stateward.domains.systems.service import SystemActions
@@ -277,10 +279,16 @@ ROUTES = (
     list_locks,
     read_logs,
     *SECRET_ROUTES,
+    *NODE_ROUTES,
 )
 
 
-def routes(context: SystemContext, further: Sequence[ControllerRouterHandler] = ()) -> list[ControllerRouterHandler]:
+def routes(
+    context: SystemContext, node_hub: Callable[[], NodeHub], further: Sequence[ControllerRouterHandler] = ()
+) -> list[ControllerRouterHandler]:
     """Return the routes of the domain, with further ones below the same path."""
-    provided = {"context": Provide(lambda: context, sync_to_thread=False)}
+    provided = {
+        "context": Provide(lambda: context, sync_to_thread=False),
+        "node_hub": Provide(node_hub, sync_to_thread=False),
+    }
     return [OwnedRouter(BASE, route_handlers=[*ROUTES, *further], dependencies=provided, tags=["systems"])]

@@ -304,6 +304,8 @@ class InstanceController:
         ill = {one.name: one.why for one in seen if one.why}
         how: dict[str, Any] = {"version": found.version, "seen": {**summary, "ill": ill} if ill else summary}
         try:
-            await self._context.engine.act(*found.key, state.word, actor=CONTROLLER, who=WHO, **how)
+            await self._context.engine.act(
+                *found.key, state.word, actor=CONTROLLER, who=WHO, args={REDEPLOY: True}, **how
+            )
         except Denied:
             self._retry[ref] = None

@@ -76,6 +76,22 @@ class NodePoolFull(StatewardError, retry=True):
     text = "node pool {pool} is full: {nodes} nodes with {slots} slots each"
 
 
+class NodesFull(StatewardError, retry=True):
+    """No node has room for one more instance."""
+
+    asked: str
+    free: str
+    text = "no node has room: asked is {asked}; {free}"
+
+
+class NodeNotEmpty(Denied, code="not_empty"):
+    """A node with instances cannot be deleted."""
+
+    node: str
+    instances: int
+    text = "node {node} has {instances} instances; drain it first: stateward system node drain {node}"
+
+
 class OnOtherHost(StatewardError, retry=True):
     """The instances of the system run on another host."""
 

@@ -11,6 +11,7 @@ EXAMPLES: dict[str, Any] = {
     },
     "NewRollback": {"path": "/web"},
     "NewTeardown": {"wait": 30},
+    "NewSystemNode": {"name": "host-1", "labels": {"zone": "a"}},
     "NewSecret": {"name": "db-password", "value": "a value that no response shows"},
     "NewSecretValue": {"value": "a value that no response shows"},
     "NamedJob": {"path": "/report"},

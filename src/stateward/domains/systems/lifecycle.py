@@ -1,11 +1,11 @@
-"""The state machines of the systems domain: systems, their parts and changes, jobs and their runs, and secrets.
+"""The state machines of the systems domain: systems with their parts, changes and jobs, secrets, nodes.
 
 A living system follows its services (`rollup`): its `updating` and `scaling` end when theirs do, and theirs have a
 deadline, so the system's own is a net below the net. A service follows what the controller observes of its instances.
 """
 
 from stateward.lifecycle import (
-    ADMIN, CLOCK, CONTROLLER, DAY, GONE, HEALER, HOUR, MINUTE, NEW, USER, WORKER,
+    ADMIN, AGENT, CLOCK, CONTROLLER, DAY, GONE, HEALER, HOUR, MINUTE, NEW, USER, WORKER,
     State, StateClass, action, cancellation, declare, every, failure, request, step, success, timeout,
 )
 
@@ -247,6 +247,54 @@ JOBRUN_ROWS = (
     step(        ENDED_RUN, "forget",    CONTROLLER,                           GONE),
 )
 
+
+class SystemNodeState(State):
+    """The states of a node."""
+
+    REGISTERED = "registered", StateClass.STABLE,       "its agent has yet to connect"
+    READY      = "ready",      StateClass.STABLE,       "its agent has connected, and it takes instances"
+    DRAINING   = "draining",   StateClass.TRANSITIONAL, "its instances are being moved to other nodes"
+    CORDONED   = "cordoned",   StateClass.STABLE,       "takes no new instances"
+    LOST       = "lost",       StateClass.STABLE,       "did not renew its lease; its instances are replaced elsewhere"
+
+
+H = SystemNodeState
+
+SERVING = H.READY | H.DRAINING | H.CORDONED
+
+NODE_ROWS = (
+    #       from                     event       by          through      to          on error     within
+    step(   NEW,                     "register", ADMIN,                   H.REGISTERED),
+    step(   H.REGISTERED | H.LOST,   "ready",    CONTROLLER,              H.READY),
+    step(   H.LOST,                  "cordoned", CONTROLLER,              H.CORDONED),  # it was so before
+    step(   H.READY | H.CORDONED,    "lost",     CONTROLLER,              H.LOST),
+    request(H.READY | H.CORDONED,    "drain",    ADMIN,      H.DRAINING,  H.CORDONED, H.CORDONED,  2 * HOUR),
+    success(H.DRAINING,              "drained",  CONTROLLER,              H.CORDONED),
+    failure(H.DRAINING,              "lost",     CONTROLLER,              H.LOST),
+    timeout(H.DRAINING,                                                   H.CORDONED),
+    cancellation(H.DRAINING,         "uncordon", ADMIN,                   H.READY),
+    step(   H.CORDONED,              "uncordon", ADMIN,                   H.READY),
+    step(   H.REGISTERED | H.READY | H.CORDONED | H.LOST, "delete", ADMIN, GONE),
+)
+
+
+class InstanceState(State):
+    """The states of an instance on a node: what is wanted of it; its agent reports how it is."""
+
+    PLACED  = "placed",  StateClass.STABLE, "is to run on its node"
+    LEAVING = "leaving", StateClass.STABLE, "is to be stopped on its node"
+
+
+I = InstanceState  # noqa: E741 - the initials of the tables
+
+INSTANCE_ROWS = (
+    #    from                 event     by          to
+    step(NEW,                 "place",  CONTROLLER, I.PLACED),
+    step(I.PLACED,            "report", AGENT,      I.PLACED),
+    step(I.PLACED,            "stop",   CONTROLLER, I.LEAVING),
+    step(I.PLACED | I.LEAVING, "gone",  CONTROLLER, GONE),
+)
+
 CREW = USER | CONTROLLER | WORKER | HEALER | CLOCK
 
 SYSTEM   = declare("systems.system",   SystemState,   SYSTEM_ROWS,   CREW, about="a tree of services")
@@ -258,5 +306,7 @@ SECRET   = declare("systems.secret",   SecretState,   SECRET_ROWS,   ADMIN | CON
 ROTATION = declare("systems.rotation", RotationState, ROTATION_ROWS, ADMIN | CREW, about="the change of the key of all secrets")
 JOB      = declare("systems.job",      JobState,      JOB_ROWS,      CREW, about="a command that runs to its end, and its schedule")
 JOBRUN   = declare("systems.jobrun",   JobRunState,   JOBRUN_ROWS,   CREW, about="a run of a job")
+NODE     = declare("systems.node",     SystemNodeState, NODE_ROWS,     ADMIN | CREW, about="a host whose agent runs instances")
+INSTANCE = declare("systems.instance", InstanceState, INSTANCE_ROWS, AGENT | CONTROLLER, about="an instance on a node")
 
-LIFECYCLES = (SYSTEM, SERVICE, NODEPOOL, DEPLOY, TEARDOWN, SECRET, ROTATION, JOB, JOBRUN)
+LIFECYCLES = (SYSTEM, SERVICE, NODEPOOL, DEPLOY, TEARDOWN, SECRET, ROTATION, JOB, JOBRUN, NODE, INSTANCE)

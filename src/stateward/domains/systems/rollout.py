@@ -2,7 +2,7 @@
 
 The step is computed again after every change, so a crash of an instance or of the worker needs no special case. There
 are never more than `wanted + max_surge` instances, and at least `wanted - max_unavailable` of those that were ready
-stay ready.
+stay ready. An instance that must move to another node counts as one of an old revision.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class RolloutStep(Struct, frozen=True):
 def next_step(wanted: int, revision: str, rollout: Rollout, seen: Sequence[ServiceInstance]) -> RolloutStep:
     """Return the next step towards the wanted number of instances of one revision."""
     present = [one for one in seen if one.is_wanted]
-    new = [one for one in present if one.revision == revision]
+    new = [one for one in present if one.is_current(revision)]
     room = wanted + rollout.max_surge - len(present)
     starts = max(0, min(wanted - len(new), room))
     taken = {one.name for one in seen}
@@ -33,8 +33,8 @@ def next_step(wanted: int, revision: str, rollout: Rollout, seen: Sequence[Servi
 
 
 def _stops(wanted: int, revision: str, rollout: Rollout, present: Sequence[ServiceInstance]) -> list[str]:
-    old = [one for one in present if one.revision != revision]
-    new = sorted((one for one in present if one.revision == revision), key=lambda one: (not one.ready, one.name))
+    old = [one for one in present if not one.is_current(revision)]
+    new = sorted((one for one in present if one.is_current(revision)), key=lambda one: (not one.ready, one.name))
     ailing = [one.name for one in old if not one.ready]  # they serve no requests, so stopping them costs nothing
     surplus = new[wanted:]
     spare = sum(one.ready for one in present) - max(0, wanted - rollout.max_unavailable)
@@ -44,10 +44,10 @@ def _stops(wanted: int, revision: str, rollout: Rollout, present: Sequence[Servi
 
 def is_done(wanted: int, revision: str, seen: Sequence[ServiceInstance]) -> bool:
     """Tell whether exactly the wanted instances exist, and all are ready."""
-    return len(seen) == wanted and all(one.ready and one.is_wanted and one.revision == revision for one in seen)
+    return len(seen) == wanted and all(one.ready and one.is_wanted and one.is_current(revision) for one in seen)
 
 
 def progress_score(revision: str, seen: Sequence[ServiceInstance]) -> int:
     """Return a number that grows whenever there is progress."""
-    ready = sum(one.ready for one in seen if one.revision == revision and one.is_wanted)
-    return ready - sum(one.revision != revision or not one.is_wanted for one in seen)
+    ready = sum(one.ready for one in seen if one.is_current(revision) and one.is_wanted)
+    return ready - sum(not one.is_current(revision) or not one.is_wanted for one in seen)

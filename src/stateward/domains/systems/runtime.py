@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from stateward.aio.supervise import Loop, background, supervise
@@ -11,7 +12,8 @@ from stateward.domains.systems.api import routes
 from stateward.domains.systems.backends.container import ContainerBackend
 from stateward.domains.systems.backends.container.container_backend import reach_of
 from stateward.domains.systems.backends.local import LocalBackend
-from stateward.domains.systems.backends.names import CONTAINER, LOCAL, SIMULATED
+from stateward.domains.systems.backends.names import CONTAINER, LOCAL, NODES, SIMULATED
+from stateward.domains.systems.backends.nodes_backend import NodesBackend
 from stateward.domains.systems.backends.port import Backend, ReadSecrets, SystemRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.change_planner import leaving_parts
@@ -23,6 +25,8 @@ from stateward.domains.systems.job_api import JOB_ROUTES
 from stateward.domains.systems.job_handlers import JobHandlers
 from stateward.domains.systems.lifecycle import DEPLOY, JOB, NODEPOOL, SERVICE, SYSTEM, TEARDOWN
 from stateward.domains.systems.model import ChangeSpec, DesiredService, spec_of
+from stateward.domains.systems.nodes.node_actions import node_kinds
+from stateward.domains.systems.nodes.node_controller import NodeController
 from stateward.domains.systems.object_ids import system_of
 from stateward.domains.systems.retention import ChangeRetention
 from stateward.domains.systems.secrets.key_rotation import KeyRotation
@@ -49,6 +53,7 @@ class SystemsRuntime(DomainRuntime):
         backends: Mapping[str, Backend],
         settings: SystemsSettings | None = None,
         secrets: SecretReader | None = None,
+        random: Random | None = None,
     ) -> None:
         secrets = secrets or SecretReader(KeyRing())
         self.context = SystemContext(backends, settings or SystemsSettings(), secrets)
@@ -62,20 +67,24 @@ class SystemsRuntime(DomainRuntime):
             secret_kind(secrets.keys),
             KeyRotation(secrets).kind(),
             *self.jobs.kinds(),
+            *node_kinds(),
         ]
-        super().__init__(kinds, routes(self.context, JOB_ROUTES))
+        self.nodes = NodeController(self.context, random or Random())  # noqa: S311 - for jitter
+        super().__init__(kinds, routes(self.context, lambda: self.nodes.hub, JOB_ROUTES))
 
     def bind_engine(self, engine: Engine) -> None:
         """Give the engine to the domain's context."""
         self.context.engine = self.context.secrets.engine = engine
+        self.nodes.bind_engine(engine)
 
     @asynccontextmanager
     async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:  # noqa: ARG002 - bound before
-        """Run the backends and the controllers, in a process that has a worker."""
-        if not works:
-            yield
-            return
+        """Serve the agents of nodes; in a process that has a worker, run the backends and the controllers."""
         async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.nodes.running(works=works))
+            if not works:
+                yield
+                return
             for name, backend in self.context.backends.items():
                 await stack.enter_async_context(backend.live())
                 watch = InstanceController(self.context, name, backend)
@@ -132,10 +141,11 @@ def create_runtime(context: ProcessContext) -> SystemsRuntime:
     settings: SystemsSettings = context.settings.get("systems") or SystemsSettings()
     secrets = SecretReader(KeyRing(context.data_dir, settings.secrets_key_file, is_embedded=context.is_embedded))
     local = LocalBackend(context.data_dir / "systems", context.confinement, secrets.values)
-    backends: dict[str, Backend] = {LOCAL: local, SIMULATED: SimulatedBackend(SIMULATED_DELAY)}
+    nodes = NodesBackend(context.data_dir / "addresses", context.random)
+    backends: dict[str, Backend] = {LOCAL: local, SIMULATED: SimulatedBackend(SIMULATED_DELAY), NODES: nodes}
     if settings.container_engine:
         backends[CONTAINER] = open_engine(context.data_dir / "containers", settings, secrets.values)
-    return SystemsRuntime(backends, settings, secrets)
+    return SystemsRuntime(backends, settings, secrets, context.random)
 
 
 def open_engine(folder: Path, settings: SystemsSettings, read_secrets: ReadSecrets) -> ContainerBackend:

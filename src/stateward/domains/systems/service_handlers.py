@@ -9,7 +9,7 @@ import asyncio
 from stateward.domains.systems.backends.port import Backend, InstanceSpec, ServiceInstance, ServiceRef, SystemRef
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition import NodePool, Service
-from stateward.domains.systems.errors import BackendNotGranted, NodePoolFull, ServiceBusy
+from stateward.domains.systems.errors import BackendNotGranted, NodePoolFull, NodesFull, ServiceBusy
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, DeployState, NodePoolState, ServiceState
 from stateward.domains.systems.model import SECRET_ENV, ChangeSeen, DesiredService, seen_of, spec_of
 from stateward.domains.systems.object_ids import path_of, pool_id, system_of
@@ -29,7 +29,7 @@ UNDO = "undo"
 """The argument of operations that undo a deploy; they go on although the deploy is cancelled."""
 
 REDEPLOY = "redeploy"
-"""The argument of operations that replace the instances because a secret has a new value; no deploy waits for them."""
+"""The argument of operations by which the controller replaces instances; no deploy waits for them."""
 
 
 async def refuse_second_spec(uow: UnitOfWork, request: Request, found: Object) -> None:  # noqa: ARG001 - a guard
@@ -109,7 +109,7 @@ class ServiceHandlers:
         system_ref, name = SystemRef(job.ns, system_of(job.object)), job.object.partition("~")[2]
         try:
             await (await self._context.backend(system_ref)).ensure_pool(system_ref, name, pool)
-        except NodePoolFull as error:
+        except (NodePoolFull, NodesFull) as error:
             return Ending("failed", CONTROLLER, error=str(error))
         return Ending("stable", CONTROLLER)
 
@@ -199,7 +199,7 @@ class ServiceRollout:
             for name in step.start:
                 await self._backend.start(self._ref, InstanceSpec(name, self._wanted.revision, self._wanted.service))
                 self._has_acted = True
-        except NodePoolFull as error:
+        except (NodePoolFull, NodesFull) as error:
             self._missing_dependency = str(error)
 
     async def _check_deploy(self, deploy: str) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from stateward.config import about
 from stateward.domains.systems.backends.names import CONTAINER, LOCAL
@@ -18,6 +18,12 @@ class SystemsSettings(Struct, frozen=True, forbid_unknown_fields=True):
         str,
         about("file with the keys of secrets, one per line; empty: made in the data folder if embedded", hidden=True),
     ] = ""
+    node_lease: Annotated[
+        float, Meta(ge=1, le=3_600), about("seconds after which a node that reaches no controller stops its instances")
+    ] = 10.0
+    node_margin: Annotated[
+        float, Meta(ge=0.5, le=600), about("seconds after the end of a node's lease until its instances are replaced")
+    ] = 5.0
 
     container_engine: Annotated[
         str, about("container engine, as unix:///PATH or tcp://HOST:PORT; empty: no containers")

@@ -49,7 +49,7 @@ def facts_at_rest(
 ) -> ServiceFacts:
     """Return the facts of a service that no operation is at work on."""
     present = [one for one in seen if one.is_wanted]
-    ours = [one for one in present if one.revision == revision]
+    ours = [one for one in present if one.is_current(revision)]
     ailing = any(one.phase in AILING or not one.ready for one in ours)
     return ServiceFacts(len(ours) == len(present), False, ailing, provided, wanted, len(ours))
 

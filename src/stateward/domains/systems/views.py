@@ -66,6 +66,27 @@ class SystemView(Struct, frozen=True):
     jobs: list[JobView] | None = None
 
 
+class NodeView(Struct, frozen=True):
+    """A node: its agent, what its host has and how much of it is in use, and the instances that are placed on it."""
+
+    name: str
+    state: str
+    since: datetime
+    operation: str | None
+    connected: bool
+    renewed: datetime | None
+    labels: dict[str, str]
+    address: str
+    version: str
+    slots: int
+    used_slots: int
+    cpu: float
+    used_cpu: float
+    memory: int
+    used_memory: int
+    instances: list[str]
+
+
 class ChangeView(Struct, frozen=True):
     """A deploy or a teardown. `undoes` is the deploy that it rolls back."""
 

@@ -26,6 +26,7 @@ from stateward.agents.connection import (
     UNREADABLE_MESSAGE,
     AgentConnection,
     Disconnected,
+    OtherMessage,
 )
 from stateward.agents.messages import (
     BUSY,
@@ -35,10 +36,9 @@ from stateward.agents.messages import (
     AnswerPiece,
     Goodbye,
     Hello,
-    InventoryItem,
     Load,
     Measures,
-    ProgressMessage,
+    StatusMessage,
     Upgrade,
     Welcome,
 )
@@ -161,11 +161,16 @@ class AgentHub:
         await self._check_cloudlet(key)
         self._add_missing(key, found.missing)
 
-    async def on_message(
-        self, connection: AgentConnection, message: AgentReport | ProgressMessage | InventoryItem | Measures
-    ) -> None:
+    async def on_heartbeat(self, connection: AgentConnection) -> None:
+        """Do nothing: the agents of cloudlets have no lease."""
+
+    async def on_message(self, connection: AgentConnection, message: OtherMessage) -> None:
         """Process a message; rejected ones are counted."""
         key = Key(connection.ns, connection.cloudlet)
+        if isinstance(message, StatusMessage):
+            self.rejected["statuses are for nodes"] += 1
+            connection.rate_limit.spend(REJECTION_COST)
+            return
         if isinstance(message, Measures):
             await self._handle_measures(connection, key, message)
             return

@@ -5,12 +5,14 @@ from collections.abc import Callable, Mapping
 from stateward.domains.systems.definition import Service
 from stateward.errors import BadInput
 
-LOCAL, CONTAINER, SIMULATED = "local", "container", "simulated"
+LOCAL, CONTAINER, NODES, SIMULATED = "local", "container", "nodes", "simulated"
 
 CONTAINER_FIELDS = (
     "image", "pull", "registry_login", "port", "volumes", "user", "read_only", "capabilities", "resources",
 )  # fmt: skip
 LOCAL_FIELDS = ("folder",)
+NODES_FIELDS = (*(one for one in CONTAINER_FIELDS if one != "resources"), "secrets")
+"""The fields that the backend nodes cannot use; secrets are not sent to other hosts."""
 DEFAULTS = Service()
 
 
@@ -21,11 +23,11 @@ def check_backend_fields(
 
     `field_of` returns the field of a definition that has the service at a path.
     """
-    unusable = {LOCAL: CONTAINER_FIELDS, CONTAINER: LOCAL_FIELDS}.get(backend, ())
+    unusable = {LOCAL: CONTAINER_FIELDS, CONTAINER: LOCAL_FIELDS, NODES: NODES_FIELDS}.get(backend, ())
     for path, service in services.items():
         where = field_of(path)
-        if backend == LOCAL and not service.command:
-            raise BadInput(f"{where}.command", None, "given: the backend local runs commands, and no images")
+        if backend in (LOCAL, NODES) and not service.command:
+            raise BadInput(f"{where}.command", None, f"given: the backend {backend} runs commands, and no images")
         if backend == CONTAINER and service.image is None:
             raise BadInput(f"{where}.image", None, "given: the backend container runs images")
         for name in unusable:

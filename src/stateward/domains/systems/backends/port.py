@@ -24,6 +24,9 @@ A backend reads the values whenever it starts an instance, also after a crash, a
 """
 
 
+LOOPBACK = "127.0.0.1"
+
+
 class SystemRef(Struct, frozen=True):
     """A reference to a system."""
 
@@ -77,11 +80,17 @@ class ServiceInstance(Struct, frozen=True, omit_defaults=True):
     why: str = ""
     exit_status: int | None = None  # of an ended one; None: unknown
     unlimited: tuple[str, ...] = ()  # the resources whose limits are not enforced
+    host: str | None = None  # the address at which its port is reached; None: this host
+    must_move: bool = False  # its node is being drained: another instance replaces it, as if it were an old revision
 
     @property
     def is_wanted(self) -> bool:
         """Whether it is not being stopped."""
         return self.phase is not InstancePhase.STOPPING
+
+    def is_current(self, revision: str) -> bool:
+        """Tell whether it has a revision, and may stay where it is."""
+        return self.revision == revision and not self.must_move
 
 
 class InstanceSpec(Struct, frozen=True):

@@ -10,6 +10,7 @@ from stateward.client.confirmation import confirm_action, confirm_removal
 from stateward.client.session import Session, on_server, requests_action
 from stateward.domains.systems.backends.port import LogExcerpt
 from stateward.domains.systems.cli import job_commands
+from stateward.domains.systems.cli.node_commands import node_app
 from stateward.domains.systems.cli.secret_commands import secret_app
 from stateward.domains.systems.cli.system_requests import at, finish, outcome_of, request_action
 from stateward.domains.systems.cli.views import SystemTree, change_table, lock_table, system_tree
@@ -19,6 +20,7 @@ from stateward.errors import BadInput
 app = typer.Typer(no_args_is_help=True, help="Deploy, watch and tear down systems of services.")
 app.add_typer(secret_app, name="secret")
 app.add_typer(job_commands.app, name="job")
+app.add_typer(node_app, name="node")
 
 System = Annotated[str, typer.Argument(metavar="SYSTEM", help="The system's name.")]
 File = Annotated[Path, typer.Option("--file", "-f", metavar="FILE", help="The definition, in YAML.")]
@@ -41,7 +43,9 @@ Queue = Annotated[
         help="Seconds to wait for the lock, if others deploy here; without it, the command is refused at once.",
     ),
 ]
-Backend = Annotated[str, typer.Option("--backend", help="Where its services run: local, container, or simulated.")]
+Backend = Annotated[
+    str, typer.Option("--backend", help="Where its services run: local, container, nodes, or simulated.")
+]
 Deploy = Annotated[str, typer.Argument(metavar="DEPLOY", help="The deploy, as `system deploys` lists it.")]
 MaybeDeploy = Annotated[
     str | None, typer.Option("--deploy", metavar="DEPLOY", help="Roll back this deploy, instead of the last one.")

@@ -21,6 +21,10 @@ WORD = describe_pattern(r"^[^\x00]*$", "a text without a NUL")
 VARIABLE = describe_pattern(
     rf"^[A-Za-z_][A-Za-z0-9_]{{0,199}}{END}", "a variable's name: letters, digits and _, at most 200, no digit first"
 )
+LABEL_NAME = describe_pattern(
+    rf"^[A-Za-z0-9][A-Za-z0-9._/-]{{0,62}}{END}", "a label's name: letters, digits and . _ / -, at most 63"
+)
+LABEL_VALUE = describe_pattern(rf"^[\x20-\x7e]{{0,200}}{END}", "a label's value: visible characters, at most 200")
 URL_PATH = describe_pattern(rf"^/[\x21-\x7e]*{END}", "a path of visible ASCII characters that begins with /")
 FILE_NAME = describe_pattern(
     rf"^[A-Za-z0-9_-][A-Za-z0-9._-]{{0,99}}{END}", "a file name: letters, digits and . _ -, at most 100, no dot first"
@@ -33,6 +37,8 @@ USER = describe_pattern(rf"^[0-9]{{1,9}}(:[0-9]{{1,9}})?{END}", "the number of a
 LOGIN = describe_pattern(CREDENTIAL_REFERENCE, f"a reference to a credential: {CREDENTIAL_REFERENCE_MEANS}")
 MOUNT_PATH = describe_pattern(rf"^/[^\x00:,]+{END}", "an absolute path below /, without : and ,")
 Word = Annotated[str, Meta(min_length=1, max_length=LONGEST_WORD, pattern=WORD)]
+LabelName = Annotated[str, Meta(pattern=LABEL_NAME)]
+LabelValue = Annotated[str, Meta(pattern=LABEL_VALUE)]
 Variable = Annotated[str, Meta(pattern=VARIABLE)]
 
 
@@ -120,10 +126,15 @@ class Service(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
 
 
 class NodePool(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The nodes that services run on; each has slots for instances."""
+    """The nodes that services run on; each has slots for instances.
+
+    With the backend `nodes` they are the registered nodes that have the labels: at least so many, with at most so many
+    instances of the pool on each.
+    """
 
     nodes: Annotated[int, Meta(ge=1, le=1_000)] = 1
     slots: Annotated[int, Meta(ge=1, le=1_000)] = 10
+    labels: dict[LabelName, LabelValue] = {}
 
 
 Hook = Literal["before-deploy", "after-deploy"]

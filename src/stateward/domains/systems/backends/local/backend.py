@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from stateward.domains.systems.backends.local.backend_supervisor import BackendSupervisor
+from stateward.domains.systems.backends.local.backend_supervisor import BackendSupervisor, ReadyAddresses
 from stateward.domains.systems.backends.local.instance_dir import (
     PROXY,
     BackendDir,
@@ -22,7 +22,7 @@ from stateward.domains.systems.backends.local.instance_dir import (
     InstanceOrder,
     LocalInstanceState,
 )
-from stateward.domains.systems.backends.local.launch import PROXY_PROGRAM, free_port
+from stateward.domains.systems.backends.local.launch import PROXY_PROGRAM, THIS_HOST, HostPlace, free_port
 from stateward.domains.systems.backends.port import (
     InstancePhase,
     InstanceSpec,
@@ -112,6 +112,19 @@ class OrderBackend:
         check = HealthCheck(tcp=True, interval=5.0, timeout=5.0)
         return InstanceOrder(PROXY, PROXY, Service(command=command, health=check, drain=0.05), port=port)
 
+    def has_proxy(self, ref: ServiceRef) -> bool:
+        """Tell whether this host has a TCP proxy for a service, or is about to start one."""
+        return self._dir.instance_dir(ref, PROXY).order() is not None
+
+    def proxied_services(self) -> list[ServiceRef]:
+        """Return the services that have a TCP proxy on this host."""
+        found = (ref for system_ref in self._dir.systems() for ref in self._dir.services(system_ref))
+        return [ref for ref in found if self.has_proxy(ref)]
+
+    def wake(self) -> None:
+        """Start the next round of the supervisor at once."""
+        self._supervisor.wake()
+
     # --- removal -----------------------------------------------------------------------------------------------------
 
     async def forget(self, ref: ServiceRef) -> None:
@@ -174,11 +187,16 @@ class LocalBackend(OrderBackend):
     """Runs instances as processes of this host."""
 
     def __init__(
-        self, root: Path, confinement: Confinement | None = None, read_secrets: ReadSecrets = no_secrets
+        self,
+        root: Path,
+        confinement: Confinement | None = None,
+        read_secrets: ReadSecrets = no_secrets,
+        place: HostPlace = THIS_HOST,
+        ready_addresses: ReadyAddresses | None = None,
     ) -> None:
         files = BackendDir(root.absolute())
         confinement = (confinement or Confinement()).hiding(files.root)
-        super().__init__(files, BackendSupervisor(files, confinement, read_secrets))
+        super().__init__(files, BackendSupervisor(files, confinement, read_secrets, place, ready_addresses))
 
 
 def _stands(proxy: InstanceDir, order: InstanceOrder) -> bool:

@@ -11,7 +11,7 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 from stateward.aio.backoff import GrowingIntervals
@@ -24,6 +24,7 @@ from stateward.domains.systems.backends.local.instance_dir import (
     write_record,
 )
 from stateward.domains.systems.backends.local.instance_supervisor import InstanceSupervisor
+from stateward.domains.systems.backends.local.launch import THIS_HOST, HostPlace
 from stateward.domains.systems.backends.port import ReadSecrets, ServiceRef
 from stateward.drivers.confinement import Confinement
 
@@ -31,6 +32,9 @@ log = logging.getLogger("stateward.systems")
 
 ROUND_INTERVAL_S = 0.05
 """The longest time between two rounds."""
+
+ReadyAddresses = Callable[[ServiceRef], Sequence[str]]
+"""Returns the addresses HOST:PORT of the ready instances of a service that run on other hosts."""
 
 LOCK_RETRY_S = 0.5
 """The time between two tries to get the lock."""
@@ -41,10 +45,18 @@ class BackendSupervisor:
 
     round_interval_s = ROUND_INTERVAL_S
 
-    def __init__(self, files: BackendDir, confinement: Confinement, read_secrets: ReadSecrets) -> None:
+    def __init__(
+        self,
+        files: BackendDir,
+        confinement: Confinement,
+        read_secrets: ReadSecrets,
+        place: HostPlace = THIS_HOST,
+        ready_addresses: ReadyAddresses | None = None,
+    ) -> None:
         self._dir, self._confinement, self._read_secrets = files, confinement, read_secrets
+        self._place, self._ready_addresses = place, ready_addresses
         self._instances: dict[str, InstanceSupervisor] = {}
-        self._ready: dict[ServiceRef, list[int]] = {}
+        self._ready: dict[ServiceRef, Sequence[int | str]] = {}
         self._wakeup = asyncio.Event()
         self._log_distances = GrowingIntervals(time.monotonic)
         self.changed_services: asyncio.Queue[ServiceRef] = asyncio.Queue()
@@ -125,11 +137,15 @@ class BackendSupervisor:
         if changed or ref not in self._ready:
             self._write_ready_ports(ref)
             self.changed_services.put_nowait(ref)
+        elif self._ready_addresses is not None:  # they change without a change here
+            self._write_ready_ports(ref)
 
     def _tick(self, ref: ServiceRef, instance: InstanceSupervisor, now: float) -> bool:
         """Run the next step of an instance; an error becomes the instance's state."""
         try:
             instance.reload_order()
+            if instance.waits_to_start and not self._place.may_launch():
+                return False
             return instance.tick(now)
         except Exception as error:
             self._log_failure(ref, instance.order.name, error)
@@ -151,12 +167,15 @@ class BackendSupervisor:
         return instance
 
     def _new_instance(self, directory: InstanceDir, order: InstanceOrder) -> InstanceSupervisor:
-        return InstanceSupervisor(directory, order, self._confinement, self._read_secrets)
+        return InstanceSupervisor(directory, order, self._confinement, self._read_secrets, self._place.host)
 
     def _write_ready_ports(self, ref: ServiceRef) -> None:
-        """Write the ports of the ready instances, for the TCP proxy."""
-        known = (self._instances.get(str(directory.folder)) for directory in self._dir.instance_dirs(ref))
-        ports = [one.state.port for one in known if one is not None and one.state.ready and one.state.port is not None]
+        """Write the ports of the ready instances, or their addresses on other hosts, for the TCP proxy."""
+        ports = self._local_ports(ref) if self._ready_addresses is None else self._ready_addresses(ref)
         if self._ready.get(ref) != ports:
             write_record(self._dir.service_path(ref) / "ready.json", ports)
             self._ready[ref] = ports
+
+    def _local_ports(self, ref: ServiceRef) -> list[int]:
+        known = (self._instances.get(str(directory.folder)) for directory in self._dir.instance_dirs(ref))
+        return [one.state.port for one in known if one is not None and one.state.ready and one.state.port is not None]

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
+from stateward.domains.systems.backends.port import LOOPBACK
 from stateward.domains.systems.definition import HealthCheck
 
-HOST = "127.0.0.1"
 POLL_INTERVAL_S = 0.02
 
 
@@ -45,14 +45,20 @@ async def check_tcp_through_proxy(host: str, port: int) -> str:
 
 
 async def check_health(
-    health: HealthCheck, port: int, environment: Mapping[str, str], folder: str, begin: Starter
+    health: HealthCheck,
+    port: int,
+    environment: Mapping[str, str],
+    folder: str,
+    begin: Starter,
+    host: str = LOOPBACK,
 ) -> str:
     """Return what is wrong with an instance that is a process; empty if it is healthy."""
-    return await run_check(health, port, partial(_command, environment=environment, folder=folder, begin=begin))
+    run = partial(_command, environment=environment, folder=folder, begin=begin)
+    return await run_check(health, port, run, host)
 
 
 async def run_check(
-    health: HealthCheck, port: int, run_command: RunCommand, host: str = HOST, tcp: TcpCheck = check_tcp
+    health: HealthCheck, port: int, run_command: RunCommand, host: str = LOOPBACK, tcp: TcpCheck = check_tcp
 ) -> str:
     """Return what is wrong with an instance at a port; empty if it is healthy."""
     try:

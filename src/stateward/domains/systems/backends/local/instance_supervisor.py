@@ -29,7 +29,7 @@ from stateward.domains.systems.backends.local.launch import (
     start_dir,
     terminate_group,
 )
-from stateward.domains.systems.backends.port import InstancePhase, ReadSecrets, no_secrets
+from stateward.domains.systems.backends.port import LOOPBACK, InstancePhase, ReadSecrets, no_secrets
 from stateward.domains.systems.definition import Resources
 from stateward.drivers.confinement import Confinement, Sandbox
 from stateward.drivers.process.limits import ProgramGroups
@@ -65,8 +65,9 @@ class InstanceSupervisor:
         order: InstanceOrder,
         confinement: Confinement,
         read_secrets: ReadSecrets = no_secrets,
+        host: str = LOOPBACK,
     ) -> None:
-        self.dir = directory
+        self.dir, self._host = directory, host
         self._confinement, self._read_secrets = confinement, read_secrets
         self._groups = ProgramGroups()
         self._secrets: Mapping[str, str] | None = None  # those of the present boot, if this process has read them
@@ -82,6 +83,11 @@ class InstanceSupervisor:
         self._check: asyncio.Task[str] | None = None
         self._errors = 0  # of the supervisor, in a row
         self._backoff_until = 0.0
+
+    @property
+    def waits_to_start(self) -> bool:
+        """Whether its next step would start its process."""
+        return self.state.process is None and not self.state.launching and not self.order.stop
 
     def reload_order(self) -> None:
         """Read the order again if it was replaced."""
@@ -182,7 +188,7 @@ class InstanceSupervisor:
         return await self._read_secrets(self.dir.ref.system.ns, names) if names else {}
 
     def _launch(self, now: float, secrets: Mapping[str, str]) -> None:
-        boot, port = self.state.boot + 1, self.order.port or free_port()
+        boot, port = self.state.boot + 1, self.order.port or free_port(self._host)
         phase = InstancePhase.STARTING if not self.state.restarts else self.state.phase
         self._failures, self._checked_at = 0, 0.0
         try:
@@ -190,7 +196,9 @@ class InstanceSupervisor:
             # Stored before the start: the next supervisor must know that there may be a process, and its user.
             self.state = replace(self.state, boot=boot, port=port, launching=True, phase=phase, uid=sandbox.uid)
             self._write()
-            pid, unlimited = launch(self.dir, self.order, boot, port, sandbox, self._confinement, self._groups, secrets)
+            pid, unlimited = launch(
+                self.dir, self.order, boot, port, sandbox, self._confinement, self._groups, secrets, self._host
+            )
         except (OSError, ValueError) as error:  # a ValueError: no process can have such an argument
             self.state = replace(self.state, launching=False)
             self._crashed(now, str(error))
@@ -223,9 +231,11 @@ class InstanceSupervisor:
         if check.command is not None:  # the other checks start no process
             secrets = await self._secrets_of_check()
             sandbox = replace(sandbox, files=secret_files(self.order, secrets))
-            environment = environment_of(self.dir, self.order, self.state.boot, port, sandbox, secrets)
+            environment = environment_of(self.dir, self.order, self.state.boot, port, sandbox, secrets, self._host)
         begin = partial(self._confinement.run, sandbox)
-        return await health_check.check_health(check, port, environment, start_dir(self.order, sandbox), begin)
+        return await health_check.check_health(
+            check, port, environment, start_dir(self.order, sandbox), begin, host=self._host
+        )
 
     async def _secrets_of_check(self) -> Mapping[str, str]:
         """Return the secrets for a health check; a supervisor that took the instance over has to read them.

@@ -12,9 +12,11 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.systems.backends.local.instance_dir import PROXY, InstanceDir, InstanceOrder, prepare_log
+from stateward.domains.systems.backends.port import LOOPBACK
 from stateward.domains.systems.definition import Resources, file_name
 from stateward.drivers.confinement import Confinement, Sandbox
 from stateward.drivers.confinement.syscalls import open_handle
@@ -50,6 +52,16 @@ the command ends after SIGTERM; the command itself has no trap.
 STARTED = "started"
 
 
+class HostPlace(Struct, frozen=True):
+    """The address of this host that instances listen on, and whether they may be started now."""
+
+    host: str = LOOPBACK
+    may_launch: Callable[[], bool] = lambda: True
+
+
+THIS_HOST = HostPlace()
+
+
 def mark_of(directory: InstanceDir, boot: int) -> str:
     """Return the mark in the environment of all processes of one boot."""
     return f"{directory.folder}#{boot}"
@@ -68,10 +80,12 @@ def environment_of(
     port: int,
     sandbox: Sandbox,
     secrets: Mapping[str, str] = NO_SECRETS,
+    host: str = LOOPBACK,
 ) -> Mapping[str, str]:
     """Return the environment of an instance, with its own secrets and without any of ours."""
     own = {
         "PORT": str(port),
+        "HOST": host,
         "STATEWARD_SYSTEM": directory.ref.system.system,
         "STATEWARD_SERVICE": directory.ref.path,
         "STATEWARD_NAME": order.name,
@@ -96,6 +110,7 @@ def launch(
     confinement: Confinement,
     groups: ProgramGroups,
     secrets: Mapping[str, str] = NO_SECRETS,
+    host: str = LOOPBACK,
 ) -> tuple[int, tuple[str, ...]]:
     """Start the process of an instance; returns its pid, and the limits that are not enforced.
 
@@ -106,7 +121,7 @@ def launch(
     limits = limits_of(order.service.resources)
     script = (WAIT_FOR_LIMITS if limits.present() else "") + (RUN_ONCE if order.run_once else INTO_FOLDER)
     command = ["/bin/sh", "-c", script, "instance", start_dir(order, sandbox), *words]
-    environment = environment_of(directory, order, boot, port, sandbox, secrets)
+    environment = environment_of(directory, order, boot, port, sandbox, secrets, host)
     confinement.write_secret_files(sandbox)
     with _standard_input(directory, order) as handle:
         if order.name == PROXY:
@@ -234,10 +249,10 @@ def last_log_line(log: Path, most: int = 2_000) -> str:
     return lines[-1].strip()[:200] if lines else ""
 
 
-def free_port() -> int:
+def free_port(host: str = LOOPBACK) -> int:
     """Return a port of this machine that nobody listens on."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((host, 0))
         port: int = probe.getsockname()[1]
     return port
 
@@ -248,14 +263,29 @@ def _signal_group(process: ProcessId, number: signal.Signals) -> None:
             os.killpg(process.pid, number)
 
 
+def kill_all_below(root: Path) -> bool:
+    """Kill all processes of all instances below a folder; returns whether there was none."""
+    prefix = f"{MARK_VARIABLE}={root}/".encode()
+    found = _processes(lambda variables: any(one.startswith(prefix) for one in variables))
+    for pid in found:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    return not found
+
+
 def _marked(mark: str) -> list[int]:
     """Return the living processes that have a mark in their environment."""
     wanted = f"{MARK_VARIABLE}={mark}".encode()
+    return _processes(lambda variables: wanted in variables)
+
+
+def _processes(is_wanted: Callable[[list[bytes]], bool]) -> list[int]:
+    """Return the living processes whose environment fits."""
     found = []
     for name in os.listdir(PROC):  # noqa: PTH208 - many, and names will do
         if name.isdecimal():
             with suppress(OSError):
-                if wanted in (PROC / name / "environ").read_bytes().split(b"\0") and _lives(int(name)):
+                if is_wanted((PROC / name / "environ").read_bytes().split(b"\0")) and _lives(int(name)):
                     found.append(int(name))
     return found
 

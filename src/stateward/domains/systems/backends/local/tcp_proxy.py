@@ -2,9 +2,9 @@
 
     python tcp_proxy.py READY_FILE PORT
 
-It outlives the server, as the instances do. For each connection it reads the ports of the ready instances and chooses
-the one with the fewest connections; an instance that cannot be reached is skipped before anything was sent to it.
-On SIGTERM it finishes the open connections.
+It outlives the server, as the instances do. For each connection it reads the ports of the ready instances, or their
+addresses HOST:PORT on other hosts, and chooses the one with the fewest connections. An instance that cannot be reached
+is skipped before anything was sent to it, and is tried last for a while. On SIGTERM it finishes the open connections.
 """
 
 import asyncio
@@ -17,6 +17,10 @@ from contextlib import suppress
 
 HOST = "127.0.0.1"
 CHUNK = 65_536
+CONNECT_TIMEOUT_S = 1.0
+"""A host whose network is cut gives no answer at all."""
+SUSPECT_S = 5.0
+"""How long an instance that could not be reached is tried last."""
 
 
 class TcpProxy:
@@ -25,12 +29,13 @@ class TcpProxy:
     def __init__(self, file: str) -> None:
         self._file = file
         self._stamp = (0, 0)
-        self._ports: list[int] = []
-        self._busy: Counter[int] = Counter()
+        self._ports: list[int | str] = []
+        self._busy: Counter[int | str] = Counter()
+        self._suspect_until: dict[int | str, float] = {}
         self._passing: set[asyncio.Task[None]] = set()
 
-    def ports(self) -> list[int]:
-        """Return the ports of the ready instances, as the file has them now."""
+    def ports(self) -> list[int | str]:
+        """Return the ports, or the addresses, of the ready instances, as the file has them now."""
         with suppress(OSError, ValueError):
             found = os.stat(self._file)  # noqa: PTH116 - asked for on every connection
             if (found.st_ino, found.st_mtime_ns) != self._stamp:
@@ -51,11 +56,13 @@ class TcpProxy:
             writer.close()
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for port in sorted(self.ports(), key=lambda one: self._busy[one]):
+        now = asyncio.get_running_loop().time()
+        for port in sorted(self.ports(), key=lambda one: (self._suspect_until.get(one, 0.0) > now, self._busy[one])):
             self._busy[port] += 1
             try:
-                inner_reader, inner_writer = await asyncio.open_connection(HOST, port)
-            except OSError:
+                inner_reader, inner_writer = await _connect(port)
+            except (OSError, TimeoutError):
+                self._suspect_until[port] = asyncio.get_running_loop().time() + SUSPECT_S
                 self._busy[port] -= 1
                 continue
             try:
@@ -69,6 +76,13 @@ class TcpProxy:
         """Wait until all connections are closed."""
         if self._passing:
             await asyncio.wait(self._passing)
+
+
+async def _connect(port: int | str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to an instance, by its port on this host or by its address."""
+    host, _, number = f"{HOST}:{port}".rpartition(":") if isinstance(port, int) else port.rpartition(":")
+    async with asyncio.timeout(CONNECT_TIMEOUT_S):
+        return await asyncio.open_connection(host.strip("[]"), int(number))
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,0 +1,207 @@
+"""The nodes backend: instances run on other hosts, by the agents of nodes.
+
+The backend only stores which instance is to run on which node; the node hub of the process that has the connection
+sends the orders. What agents report is stored with the instance. So any process can work on any system.
+
+The shared port of a service is a TCP proxy on each host with a worker; it forwards to the nodes.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from random import Random
+
+from msgspec.structs import replace
+
+from stateward.aio.supervise import wait_for_event
+from stateward.domains.systems.backends.local import LocalBackend
+from stateward.domains.systems.backends.port import (
+    InstancePhase,
+    InstanceSpec,
+    LogExcerpt,
+    ServiceInstance,
+    ServiceRef,
+    SystemRef,
+)
+from stateward.domains.systems.definition import NodePool, PinnedImage, Service
+from stateward.domains.systems.errors import NodesFull
+from stateward.domains.systems.lifecycle import INSTANCE, NODE, InstanceState, SystemNodeState
+from stateward.domains.systems.nodes.node_hub import batcher
+from stateward.domains.systems.nodes.node_model import (
+    NODE_LABEL,
+    instance_id,
+    node_spec,
+    node_status,
+    placed_instance,
+    placed_status,
+    ref_of_instance,
+    service_key,
+)
+from stateward.domains.systems.nodes.node_records import PlaceRequest, place_instances, stop_instances
+from stateward.domains.systems.nodes.placement import has_labels
+from stateward.engine import Engine, Permanent
+from stateward.engine.transaction_batcher import TransactionBatcher
+from stateward.store.filters import Page, Selector
+from stateward.store.records import JournalEntry, Key, Object
+
+MAX_LISTED = 100_000
+MAX_NAME_CHARS = 250
+"""The longest name of an instance in a message to an agent."""
+
+
+class NodesBackend:
+    """Runs instances on nodes; `folder` has the TCP proxies of shared ports on this host."""
+
+    _place: TransactionBatcher[PlaceRequest, NodesFull | None]
+    _stop: TransactionBatcher[Key, None]
+
+    def __init__(self, folder: Path, chance: Random) -> None:
+        self._chance = chance
+        self._ready: dict[ServiceRef, list[str]] = {}
+        self._proxies = LocalBackend(folder, ready_addresses=lambda ref: self._ready.get(ref, []))
+        self._changed: asyncio.Queue[ServiceRef] = asyncio.Queue()
+        self._moved: dict[ServiceRef, asyncio.Event] = {}
+
+    def bind_engine(self, engine: Engine) -> None:
+        """Create the parts that need the engine."""
+        self._engine = engine
+        self._place = batcher(engine, self._chance, lambda tx, many: place_instances(tx, engine.kinds, many))
+        self._stop = batcher(engine, self._chance, lambda tx, many: stop_instances(tx, engine.kinds, many))
+
+    # --- instances ---------------------------------------------------------------------------------------------------
+
+    async def prepare(self, system_ref: SystemRef) -> Mapping[str, str]:  # noqa: ARG002 - the same for all
+        """Return a location that is the same in all processes: there is nothing to prepare."""
+        return {"host": "nodes"}
+
+    async def pin_images(self, services: Mapping[str, Service]) -> Mapping[str, PinnedImage]:  # noqa: ARG002
+        """Return nothing: processes have no images."""
+        return {}
+
+    async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
+        """Return the instances of a service."""
+        chosen = Selector(ref.system.ns, INSTANCE.kind, service_key(ref))
+        placed = await self._list(chosen)
+        nodes = {one.id: one for one in await self._list(Selector(ref.system.ns, NODE.kind))} if placed else {}
+        return [shown_instance(one, nodes.get(placed_instance(one).node)) for one in placed]
+
+    async def start(self, ref: ServiceRef, want: InstanceSpec) -> None:
+        """Place an instance on a node."""
+        if len(instance_id(ref, want.name)) > MAX_NAME_CHARS:
+            raise Permanent(f"the path {ref.path} is too long for the backend nodes")
+        full = await self._place.submit(PlaceRequest(ref, want))
+        if full is not None:
+            raise full
+
+    async def stop(self, ref: ServiceRef, name: str) -> None:
+        """Store that an instance is to be stopped; the proxy of this host forwards nothing more to it."""
+        await self._stop.submit(Key(ref.system.ns, instance_id(ref, name)))
+        await self._refresh_ready(ref)
+
+    # --- addresses ---------------------------------------------------------------------------------------------------
+
+    async def address(self, ref: ServiceRef, port: int | None) -> int | None:
+        """Open or close the shared port of a service on this host."""
+        await self._refresh_ready(ref)
+        return await self._proxies.address(ref, port)
+
+    async def is_addressed(self, ref: ServiceRef, port: int | None) -> bool:
+        """Tell whether the shared port accepts connections on this host; a host that has yet to open it opens it."""
+        if port is not None and not self._proxies.has_proxy(ref):
+            await self._refresh_ready(ref)
+            await self._proxies.address(ref, port)
+            return True
+        return await self._proxies.is_addressed(ref, port)
+
+    async def _refresh_ready(self, ref: ServiceRef) -> None:
+        """Give the addresses of the ready instances to the proxy of this host."""
+        seen = await self.instances(ref)
+        self._ready[ref] = [f"{one.host}:{one.port}" for one in seen if one.ready and one.host and one.port]
+        self._proxies.wake()
+
+    # --- removal and node pools --------------------------------------------------------------------------------------
+
+    async def forget(self, ref: ServiceRef) -> None:
+        """Close the shared port of a service on this host."""
+        await self._proxies.forget(ref)
+        self._ready.pop(ref, None)
+
+    async def remove(self, system_ref: SystemRef) -> None:
+        """Remove the files of a system on this host."""
+        await self._proxies.remove(system_ref)
+
+    async def ensure_pool(self, system_ref: SystemRef, name: str, pool: NodePool) -> None:
+        """Check that enough nodes have the labels of a pool; placements read its definition."""
+        nodes = await self._list(Selector(system_ref.ns, NODE.kind))
+        found = [one for one in nodes if has_labels(node_spec(one).labels, pool.labels)]
+        if len(found) < pool.nodes:
+            raise NodesFull(f"{pool.nodes} nodes for pool {name}", f"{len(found)} with its labels are registered")
+
+    async def remove_pool(self, system_ref: SystemRef, name: str) -> None:
+        """Do nothing: a pool is only its definition."""
+
+    async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:  # noqa: ARG002
+        """Return where the logs are: on the nodes."""
+        return [
+            LogExcerpt(one.name, f"its log is on node {one.node}\n", 0)
+            for one in await self.instances(ref)
+            if instance in (None, one.name)
+        ]
+
+    # --- changes -----------------------------------------------------------------------------------------------------
+
+    async def pause(self, ref: ServiceRef, seconds: float) -> None:
+        """Wait until a service has changed, at most so many seconds."""
+        moved = self._moved.setdefault(ref, asyncio.Event())
+        moved.clear()
+        try:
+            await wait_for_event(moved, seconds)
+        finally:
+            self._moved.pop(ref, None)
+
+    async def on_journal(self, entries: Sequence[JournalEntry]) -> None:
+        """Act on journal entries: services change with their instances, and with the nodes of these."""
+        refs = {ref_of_instance(one.ns, one.object): None for one in entries if one.kind == INSTANCE.kind}
+        for node in {Key(one.ns, one.object) for one in entries if one.kind == NODE.kind}:
+            for found in await self._list(Selector(node.ns, INSTANCE.kind, labels=((NODE_LABEL, node.id),))):
+                refs[ref_of_instance(*found.key)] = None
+        for ref in refs:
+            if self._proxies.has_proxy(ref):
+                await self._refresh_ready(ref)
+            if ref in self._moved:
+                self._moved[ref].set()
+            self._changed.put_nowait(ref)
+
+    async def refresh_all(self) -> None:
+        """Give all addresses to the proxies of this host: they may have changed before this process started."""
+        for ref in self._proxies.proxied_services():
+            await self._refresh_ready(ref)
+
+    async def changed_services(self) -> AsyncIterator[ServiceRef]:
+        """Yield the services whose instances have changed."""
+        while True:
+            yield await self._changed.get()
+
+    def live(self) -> AbstractAsyncContextManager[None]:
+        """Supervise the TCP proxies of this host."""
+        return self._proxies.live()
+
+    async def _list(self, chosen: Selector) -> list[Object]:
+        return await self._engine.store.reader.list_objects(chosen, Page(None, MAX_LISTED))
+
+
+def shown_instance(found: Object, node: Object | None) -> ServiceInstance:
+    """Return an instance as last reported; on a node without a connection it does not count as ready."""
+    placed, status = placed_instance(found), placed_status(found)
+    seen = status.seen or ServiceInstance(placed.want.name, placed.want.revision, InstancePhase.STARTING)
+    seen = replace(seen, node=placed.node)
+    if found.state == InstanceState.LEAVING:
+        return replace(seen, phase=InstancePhase.STOPPING, ready=False)
+    if node is None or seen.phase is InstancePhase.ENDED:
+        return seen
+    there = node_status(node)
+    seen = replace(seen, host=there.address, must_move=node.state == SystemNodeState.DRAINING)
+    if there.connected:
+        return seen
+    return replace(seen, ready=False, why=f"node {placed.node} is not connected")

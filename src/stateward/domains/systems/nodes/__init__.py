@@ -1,0 +1,1 @@
+"""Nodes: hosts whose agents run the instances of systems with the backend `nodes`."""

@@ -1,0 +1,94 @@
+"""The watchdog of a node: it kills all instances when the agent's lease has ended. A process of its own.
+
+    python -m stateward.domains.systems.nodes.lease_watchdog FOLDER
+
+It outlives the agent, so instances end in time even if the agent was killed or stopped. It kills whatever carries the
+mark of the folder in its environment, the process groups that the records name, and the users of confined instances.
+It ends when there is no agent, no lease and no instance.
+"""
+
+import fcntl
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from stateward.agents.self_upgrade import LockHolder
+from stateward.domains.systems.backends.local.instance_dir import BackendDir, write_record
+from stateward.domains.systems.backends.local.launch import is_alive, kill_all_below
+from stateward.domains.systems.nodes.node_lease import WATCHDOG_FILE, LeaseFile, boot_clock
+from stateward.drivers.confinement import Confinement
+from stateward.drivers.process.procfs import PROC, process_of
+
+LONGEST_SLEEP_S = 0.2
+"""The lease may have been written anew meanwhile, or its file removed."""
+
+KILL_INTERVAL_S = 0.05
+"""The time between two rounds while the lease is over: an agent that wakes up late may still start a process."""
+
+IDLE_INTERVAL_S = 0.5
+INSTANCES = "systems"
+
+
+def kill_instances(folder: Path) -> bool:
+    """Kill all processes of all instances; returns whether none was left."""
+    files = BackendDir(folder / INSTANCES)
+    confinement = Confinement()
+    for system_ref in files.systems():
+        for ref in files.services(system_ref):
+            for one in files.instance_dirs(ref):
+                state = one.state()
+                if state is None:
+                    continue
+                if state.process is not None and is_alive(state.process):
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.killpg(state.process.pid, signal.SIGKILL)
+                if state.uid is not None:
+                    with suppress(OSError):
+                        confinement.kill(one.folder, state.uid)
+    return kill_all_below(files.root)
+
+
+def has_agent(folder: Path) -> bool:
+    """Tell whether an agent may live: a number that another process has now only makes the watchdog stay."""
+    try:
+        holder = msgspec.json.decode((folder / "agent.json").read_bytes(), type=LockHolder)
+    except (OSError, msgspec.DecodeError):
+        return False
+    return (PROC / str(holder.pid)).exists()
+
+
+def watch(folder: Path) -> None:
+    """Watch the lease until there is nothing more to watch."""
+    lease, idle_rounds = LeaseFile(folder), 0
+    while True:
+        left = lease.end() - boot_clock()
+        if left > 0:
+            idle_rounds = 0
+            time.sleep(min(left, LONGEST_SLEEP_S))
+            continue
+        has_killed = not kill_instances(folder)
+        idle_rounds = 0 if has_killed or has_agent(folder) else idle_rounds + 1
+        if idle_rounds > 1:
+            return
+        time.sleep(KILL_INTERVAL_S if has_killed or idle_rounds == 0 else IDLE_INTERVAL_S)
+
+
+def main(folder: Path) -> None:
+    """Take the lock, and watch; of two watchdogs, the second one ends."""
+    os.umask(0o077)
+    handle = os.open(folder / "watchdog.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    write_record(folder / WATCHDOG_FILE, process_of(os.getpid()))
+    watch(folder)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

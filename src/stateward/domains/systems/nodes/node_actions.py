@@ -1,0 +1,69 @@
+"""The actions on nodes, and the guard of their kind: a node is deleted only when it is empty or lost."""
+
+from typing import Any
+
+from stateward.domains.systems.errors import NodeNotEmpty
+from stateward.domains.systems.lifecycle import INSTANCE, NODE, SystemNodeState
+from stateward.domains.systems.model import SECRET_ENV
+from stateward.domains.systems.nodes.node_model import NODE_LABEL, SystemNodeSpec
+from stateward.domains.systems.object_ids import checked_name
+from stateward.engine import Accepted, Engine, Kind, NotFound, Request
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.schemas.caller import Caller
+from stateward.store.filters import Page, Selector
+from stateward.store.records import Key, Object
+
+MAX_LISTED = 10_000
+
+
+async def guard_node(uow: UnitOfWork, request: Request, found: Object) -> None:
+    """Refuse the deletion of a node that has instances, unless it is lost."""
+    if request.action == "delete":
+        left = await uow.select(Selector(found.ns, INSTANCE.kind, labels=((NODE_LABEL, found.id),)))
+        if left and found.state != SystemNodeState.LOST:
+            raise NodeNotEmpty(found.id, len(left))
+
+
+def node_kinds() -> list[Kind]:
+    """Return the kinds of nodes and of the instances on them."""
+    made_by = "stateward system node register"
+    return [
+        Kind(NODE, guard=guard_node, cancels=False, general=False, made_by=made_by),
+        Kind(INSTANCE, privacy=SECRET_ENV, general=False, reserved_labels=(NODE_LABEL,)),
+    ]
+
+
+class NodeActions:
+    """The actions on the nodes of one namespace, on behalf of one caller."""
+
+    def __init__(self, engine: Engine, ns: str, by: Caller) -> None:
+        self._engine, self._ns, self._by = engine, ns, by
+
+    async def register(self, name: str, labels: dict[str, str]) -> Accepted:
+        """Register a node; its agent connects with a token that names it."""
+        spec = SystemNodeSpec(labels)
+        how: dict[str, Any] = {"actor": self._by.actor, "who": self._by.who, "key": self._by.key}
+        return await self._engine.create(self._ns, checked_name("name", name), NODE.kind, "register", spec=spec, **how)
+
+    async def act(self, name: str, action: str) -> Accepted:
+        """Drain, uncordon or delete a node."""
+        await self.node(name)
+        how: dict[str, Any] = {"actor": self._by.actor, "who": self._by.who, "key": self._by.key}
+        return await self._engine.act(self._ns, name, action, **how)
+
+    async def node(self, name: str) -> Object:
+        """Return a node, or raise."""
+        found = await self._engine.store.reader.object(Key(self._ns, name))
+        if found is None or found.removed or found.kind != NODE.kind:
+            raise NotFound(self._ns, name)
+        return found
+
+    async def nodes(self) -> list[Object]:
+        """Return all nodes."""
+        return await self._engine.store.reader.list_objects(Selector(self._ns, NODE.kind), Page(None, MAX_LISTED))
+
+    async def instances(self, node: str | None = None) -> list[Object]:
+        """Return the instances on a node, or on all."""
+        labels = () if node is None else ((NODE_LABEL, node),)
+        chosen = Selector(self._ns, INSTANCE.kind, labels=labels)
+        return await self._engine.store.reader.list_objects(chosen, Page(None, 100_000))

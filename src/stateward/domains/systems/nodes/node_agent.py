@@ -1,0 +1,76 @@
+"""The agent of a node: the agent of the edge protocol, with a site of instances, a lease and a capacity."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from random import Random
+
+from msgspec import Struct
+
+from stateward import __version__
+from stateward.agents.agent import Agent
+from stateward.agents.dialer import WebSocketDialer
+from stateward.agents.self_upgrade import SelfUpgrade, read_installation
+from stateward.agents.site import SiteCapacity
+from stateward.config import load
+from stateward.domains.systems.nodes.node_lease import NodeLease, Watchdog
+from stateward.domains.systems.nodes.node_site import NodeSite
+from stateward.drivers.confinement import Confinement, seal_process
+
+AGENTS_PATH = "/api/v1/systems/-/nodes"
+
+
+class NodeAgentOptions(Struct, frozen=True):
+    """The options of a node's agent; without `cpus` or `memory`, all that its host has."""
+
+    node: str
+    controllers: tuple[str, ...]
+    namespace: str
+    address: str
+    folder: Path
+    token_file: Path
+    cpus: float | None = None
+    memory: int | None = None
+    slots: int = 100
+
+
+def host_capacity(options: NodeAgentOptions) -> SiteCapacity:
+    """Return the room for instances: what the host has, or the given limits."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    cpus = options.cpus or float(len(os.sched_getaffinity(0)))
+    return SiteCapacity(cpus, (options.memory or 0) * 2**20 or memory, options.slots, options.address)
+
+
+def host_confinement(options: NodeAgentOptions) -> Confinement:
+    """Return the confinement of instances: they cannot read the agent's token, folder and environment."""
+    seal_process()
+    settings = load({}, os.environ, None).config
+    readable = [Path(name).resolve() for name in settings.machine_paths.split(":") if name]
+    hidden = [options.token_file.resolve(), options.folder]
+    return Confinement(hidden, readable, settings.machine_uids, required=settings.confinement == "required")
+
+
+async def run_node_agent(options: NodeAgentOptions, token: str) -> None:
+    """Run an agent until a signal stops it; its instances go on until the end of the lease."""
+    folder = options.folder
+    upgrades = SelfUpgrade(folder, folder / "releases", __version__, [])  # it holds the lock of the folder
+    site = NodeSite(folder, options.node, options.address, host_confinement(options))
+    where = options.controllers, AGENTS_PATH, options.namespace, options.node
+    made = Agent(
+        site,
+        WebSocketDialer(*where, token, Random()),  # noqa: S311 - for jitter
+        __version__,
+        upgrades,
+        installation=read_installation(folder),
+        capacity=host_capacity(options),
+        lease=NodeLease(folder, Watchdog(folder), site.stop_all),
+        statuses=site.statuses,
+    )
+    await site.start()
+    task = asyncio.ensure_future(made.run())
+    for one in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(one, task.cancel)
+    await asyncio.gather(task, return_exceptions=True)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        raise error

@@ -1,0 +1,104 @@
+"""The controller of nodes in a process: the hub of their agents, the follower of the journal, the watch of leases."""
+
+import logging
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from random import Random
+
+from stateward.access.lifecycle import TOKEN
+from stateward.aio.supervise import Loop, background, supervise
+from stateward.domains.systems.backends.names import NODES
+from stateward.domains.systems.backends.nodes_backend import NodesBackend
+from stateward.domains.systems.context import SystemContext
+from stateward.domains.systems.lifecycle import INSTANCE, NODE, SERVICE, ServiceState
+from stateward.domains.systems.model import system_spec
+from stateward.domains.systems.nodes.node_hub import NodeHub
+from stateward.domains.systems.nodes.node_watch import NodeWatch
+from stateward.domains.systems.object_ids import system_of
+from stateward.domains.systems.service_handlers import REDEPLOY
+from stateward.engine import Denied, Engine
+from stateward.engine.maintenance.horizon import EntriesPruned
+from stateward.engine.queries import watch_pages
+from stateward.lifecycle import CONTROLLER
+from stateward.store.errors import StoreError
+from stateward.store.filters import Page, Selector
+from stateward.store.records import JournalEntry
+
+log = logging.getLogger("stateward.systems")
+
+FOLLOWED = frozenset({NODE.kind, INSTANCE.kind, TOKEN.kind})
+GAINS = frozenset({"ready", "uncordon"})
+"""The events after which a node takes instances that had no room."""
+
+
+class NodeController:
+    """The nodes of all namespaces, as this process serves and watches them."""
+
+    hub: NodeHub
+
+    def __init__(self, context: SystemContext, random: Random) -> None:
+        self._context, self._random = context, random
+
+    @property
+    def _backend(self) -> NodesBackend | None:
+        found = self._context.backends.get(NODES)
+        return found if isinstance(found, NodesBackend) else None
+
+    def bind_engine(self, engine: Engine) -> None:
+        """Create the parts that need the engine."""
+        self.hub = NodeHub(engine, self._random, self._context.settings.node_lease)
+        if self._backend is not None:
+            self._backend.bind_engine(engine)
+
+    @asynccontextmanager
+    async def running(self, *, works: bool) -> AsyncIterator[None]:
+        """Serve agents; in a process with a worker, watch leases, and tell the backend what has changed."""
+        engine, settings = self._context.engine, self._context.settings
+        self._last_seq = await engine.store.reader.last_journal_seq()
+        backend = self._backend if works else None
+
+        async def follow() -> None:
+            try:
+                await self._follow_journal(backend)
+            except EntriesPruned as pruned:  # the next report of each node makes up for old entries
+                self._last_seq = pruned.horizon
+
+        loops: dict[str, Loop] = {
+            "journal follower of nodes": follow,
+            "orders to nodes": self.hub.resend_orders,
+            "connections of nodes": self.hub.close_silent,
+        }
+        if backend is not None:
+            await backend.refresh_all()
+            loops["watch of nodes"] = NodeWatch(engine, settings.node_lease, settings.node_margin, time.monotonic).run
+        try:
+            async with background(*(supervise(*one, log, transient=StoreError) for one in loops.items())):
+                yield
+        finally:
+            await self.hub.close()
+
+    async def _follow_journal(self, backend: NodesBackend | None) -> None:
+        async with aclosing(watch_pages(self._context.engine.store, self._last_seq)) as pages:
+            async for page in pages:
+                entries = [one for one in page if one.kind in FOLLOWED]
+                if entries:
+                    self.hub.on_journal(entries)
+                    if backend is not None:
+                        await backend.on_journal(entries)
+                        await self._retry_failed(entries)
+                self._last_seq = page[-1].seq
+
+    async def _retry_failed(self, entries: Sequence[JournalEntry]) -> None:
+        """Roll out services again that failed, when a node takes instances that had no room."""
+        engine = self._context.engine
+        for ns in {one.ns for one in entries if one.kind == NODE.kind and one.event in GAINS}:
+            failed = Selector(ns, SERVICE.kind, states=(ServiceState.FAILED.word,))
+            for service in await engine.store.reader.list_objects(failed, Page(None, 10_000)):
+                system = await self._context.recent_object(ns, system_of(service.id))
+                if system is None or system_spec(system).backend != NODES:
+                    continue
+                try:
+                    await engine.act(*service.key, "updating", actor=CONTROLLER, who="nodes", args={REDEPLOY: True})
+                except Denied as denied:
+                    log.info("service %s in %s is not rolled out again: %s", service.id, ns, denied)

@@ -1,0 +1,309 @@
+"""The node hub: this process's connections to the agents of nodes, and the orders due to them.
+
+Several controller processes may share one store, with a hub each. The hub that has the connection of a node sends its
+orders; it learns from the journal what others have placed. Its memory may be lost at any time.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from random import Random
+from typing import TypeVar
+
+import msgspec
+
+from stateward.access import Grant
+from stateward.access.lifecycle import TOKEN, TokenState
+from stateward.agents.connection import DIAL_AGAIN, AgentConnection, Disconnected, OtherMessage
+from stateward.agents.messages import (
+    ENDED,
+    FAILED,
+    PROTOCOL,
+    AgentOrder,
+    AgentReport,
+    AnswerPiece,
+    Goodbye,
+    Hello,
+    InventoryItem,
+    OrderAction,
+    StatusMessage,
+    Welcome,
+)
+from stateward.agents.site import SiteCapacity
+from stateward.aio.supervise import cancel_tasks
+from stateward.domains.systems.backends.port import InstancePhase, ServiceInstance
+from stateward.domains.systems.lifecycle import INSTANCE, NODE, InstanceState
+from stateward.domains.systems.nodes.lease_rules import BEATS_PER_LEASE
+from stateward.domains.systems.nodes.node_model import (
+    NODE_LABEL,
+    NodeOrder,
+    create_number,
+    delete_number,
+    placed_instance,
+    placed_status,
+    ref_of_instance,
+)
+from stateward.domains.systems.nodes.node_records import (
+    SUPERSEDED,
+    AgentInventory,
+    InstanceReport,
+    NodeConnection,
+    NodeHello,
+    connect_nodes,
+    disconnect_nodes,
+    mark_ordered,
+    record_reports,
+    renew_leases,
+    sync_node,
+)
+from stateward.engine import Engine
+from stateward.engine.transaction_batcher import TransactionBatcher
+from stateward.store.errors import StoreError
+from stateward.store.filters import Page, Selector
+from stateward.store.port import Tx
+from stateward.store.records import JournalEntry, Key, Object, to_json
+
+log = logging.getLogger("stateward.systems")
+audit = logging.getLogger("stateward.audit")
+
+RESEND_S = 5.0
+"""Seconds after which an unanswered order is sent again; the agent executes it once all the same."""
+
+MAX_LISTED = 100_000
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+def batcher(
+    engine: Engine, chance: Random, run: Callable[[Tx, Sequence[Item]], Awaitable[list[Answer]]]
+) -> TransactionBatcher[Item, Answer]:
+    """Return a batcher whose batches run in one transaction each."""
+
+    async def process(items: Sequence[Item]) -> Sequence[Answer | Exception]:
+        return await engine.store.transact(lambda tx: run(tx, items))
+
+    return TransactionBatcher(process, chance)
+
+
+class NodeHub:
+    """The connections to agents of nodes in this process; implements `ConnectionHandler`."""
+
+    def __init__(self, engine: Engine, chance: Random, lease_s: float) -> None:
+        self._engine, self._lease_s = engine, lease_s
+        self.connections: dict[Key, AgentConnection] = {}
+        self.rejected: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._connect = batcher(engine, chance, connect_nodes)
+        self._renew = batcher(engine, chance, renew_leases)
+        self._disconnect = batcher(engine, chance, disconnect_nodes)
+        self._report: TransactionBatcher[InstanceReport, bool] = batcher(
+            engine, chance, lambda tx, reports: record_reports(tx, engine.kinds, reports)
+        )
+
+    # --- agents.connection.ConnectionHandler -------------------------------------------------------------------------
+
+    async def on_hello(self, connection: AgentConnection, hello: Hello) -> Welcome | Goodbye:
+        """Accept an agent, or refuse it."""
+        if hello.protocol != PROTOCOL:
+            return Goodbye(f"protocol {hello.protocol} is not spoken here, but {PROTOCOL}", final=True)
+        capacity = SiteCapacity(hello.cores, hello.memory, hello.slots, hello.address)
+        request = NodeHello(_node(connection), hello.version, hello.installation, capacity)
+        answer = await self._connect.submit(request)
+        if answer.rejection:
+            return Goodbye(answer.rejection, held=answer.is_held)
+        connection.notify = answer.notify
+        former = self.connections.get(_node(connection))
+        self.connections[_node(connection)] = connection
+        if former is not None:
+            self._start_task(former.close(SUPERSEDED))
+        return Welcome(answer.notify, beat=self._lease_s / BEATS_PER_LEASE, lease=self._lease_s)
+
+    async def on_inventory(self, connection: AgentConnection) -> None:
+        """Reconcile a complete inventory, and send the orders due."""
+        items = dict(connection.items)
+        connection.items.clear()
+        inventory = AgentInventory(_connection(connection), items)
+        why = await self._engine.store.transact(lambda tx: sync_node(tx, self._engine.kinds, inventory))
+        if why:
+            await connection.send(Goodbye(why))
+            raise Disconnected(why)
+        connection.is_synced = True
+        placed = {one.id: one for one in await self._instances(_node(connection))}
+        for item in items.values():
+            await self._remove_orphan(connection, item, placed.get(item.name))
+        await self.send_orders(_node(connection))
+
+    async def on_heartbeat(self, connection: AgentConnection) -> None:
+        """Renew the lease of a node; an agent whose lease cannot be renewed must connect again."""
+        if not connection.is_synced or not await self._renew.submit(_connection(connection)):
+            raise Disconnected(SUPERSEDED)
+
+    async def on_message(self, connection: AgentConnection, message: OtherMessage) -> None:
+        """Record a report about an instance; others are counted and dropped."""
+        report = _report_of(connection, message)
+        if report is None:
+            return
+        if not await self._report.submit(report):
+            self.rejected["it is not about what is placed there now"] += 1
+        if report.seen is None:
+            connection.sent_orders.pop(report.name, None)
+            await self.send_orders(_node(connection))  # one of the same name may be due
+
+    def on_answer(self, connection: AgentConnection, piece: AnswerPiece) -> None:
+        """Drop an answer: nobody asks the agents of nodes."""
+
+    async def on_failure(self, connection: AgentConnection, why: Disconnected) -> None:
+        """Count and log a connection that ends with an error."""
+        self.rejected[why.reason] += 1
+        log.info("agent of node %s in %s is disconnected: %s", connection.cloudlet, connection.ns, why)
+
+    def refuse_token(self, grant: Grant, ns: str, node: str, why: str) -> None:
+        """Count and audit a token of another node; nothing is written to the journal of the node."""
+        self.rejected[why] += 1
+        audit.warning("refused: %s token=%s node=%s/%s", why, grant.token, ns, node)
+
+    async def on_closed(self, connection: AgentConnection) -> None:
+        """Forget a closed connection, and record its loss."""
+        if self.connections.get(_node(connection)) is connection:
+            del self.connections[_node(connection)]
+        if connection.notify:
+            with suppress(StoreError):  # the end of the lease makes up for it
+                await self._disconnect.submit(_connection(connection))
+
+    # --- orders ------------------------------------------------------------------------------------------------------
+
+    def on_journal(self, entries: Iterable[JournalEntry]) -> None:
+        """Act on journal entries: send orders to nodes that are connected here, close connections without a right."""
+        changed: set[Key] = set()
+        for entry in entries:
+            if entry.kind == TOKEN.kind and entry.target != TokenState.ACTIVE:
+                self._close_token(entry.object.removeprefix("token-"))
+            elif entry.kind == NODE.kind and entry.event in ("lost", "delete"):
+                self._close(Key(entry.ns, entry.object))
+            elif entry.kind == INSTANCE.kind and entry.event in ("place", "stop"):
+                changed.add(Key(entry.ns, entry.object))
+        if changed and self.connections:
+            self._start_task(self._send_changed(changed))
+
+    async def _send_changed(self, instances: set[Key]) -> None:
+        found = (await self._engine.store.reader.objects(instances)).values()
+        nodes = {Key(one.ns, placed_instance(one).node) for one in found if one.kind == INSTANCE.kind}
+        for node in nodes & self.connections.keys():
+            await self.send_orders(node)
+
+    def _close_token(self, token: str) -> None:
+        for connection in [one for one in self.connections.values() if one.token == token]:
+            self._start_task(connection.close(DIAL_AGAIN))
+
+    def _close(self, node: Key) -> None:
+        if node in self.connections:
+            self._start_task(self.connections[node].close(DIAL_AGAIN))
+
+    async def send_orders(self, node: Key, patience: float = float("inf")) -> None:
+        """Send the orders due to a node, unless they were sent less than `patience` seconds ago."""
+        connection = self.connections.get(node)
+        if connection is None or not connection.is_synced:
+            return
+        due = [(one, order) for one in await self._instances(node) if (order := due_order(one, connection.notify))]
+        once = [one.key for one, order in due if placed_instance(one).want.run_once and not _is_ordered(one)]
+        if once:
+            await self._engine.store.transact(lambda tx: mark_ordered(tx, once))
+        with suppress(Disconnected):
+            for _, order in due:
+                await connection.send_order(order, patience)
+
+    async def _remove_orphan(self, connection: AgentConnection, item: InventoryItem, placed: Object | None) -> None:
+        """Order the removal of what is not placed on the node, with a number above all that its agent has seen."""
+        number = None if placed is None else placed_instance(placed).number
+        if item.generation in (0, number):
+            return
+        log.warning("node %s has %s, which is not placed there; it is removed", _node(connection), item.name)
+        order = AgentOrder(OrderAction.DELETE, item.latest + 1, item.generation, connection.notify, item.name)
+        if not item.latest:
+            order = msgspec.structs.replace(order, operation=delete_number(item.generation) + 1)
+        await connection.send_order(order)
+
+    async def _instances(self, node: Key) -> list[Object]:
+        chosen = Selector(node.ns, INSTANCE.kind, labels=((NODE_LABEL, node.id),))
+        return await self._engine.store.reader.list_objects(chosen, Page(None, MAX_LISTED))
+
+    async def resend_orders(self) -> None:
+        """Send unanswered orders again, in a loop."""
+        while True:
+            await asyncio.sleep(RESEND_S)
+            for node in list(self.connections):
+                await self.send_orders(node, RESEND_S)
+
+    async def close_silent(self) -> None:
+        """Close connections whose agents are silent for a whole lease, in a loop."""
+        while True:
+            await asyncio.sleep(self._lease_s / BEATS_PER_LEASE)
+            now = asyncio.get_running_loop().time()
+            for node, connection in list(self.connections.items()):
+                if now - connection.last_message_at > self._lease_s:
+                    self._close(node)
+
+    def _start_task(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_done)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.warning("node hub: a task failed, and is repeated later", exc_info=error)
+
+    async def close(self) -> None:
+        """Close all connections; the agents connect again, to this or another controller."""
+        for connection in list(self.connections.values()):
+            await connection.close(DIAL_AGAIN)
+        await cancel_tasks(self._tasks)
+
+
+def due_order(found: Object, notify: int) -> AgentOrder | None:
+    """Return the order due for an instance: to start it, until its agent has reported it; or to stop it."""
+    placed = placed_instance(found)
+    if found.state == InstanceState.LEAVING:
+        number = delete_number(placed.number)
+        return AgentOrder(OrderAction.DELETE, number, placed.number, notify, found.id)
+    if placed_status(found).seen is not None:
+        return None
+    ref = ref_of_instance(found.ns, found.id)
+    spec = to_json(NodeOrder(found.ns, ref.system.system, ref.path, placed.want))
+    return AgentOrder(OrderAction.CREATE, create_number(placed.number), placed.number, notify, found.id, spec=spec)
+
+
+def _is_ordered(found: Object) -> bool:
+    return placed_status(found).is_ordered
+
+
+def _node(connection: AgentConnection) -> Key:
+    return Key(connection.ns, connection.cloudlet)
+
+
+def _connection(connection: AgentConnection) -> NodeConnection:
+    return NodeConnection(_node(connection), connection.notify)
+
+
+def _report_of(connection: AgentConnection, message: OtherMessage) -> InstanceReport | None:
+    """Return the report in a message: a status, the end of a stop, or a failed start; None for any other message."""
+    if message.notify != connection.notify:
+        return None
+    where = _connection(connection)
+    if isinstance(message, StatusMessage):
+        try:
+            seen = msgspec.json.decode(message.status, type=ServiceInstance)
+        except msgspec.DecodeError as error:
+            raise Disconnected("the status cannot be read", error) from error
+        return InstanceReport(where, message.name, message.generation, seen)
+    if isinstance(message, AgentReport) and message.event == ENDED[OrderAction.DELETE]:
+        return InstanceReport(where, message.name, message.generation, None)
+    if isinstance(message, AgentReport) and message.event == FAILED[OrderAction.CREATE]:
+        name = message.name.rpartition("~")[2]
+        failed = ServiceInstance(name, name.rpartition("-")[0], InstancePhase.CRASHED, why=message.error)
+        return InstanceReport(where, message.name, message.generation, failed)
+    return None

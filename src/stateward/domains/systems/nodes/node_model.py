@@ -1,0 +1,118 @@
+"""The records of nodes and of the instances on them. They are stored as JSON; field names never change."""
+
+import msgspec
+from msgspec import Struct
+
+from stateward.domains.systems.backends.port import InstancePhase, InstanceSpec, ServiceInstance, ServiceRef, SystemRef
+from stateward.store.records import Object
+
+
+class SystemNodeSpec(Struct, frozen=True, omit_defaults=True):
+    """The labels of a node, by which node pools choose it."""
+
+    labels: dict[str, str] = {}
+
+
+class NodeStatus(Struct, frozen=True, omit_defaults=True):
+    """The agent of a node, what its host has, and its lease.
+
+    `notify` is the newest connection; messages of others do not count. `renewals` counts the renewals of the lease:
+    whoever sees it unchanged for long enough, by any clock, knows that the lease has ended.
+    """
+
+    notify: int = 0
+    connected: bool = False
+    version: str = ""
+    installation: str = ""
+    cpu: float = 0.0
+    memory: int = 0
+    slots: int = 0
+    address: str = ""
+    renewals: int = 0
+    renewed: float = 0.0  # when the lease was renewed, for people
+    cordoned: bool = False  # it was lost while it took no new instances
+
+
+class PlacedInstance(Struct, frozen=True, omit_defaults=True):
+    """The spec of an instance on a node. `number` grows whenever an instance of the same name is placed again."""
+
+    node: str
+    path: str
+    number: int
+    want: InstanceSpec
+
+
+class PlacedStatus(Struct, frozen=True, omit_defaults=True):
+    """The state of an instance as its agent has reported it; `is_ordered`: an agent may have been told to start it."""
+
+    seen: ServiceInstance | None = None
+    is_ordered: bool = False
+
+
+class NodeOrder(Struct, frozen=True):
+    """The spec of an order to the agent of a node: an instance to run."""
+
+    ns: str
+    system: str
+    path: str
+    want: InstanceSpec
+
+    @property
+    def ref(self) -> ServiceRef:
+        """The service of the instance."""
+        return ServiceRef(SystemRef(self.ns, self.system), self.path)
+
+
+NODE_LABEL = "node"
+"""The label of an instance with the name of its node."""
+
+
+def node_spec(found: Object) -> SystemNodeSpec:
+    """Return the spec of a node."""
+    return msgspec.json.decode(found.spec, type=SystemNodeSpec)
+
+
+def node_status(found: Object) -> NodeStatus:
+    """Return the status of a node."""
+    return msgspec.json.decode(found.seen, type=NodeStatus)
+
+
+def placed_instance(found: Object) -> PlacedInstance:
+    """Return the spec of an instance."""
+    return msgspec.json.decode(found.spec, type=PlacedInstance)
+
+
+def placed_status(found: Object) -> PlacedStatus:
+    """Return the status of an instance."""
+    return msgspec.json.decode(found.seen, type=PlacedStatus)
+
+
+def service_key(ref: ServiceRef) -> str:
+    """Return the id of a service, or of a run of a job: the parent of its instances."""
+    return f"{ref.system.system}:{ref.path.removeprefix('/').replace('/', '.')}"
+
+
+def instance_id(ref: ServiceRef, name: str) -> str:
+    """Return the id of an instance on a node."""
+    return f"{service_key(ref)}~{name}"
+
+
+def ref_of_instance(ns: str, object_id: str) -> ServiceRef:
+    """Return the service of an instance, by the instance's id."""
+    system, _, rest = object_id.partition(":")
+    return ServiceRef(SystemRef(ns, system), "/" + rest.rpartition("~")[0].replace(".", "/"))
+
+
+def create_number(number: int) -> int:
+    """Return the operation number of the order to start an instance."""
+    return 4 * number
+
+
+def delete_number(number: int) -> int:
+    """Return the operation number of the order to stop an instance; one more is left for the removal of an orphan."""
+    return 4 * number + 1
+
+
+def ended_without_trace(want: InstanceSpec, node: str, why: str) -> ServiceInstance:
+    """Return an instance that was to run once and of which nobody knows how it ended."""
+    return ServiceInstance(want.name, want.revision, InstancePhase.ENDED, node=node, why=why)

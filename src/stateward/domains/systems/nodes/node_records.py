@@ -1,0 +1,420 @@
+"""The transactions on nodes and their instances.
+
+Desired instances are stored before any order is sent, so any controller can serve any node, and a restart loses
+nothing. A transaction on a node and its instances locks the node's row first. So a renewal of the lease, the loss of
+the node, and a placement on it never overlap.
+"""
+
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.agents.messages import InventoryItem
+from stateward.agents.site import SiteCapacity
+from stateward.domains.systems.backends.port import InstanceSpec, ServiceInstance, ServiceRef
+from stateward.domains.systems.definition import NodePool
+from stateward.domains.systems.errors import NodesFull
+from stateward.domains.systems.lifecycle import INSTANCE, NODE, SERVING, InstanceState, SystemNodeState
+from stateward.domains.systems.model import spec_of
+from stateward.domains.systems.nodes.node_model import (
+    NODE_LABEL,
+    PlacedInstance,
+    PlacedStatus,
+    ended_without_trace,
+    instance_id,
+    node_spec,
+    node_status,
+    placed_instance,
+    placed_status,
+    service_key,
+)
+from stateward.domains.systems.nodes.placement import InstanceNeeds, NodeRoom, choose_host
+from stateward.domains.systems.object_ids import pool_id
+from stateward.engine import Accepted, Request
+from stateward.engine.accept.accept import admit_all
+from stateward.engine.kinds import Kinds
+from stateward.engine.requests import Creation
+from stateward.engine.transitions import journal
+from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
+from stateward.lifecycle import AGENT, CONTROLLER
+from stateward.naming import new_id
+from stateward.store.filters import Selector
+from stateward.store.port import Tx
+from stateward.store.records import Key, Object, to_json
+
+NO_NODE = "no such node is registered"
+HELD = "the node belongs to another installation of the agent, until its lease has ended"
+SUPERSEDED = "a newer connection serves this node, or its lease has ended"
+
+
+@asynccontextmanager
+async def unit_of_work(tx: Tx, keys: Iterable[Key]) -> AsyncIterator[UnitOfWork]:
+    """Yield a unit of work with these objects locked; its changes are written at the end."""
+    uow = UnitOfWork(tx)
+    await uow.load(set(keys))
+    await uow.load_operations({Key(one.ns, one.op) for one in uow.objects.values() if one.op is not None})
+    yield uow
+    await promote_waiters(uow)
+    await uow.apply()
+
+
+def loaded_node(uow: UnitOfWork, key: Key) -> Object | None:
+    """Return a node that the unit of work has loaded, if there is one."""
+    found = uow.objects.get(key)
+    return None if found is None or found.removed or found.kind != NODE.kind else found
+
+
+def save_seen(uow: UnitOfWork, found: Object, status: Struct) -> None:
+    """Write the status of a node or an instance, without a transition."""
+    seen = to_json(status)
+    if seen != found.seen:
+        uow.save_object(found.key, replace(found, seen=seen, version=uow.next_version(found.key)))
+
+
+async def instances_on(uow: UnitOfWork, node: Key) -> list[Object]:
+    """Return the instances of a node, locked."""
+    found = await uow.tx.select(Selector(node.ns, INSTANCE.kind, labels=((NODE_LABEL, node.id),)))
+    await uow.load([], [one for one in found if one.key not in uow.objects])
+    return [uow.objects[one.key] for one in found]
+
+
+def step_request(found: Key, event: str, actor: str, status: Struct | None = None) -> Request:
+    """Return the request for a step of a node or an instance."""
+    seen = None if status is None else to_json(status)
+    return Request(found.ns, found.id, event, new_id(), actor, "nodes", seen=seen)
+
+
+async def take_steps(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) -> None:
+    """Take steps that nothing may refuse, since the unit of work has locked and checked the objects."""
+    for verdict in await admit_all(uow, kinds, requests) if requests else ():
+        if not isinstance(verdict, Accepted):
+            raise verdict
+
+
+# --- connections -----------------------------------------------------------------------------------------------------
+
+
+class NodeHello(Struct, frozen=True):
+    """An agent that connects for a node."""
+
+    node: Key
+    version: str
+    installation: str
+    capacity: SiteCapacity
+
+
+class NodeWelcome(Struct, frozen=True):
+    """The notify id of an accepted agent, or the reason of its rejection; a held one may be accepted later."""
+
+    notify: int = 0
+    rejection: str = ""
+    is_held: bool = False
+
+
+async def connect_nodes(tx: Tx, hellos: Sequence[NodeHello]) -> list[NodeWelcome]:
+    """Accept agents: each gets a notify id above all that were issued for its node."""
+    async with unit_of_work(tx, {one.node for one in hellos}) as uow:
+        return [_connect_node(uow, one) for one in hellos]
+
+
+def _connect_node(uow: UnitOfWork, hello: NodeHello) -> NodeWelcome:
+    found = loaded_node(uow, hello.node)
+    if found is None:
+        return NodeWelcome(rejection=NO_NODE)
+    status, has = node_status(found), hello.capacity
+    if found.state in SERVING and status.installation != hello.installation:
+        return NodeWelcome(rejection=HELD, is_held=True)
+    size = {"cpu": has.cores, "memory": has.memory // 2**20, "slots": has.slots, "address": has.address}
+    who = {"version": hello.version, "installation": hello.installation}
+    save_seen(uow, found, replace(status, notify=status.notify + 1, connected=False, **size, **who))
+    return NodeWelcome(status.notify + 1)
+
+
+class NodeConnection(Struct, frozen=True):
+    """A connection to the agent of a node."""
+
+    node: Key
+    notify: int
+
+
+async def renew_leases(tx: Tx, connections: Sequence[NodeConnection]) -> list[bool]:
+    """Renew the leases of nodes, before their heartbeats are answered; returns for each whether it may be."""
+    async with unit_of_work(tx, {one.node for one in connections}) as uow:
+        return [_renew_lease(uow, one) for one in connections]
+
+
+def _renew_lease(uow: UnitOfWork, connection: NodeConnection) -> bool:
+    found = loaded_node(uow, connection.node)
+    if found is None or found.state not in SERVING or node_status(found).notify != connection.notify:
+        return False
+    status = node_status(found)
+    save_seen(uow, found, replace(status, renewals=status.renewals + 1, renewed=uow.now))
+    return True
+
+
+async def disconnect_nodes(tx: Tx, connections: Sequence[NodeConnection]) -> list[None]:
+    """Record lost connections: the instances of such a node do not count as ready; its lease goes on."""
+    async with unit_of_work(tx, {one.node for one in connections}) as uow:
+        for one in connections:
+            found = loaded_node(uow, one.node)
+            if found is not None and node_status(found).notify == one.notify and node_status(found).connected:
+                save_seen(uow, found, replace(node_status(found), connected=False))
+                journal(uow, found, found.op, AGENT, "", "disconnected")
+        return [None for _ in connections]
+
+
+# --- inventory -------------------------------------------------------------------------------------------------------
+
+
+class AgentInventory(Struct, frozen=True):
+    """A complete inventory of a node's agent."""
+
+    connection: NodeConnection
+    items: Mapping[str, InventoryItem]
+
+
+async def sync_node(tx: Tx, kinds: Kinds, inventory: AgentInventory) -> str:
+    """Reconcile the instances of a node with its inventory; from then on it serves. Returns why it does not count.
+
+    An instance that was to run once, and that the agent does not have any more, has ended in an unknown way.
+    """
+    key, items = inventory.connection.node, inventory.items
+    async with unit_of_work(tx, [key]) as uow:
+        found = loaded_node(uow, key)
+        if found is None:
+            return NO_NODE
+        status = node_status(found)
+        if status.notify != inventory.connection.notify:
+            return SUPERSEDED
+        status = replace(status, connected=True, cordoned=False, renewals=status.renewals + 1, renewed=uow.now)
+        steps = [_missing_step(one) for one in await instances_on(uow, key) if one.id not in items]
+        if found.state in SERVING:
+            save_seen(uow, found, status)
+            journal(uow, found, found.op, AGENT, status.version, "connected")
+        else:
+            event = "cordoned" if node_status(found).cordoned else "ready"
+            steps.append(step_request(key, event, CONTROLLER, status))
+        await take_steps(uow, kinds, [one for one in steps if one is not None])
+    return ""
+
+
+def _missing_step(found: Object) -> Request | None:
+    placed, status = placed_instance(found), placed_status(found)
+    if found.state == InstanceState.LEAVING:
+        return step_request(found.key, "gone", CONTROLLER)
+    if placed.want.run_once and status.is_ordered and not (status.seen and status.seen.exit_status is not None):
+        return step_request(found.key, "report", AGENT, _vanished(placed, "its node does not have it any more"))
+    is_known = status.seen is not None and not placed.want.run_once
+    return step_request(found.key, "report", AGENT, PlacedStatus()) if is_known else None
+
+
+def _vanished(placed: PlacedInstance, why: str) -> PlacedStatus:
+    return PlacedStatus(ended_without_trace(placed.want, placed.node, why), is_ordered=True)
+
+
+# --- loss ------------------------------------------------------------------------------------------------------------
+
+
+async def lose_node(tx: Tx, kinds: Kinds, key: Key, renewals: int) -> bool:
+    """Declare a node lost whose lease was renewed so often and not since: its instances run nowhere any more.
+
+    Its connections no longer count. Instances that run once stay, as ended in an unknown way.
+    """
+    async with unit_of_work(tx, [key]) as uow:
+        found = loaded_node(uow, key)
+        if found is None or found.state not in SERVING or node_status(found).renewals != renewals:
+            return False
+        status, is_ready = node_status(found), found.state == SystemNodeState.READY
+        lost = replace(status, notify=status.notify + 1, connected=False, cordoned=not is_ready)
+        steps = [_loss_step(one) for one in await instances_on(uow, key)]
+        await take_steps(uow, kinds, [step_request(key, "lost", CONTROLLER, lost), *steps])
+    return True
+
+
+def _loss_step(found: Object) -> Request:
+    placed = placed_instance(found)
+    if placed.want.run_once and found.state == InstanceState.PLACED:
+        return step_request(found.key, "report", AGENT, _vanished(placed, f"its node {placed.node} was lost"))
+    return step_request(found.key, "gone", CONTROLLER)
+
+
+# --- placement -------------------------------------------------------------------------------------------------------
+
+
+class PlaceRequest(Struct, frozen=True):
+    """An instance to place on a node."""
+
+    ref: ServiceRef
+    want: InstanceSpec
+
+    @property
+    def key(self) -> Key:
+        """The instance."""
+        return Key(self.ref.system.ns, instance_id(self.ref, self.want.name))
+
+    @property
+    def pool(self) -> Key | None:
+        """The node pool of its service, if it has one."""
+        pool = self.want.service.node_pool
+        return None if pool is None else Key(self.ref.system.ns, pool_id(self.ref.system.system, pool))
+
+
+async def place_instances(tx: Tx, kinds: Kinds, requests: Sequence[PlaceRequest]) -> list[NodesFull | None]:
+    """Choose a node for each instance, unless there is one of its name, and store that."""
+    answers: list[NodesFull | None] = []
+    async with unit_of_work(tx, ()) as uow:
+        namespaces = {one.key.ns for one in requests}
+        nodes = {ns: await uow.select(Selector(ns, NODE.kind)) for ns in sorted(namespaces)}
+        placed = {ns: await uow.tx.select(Selector(ns, INSTANCE.kind)) for ns in sorted(namespaces)}
+        await uow.load({one.key for one in requests}, [one for found in placed.values() for one in found])
+        pools = [one.pool for one in requests if one.pool is not None]
+        found_pools = dict(zip(pools, await uow.peek(pools), strict=True))
+        for one in requests:
+            pool = None if one.pool is None else found_pools[one.pool]
+            ns = one.key.ns
+            answers.append(await _place(uow, kinds, one, nodes[ns], placed[ns], pool))
+    return answers
+
+
+async def _place(
+    uow: UnitOfWork,
+    kinds: Kinds,
+    request: PlaceRequest,
+    nodes: Collection[Object],
+    placed: list[Object],
+    pool: Object | None,
+) -> NodesFull | None:
+    """Place one instance; `placed` gets it, so that the next one of the batch sees it."""
+    former = uow.objects.get(request.key)
+    if former is not None and not former.removed:
+        return None
+    size = None if pool is None or pool.removed else spec_of(pool, NodePool)
+    try:
+        node = choose_host(demand_of(request.want, size), node_rooms(nodes, placed, request.ref, request.pool))
+    except NodesFull as error:
+        return error
+    before = 0 if former is None else placed_instance(former).number
+    number = max(before + 1, int(uow.now * 1000))
+    spec = to_json(PlacedInstance(node, request.ref.path, number, request.want))
+    creation = Creation(INSTANCE.kind, service_key(request.ref), to_json({NODE_LABEL: node}))
+    step = replace(step_request(request.key, "place", CONTROLLER), creates=creation, spec=spec)
+    await take_steps(uow, kinds, [replace(step, seen="{}")])
+    placed.append(uow.objects[request.key])
+    return None
+
+
+def demand_of(want: InstanceSpec, pool: NodePool | None) -> InstanceNeeds:
+    """Return the needs of an instance of a service in a node pool."""
+    needs = want.service.resources
+    return InstanceNeeds(
+        needs.cpu or 0.0,
+        needs.memory or 0,
+        labels={} if pool is None else pool.labels,
+        pool_slots=None if pool is None else pool.slots,
+    )
+
+
+def node_rooms(
+    nodes: Iterable[Object], placed: Iterable[Object], ref: ServiceRef, pool: Key | None
+) -> Iterable[NodeRoom]:
+    """Return the room of the nodes that take instances, for an instance of a service in a pool."""
+    by_node: dict[str, list[Object]] = {}
+    for one in placed:
+        by_node.setdefault(placed_instance(one).node, []).append(one)
+    service = service_key(ref)
+    for node in nodes:
+        status = node_status(node)
+        if node.state != SystemNodeState.READY or not status.connected:
+            continue
+        there = by_node.get(node.id, [])
+        needs = [placed_instance(one).want.service.resources for one in there]
+        yield NodeRoom(
+            node.id,
+            node_spec(node).labels,
+            status.cpu,
+            status.memory,
+            status.slots,
+            used_cpu=sum(one.cpu or 0.0 for one in needs),
+            used_memory=sum(one.memory or 0 for one in needs),
+            used_slots=len(there),
+            same_service=sum(one.parent == service for one in there),
+            same_pool=0 if pool is None else sum(_pool_of(one) == pool.id for one in there),
+        )
+
+
+def _pool_of(found: Object) -> str | None:
+    pool = placed_instance(found).want.service.node_pool
+    return None if pool is None else pool_id(found.id.partition(":")[0], pool)
+
+
+async def stop_instances(tx: Tx, kinds: Kinds, keys: Sequence[Key]) -> list[None]:
+    """Store that instances are to be stopped; one whose node is lost is gone at once."""
+    async with unit_of_work(tx, ()) as uow:
+        await uow.load(keys)
+        found = [uow.objects[key] for key in dict.fromkeys(keys) if key in uow.objects]
+        present = [one for one in found if not one.removed and one.state == InstanceState.PLACED]
+        nodes = await uow.peek([Key(one.ns, placed_instance(one).node) for one in present])
+        steps = [
+            step_request(one.key, "stop" if _is_served(node) else "gone", CONTROLLER)
+            for one, node in zip(present, nodes, strict=True)
+        ]
+        await take_steps(uow, kinds, steps)
+    return [None for _ in keys]
+
+
+def _is_served(node: Object | None) -> bool:
+    return node is not None and not node.removed and node.kind == NODE.kind and node.state in SERVING
+
+
+# --- reports ---------------------------------------------------------------------------------------------------------
+
+
+class InstanceReport(Struct, frozen=True):
+    """A report of an agent about an instance: its state, or None if it is gone."""
+
+    connection: NodeConnection
+    name: str
+    number: int
+    seen: ServiceInstance | None
+
+
+async def record_reports(tx: Tx, kinds: Kinds, reports: Sequence[InstanceReport]) -> list[bool]:
+    """Record reports; returns for each whether it counted: of the newest connection, about what is placed there."""
+    async with unit_of_work(tx, ()) as uow:
+        nodes = {one.connection.node for one in reports}
+        known = dict(zip(nodes, await uow.peek(list(nodes)), strict=True))
+        await uow.load({Key(one.connection.node.ns, one.name) for one in reports})
+        counted = []
+        for one in reports:
+            step = _report_step(uow, known[one.connection.node], one)
+            counted.append(step is not None)
+            await take_steps(uow, kinds, [step] if step is not None else [])
+        return counted
+
+
+def _report_step(uow: UnitOfWork, node: Object | None, report: InstanceReport) -> Request | None:
+    found = uow.objects.get(Key(report.connection.node.ns, report.name))
+    if node is None or node.kind != NODE.kind or node_status(node).notify != report.connection.notify:
+        return None
+    if found is None or found.removed or found.kind != INSTANCE.kind:
+        return None
+    placed = placed_instance(found)
+    if placed.node != report.connection.node.id or placed.number != report.number:
+        return None
+    if report.seen is None:
+        return step_request(found.key, "gone", CONTROLLER) if found.state == InstanceState.LEAVING else None
+    status = PlacedStatus(replace(report.seen, node=placed.node), is_ordered=True)
+    if found.state != InstanceState.PLACED or to_json(status) == found.seen:
+        return None
+    return step_request(found.key, "report", AGENT, status)
+
+
+async def mark_ordered(tx: Tx, keys: Collection[Key]) -> None:
+    """Store that an agent is about to be told to start these instances."""
+    async with unit_of_work(tx, keys) as uow:
+        for key in keys:
+            found = uow.objects.get(key)
+            if found is not None and not found.removed and not placed_status(found).is_ordered:
+                save_seen(uow, found, replace(placed_status(found), is_ordered=True))

@@ -1,0 +1,104 @@
+"""The placement of an instance on a node: by resources, labels and spread (pure).
+
+Of the nodes that have the labels and the room, the one with the fewest instances of the same service is chosen, then
+the one with the smallest share of its slots in use, then the first by name.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from stateward.domains.systems.errors import NodesFull
+
+
+class InstanceNeeds(Struct, frozen=True):
+    """The needs of one instance: cores, MiB, and labels of its node; `pool_slots` is the most of its pool on a node."""
+
+    cpu: float = 0.0
+    memory: int = 0
+    labels: Mapping[str, str] = {}
+    pool_slots: int | None = None
+
+
+class NodeRoom(Struct, frozen=True):
+    """A node that takes instances: what it has, and what is placed on it."""
+
+    name: str
+    labels: Mapping[str, str] = {}
+    cpu: float = 0.0
+    memory: int = 0
+    slots: int = 0
+    used_cpu: float = 0.0
+    used_memory: int = 0
+    used_slots: int = 0
+    same_service: int = 0
+    same_pool: int = 0
+
+    @property
+    def free_cpu(self) -> float:
+        """The cores that no instance has asked for."""
+        return round(self.cpu - self.used_cpu, 3)
+
+    @property
+    def free_memory(self) -> int:
+        """The MiB that no instance has asked for."""
+        return self.memory - self.used_memory
+
+    @property
+    def free_slots(self) -> int:
+        """The number of instances that may be added."""
+        return self.slots - self.used_slots
+
+
+def has_labels(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    """Tell whether labels include the wanted ones."""
+    return wanted.items() <= labels.items()
+
+
+def fits(demand: InstanceNeeds, room: NodeRoom) -> bool:
+    """Tell whether a node has the labels and the room for one more instance."""
+    return (
+        has_labels(room.labels, demand.labels)
+        and room.free_slots >= 1
+        and room.free_cpu >= demand.cpu
+        and room.free_memory >= demand.memory
+        and (demand.pool_slots is None or room.same_pool < demand.pool_slots)
+    )
+
+
+def choose_host(demand: InstanceNeeds, rooms: Iterable[NodeRoom]) -> str:
+    """Return the node for one more instance; raises `NodesFull`, which says what is asked and what is free."""
+    known = list(rooms)
+    fitting = [one for one in known if fits(demand, one)]
+    if not fitting:
+        raise NodesFull(_asked(demand), _free(demand, known))
+    return min(fitting, key=lambda one: (one.same_service, one.used_slots / one.slots, one.name)).name
+
+
+def _asked(demand: InstanceNeeds) -> str:
+    needs = [
+        "a slot" if demand.pool_slots is None else f"one of {demand.pool_slots} slots of its pool on each node",
+        f"{demand.cpu:g} cores" if demand.cpu else "",
+        f"{demand.memory} MiB" if demand.memory else "",
+        _labels_text(demand.labels),
+    ]
+    return ", ".join(one for one in needs if one)
+
+
+def _labels_text(labels: Mapping[str, str]) -> str:
+    return f"labels {','.join(f'{name}={value}' for name, value in sorted(labels.items()))}" if labels else ""
+
+
+MAX_NODES_NAMED = 5
+
+
+def _free(demand: InstanceNeeds, rooms: Sequence[NodeRoom]) -> str:
+    labelled = [one for one in rooms if has_labels(one.labels, demand.labels)]
+    if not labelled:
+        return "no node with these labels takes instances" if demand.labels else "no node takes instances"
+    said = [
+        f"{one.name} has {one.free_slots} slots, {one.free_cpu:g} cores, {one.free_memory} MiB"
+        for one in labelled[:MAX_NODES_NAMED]
+    ]
+    more = len(labelled) - MAX_NODES_NAMED
+    return "; ".join([*said, f"and {more} more"] if more > 0 else said)

@@ -1,0 +1,185 @@
+"""The harness of nodes: a real server, real agents with their watchdogs, and instances that serve HTTP."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.integration.domains.systems.local_backend_harness import PYTHON
+from tests.integration.server.server_processes import PATIENT, STATEWARD, Served, run, served
+
+LEASE_S, MARGIN_S = 4.0, 2.0
+TIMES = {"STATEWARD_SYSTEMS_NODE_LEASE": str(LEASE_S), "STATEWARD_SYSTEMS_NODE_MARGIN": str(MARGIN_S)}
+URL = "/api/v1/systems/default"
+
+PROGRAM = """
+import http.server, os, signal, threading
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.0"
+    def do_GET(self):
+        body = (os.environ["STATEWARD_NODE"] + " " + os.environ["STATEWARD_NAME"]).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *words):
+        pass
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = False
+    request_queue_size = 100
+server = Server((os.environ["HOST"], int(os.environ["PORT"])), Handler)
+signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
+server.serve_forever(poll_interval=0.05)
+server.server_close()
+"""
+
+
+def web(instances: int, address: int | None = None, **how: Any) -> dict[str, Any]:
+    """Return the definition of a service that says which node it runs on."""
+    health = {"http": "/", "interval": 0.3}
+    where = {} if address is None else {"address": address}
+    return {"command": [PYTHON, "-I", "-S", "-c", PROGRAM], "instances": instances, "health": health, **where, **how}
+
+
+def living(folder: Path) -> set[int]:
+    """Return the processes of the instances below an agent's folder."""
+    mark, found = f"STATEWARD_INSTANCE={folder}/".encode(), set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                variables = (entry / "environ").read_bytes().split(b"\0")
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+                if state not in "ZX" and any(one.startswith(mark) for one in variables):
+                    found.add(int(entry.name))
+    return found
+
+
+class NodeAgent:
+    """The agent of a node, in a process of its own; `prefix` is a command that runs it elsewhere."""
+
+    def __init__(self, name: str, folder: Path, url: str, token: Path, address: str, prefix: Sequence[str]) -> None:
+        self.name, self.folder, self._said = name, folder, folder.with_suffix(".log")
+        words = ("--controller", url, "--token-file", str(token), "--data", str(folder), "--address", address)
+        self._command = [*prefix, str(STATEWARD), "system", "node", "agent", name, *words]
+        self.start()
+
+    def start(self) -> None:
+        """Start the process."""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("STATEWARD_")}
+        with self._said.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=clean, cwd=self.folder.parent
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal; after SIGKILL, wait for the end."""
+        self.process.send_signal(number)
+        if number == signal.SIGKILL:
+            self.process.wait(PATIENT)
+
+    @property
+    def output(self) -> str:
+        """What it has printed so far."""
+        return self._said.read_text("utf-8")
+
+    def living(self) -> set[int]:
+        """Return the processes of its instances."""
+        return living(self.folder)
+
+
+class Hosts:
+    """A server with nodes, and a system `shop` on them."""
+
+    def __init__(self, server: Served, folder: Path) -> None:
+        self.server, self.folder, self.agents = server, folder, dict[str, NodeAgent]()
+        self.http = server.client()
+
+    def register(self, name: str, labels: dict[str, str] | None = None) -> None:
+        """Register a node, and make a token for its agent."""
+        self.http.post(f"{URL}/-/nodes", json={"name": name, "labels": labels or {}}).raise_for_status()
+        data = ("--data", str(self.folder / "data"))
+        made = run("token", "create", f"agent-{name}", "--role", "agent", "--ns", f"default:{name}", *data)
+        assert made.returncode == 0, made.stderr
+        token = self.folder / f"{name}.token"
+        token.write_text(made.stdout)
+        token.chmod(0o600)
+
+    def join(self, name: str, url: str = "", address: str = "127.0.0.1", prefix: Sequence[str] = ()) -> NodeAgent:
+        """Start the agent of a registered node."""
+        url = url or self.server.url.replace("http", "ws", 1)
+        token = self.folder / f"{name}.token"
+        agent = self.agents[name] = NodeAgent(name, self.folder / name, url, token, address, prefix)
+        return agent
+
+    def node(self, name: str) -> dict[str, Any]:
+        """Return a node."""
+        found: dict[str, Any] = self.http.get(f"{URL}/-/nodes/{name}").raise_for_status().json()
+        return found
+
+    def deploy(self, **services: Any) -> None:
+        """Deploy services, and wait for the end."""
+        body = {"definition": json.dumps({"services": services})}
+        self.ended(self.http.post(f"{URL}/shop/deploys", json=body))
+
+    def ended(self, answer: httpx.Response) -> str:
+        """Wait for the end of an operation, and return its status."""
+        op = answer.raise_for_status().json()["operation"]
+        end = time.monotonic() + PATIENT
+        while True:
+            found = self.http.get(f"/api/v1/ns/default/operations/{op}").raise_for_status().json()
+            if found["status"] not in ("waiting", "running"):
+                assert found["status"] != "failed", found
+                return str(found["status"])
+            assert time.monotonic() < end, found
+            time.sleep(0.05)
+
+    def ready(self, path: str = "/web") -> dict[str, str]:
+        """Return the ready instances of a service, with their nodes."""
+        found = self.http.get(f"{URL}/shop", params={"instances": True}).raise_for_status().json()
+        service = next(one for one in found["services"] if one["path"] == path)
+        return {one["name"]: one["node"] for one in service["instances"] if one["ready"]}
+
+    def until(self, condition: Callable[[], bool], always: Callable[[], None] = lambda: None) -> None:
+        """Wait until a condition is true; `always` is called meanwhile."""
+        end = time.monotonic() + PATIENT
+        while not condition():
+            always()
+            assert time.monotonic() < end, (self.http.get(f"{URL}/-/nodes").json(), self.server.output[-2000:])
+            time.sleep(0.02)
+        always()
+
+    def close(self) -> None:
+        """Kill the agents, their watchdogs and all instances."""
+        for agent in self.agents.values():
+            for number in (signal.SIGCONT, signal.SIGKILL):
+                with suppress(ProcessLookupError):
+                    agent.process.send_signal(number)
+            agent.process.wait(PATIENT)
+            with suppress(OSError, ValueError, KeyError):
+                os.kill(json.loads((agent.folder / "watchdog.json").read_bytes())["pid"], signal.SIGKILL)
+            for pid in agent.living():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        for pid in living(self.folder / "data"):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.http.close()
+
+
+@contextmanager
+def serving_hosts(folder: Path, *flags: str) -> Iterator[Hosts]:
+    """Run a server with a system whose services run on nodes."""
+    with served(folder / "data", *flags, environ=TIMES) as server:
+        hosts = Hosts(server, folder)
+        try:
+            hosts.ended(hosts.http.post(URL, json={"name": "shop", "backend": "nodes"}))
+            yield hosts
+        finally:
+            hosts.close()

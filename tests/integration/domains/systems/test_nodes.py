@@ -1,0 +1,96 @@
+"""Systems on nodes: real agents that are killed, stopped and drained while their instances serve."""
+
+import signal
+import threading
+from collections import Counter
+from pathlib import Path
+
+import httpx
+
+from stateward.domains.systems.backends.local.launch import free_port
+from tests.integration.domains.systems.node_harness import Hosts, serving_hosts, web
+
+MANY = 4
+
+
+def load(port: int, over: threading.Event, answers: Counter[str]) -> None:
+    """Send requests one after the other until it is over, and count the answers by node, or by what went wrong."""
+    with httpx.Client(trust_env=False, timeout=20.0) as client:
+        while not over.is_set():
+            try:
+                found = client.get(f"http://127.0.0.1:{port}/", headers={"Connection": "close"})
+                answers[found.text.split()[0] if found.status_code == 200 else str(found.status_code)] += 1
+            except httpx.HTTPError as error:
+                answers[f"{type(error).__name__}: {error}"] += 1
+
+
+def never_doubled(hosts: Hosts) -> None:
+    """Check that no node runs instances while the other one runs all of them."""
+    alive = {name: agent.living() for name, agent in hosts.agents.items()}
+    assert sum(map(len, alive.values())) <= MANY + 1, alive  # one more while a rollout replaces one
+
+
+def test_a_killed_and_a_stopped_agent_and_a_drained_node_lose_no_request_and_double_nothing(tmp_path: Path) -> None:
+    port = free_port()
+    with serving_hosts(tmp_path) as hosts:
+        for name in ("a", "b"):
+            hosts.register(name, {"zone": name})
+            hosts.join(name)
+        hosts.until(lambda: all(hosts.node(name)["state"] == "ready" for name in ("a", "b")))
+        hosts.deploy(web=web(MANY, port))
+        assert Counter(hosts.ready().values()) == {"a": 2, "b": 2}  # spread
+
+        # A node with instances cannot be deleted.
+        refused = hosts.http.delete("/api/v1/systems/default/-/nodes/a")
+        assert (refused.status_code, refused.json()["code"]) == (409, "not_empty")
+
+        # A drain under load: new ones are ready before the old ones stop, and no request is lost.
+        over, answers = threading.Event(), Counter[str]()
+        loads = [threading.Thread(target=load, args=(port, over, answers)) for _ in range(4)]
+        for one in loads:
+            one.start()
+        drained = hosts.http.post("/api/v1/systems/default/-/nodes/a/drain")
+        assert hosts.ended(drained) == "succeeded"
+        hosts.until(lambda: Counter(hosts.ready().values()) == {"b": MANY}, lambda: never_doubled(hosts))
+        over.set()
+        for one in loads:
+            one.join()
+        assert set(answers) <= {"a", "b"}, answers
+        assert sum(answers.values()) >= 20
+        assert not hosts.agents["a"].living()
+        assert hosts.node("a")["state"] == "cordoned"
+        hosts.http.post("/api/v1/systems/default/-/nodes/a/uncordon").raise_for_status()
+
+        # The agent of b is killed: its watchdog kills the instances, and only then they start on a.
+        hosts.agents["b"].signal(signal.SIGKILL)
+        hosts.until(lambda: Counter(hosts.ready().values()) == {"a": MANY}, lambda: never_doubled(hosts))
+        assert hosts.node("b")["state"] == "lost"
+        assert not hosts.agents["b"].living()
+
+        # It comes back with nothing.
+        hosts.agents["b"].start()
+        hosts.until(lambda: hosts.node("b")["state"] == "ready", lambda: never_doubled(hosts))
+
+        # The agent of a is stopped, and wakes up after its instances were moved.
+        hosts.agents["a"].signal(signal.SIGSTOP)
+        hosts.until(lambda: Counter(hosts.ready().values()) == {"b": MANY}, lambda: never_doubled(hosts))
+        hosts.agents["a"].signal(signal.SIGCONT)
+        hosts.until(lambda: hosts.node("a")["state"] == "ready", lambda: never_doubled(hosts))
+        assert not hosts.agents["a"].living()
+        assert Counter(hosts.ready().values()) == {"b": MANY}
+
+        # An empty node is deleted, and its agent is not let in again.
+        hosts.http.delete("/api/v1/systems/default/-/nodes/a").raise_for_status()
+        assert hosts.http.get("/api/v1/systems/default/-/nodes/a").status_code == 404
+        hosts.ended(hosts.http.delete("/api/v1/systems/default/shop"))
+        hosts.until(lambda: not hosts.agents["b"].living())
+
+
+def test_a_token_of_another_node_opens_nothing(tmp_path: Path) -> None:
+    with serving_hosts(tmp_path) as hosts:
+        hosts.register("a")
+        hosts.register("b")
+        (tmp_path / "a.token").write_text((tmp_path / "b.token").read_text())
+        agent = hosts.join("a")
+        hosts.until(lambda: "the token is not for this node" in agent.output)
+        assert hosts.node("a")["state"] == "registered"
