@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from urllib.parse import quote
 
 import msgspec
 
 from stateward.containers import engine_wire as wire
 from stateward.containers import resource_wire
 from stateward.containers.container_records import (
+    KEY_LABEL,
     SECRETS_LABEL,
     SECRETS_PATH,
     ContainerHealth,
@@ -26,6 +26,7 @@ from stateward.containers.engine_output import EngineOutput
 from stateward.containers.engine_requests import (
     check_spec,
     container_body,
+    container_path,
     label_filters,
     secrets_archive,
     secrets_volume,
@@ -91,7 +92,7 @@ class EngineClient(EngineImages, EngineResources, EngineOutput):
 
     async def inspect_container(self, container: str) -> ContainerRecord:
         """Return all that the engine knows of a container."""
-        path = f"{_path(container)}/json"
+        path = f"{container_path(container)}/json"
         return wire.inspected_record(await self._transport.read(_INSPECTED, f"inspect {container}", path))
 
     async def create_container(self, spec: ContainerSpec) -> str:
@@ -101,8 +102,15 @@ class EngineClient(EngineImages, EngineResources, EngineOutput):
         """
         check_spec(spec)
         if spec.secret_files:
-            await self.create_volume(ContainerVolumeSpec(secrets_volume(spec), spec.key))
-        container, has_started = await self._create_or_find(spec)
+            labels = {SECRETS_LABEL: spec.name}
+            await self.create_volume(ContainerVolumeSpec(secrets_volume(spec), spec.key, labels))
+        try:
+            container, has_started = await self._create_or_find(spec)
+        except EngineRefused:
+            if spec.secret_files:
+                with suppress(EngineRefused, EngineUnavailable):  # it is in use if another call has created it
+                    await self.remove_volume(secrets_volume(spec))
+            raise
         if spec.secret_files and not has_started:
             await self._put_secrets(container, spec)
         return container
@@ -127,7 +135,7 @@ class EngineClient(EngineImages, EngineResources, EngineOutput):
         await self._transport.call(
             f"write the secret files of {spec.name}",
             "PUT",
-            f"{_path(container)}/archive",
+            f"{container_path(container)}/archive",
             params={"path": SECRETS_PATH},
             content=secrets_archive(spec),
             headers={"Content-Type": "application/x-tar"},
@@ -173,7 +181,7 @@ class EngineClient(EngineImages, EngineResources, EngineOutput):
             answer = await self._transport.call(
                 f"{action} {container}",
                 "POST",
-                f"{_path(container)}/{action}",
+                f"{container_path(container)}/{action}",
                 self._timeout_s + waits_s,
                 params=params,
             )
@@ -187,32 +195,42 @@ class EngineClient(EngineImages, EngineResources, EngineOutput):
         return answer.status_code != NOT_MODIFIED
 
     async def remove_container(self, container: str, *, force: bool = False) -> bool:
-        """Remove a container with its anonymous volumes and secret files; by force also one that runs."""
+        """Remove a container with its anonymous volumes and secret files; by force also one that runs.
+
+        Secret files are also removed if an earlier call was interrupted, and their container is named.
+        """
         try:
             found = await self.inspect_container(container)
             if force and found.state in (ContainerState.RUNNING, ContainerState.PAUSED):
                 await self.kill_container(container)  # Podman would first try its signal, and wait
             params = {"force": str(force).lower(), "v": "true"}
             timeout_s = self._timeout_s + DEFAULT_GRACE_S
-            await self._transport.call(f"remove {container}", "DELETE", _path(container), timeout_s, params=params)
+            await self._transport.call(
+                f"remove {container}", "DELETE", container_path(container), timeout_s, params=params
+            )
         except EngineRefused as error:
-            if error.reason is EngineRefusal.NOT_FOUND:
-                return False
-            raise
-        if secrets := found.labels.get(SECRETS_LABEL):
-            await self.remove_volume(secrets)
+            if error.reason is not EngineRefusal.NOT_FOUND:
+                raise
+            await self._remove_secrets(container)
+            return False
+        if SECRETS_LABEL in found.labels:
+            await self._remove_secrets(found.name)
         return True
+
+    async def _remove_secrets(self, name: str) -> None:
+        for volume in await self.list_volumes((f"{SECRETS_LABEL}={name}", KEY_LABEL)):
+            await self.remove_volume(volume.name)
 
     async def wait_container(self, container: str, timeout_s: float) -> int | None:
         """Wait until a container does not run, and return its exit code; None if it still runs after that time."""
-        call, path = f"wait for {container}", f"{_path(container)}/wait"
+        call, path = f"wait for {container}", f"{container_path(container)}/wait"
         try:
             async with asyncio.timeout(timeout_s):
                 answer = await self._transport.call(
                     call, "POST", path, timeout_s + self._timeout_s, params={"condition": "not-running"}
                 )
         except TimeoutError:
-            return None
+            return (await self.inspect_container(container)).exit_code  # an engine that hangs says nothing
         return self._transport.decode(_WAITED, call, answer.content).status_code
 
     async def check_health(self, container: str) -> ContainerHealth:
@@ -220,7 +238,7 @@ class EngineClient(EngineImages, EngineResources, EngineOutput):
         found = await self.inspect_container(container)
         if not self._transport.is_podman or found.state is not ContainerState.RUNNING:
             return found.health
-        path = f"{PODMAN_API}{_path(container)}/healthcheck"
+        path = f"{PODMAN_API}{container_path(container)}/healthcheck"
         try:
             health = await self._transport.read(_HEALTH, f"check the health of {container}", path)
         except EngineRefused as error:
@@ -258,7 +276,7 @@ class EngineClient(EngineImages, EngineResources, EngineOutput):
         call, params = f"read statistics of {container}", {"stream": "false", "one-shot": "true"}
         async with gate:
             try:
-                answer = await self._transport.call(call, "GET", f"{_path(container)}/stats", params=params)
+                answer = await self._transport.call(call, "GET", f"{container_path(container)}/stats", params=params)
             except EngineRefused as error:
                 if error.reason in (EngineRefusal.NOT_FOUND, EngineRefusal.CONFLICT):
                     return None
@@ -266,7 +284,3 @@ class EngineClient(EngineImages, EngineResources, EngineOutput):
         if not answer.content:  # Podman's answer for a container that does not run
             return None
         return wire.stats_record(container, self._transport.decode(_STATS, call, answer.content))
-
-
-def _path(container: str) -> str:
-    return f"/containers/{quote(container, safe='')}"

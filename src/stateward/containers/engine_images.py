@@ -1,6 +1,7 @@
 """The images of Docker and Podman."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from urllib.parse import quote
 
 import msgspec
@@ -11,6 +12,9 @@ from stateward.containers.engine_requests import pull_reference, registry_auth
 from stateward.containers.engine_transport import MAX_MESSAGE, EngineTransport, read_pieces, refusal_reason
 from stateward.containers.errors import EngineRefusal, EngineRefused, EngineUnavailable
 from stateward.containers.json_lines import BadLine, LineSplitter
+
+PULL_SILENCE_S = 600.0
+"""How long an engine may report nothing of a pull: Podman is silent while it loads a layer."""
 
 TRANSFER_TIMEOUT_S = 600.0
 """How long a load or an import may take."""
@@ -47,8 +51,11 @@ class EngineImages:
         call = f"pull {reference}"
         headers = {"X-Registry-Auth": registry_auth(login)} if login else {}
         params = {"fromImage": reference}
-        async with self._transport.stream(call, "POST", "/images/create", params=params, headers=headers) as answer:
-            async for report in read_progress(call, read_pieces(call, answer)):
+        async with (
+            self._transport.stream(call, "POST", "/images/create", params=params, headers=headers) as answer,
+            aclosing(read_pieces(call, answer, PULL_SILENCE_S)) as pieces,
+        ):
+            async for report in read_progress(call, pieces):
                 yield report
         found = await self.inspect_image(reference)
         if digest and not any(one.endswith(f"@{digest}") for one in found.digests):

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -16,11 +15,15 @@ from stateward.containers.container_records import (
     LogChunk,
     LogStream,
 )
+from stateward.containers.engine_requests import container_path
 from stateward.containers.engine_transport import EngineTransport, read_pieces, write_input
 from stateward.containers.errors import EngineRefusal, EngineRefused, EngineUnavailable, ExecTimedOut
 from stateward.containers.json_lines import BadLine, LineSplitter
 from stateward.containers.port import EXEC_TIMEOUT_S, MAX_OUTPUT_BYTES
 from stateward.containers.stream_frames import BadFrame, FrameDecoder
+
+LOG_SILENCE_S = 30.0
+"""How long an engine may send nothing of logs that it has."""
 
 EXEC_END_POLLS, EXEC_END_POLL_S = 100, 0.05
 """An engine may close a command's output a moment before it knows the exit code."""
@@ -46,10 +49,10 @@ class EngineOutput:
             "tail": "all" if tail is None else str(tail),
             **({} if since is None else {"since": str(int(since))}),
         }
-        call, path = f"read the logs of {container}", f"/containers/{quote(container, safe='')}/logs"
+        call, path = f"read the logs of {container}", f"{container_path(container)}/logs"
         async with (
             self._transport.stream(call, "GET", path, params=params) as answer,
-            aclosing(_read_frames(call, answer)) as chunks,
+            aclosing(_read_frames(call, answer, None if follow else LOG_SILENCE_S)) as chunks,
         ):
             async for chunk in chunks:
                 yield chunk
@@ -92,7 +95,7 @@ class EngineOutput:
             "Env": [f"{name}={value}" for name, value in env.items()],
             "User": user,
         }
-        path = f"/containers/{quote(container, safe='')}/exec"
+        path = f"{container_path(container)}/exec"
         number = (await self._transport.read(_CREATED, call, path, "POST", json=body)).id
         upgrade = {"Connection": "Upgrade", "Upgrade": "tcp"}
         start = {"Detach": False, "Tty": False}
@@ -136,9 +139,9 @@ def parse_events(call: str, lines: LineSplitter, piece: bytes) -> list[EngineEve
         raise EngineUnavailable(call, f"an event cannot be read ({error})", sent=True) from error
 
 
-async def _read_frames(call: str, answer: httpx.Response) -> AsyncGenerator[LogChunk]:
+async def _read_frames(call: str, answer: httpx.Response, silence_s: float | None = None) -> AsyncGenerator[LogChunk]:
     decoder = FrameDecoder()
-    async with aclosing(read_pieces(call, answer)) as pieces:
+    async with aclosing(read_pieces(call, answer, silence_s)) as pieces:
         async for piece in pieces:
             try:
                 chunks = list(decoder.feed(piece))

@@ -2,9 +2,11 @@
 
 import base64
 import io
+import re
 import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
+from urllib.parse import quote
 
 import msgspec
 
@@ -17,11 +19,14 @@ from stateward.containers.container_records import (
     RegistryLogin,
     VolumeMount,
 )
+from stateward.containers.errors import EngineRefusal, EngineRefused
 from stateward.errors import BadInput
 
 NANOSECONDS = 1_000_000_000
 
 Json = dict[str, object]
+
+_PART_OF_ID = re.compile(r"[0-9a-fA-F]{0,63}")
 
 
 def container_body(spec: ContainerSpec) -> Json:
@@ -116,6 +121,11 @@ def check_spec(spec: ContainerSpec) -> None:
 
     Raises `BadInput`.
     """
+    if _PART_OF_ID.fullmatch(spec.name):
+        raise BadInput("name", spec.name, "a name that is not hexadecimal digits alone, as the beginning of an id is")
+    for label in (KEY_LABEL, SECRETS_LABEL):
+        if label in spec.labels:
+            raise BadInput("labels", label, "a label that is not kept for the engine's client")
     for name, value in spec.env.items():
         if not name or "=" in name or "\0" in name + value:
             raise BadInput("env", name, "a name without = and NUL, and a value without NUL")
@@ -130,6 +140,14 @@ def check_spec(spec: ContainerSpec) -> None:
             raise BadInput("mounts", mount.volume, "the name of a volume, which is no path of the host")
     if spec.secret_files and spec.user and not all(part.isdigit() for part in spec.user.split(":")):
         raise BadInput("user", spec.user, "a number, because secret files are for the user alone")
+
+
+def container_path(container: str) -> str:
+    """Return the path of a container; raises `EngineRefused` for the beginning of an id, which might be another's."""
+    if _PART_OF_ID.fullmatch(container):
+        message = "it is neither a name nor a whole id"
+        raise EngineRefused(EngineRefusal.NOT_FOUND, f"find container {container!r}", message)
+    return f"/containers/{quote(container, safe='')}"
 
 
 def secrets_archive(spec: ContainerSpec) -> bytes:

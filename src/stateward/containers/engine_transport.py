@@ -23,7 +23,8 @@ from stateward.errors import BadInput
 
 CALL_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
-MAX_CONNECTIONS = 64
+MAX_CONNECTIONS, MAX_IDLE_CONNECTIONS = 1000, 16
+"""A stream of output takes a connection for as long as its container runs, so many are allowed."""
 NEWEST_API = (1, 44)
 """The newest version of the API that this client asks for; older engines get their own."""
 
@@ -79,6 +80,8 @@ _REASONS: tuple[tuple[str, EngineRefusal], ...] = (
     ("unauthorized", EngineRefusal.UNAUTHORIZED),
     ("authentication required", EngineRefusal.UNAUTHORIZED),
     ("access denied", EngineRefusal.UNAUTHORIZED),
+    ("overlaps with other", EngineRefusal.CONFLICT),  # a subnet
+    ("already used on the host", EngineRefusal.CONFLICT),
     ("port is already allocated", EngineRefusal.PORT_TAKEN),
     ("address already in use", EngineRefusal.PORT_TAKEN),
     ("is already in use by", EngineRefusal.NAME_TAKEN),
@@ -88,6 +91,7 @@ _REASONS: tuple[tuple[str, EngineRefusal], ...] = (
     ("has active endpoints", EngineRefusal.IN_USE),
     ("is being used", EngineRefusal.IN_USE),
     ("image is in use", EngineRefusal.IN_USE),
+    ("is using its referenced image", EngineRefusal.IN_USE),
     ("volume is in use", EngineRefusal.IN_USE),
     ("state improper", EngineRefusal.CONFLICT),
     ("executable file not found", EngineRefusal.INVALID),
@@ -231,13 +235,17 @@ class EngineTransport:
                 await self._connections.aclose()
 
 
-async def read_pieces(call: str, response: httpx.Response) -> AsyncGenerator[bytes]:
-    """Yield the bytes of an answer as they arrive, also after a change of protocol; raises `EngineUnavailable`."""
+async def read_pieces(call: str, response: httpx.Response, silence_s: float | None = None) -> AsyncGenerator[bytes]:
+    """Yield the bytes of an answer as they arrive, also after a change of protocol; raises `EngineUnavailable`.
+
+    With `silence_s`, an engine that sends nothing for that long has not answered.
+    """
     upgraded = response.extensions.get("network_stream") if response.status_code == SWITCHING else None
     async with aclosing(_read_raw(response) if upgraded is None else _read_upgraded(upgraded)) as pieces:
         while True:
             with _unanswered(call):
-                piece = await anext(pieces, None)
+                async with asyncio.timeout(silence_s):
+                    piece = await anext(pieces, None)
             if piece is None:
                 return
             yield piece
@@ -300,7 +308,7 @@ def _http_transport(address: str, tls: EngineTls | None) -> httpx.AsyncHTTPTrans
         has_port = bool(parts.scheme == "tcp" and parts.hostname and parts.port and not parts.path)
     except ValueError:
         raise BadInput("engine", address, ADDRESS_MEANS) from None
-    limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS)
+    limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_IDLE_CONNECTIONS)
     trusts_nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if parts.scheme == "unix" and parts.path and not parts.netloc and tls is None:
         return httpx.AsyncHTTPTransport(uds=parts.path, limits=limits, verify=trusts_nobody)

@@ -109,7 +109,7 @@ class SimulatedEngine(SimulatedResources):
         self.faults.check_disk(call)
         if spec.secret_files:
             name = secrets_volume(spec)
-            self._volumes[name] = ContainerVolume(name, {KEY_LABEL: spec.key})
+            self._volumes[name] = ContainerVolume(name, {KEY_LABEL: spec.key, SECRETS_LABEL: spec.name})
         for mount in spec.mounts:
             if mount.volume:
                 self._volumes.setdefault(mount.volume, ContainerVolume(mount.volume))

@@ -38,7 +38,7 @@ _numbers = count(1)
 
 def new_name() -> str:
     """Return a name that no other test has."""
-    return f"c{next(_numbers)}"
+    return f"box-{next(_numbers)}"
 
 
 class EngineContract(ABC):
@@ -86,6 +86,8 @@ class EngineContract(ABC):
         assert found.finished_at
         assert await engine.remove_container(container) is True
         assert await engine.remove_container(container) is False
+        other = await engine.create_container(self.spec())
+        assert await engine.remove_container(other[:12], force=True) is False  # nothing is found by a part of its id
         with pytest.raises(EngineRefused) as refused:
             await engine.inspect_container(container)
         assert refused.value.reason is EngineRefusal.NOT_FOUND
@@ -253,6 +255,9 @@ class EngineContract(ABC):
             self.spec(name=name, mounts=(VolumeMount("/data", "v:/etc"),)),
             self.spec(name=name, mounts=(VolumeMount("data", "v"),)),
             self.spec(name=name, env={"A=B": "c"}),
+            self.spec(name=name, labels={"stateward.secrets": "another-volume"}),
+            self.spec(name=name, labels={KEY_LABEL: "another-key"}),
+            self.spec(name="cafe"),
         ):
             with pytest.raises(BadInput):
                 await engine.create_container(bad)

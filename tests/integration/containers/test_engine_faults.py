@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stateward.containers import (
     KEY_LABEL,
@@ -109,6 +110,20 @@ async def test_a_create_whose_answer_is_lost_is_found_by_its_key(
     assert await engine.create_container(spec) == found.id
 
 
+async def test_secret_files_do_not_outlive_a_removal_that_was_interrupted(
+    engine: EngineClient, podman: PodmanService
+) -> None:
+    spec = ContainerSpec("secretive", "key-s", IMAGE, FOREVER, secret_files={"/run/secrets/token": b"x"})
+    await engine.create_container(spec)
+    podman.run("rm", spec.name)  # as if the client was killed after that
+    assert await engine.list_volumes((f"{KEY_LABEL}={spec.key}",))
+    assert await engine.remove_container(spec.name) is False
+    assert await engine.list_volumes((f"{KEY_LABEL}={spec.key}",)) == []
+    with pytest.raises(EngineRefused):
+        await engine.create_container(replace(spec, image="no-such-image:1"))
+    assert await engine.list_volumes((f"{KEY_LABEL}={spec.key}",)) == []
+
+
 async def test_a_reboot_whose_answer_is_lost_is_not_repeated(podman: PodmanService, tmp_path: Path) -> None:
     machine = MachineSpec("key-1", "box", "0.5c-64m", IMAGE)
     direct = ContainerDriver(ProviderRegion("lab", "lossy", options={"engine": podman.address}))
@@ -151,7 +166,7 @@ async def test_a_full_disk_is_told_as_such() -> None:
 async def fill(engine: EngineClient) -> None:
     """Create containers, each with a copy of its image, until the disk is full."""
     for number in range(20):
-        await engine.create_container(ContainerSpec(f"c{number}", f"k{number}", IMAGE, FOREVER))
+        await engine.create_container(ContainerSpec(f"box-{number}", f"k{number}", IMAGE, FOREVER))
 
 
 async def test_a_container_cannot_take_more_memory_than_its_limit(engine: EngineClient) -> None:

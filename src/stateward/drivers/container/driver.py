@@ -35,12 +35,13 @@ from stateward.drivers.container.engine_answers import (
     observation,
     outcome_of,
 )
-from stateward.drivers.container.machine_options import SIZE_MEANS, limits_of, read_options
-from stateward.drivers.container.reboot_records import RebootRecords
+from stateward.drivers.container.machine_options import SIZE_MEANS, limits_of, open_engine, read_options
+from stateward.drivers.container.reboot_records import RebootRecord, RebootRecords
 from stateward.drivers.port import (
     AlreadyDone,
     CallAccepted,
     CallRefused,
+    CallUnanswered,
     Capabilities,
     CloudResource,
     CommandFailed,
@@ -89,8 +90,8 @@ class ContainerDriver:
     def __init__(
         self, region: ProviderRegion, meter: Meter = _count_nothing, engine: ContainerEngine | None = None
     ) -> None:
-        client, self._options = read_options(region)
-        self._engine = engine or client
+        self._options = read_options(region)
+        self._engine = engine or open_engine(region)
         self._meter = meter
         self._region = {REGION_LABEL: "/".join(filter(None, (region.provider, region.region, region.zone)))}
         self._records = RebootRecords(self._engine, self._region)
@@ -161,20 +162,18 @@ class ContainerDriver:
             limits=limits,
             hostname=_hostname(machine_spec.name),
         )
-        container = await self._create_or_find(spec)
-        if container.state is not ContainerState.CREATED:
-            return AlreadyDone(spec.key, container.id)
-        return await self._start(spec.key, container)
+        await self._create_container(spec)
+        return await _after_effect(spec.key, self._start(spec))
 
-    async def _create_or_find(self, spec: ContainerSpec) -> ContainerRecord:
-        """Create a container, or find the one that has its name and key; an image that is missing may be pulled."""
+    async def _create_container(self, spec: ContainerSpec) -> None:
+        """Create a container, unless there is one with its name and key; an image that is missing may be pulled."""
         self._meter("create")
         try:
             await self._engine.create_container(spec)
         except EngineRefused as error:
             found = await self._find(spec.key)  # the image of a container may be gone
             if found is not None and found.key == spec.key:
-                return found
+                return
             if error.reason is not EngineRefusal.IMAGE_MISSING or not self._options.pulls:
                 raise
             self._meter("pull")
@@ -182,10 +181,13 @@ class ContainerDriver:
                 async for _ in reports:
                     pass
             await self._engine.create_container(spec)
-        self._meter("inspect")
-        return await self._engine.inspect_container(spec.name)
 
-    async def _start(self, key: str, container: ContainerRecord) -> Outcome:
+    async def _start(self, spec: ContainerSpec) -> Outcome:
+        """Start a container, unless it was started before: it may have ended since."""
+        self._meter("inspect")
+        container = await self._engine.inspect_container(spec.name)
+        if container.state is not ContainerState.CREATED:
+            return AlreadyDone(spec.key, container.id)
         self._meter("start")
         try:
             was_started = await self._engine.start_container(container.id)
@@ -194,7 +196,7 @@ class ContainerDriver:
                 self._meter("remove")
                 await self._engine.remove_container(container.id, force=True)
             raise
-        return CallAccepted(key, container.id) if was_started else AlreadyDone(key, container.id)
+        return CallAccepted(spec.key, container.id) if was_started else AlreadyDone(spec.key, container.id)
 
     # --- actions -----------------------------------------------------------------------------------------------------
 
@@ -247,9 +249,13 @@ class ContainerDriver:
             begun = await self._records.begin(handle.key, handle.token, container)
         self._meter("restart")
         await self._engine.restart_container(container.id)
-        if begun is not None:
-            await self._records.confirm(begun, known)
-        return CallAccepted(handle.key, container.id)
+        if begun is None:
+            return CallAccepted(handle.key, container.id)
+        return await _after_effect(handle.key, self._confirm(begun, known, container.id))
+
+    async def _confirm(self, begun: RebootRecord, known: Sequence[RebootRecord], native_id: str) -> Outcome:
+        await self._records.confirm(begun, known)
+        return CallAccepted(begun.key, native_id)
 
     async def _terminate(self, key: str, container: ContainerRecord) -> Outcome:
         """End a container for good; a reboot that is not confirmed must not make it look as if it came back."""
@@ -270,9 +276,8 @@ class ContainerDriver:
 
     async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
         """List machines: all containers of the region by one call, and the records of reboots by another."""
-        requested_at = time.time()
         if keys is not None and not keys:
-            return MachineListing((), complete=True, requested_at=requested_at)
+            return MachineListing((), complete=True)
         self._meter("list")
         labels = (KEY_LABEL, *(f"{name}={value}" for name, value in self._region.items()))
         try:
@@ -280,12 +285,12 @@ class ContainerDriver:
             records = await self._records.list_all()
             containers = await self._engine.list_containers(labels)
         except (EngineRefused, EngineUnavailable) as error:
-            return MachineListing((), complete=False, problem=str(error), requested_at=requested_at)
+            return MachineListing((), complete=False, problem=str(error))
         self._note_ended(containers)
         reboots = {one.key: one for one in sorted(records, key=lambda one: not one.is_confirmed)}
         wanted = None if keys is None else set(keys)
         machines = [observation(one, reboots.get(one.key)) for one in containers if wanted is None or one.key in wanted]
-        return MachineListing(machines, complete=True, requested_at=requested_at)
+        return MachineListing(machines, complete=True)
 
     async def watch(self) -> AsyncGenerator[str]:
         """Yield the keys of machines that may have changed; ends when the engine does."""
@@ -374,6 +379,14 @@ class ContainerDriver:
                 return await work()
             except (EngineRefused, EngineUnavailable) as error:
                 return outcome_of(key, error)
+
+
+async def _after_effect(key: str, work: Awaitable[Outcome]) -> Outcome:
+    """Do the second part of work: without an answer now, nobody may say that nothing was done."""
+    try:
+        return await work
+    except EngineUnavailable as error:
+        return CallUnanswered(key, str(error))
 
 
 def _unknown_size(key: str, spec: str) -> CallRefused:

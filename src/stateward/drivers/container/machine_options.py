@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -41,23 +42,30 @@ class MachineOptions(Struct, frozen=True):
     login: RegistryLogin | None
 
 
-def read_options(region: ProviderRegion) -> tuple[ContainerEngine, MachineOptions]:
-    """Return the engine and the options of a region; raises `BadInput` or `CredentialMissing`."""
-    options = region.options
-    fields = read_fields(region.credential, _FIELDS) if region.credential else {}
-    tls = EngineTls(fields["ca_file"], fields["cert_file"], fields["key_file"]) if fields.get("ca_file") else None
+def read_options(region: ProviderRegion) -> MachineOptions:
+    """Return the options of a region's machines; raises `BadInput` or `CredentialMissing`."""
+    options, fields = region.options, _credential(region)
     login = None
     if fields.get("registry_user"):
         login = RegistryLogin(fields["registry_user"], fields["registry_password"], fields["registry"])
-    engine = EngineClient(options.get("engine", DEFAULT_ENGINE), tls, _seconds(options.get("timeout", "30"), "timeout"))
-    keep_s = _seconds(options.get("keep", str(ENDED_RETENTION_S)), "keep")
-    return engine, MachineOptions(
+    return MachineOptions(
         _network(options.get("network", NO_NETWORK)),
         _command(options.get("command", "")),
         _yes_or_no(options.get("pull", "no"), "pull"),
-        keep_s,
+        _seconds(options.get("keep", str(ENDED_RETENTION_S)), "keep"),
         login,
     )
+
+
+def open_engine(region: ProviderRegion) -> ContainerEngine:
+    """Return the client of a region's engine; raises `BadInput` or `CredentialMissing`."""
+    fields, timeout_s = _credential(region), _seconds(region.options.get("timeout", "30"), "timeout")
+    tls = EngineTls(fields["ca_file"], fields["cert_file"], fields["key_file"]) if fields.get("ca_file") else None
+    return EngineClient(region.options.get("engine", DEFAULT_ENGINE), tls, timeout_s)
+
+
+def _credential(region: ProviderRegion) -> Mapping[str, str]:
+    return read_fields(region.credential, _FIELDS) if region.credential else {}
 
 
 def limits_of(spec: str) -> ContainerLimits | None:
