@@ -123,9 +123,8 @@ def check_spec(spec: ContainerSpec) -> None:
     """
     if _PART_OF_ID.fullmatch(spec.name):
         raise BadInput("name", spec.name, "a name that is not hexadecimal digits alone, as the beginning of an id is")
-    for label in (KEY_LABEL, SECRETS_LABEL):
-        if label in spec.labels:
-            raise BadInput("labels", label, "a label that is not kept for the engine's client")
+    if SECRETS_LABEL in spec.labels:  # the key's own label is always that of the key
+        raise BadInput("labels", SECRETS_LABEL, "a label that is not kept for the volumes of secret files")
     for name, value in spec.env.items():
         if not name or "=" in name or "\0" in name + value:
             raise BadInput("env", name, "a name without = and NUL, and a value without NUL")

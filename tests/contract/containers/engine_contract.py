@@ -256,7 +256,6 @@ class EngineContract(ABC):
             self.spec(name=name, mounts=(VolumeMount("data", "v"),)),
             self.spec(name=name, env={"A=B": "c"}),
             self.spec(name=name, labels={"stateward.secrets": "another-volume"}),
-            self.spec(name=name, labels={KEY_LABEL: "another-key"}),
             self.spec(name="cafe"),
         ):
             with pytest.raises(BadInput):
