@@ -5,8 +5,8 @@ from typing import Any
 
 from stateward.domains.edge.model import AppInst, CloudletSpec, ClusterInst, InstanceStatus
 from stateward.domains.systems.backends.names import SIMULATED
-from stateward.domains.systems.definition import NodePool, Service
-from stateward.domains.systems.model import DesiredService, SystemSpec
+from stateward.domains.systems.definition import JobDefinition, NodePool, Service
+from stateward.domains.systems.model import DesiredJob, DesiredService, SystemSpec
 from stateward.store.changes import Changes
 from stateward.store.records import Object, to_json
 from tests.integration.server.full_server import open_full_server
@@ -76,6 +76,7 @@ async def test_the_dry_run_of_a_call_of_a_domain_has_its_preview(tmp_path: Path)
             stored("shop:web", "systems.service", "stable", two, "shop"),
             stored("shop:db", "systems.service", "stable", one, "shop"),
             stored("shop~big", "systems.nodepool", "stable", NodePool(nodes=1), "shop"),
+            stored("shop.report", "systems.job", "active", DesiredJob(JobDefinition(Service(("run",))), "d"), "shop"),
         )
         before = await harness.engine.store.reader.last_journal_seq()
         system, definition = f"{SYSTEMS}/{NS}/shop", "services:\n  web:\n    command: run\n    instances: 2\n"
@@ -88,14 +89,15 @@ async def test_the_dry_run_of_a_call_of_a_domain_has_its_preview(tmp_path: Path)
 
         for method, path, body in (("POST", f"{system}/teardowns", {}), ("DELETE", system, None)):
             shown = await preview(method, path, body)
-            assert (shown["problem"], shown["total"], shown["removes"], shown["undo"]) == (None, 3, True, None)
+            assert (shown["problem"], shown["total"], shown["removes"], shown["undo"]) == (None, 4, True, None)
             assert {(one["kind"], one["count"]) for one in shown["targets"]} == {
                 ("systems.service", 2),
                 ("systems.nodepool", 1),
+                ("systems.job", 1),
             }
             assert shown["effects"] == ["3 instances are stopped"]
         less = await preview("POST", f"{system}/deploys", {"definition": definition})
-        assert (less["total"], less["removes"], less["effects"]) == (2, True, ["1 instance is stopped"])
+        assert (less["total"], less["removes"], less["effects"]) == (3, True, ["1 instance is stopped"])
         same = await preview(
             "POST", f"{system}/deploys", {"path": "/web", "definition": "command: run\ninstances: 5\n"}
         )

@@ -7,6 +7,8 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from stateward.domains.systems.backends.port import InstanceSpec, ServiceRef, SystemRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import read
@@ -265,3 +267,20 @@ async def fire_twice(run: CrashRun) -> None:
 
 def test_every_scheduled_time_fires_once_whatever_crashes_when() -> None:
     assert crash_everywhere(fire_twice).points > 20
+
+
+async def deploy_with_a_hook(run: CrashRun) -> None:
+    backend = LedgerBackend()
+    engine = await run.start(lambda: SystemsRuntime({"simulated": backend}))
+    actions = SystemActions(engine, NS, "ann")
+    made = await actions.create("shop", "simulated")
+    await engine.wait(NS, made.op.id, check=True)
+    begun = await actions.deploy("shop", "/", read("jobs: {migrate: {command: work, hook: before-deploy}}"), None)
+    await engine.wait(NS, begun.op.id, check=True)
+    unique = begun.object.id.partition("@")[2]
+    assert backend.started == {(f"/migrate@before-deploy-{unique}", "0-0"): 1}
+
+
+@pytest.mark.long
+def test_a_hook_runs_once_whatever_crashes_when() -> None:
+    assert crash_everywhere(deploy_with_a_hook).points > 20
