@@ -37,6 +37,7 @@ NAMES = (
     "leases",
     "ovc",
     "edge",
+    "edge_containers",
 )
 COMPARE, PAGE = "compare", "page"
 

@@ -66,9 +66,11 @@ class ImageSource:
 
     async def ensure(self, part: AppPart, report_progress: ReportProgress) -> None:
         """Have the engine have a part's image."""
+        if await self._has(part.image):
+            return
         async with self._locks[part.image]:
             if await self._has(part.image):
-                return
+                return  # another order has pulled it
             if part.archive:
                 await self._load(part, report_progress)
             else:
