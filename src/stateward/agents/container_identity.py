@@ -23,6 +23,9 @@ NUMBER_LABEL = "stateward.number"
 GRACE_LABEL = "stateward.grace"
 """The label with the seconds that a container has to end after its signal."""
 
+KILLED = 137
+"""The exit code of a program that was killed; not every engine knows whether for its memory."""
+
 MAX_TOLD = 5
 """The number of containers that a problem names."""
 
@@ -135,6 +138,8 @@ def describe_state(container: ContainerRecord) -> str:
     match container.state:
         case ContainerState.RUNNING:
             return "is not in the network of its cluster"
+        case ContainerState.EXITED | ContainerState.DEAD if container.exit_code == KILLED:
+            return f"has ended with exit code {KILLED}: it was killed, perhaps out of memory"
         case ContainerState.EXITED | ContainerState.DEAD if container.exit_code is not None:
             return f"has ended with exit code {container.exit_code}"
         case ContainerState.CREATED if container.error:

@@ -23,6 +23,10 @@ CHARS_PER_LINE = 40
 """An estimate: so many lines are read for a number of characters."""
 
 
+BEGINNING = "0"
+"""The cursor of a log's beginning."""
+
+
 class LogCursor(Struct, frozen=True):
     """What is known of a container's output: all up to a second (0: nothing), and some bytes after it."""
 
@@ -36,6 +40,8 @@ class LogCursor(Struct, frozen=True):
 
 def read_cursor(text: str, generation: int) -> LogCursor:
     """Read a cursor; one of another generation is about another container, of which nothing is known."""
+    if text == BEGINNING:
+        return LogCursor(generation)
     numbers = text.split(".")
     if len(numbers) != 3 or not all(one.isascii() and one.isdecimal() and len(one) <= 18 for one in numbers):
         raise SiteError(f"{text!r} is not the cursor of an earlier answer")

@@ -340,8 +340,8 @@ class ContainerSite:
         self._state.remove(name)
 
     async def _containers_of(self, name: str, report_progress: ReportProgress) -> Sequence[ContainerRecord]:
-        labels = (self._names.label, f"{INSTANCE_LABEL}={name}")
-        return await self._calls.ask(report_progress, self._engine.list_containers, labels)
+        found = await self._calls.ask(report_progress, self._engine.list_containers, (self._names.label,))
+        return [one for one in found if one.labels.get(INSTANCE_LABEL) == name]
 
     async def _remove_containers(self, containers: Sequence[ContainerRecord], report_progress: ReportProgress) -> None:
         """Stop containers by their signal, and remove them."""
@@ -357,7 +357,7 @@ class ContainerSite:
         await self._calls.for_each(remove, containers)
 
     async def _remove_volumes(self, name: str, keep: Collection[str], report_progress: ReportProgress) -> None:
-        labels = (self._names.label, f"{INSTANCE_LABEL}={name}")
-        for volume in await self._calls.ask(report_progress, self._engine.list_volumes, labels):
-            if volume.name not in keep:
+        """Remove the volumes of an app, except some."""
+        for volume in await self._calls.ask(report_progress, self._engine.list_volumes, (self._names.label,)):
+            if volume.labels.get(INSTANCE_LABEL) == name and volume.name not in keep:
                 await self._calls.ask(report_progress, self._engine.remove_volume, volume.name)

@@ -166,6 +166,14 @@ def label_filters(labels: Sequence[str]) -> str:
     return msgspec.json.encode({"label": list(labels)} if labels else {}).decode()
 
 
+def has_labels(found: Mapping[str, str], wanted: Sequence[str]) -> bool:
+    """Tell whether labels match every one of a filter's, which are `name` or `name=value`."""
+    return all(
+        name in found and (not equals or found[name] == value)
+        for name, equals, value in (label.partition("=") for label in wanted)
+    )
+
+
 def registry_auth(login: RegistryLogin) -> str:
     """Return the header with the credential for a registry."""
     fields: Mapping[str, str] = {

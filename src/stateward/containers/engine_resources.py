@@ -13,7 +13,7 @@ from stateward.containers.container_records import (
     ContainerVolume,
     ContainerVolumeSpec,
 )
-from stateward.containers.engine_requests import label_filters
+from stateward.containers.engine_requests import has_labels, label_filters
 from stateward.containers.engine_transport import EngineTransport
 from stateward.containers.errors import EngineRefusal, EngineRefused
 
@@ -69,10 +69,11 @@ class EngineResources:
         return found.name
 
     async def list_volumes(self, labels: Sequence[str] = ()) -> Sequence[ContainerVolume]:
-        """List volumes."""
+        """List volumes; Podman gives those that have any of several labels, so they are looked through again."""
         params = {"filters": label_filters(labels)}
         found = await self._transport.read(_VOLUMES, "list volumes", "/volumes", params=params)
-        return [resource_wire.volume_record(one) for one in found.volumes or ()]
+        records = map(resource_wire.volume_record, found.volumes or ())
+        return [one for one in records if has_labels(one.labels, labels)]
 
     async def remove_volume(self, volume: str) -> bool:
         """Remove a volume that no container uses."""

@@ -15,7 +15,7 @@ from stateward.containers.container_records import (
     PullProgress,
     RegistryLogin,
 )
-from stateward.containers.engine_requests import pull_reference
+from stateward.containers.engine_requests import has_labels, pull_reference
 from stateward.containers.errors import EngineRefusal, EngineRefused
 from stateward.containers.simulated_container import SimulatedContainer, new_id
 from stateward.containers.simulated_faults import SimulatedFaults
@@ -157,14 +157,6 @@ def _same_key(found: _Labelled, key: str, call: str) -> _Labelled:
     if found.labels.get(KEY_LABEL) != key:
         raise EngineRefused(EngineRefusal.NAME_TAKEN, call, f"there is another {found.name!r}")
     return found
-
-
-def has_labels(found: Mapping[str, str], wanted: Sequence[str]) -> bool:
-    """Tell whether labels match every one of a filter's, which are `name` or `name=value`."""
-    return all(
-        name in found and (not equals or found[name] == value)
-        for name, equals, value in (label.partition("=") for label in wanted)
-    )
 
 
 def full_name(image: str) -> str:

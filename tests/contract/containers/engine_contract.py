@@ -276,6 +276,7 @@ class EngineContract(ABC):
         assert refused.value.reason is EngineRefusal.IN_USE
         await engine.remove_container(container, force=True)
         assert [one.labels["colour"] for one in await engine.list_volumes((f"{KEY_LABEL}=volume-key",))] == ["red"]
+        assert await engine.list_volumes((f"{KEY_LABEL}=volume-key", "colour=blue")) == []
         assert await engine.remove_volume(spec.name) is True
         assert await engine.remove_volume(spec.name) is False
 

@@ -120,7 +120,8 @@ def agent(
     from stateward.drivers.confinement import seal_process
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
-    logging.getLogger("websockets").setLevel(logging.WARNING)
+    for chatty in ("websockets", "httpx"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     folder = (data or Path(f"stateward-agent-{cloudlet}")).absolute()
     caller = WebSocketDialer(controller, AGENTS_PATH, namespace, cloudlet, read_token_file(token_file).text, Random())  # noqa: S311 - for jitter
     succession = SelfUpgrade(folder, releases or folder / "releases", __version__, _arguments(sys.argv), heir)
