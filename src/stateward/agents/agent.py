@@ -317,7 +317,6 @@ class Agent:
 
     async def _observe_loop(self) -> None:
         """Observe the site in a loop, and send items that have changed by themselves."""
-        sent: dict[str, Existing] = {}
         while True:
             await asyncio.sleep(self._observe_interval_s)
             before, known = self._ended_works, dict(self._existing)
@@ -330,15 +329,13 @@ class Agent:
                 log.exception("agent failed to observe its site and will retry")
                 continue
             if before == self._ended_works:
-                await self._send_changes(known, seen, sent)
+                await self._send_changes(known, seen)
 
-    async def _send_changes(
-        self, known: Mapping[str, Existing], seen: Mapping[str, Existing], sent: dict[str, Existing]
-    ) -> None:
+    async def _send_changes(self, known: Mapping[str, Existing], seen: Mapping[str, Existing]) -> None:
         for name, had in known.items():
             memory, now = self._memories.get(name, InstanceMemory()), seen.get(name, NOTHING_EXISTS)
-            if memory.work is None and now != had and sent.get(name) != now:
-                sent[name] = self._existing[name] = now
+            if memory.work is None and now != had:
+                self._existing[name] = now
                 await self._send(self._item(name))
 
     async def _measure_loop(self, interval_s: float, reporter: MeasureReporter) -> None:

@@ -69,6 +69,15 @@ class Upgrading(Denied, code="upgrading"):
         return f"cloudlet {self.cloudlet} is {self.state}: {why}, and its instances are left alone until then"
 
 
+class RestartDelayed(Denied, code="restart_delayed", retry=True):
+    """The instance was re-created a short time ago, and ended again."""
+
+    instance: str
+    restarts: int
+    after: float
+    text = "{instance} was re-created {restarts} times in a row, and is re-created again in {after:.0f} s"
+
+
 class InMaintenance(Denied, code="maintenance", retry=True):
     """The cloudlet is in maintenance, or is prepared for it; it gets no new instances."""
 

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.agents.app_manifest import SiteBackend, check_backend, check_manifest
+from stateward.domains.edge.agents.record_writer import save_alerts
 from stateward.domains.edge.errors import (
     ActionInProgress,
     AdminOnly,
@@ -19,6 +20,7 @@ from stateward.domains.edge.errors import (
     OrphansLeft,
     ReferenceBeingDeleted,
     Reserved,
+    RestartDelayed,
     StillReferenced,
 )
 from stateward.domains.edge.lifecycle import (
@@ -68,7 +70,9 @@ from stateward.domains.edge.model import (
 from stateward.domains.edge.policy.app_members import add_member, find_policy, mark_leaving
 from stateward.domains.edge.policy.capacity import ResourceAmounts, amounts_of, check_capacity, used_amounts
 from stateward.domains.edge.policy.cluster_reservation import reserve_cluster
+from stateward.domains.edge.records.alerts import AlertName, with_alert, without_alerts
 from stateward.domains.edge.records.instance_record import begin_operation
+from stateward.domains.edge.records.restarts import CRASH_LOOP_RESTARTS, count_restart, restart_delay_s
 from stateward.domains.edge.references import check_references
 from stateward.engine import NotFound, Request
 from stateward.engine.transitions import journal
@@ -103,6 +107,7 @@ async def guard_cluster(uow: UnitOfWork, request: Request, found: Object) -> Req
     if request.action in DELETE_ACTIONS:
         _refuse_use(f"ClusterInst {found.id}", apps, request, status)
         return await _with_numbers(uow, request, found, None, status)
+    status = _count_restart(uow, request, found, status)
     spec = await _cluster_spec(uow, request, found, status)
     before = read_spec(found, ClusterInst) if request.action != "create" else None
     taken = ResourceAmounts() if before is None else amounts_of(before)
@@ -161,6 +166,7 @@ async def guard_app(uow: UnitOfWork, request: Request, found: Object) -> Request
     if request.action in DELETE_ACTIONS:
         await _leave_app(uow, request, found, app)
         return await _with_numbers(uow, request, found, None, status)
+    status = _count_restart(uow, request, found, status)
     if request.action == "re-create":
         spec = msgspec.json.decode(status.spec or found.spec, type=AppInst)
     elif msgspec.json.decode(request.args).get("refresh"):
@@ -353,6 +359,23 @@ def _check_caller(request: Request, cloudlet: str) -> None:
     asked = request.facts & OVERRIDES
     if asked and request.actor != ADMIN:
         raise AdminOnly(sorted(asked))
+
+
+def _count_restart(uow: UnitOfWork, request: Request, found: Object, status: InstanceStatus) -> InstanceStatus:
+    """Return the status of an instance that is re-created, or refuse to do it so soon; an update ends a crash loop."""
+    alerts = without_alerts(status.alerts, AlertName.CRASH_LOOP)
+    if request.action != "re-create":
+        save_alerts(uow, found, status.alerts, alerts)
+        return replace(status, restarts=0, alerts=alerts)
+    restarts = count_restart(status.restarts, status.restarted, uow.now)
+    delay_s = status.restarted + restart_delay_s(restarts - 1) - uow.now
+    if delay_s > 0:
+        raise RestartDelayed(found.id, status.restarts, delay_s)
+    if restarts >= CRASH_LOOP_RESTARTS:
+        why = f"re-created {restarts} times in a row"
+        alerts = with_alert(status.alerts, AlertName.CRASH_LOOP, why, uow.now)
+        save_alerts(uow, found, status.alerts, alerts)
+    return replace(status, restarts=restarts, restarted=uow.now, alerts=alerts)
 
 
 def _refuse_transitions(others: list[Object], request: Request) -> None:

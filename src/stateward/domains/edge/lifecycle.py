@@ -18,6 +18,7 @@ IGNORE_AGENT_ERRORS = "ignore agent errors"
 IGNORE_TRANSIENT = "ignore transient state"
 DEPENDENCIES = "dependencies"  # the AppInst's cluster must be made or reserved first
 MISSING = "missing"  # the agent's inventory does not have it any more
+WAS_READY = "was ready"  # it was Ready before it was re-created
 NEVER_READY = "never ready"  # it was deleted before it had ever been Ready
 SERVED = "served"  # an agent is connected to the cloudlet
 UPGRADING = "upgrading"  # an upgrade of the cloudlet is under way
@@ -90,6 +91,7 @@ def _instance_rows(s: type[ClusterInstState] | type[AppInstState]) -> tuple[Row,
         failure(s.CREATE_REQUESTED | s.CREATING, "give up",      CONTROLLER,                     s.CREATE_ERROR),
         timeout(s.CREATE_REQUESTED | s.CREATING,                                                s.CREATE_ERROR),
         step(   s.CREATE_ERROR,                 "undone",       CONTROLLER,                     s.NOT_PRESENT),
+        step(   s.CREATE_ERROR,                 "undone",       CONTROLLER,                     s.READY,        needs=WAS_READY),
         request(s.READY,                        "re-create",    CONTROLLER, s.CREATE_REQUESTED, s.READY,        s.CREATE_ERROR, 15 * MINUTE, MISSING),
 
         # Update. The previous spec is kept with the operation until the end, for the undo.

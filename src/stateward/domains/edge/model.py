@@ -181,6 +181,8 @@ class InstanceStatus(Struct, frozen=True, omit_defaults=True):
     cluster: str = ""  # the cluster of an AppInst
     reserved_by: str = ""
     alerts: tuple[Alert, ...] = ()
+    restarts: int = 0  # re-creations in a row
+    restarted: float = 0.0  # the last of them
 
 
 class HeldAgent(Struct, frozen=True, omit_defaults=True):

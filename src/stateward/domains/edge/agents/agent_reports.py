@@ -100,7 +100,7 @@ def _apply_report(
     changed = write_step(uow, found, operation, step, message.cloudlet, message.content.error)
     new = step.record.operation and step.record.operation != message.content.operation
     order = complete_order(changed, step.record, message.content.notify) if new else None
-    return ReportResult(True, must_resend=step.must_resend, order=order)
+    return ReportResult(True, must_resend=step.must_resend, order=order, is_missing=step.record.missing)
 
 
 def _apply_progress(

@@ -33,7 +33,9 @@ from stateward.domains.edge.policy.cluster_release import (
     restart_idle_timer,
 )
 from stateward.domains.edge.policy.cluster_reservation import IDLE_TIMEOUT_S
+from stateward.domains.edge.policy.crash_loops import end_crash_loops, is_looping
 from stateward.domains.edge.policy.demand import ClusterLoad, plan_deployment
+from stateward.domains.edge.records.restarts import is_stable
 from stateward.domains.edge.service import Service
 from stateward.engine import Denied, NotFound
 from stateward.engine.troubles import FaultIsolation
@@ -110,6 +112,8 @@ class PolicyController:
             clusters = await self._service.list_all(ns, CLUSTERINST.kind)
             with self._faults.isolate(f"capacity of cloudlets in {ns}"):
                 await self._check_capacities(cloudlets, clusters)
+            with self._faults.isolate(f"crash loops in {ns}"):
+                await self._end_crash_loops([*clusters, *await self._service.list_all(ns, APPINST.kind)])
             with self._faults.isolate(f"scaling of clusters in {ns}"):
                 await self._scale_clusters(ns, clusters, loads)
             for app in await self._service.list_all(ns, APP.kind):
@@ -126,6 +130,15 @@ class PolicyController:
         for cloudlet in cloudlets:
             if has_stale_alert(cloudlet, below.get(cloudlet.id, ())):
                 await self._service.engine.store.transact(partial(update_capacity_alert, key=cloudlet.key))
+
+    async def _end_crash_loops(self, instances: Sequence[Object]) -> None:
+        """End the alerts of instances that have run for long enough."""
+        looping = [one for one in instances if is_looping(instance_status(one))]
+        if looping:
+            now = await self._reader.time()
+            stable = [one.key for one in looping if is_stable(instance_status(one).restarted, now)]
+            if stable:
+                await self._service.engine.store.transact(partial(end_crash_loops, keys=stable))
 
     async def _scale_clusters(self, ns: str, clusters: Sequence[Object], loads: Mapping[str, KnownLoads]) -> None:
         """Apply known loads again: a change may have been refused when the load was reported, and is now possible."""

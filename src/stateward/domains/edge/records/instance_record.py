@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.agents.messages import AgentOrder, AgentReport, OrderAction, fulfils_order
-from stateward.domains.edge.lifecycle import CLUSTERINST, IGNORE_AGENT, NEVER_READY, ClusterInstState
+from stateward.domains.edge.lifecycle import CLUSTERINST, IGNORE_AGENT, NEVER_READY, WAS_READY, ClusterInstState
 from stateward.domains.edge.records.report_fencing import FencedFields, RejectedReport, evaluate, fence
 from stateward.lifecycle import NO_FACTS, Lifecycle, Move, Refusal, State, decide
 
@@ -81,8 +81,9 @@ def decide_event(
 
 def current_facts(record: InstanceRecord) -> frozenset[str]:
     """Return the facts of an instance for the lifecycle table."""
-    never = record.state == S.DELETE_ERROR and not record.confirmed
-    return record.facts | {NEVER_READY} if never else record.facts
+    if record.state == S.DELETE_ERROR and not record.confirmed:
+        return record.facts | {NEVER_READY}
+    return record.facts | {WAS_READY} if record.state == S.CREATE_ERROR and record.confirmed else record.facts
 
 
 def begin_operation(
@@ -99,6 +100,9 @@ def begin_operation(
 def apply_move(rules: DecisionRules, record: InstanceRecord, move: Move) -> InstanceRecord:
     """Return the record after a transition that ends or advances an operation; an error starts its undo at once."""
     to = move.target
+    if to == S.READY and record.state == S.CREATE_ERROR:  # what was re-created in vain is still missing
+        back = replace(record, state=to, operation=0, generation=record.confirmed, origin=None, facts=NO_FACTS, tries=0)
+        return replace(back, missing=True)
     if to == S.READY:
         return replace(record, state=to, operation=0, confirmed=record.generation, origin=None, facts=NO_FACTS, tries=0)
     if to == S.NOT_PRESENT:

@@ -1,0 +1,33 @@
+"""The end of crash loops: an instance that has run for long enough since its last re-creation."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from stateward.domains.edge.agents.record_writer import save_alerts
+from stateward.domains.edge.lookups import save_status, unit_of_work
+from stateward.domains.edge.model import INSTANCE_LIFECYCLES, InstanceStatus, instance_status
+from stateward.domains.edge.records.alerts import AlertName, without_alerts
+from stateward.domains.edge.records.restarts import is_stable
+from stateward.store.port import Tx
+from stateward.store.records import Key
+
+
+def is_looping(status: InstanceStatus) -> bool:
+    """Tell whether an instance has the alert of a crash loop."""
+    return any(one.name == AlertName.CRASH_LOOP for one in status.alerts)
+
+
+async def end_crash_loops(tx: Tx, keys: Sequence[Key]) -> None:
+    """End the alerts of instances that run, and have run for long enough."""
+    async with unit_of_work(tx, keys) as uow:
+        for key in keys:
+            found = uow.objects.get(key)
+            if found is None or found.removed or found.kind not in INSTANCE_LIFECYCLES:
+                continue
+            status = instance_status(found)
+            if status.missing or found.state != "Ready" or not is_stable(status.restarted, uow.now):
+                continue
+            alerts = without_alerts(status.alerts, AlertName.CRASH_LOOP)
+            changed = save_status(uow, found, replace(status, restarts=0, alerts=alerts))
+            save_alerts(uow, changed, status.alerts, alerts)
