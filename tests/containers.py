@@ -17,6 +17,7 @@ import tarfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,13 @@ insecure = true
 """
 """Registries on this host need no TLS, and there are no others."""
 PT_INTERP = 3
-PRIVATE_MOUNTS = "mkdir -p /run/netns && mount -t tmpfs none /run/netns && exec sleep infinity"
+SHORT_FOLDER = "/mnt"
+"""Where the namespace of the service has its folder as well: Podman takes no `runroot` of more than 50 characters."""
+
+PRIVATE_MOUNTS = (
+    "mkdir -p /run/netns /run/containers && mount -t tmpfs none /run/netns && mount -t tmpfs none /run/containers && "
+    "mount --bind {folder} {short} && exec sleep infinity"
+)
 
 
 class PodmanService:
@@ -85,7 +92,7 @@ class PodmanService:
         """Return the commands that make the mounts of the namespace; with a size, its storage has no more room."""
         root = self.folder / "root"
         storage = f"mkdir {root} && mount -t tmpfs -o size={disk_bytes} none {root} && " if disk_bytes else ""
-        return f"{storage}{PRIVATE_MOUNTS}"
+        return storage + PRIVATE_MOUNTS.format(folder=self.folder, short=SHORT_FOLDER)
 
     def start(self) -> None:
         """Start the service and wait until it answers."""
@@ -116,18 +123,38 @@ class PodmanService:
         done = subprocess.run(self._command(*words), env=self._environment, capture_output=True, text=True, check=True)
         return done.stdout
 
+    def count_starts(self, container: str) -> int:
+        """Return how often a container was started."""
+        chosen = ("--filter", f"container={container}", "--filter", "event=start")
+        return len(self.run("events", "--stream=false", "--since=24h", *chosen).splitlines())
+
     def stop(self) -> None:
         """Remove the containers and networks, end the service, and remove its folder."""
         self.kill()
         self.run("rm", "--all", "--force", "--time=0", "--volumes")
         self.run("network", "prune", "--force")
+        self._wait_for(self._is_alone)
         self._namespace.kill()
         self._namespace.wait(PATIENT_S)
         shutil.rmtree(self.folder)
 
+    def _is_alone(self) -> bool:
+        """Kill what Podman left in its namespace: monitors of commands, a name server. Tell whether all is gone."""
+        own = _namespace_of(self._namespace.pid)
+        left = [
+            pid
+            for one in Path("/proc").iterdir()
+            if one.name.isdecimal() and _namespace_of(pid := int(one.name)) == own and pid != self._namespace.pid
+        ]
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not left
+
     def _command(self, *words: str) -> list[str]:
         enter = ["nsenter", f"--target={self._namespace.pid}", "--mount"]
-        places = [f"--{name}={self.folder / name}" for name in ("root", "runroot", "tmpdir")]
+        places = [f"--{name}={self.folder / name}" for name in ("root", "tmpdir")]
+        places.append(f"--runroot={SHORT_FOLDER}/runroot")
         return [*enter, "podman", "--runtime=runc", "--storage-driver=vfs", *places, *words]
 
     def _has_namespace(self) -> bool:
@@ -152,6 +179,14 @@ class PodmanService:
             await client.import_image(busybox_archive(), IMAGE, MACHINE)
         finally:
             await client.close()
+
+
+def _namespace_of(pid: int) -> str:
+    """Return the namespace of mounts of a process; empty if it has ended."""
+    try:
+        return str(Path(f"/proc/{pid}/ns/mnt").readlink())
+    except OSError:
+        return ""
 
 
 def busybox_archive() -> bytes:

@@ -60,7 +60,7 @@ class PodmanCase(BreakableDriverCase):
         )
 
     def reboots(self, seen: Observation) -> int:
-        return self._podman.run("logs", seen.native_id).count("up\n") - 1
+        return self._podman.count_starts(seen.native_id) - 1
 
     async def cut(self) -> None:
         self._is_cut = True
