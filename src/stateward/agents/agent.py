@@ -169,8 +169,7 @@ class Agent:
     # --- one connection ----------------------------------------------------------------------------------------------
 
     async def _run_connection(self) -> None:
-        if self._lease is not None:
-            await self._lease.settle()
+        await self._settle()
         socket = self._socket = await self._dialer.dial()
         tasks: list[asyncio.Task[None]] = []
         answers = SiteAnswers(self._site, self._send)
@@ -181,8 +180,8 @@ class Agent:
             if welcome.role == "heir":
                 await self._site.observe()  # a successor that cannot observe the site must not end its predecessor
                 await self._upgrades.take_over()
+            await self._settle()
             if self._lease is not None:
-                await self._lease.settle()
                 self._lease.begin(welcome.lease)
             await self._send_inventory()
             self.synced.set()
@@ -210,6 +209,11 @@ class Agent:
             raise ConnectionError(f"the cloudlet needs the back end {backend}, which this agent does not offer")
         if site is not self._site:
             self._site, self._existing = site, {}
+
+    async def _settle(self) -> None:
+        """Forget the orders that were carried out, if the lease has ended: they may come again as they were."""
+        if self._lease is not None and await self._lease.settle():
+            self._memories = {name: one for name, one in self._memories.items() if one.work is not None}
 
     async def _handshake(self, socket: AgentSocket) -> Welcome:
         hello = Hello(

@@ -96,8 +96,8 @@ class AgentSite(Protocol):
 class AgentLease(Protocol):
     """The right of an agent to run things, as long as a controller answers its heartbeats."""
 
-    async def settle(self) -> None:
-        """Stop everything that runs, if the lease has ended; called before an inventory is taken."""
+    async def settle(self) -> bool:
+        """Stop everything that runs, if the lease has ended; returns whether it has. An inventory comes after it."""
 
     def begin(self, seconds: float) -> None:
         """Note the length of the lease, at the start of a connection; heartbeats of former ones no longer count."""

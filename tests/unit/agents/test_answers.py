@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stateward.agents.agent_requests import MAX_WAITING, AgentRequests
 from stateward.agents.answers import MAX_REQUESTS, SiteAnswers
 from stateward.agents.connection import AgentConnection
 from stateward.agents.log_files import log_script, read_log_parts
@@ -25,7 +26,6 @@ from stateward.agents.messages import (
 )
 from stateward.agents.simulation import SimulatedSite
 from stateward.agents.site import SiteCommandResult
-from stateward.domains.edge.agents.agent_requests import MAX_WAITING, AgentRequests
 from stateward.domains.edge.errors import AgentCannotAnswer
 
 # --- logs in files ---------------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def give(requests: AgentRequests, connection: AgentConnection, answer: Answer) -
 
 
 async def test_an_answer_reaches_only_the_caller_that_waits_on_its_connection() -> None:
-    requests = AgentRequests()
+    requests = AgentRequests(AgentCannotAnswer)
     connection, socket = open_connection()
     impostor, _ = open_connection()
     waiting = asyncio.create_task(requests.run_command(connection, "c1:web", ("id",), "", 5.0))
@@ -179,7 +179,7 @@ async def test_an_answer_reaches_only_the_caller_that_waits_on_its_connection() 
 
 
 async def test_a_lost_connection_and_a_caller_that_leaves_end_a_request() -> None:
-    requests = AgentRequests()
+    requests = AgentRequests(AgentCannotAnswer)
     connection, socket = open_connection()
     lost = asyncio.create_task(requests.run_command(connection, "c1:web", ("id",), "", 5.0))
     await asyncio.sleep(0)
@@ -195,7 +195,7 @@ async def test_a_lost_connection_and_a_caller_that_leaves_end_a_request() -> Non
 
 @pytest.mark.parametrize(("text", "is_last", "number", "why"), [("x", False, 501, "no end"), ("{", True, 1, "be read")])
 async def test_an_answer_that_cannot_be_one_is_told(text: str, is_last: bool, number: int, why: str) -> None:
-    requests = AgentRequests()
+    requests = AgentRequests(AgentCannotAnswer)
     connection, _ = open_connection()
     waiting = asyncio.create_task(requests.read_log(connection, "c1:web", "", "", 9))
     await asyncio.sleep(0)
@@ -206,7 +206,7 @@ async def test_an_answer_that_cannot_be_one_is_told(text: str, is_last: bool, nu
 
 
 async def test_agents_that_are_too_old_or_too_busy_are_not_asked() -> None:
-    requests = AgentRequests()
+    requests = AgentRequests(AgentCannotAnswer)
     old, socket = open_connection(answers=False)
     with pytest.raises(AgentCannotAnswer, match="version"):
         await requests.read_log(old, "c1:web", "", "", 9)

@@ -17,9 +17,10 @@ import { counted } from "/console/core/numbers.js";
 /** @typedef {{name: string, phase: string, ready: boolean, restarts: number, node: string | null, why: string}} Instance */
 
 const SECRET = "systems.secret";
+const NODE = "systems.node";
 const JOB = "systems.job";
 const RUN = "systems.jobrun";
-const KINDS = ["systems.system", "systems.service", "systems.nodepool", "systems.deploy", "systems.teardown", SECRET, JOB, RUN];
+const KINDS = ["systems.system", "systems.service", "systems.nodepool", "systems.deploy", "systems.teardown", SECRET, JOB, RUN, NODE];
 const CHANGES = ["systems.deploy", "systems.teardown"];
 const MAX_CHANGES = 12;
 const MAX_RUNS = 3;
@@ -58,6 +59,7 @@ async function show(context) {
             "Create one with the button above, then deploy to it. Or: ",
             code("stateward system create billing --file billing.yaml"),
           ),
+      nodeCard(shown.filter((one) => one.kind === NODE)),
       secretCard(shown.filter((one) => one.kind === SECRET)),
     );
   fill(
@@ -154,6 +156,14 @@ function whenItRuns(job) {
   const next = pick(job.seen, ["next"]);
   if (!schedule) return String(pick(job.spec, ["job.hook"]) ?? "on request");
   return typeof next === "number" ? `${schedule}, next in ${span(next - Date.now() / 1000)}` : String(schedule);
+}
+
+/** The hosts of services, and what each of them has. @param {ObjectView[]} nodes */
+function nodeCard(nodes) {
+  if (!nodes.length) return null;
+  const size = (/** @type {ObjectView} */ one) => `${pick(one.seen, ["slots"]) ?? 0} slots at ${pick(one.seen, ["address"]) ?? "?"}, in ${one.ns}`;
+  const line = (/** @type {ObjectView} */ one) => h("li", null, objectLine(one, size(one)));
+  return card("Nodes", "hosts whose agents run instances", plainList(nodes.map(line)));
 }
 
 /** The names of secrets; nothing shows their values. @param {ObjectView[]} secrets */
@@ -346,6 +356,9 @@ const lockTimeout = (values) => (values.wait ? Number(values.wait) : null);
 /** @param {string} ns @param {string} [name] @returns {string} */
 const secretPath = (ns, name) => `/api/v1/systems/${part(ns)}/-/secrets${name === undefined ? "" : `/${part(name)}`}`;
 
+/** @param {string} ns @param {string} [name] @returns {string} */
+const nodePath = (ns, name) => `/api/v1/systems/${part(ns)}/-/nodes${name === undefined ? "" : `/${part(name)}`}`;
+
 /** @param {ObjectView} thing @returns {string} */
 const ofSecret = (thing) => secretPath(thing.ns, thing.id.slice(thing.id.indexOf("+") + 1));
 
@@ -370,6 +383,11 @@ const ACTIONS = {
       call: (thing, _, values) => ["PUT", ofSecret(thing), { value: values.value }],
     },
     delete: { right: "govern", dryRun: true, call: (thing) => ["DELETE", ofSecret(thing)] },
+  },
+  [NODE]: {
+    drain: { right: "govern", dryRun: true, call: (thing) => ["POST", `${nodePath(thing.ns, thing.id)}/drain`] },
+    uncordon: { right: "govern", call: (thing) => ["POST", `${nodePath(thing.ns, thing.id)}/uncordon`] },
+    delete: { right: "govern", dryRun: true, call: (thing) => ["DELETE", nodePath(thing.ns, thing.id)] },
   },
   "systems.system": {
     deploy: {
@@ -411,7 +429,7 @@ const CREATE_FORMS = [
     name: "system",
     fields: () => [
       { name: "name", label: "name", hint: "billing" },
-      { name: "backend", label: "backend", value: "local", options: wordOptions("local", "simulated") },
+      { name: "backend", label: "backend", value: "local", options: wordOptions("local", "nodes", "simulated") },
     ],
     call: (ns, values) => ["POST", `/api/v1/systems/${part(ns)}`, values],
     command: (_, { name = "", backend }) => ({ command: "system create", options: [["--backend", backend]], names: [name] }),
@@ -424,6 +442,14 @@ const CREATE_FORMS = [
     call: (ns, { name, value }) => ["POST", secretPath(ns), { name, value }],
     command: (_, { name = "" }) => ({ command: "system secret create", names: [name] }),
     planned: () => ["Services of the namespace can name it in their definitions."],
+  },
+  {
+    name: "node",
+    right: "govern",
+    fields: () => [{ name: "name", label: "name", hint: "host-1" }],
+    call: (ns, { name }) => ["POST", nodePath(ns), { name }],
+    command: (_, { name = "" }) => ({ command: "system node register", names: [name] }),
+    planned: () => ["It takes instances when its agent has connected with a token that names it."],
   },
 ];
 

@@ -84,6 +84,14 @@ class NodesFull(StatewardError, retry=True):
     text = "no node has room: asked is {asked}; {free}"
 
 
+class NodeCannotAnswer(Denied, code="agent_refused"):
+    """The agent of a node has refused a request for logs, or has not answered it."""
+
+    node: str
+    why: str
+    text = "the agent of node {node}: {why}"
+
+
 class NodeNotEmpty(Denied, code="not_empty"):
     """A node with instances cannot be deleted."""
 

@@ -15,7 +15,7 @@ import httpx
 from tests.integration.domains.systems.local_backend_harness import PYTHON
 from tests.integration.server.server_processes import PATIENT, STATEWARD, Served, run, served
 
-LEASE_S, MARGIN_S = 4.0, 2.0
+LEASE_S, MARGIN_S = 6.0, 3.0
 TIMES = {"STATEWARD_SYSTEMS_NODE_LEASE": str(LEASE_S), "STATEWARD_SYSTEMS_NODE_MARGIN": str(MARGIN_S)}
 URL = "/api/v1/systems/default"
 
@@ -34,6 +34,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads = False
     request_queue_size = 100
+print("on", os.environ["STATEWARD_NODE"], flush=True)
 server = Server((os.environ["HOST"], int(os.environ["PORT"])), Handler)
 signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
 server.serve_forever(poll_interval=0.05)
@@ -48,16 +49,17 @@ def web(instances: int, address: int | None = None, **how: Any) -> dict[str, Any
     return {"command": [PYTHON, "-I", "-S", "-c", PROGRAM], "instances": instances, "health": health, **where, **how}
 
 
-def living(folder: Path) -> set[int]:
-    """Return the processes of the instances below an agent's folder."""
-    mark, found = f"STATEWARD_INSTANCE={folder}/".encode(), set()
+def living(folder: Path) -> dict[int, str]:
+    """Return the processes of the instances below an agent's folder, with the names of the instances."""
+    mark, found = f"STATEWARD_INSTANCE={folder}/".encode(), dict[int, str]()
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with suppress(OSError):
                 variables = (entry / "environ").read_bytes().split(b"\0")
                 state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
                 if state not in "ZX" and any(one.startswith(mark) for one in variables):
-                    found.add(int(entry.name))
+                    names = [one.partition(b"=")[2] for one in variables if one.startswith(b"STATEWARD_NAME=")]
+                    found[int(entry.name)] = names[0].decode()
     return found
 
 
@@ -89,8 +91,8 @@ class NodeAgent:
         """What it has printed so far."""
         return self._said.read_text("utf-8")
 
-    def living(self) -> set[int]:
-        """Return the processes of its instances."""
+    def living(self) -> dict[int, str]:
+        """Return the processes of its instances, with the names of these."""
         return living(self.folder)
 
 
@@ -155,6 +157,18 @@ class Hosts:
             time.sleep(0.02)
         always()
 
+    def never_doubled(self) -> None:
+        """Check that no instance runs on two nodes."""
+        alive = {name: set(agent.living().values()) for name, agent in self.agents.items()}
+        assert not set.intersection(*alive.values()), alive
+
+    def restart(self, how: signal.Signals, *flags: str) -> None:
+        """End the server by a signal, and start the next one on the same data."""
+        self.server.stop(how)
+        self.http.close()
+        self.server = Served(self.folder / "data", *flags, environ=TIMES)
+        self.http = self.server.client()
+
     def close(self) -> None:
         """Kill the agents, their watchdogs and all instances."""
         for agent in self.agents.values():
@@ -171,6 +185,8 @@ class Hosts:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.http.close()
+        if self.server.process.poll() is None:
+            self.server.stop(signal.SIGKILL)
 
 
 @contextmanager

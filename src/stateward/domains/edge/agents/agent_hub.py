@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from stateward.access import Grant
 from stateward.access.lifecycle import TOKEN, TokenState
+from stateward.agents.agent_requests import AgentRequests
 from stateward.agents.connection import (
     DIAL_AGAIN,
     ENDLESS_INVENTORY,
@@ -45,11 +46,11 @@ from stateward.agents.messages import (
 from stateward.aio.supervise import cancel_tasks
 from stateward.domains.edge.agents.agent_auth import WRONG_CLOUDLET
 from stateward.domains.edge.agents.agent_reports import AgentMessage, journal_violation
-from stateward.domains.edge.agents.agent_requests import AgentRequests
 from stateward.domains.edge.agents.connections import ConnectRequest, Disconnect
 from stateward.domains.edge.agents.inventory_sync import Inventory, journal_orphan_removed
 from stateward.domains.edge.agents.measures import STALE_LOAD, CloudletReport
 from stateward.domains.edge.agents.report_batches import ReportBatcher
+from stateward.domains.edge.errors import AgentCannotAnswer
 from stateward.domains.edge.handlers import related_ids
 from stateward.domains.edge.lifecycle import CLOUDLET, MISSING
 from stateward.domains.edge.model import (
@@ -125,7 +126,7 @@ class AgentHub:
         self._orphan_removals: set[tuple[Key, str, int]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.batcher = ReportBatcher(engine, chance)
-        self.requests = AgentRequests()
+        self.requests = AgentRequests(AgentCannotAnswer)
 
     # --- agents.connection.ConnectionHandler -------------------------------------------------------------------------
 

@@ -26,8 +26,8 @@ from stateward.domains.systems.backends.port import (
 )
 from stateward.domains.systems.definition import NodePool, PinnedImage, Service
 from stateward.domains.systems.errors import NodesFull
-from stateward.domains.systems.lifecycle import INSTANCE, NODE, InstanceState, SystemNodeState
-from stateward.domains.systems.nodes.node_hub import batcher
+from stateward.domains.systems.lifecycle import INSTANCE, NODE, SERVING, InstanceState, SystemNodeState
+from stateward.domains.systems.nodes.node_hub import NodeHub, batcher
 from stateward.domains.systems.nodes.node_model import (
     NODE_LABEL,
     instance_id,
@@ -55,6 +55,7 @@ class NodesBackend:
 
     _place: TransactionBatcher[PlaceRequest, NodesFull | None]
     _stop: TransactionBatcher[Key, None]
+    hub: NodeHub
 
     def __init__(self, folder: Path, chance: Random) -> None:
         self._chance = chance
@@ -63,9 +64,9 @@ class NodesBackend:
         self._changed: asyncio.Queue[ServiceRef] = asyncio.Queue()
         self._moved: dict[ServiceRef, asyncio.Event] = {}
 
-    def bind_engine(self, engine: Engine) -> None:
-        """Create the parts that need the engine."""
-        self._engine = engine
+    def bind_engine(self, engine: Engine, hub: NodeHub) -> None:
+        """Create the parts that need the engine; the hub asks agents for logs."""
+        self._engine, self.hub = engine, hub
         self._place = batcher(engine, self._chance, lambda tx, many: place_instances(tx, engine.kinds, many))
         self._stop = batcher(engine, self._chance, lambda tx, many: stop_instances(tx, engine.kinds, many))
 
@@ -81,10 +82,14 @@ class NodesBackend:
 
     async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
         """Return the instances of a service."""
-        chosen = Selector(ref.system.ns, INSTANCE.kind, service_key(ref))
-        placed = await self._list(chosen)
-        nodes = {one.id: one for one in await self._list(Selector(ref.system.ns, NODE.kind))} if placed else {}
+        placed, nodes = await self._placed(ref)
         return [shown_instance(one, nodes.get(placed_instance(one).node)) for one in placed]
+
+    async def _placed(self, ref: ServiceRef) -> tuple[list[Object], dict[str, Object]]:
+        """Return the stored instances of a service, and the nodes by name."""
+        placed = await self._list(Selector(ref.system.ns, INSTANCE.kind, service_key(ref)))
+        nodes = await self._list(Selector(ref.system.ns, NODE.kind)) if placed else []
+        return placed, {one.id: one for one in nodes}
 
     async def start(self, ref: ServiceRef, want: InstanceSpec) -> None:
         """Place an instance on a node."""
@@ -115,9 +120,13 @@ class NodesBackend:
         return await self._proxies.is_addressed(ref, port)
 
     async def _refresh_ready(self, ref: ServiceRef) -> None:
-        """Give the addresses of the ready instances to the proxy of this host."""
-        seen = await self.instances(ref)
-        self._ready[ref] = [f"{one.host}:{one.port}" for one in seen if one.ready and one.host and one.port]
+        """Give the addresses of the ready instances to the proxy of this host.
+
+        A node that has only lost its connection still counts, or a restart of the controller would close all ports.
+        """
+        placed, nodes = await self._placed(ref)
+        found = (ready_address(one, nodes.get(placed_instance(one).node)) for one in placed)
+        self._ready[ref] = [one for one in found if one is not None]
         self._proxies.wake()
 
     # --- removal and node pools --------------------------------------------------------------------------------------
@@ -141,13 +150,15 @@ class NodesBackend:
     async def remove_pool(self, system_ref: SystemRef, name: str) -> None:
         """Do nothing: a pool is only its definition."""
 
-    async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:  # noqa: ARG002
-        """Return where the logs are: on the nodes."""
-        return [
-            LogExcerpt(one.name, f"its log is on node {one.node}\n", 0)
-            for one in await self.instances(ref)
-            if instance in (None, one.name)
-        ]
+    async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:
+        """Return the logs of the present instances, by the agents of their nodes."""
+        chosen = [one for one in await self.instances(ref) if instance in (None, one.name)]
+        return [part for one in chosen for part in await self._log(ref, one, after, most)]
+
+    async def _log(self, ref: ServiceRef, one: ServiceInstance, after: int | None, most: int) -> Sequence[LogExcerpt]:
+        node, name = Key(ref.system.ns, one.node or ""), instance_id(ref, one.name)
+        parts = await self.hub.read_log(node, name, after, most)
+        return [LogExcerpt(one.name, part.text, int(part.next) if part.next.isdecimal() else 0) for part in parts]
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
@@ -205,3 +216,11 @@ def shown_instance(found: Object, node: Object | None) -> ServiceInstance:
     if there.connected:
         return seen
     return replace(seen, ready=False, why=f"node {placed.node} is not connected")
+
+
+def ready_address(found: Object, node: Object | None) -> str | None:
+    """Return HOST:PORT of an instance that is to run and was last reported as ready; None if its node is lost."""
+    seen = placed_status(found).seen
+    if found.state != InstanceState.PLACED or seen is None or not seen.ready or not seen.port:
+        return None
+    return f"{node_status(node).address}:{seen.port}" if node is not None and node.state in SERVING else None

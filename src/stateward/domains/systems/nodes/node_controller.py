@@ -28,8 +28,8 @@ from stateward.store.records import JournalEntry
 log = logging.getLogger("stateward.systems")
 
 FOLLOWED = frozenset({NODE.kind, INSTANCE.kind, TOKEN.kind})
-GAINS = frozenset({"ready", "uncordon"})
-"""The events after which a node takes instances that had no room."""
+RETRY_EVENTS = frozenset({"ready", "uncordon", "drain"})
+"""The events of a node after which failed services are tried again: it has room for them, or they must leave it."""
 
 
 class NodeController:
@@ -49,7 +49,7 @@ class NodeController:
         """Create the parts that need the engine."""
         self.hub = NodeHub(engine, self._random, self._context.settings.node_lease)
         if self._backend is not None:
-            self._backend.bind_engine(engine)
+            self._backend.bind_engine(engine, self.hub)
 
     @asynccontextmanager
     async def running(self, *, works: bool) -> AsyncIterator[None]:
@@ -90,9 +90,9 @@ class NodeController:
                 self._last_seq = page[-1].seq
 
     async def _retry_failed(self, entries: Sequence[JournalEntry]) -> None:
-        """Roll out services again that failed, when a node takes instances that had no room."""
+        """Roll out services again that failed, when a node gets room for them or is to be left."""
         engine = self._context.engine
-        for ns in {one.ns for one in entries if one.kind == NODE.kind and one.event in GAINS}:
+        for ns in {one.ns for one in entries if one.kind == NODE.kind and one.event in RETRY_EVENTS}:
             failed = Selector(ns, SERVICE.kind, states=(ServiceState.FAILED.word,))
             for service in await engine.store.reader.list_objects(failed, Page(None, 10_000)):
                 system = await self._context.recent_object(ns, system_of(service.id))

@@ -16,6 +16,7 @@ import msgspec
 
 from stateward.access import Grant
 from stateward.access.lifecycle import TOKEN, TokenState
+from stateward.agents.agent_requests import AgentRequests
 from stateward.agents.connection import DIAL_AGAIN, AgentConnection, Disconnected, OtherMessage
 from stateward.agents.messages import (
     ENDED,
@@ -27,6 +28,7 @@ from stateward.agents.messages import (
     Goodbye,
     Hello,
     InventoryItem,
+    LogPart,
     OrderAction,
     StatusMessage,
     Welcome,
@@ -34,6 +36,7 @@ from stateward.agents.messages import (
 from stateward.agents.site import SiteCapacity
 from stateward.aio.supervise import cancel_tasks
 from stateward.domains.systems.backends.port import InstancePhase, ServiceInstance
+from stateward.domains.systems.errors import NodeCannotAnswer
 from stateward.domains.systems.lifecycle import INSTANCE, NODE, InstanceState
 from stateward.domains.systems.nodes.lease_rules import BEATS_PER_LEASE
 from stateward.domains.systems.nodes.node_model import (
@@ -96,6 +99,7 @@ class NodeHub:
         self.connections: dict[Key, AgentConnection] = {}
         self.rejected: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._requests = AgentRequests(NodeCannotAnswer)
         self._connect = batcher(engine, chance, connect_nodes)
         self._renew = batcher(engine, chance, renew_leases)
         self._disconnect = batcher(engine, chance, disconnect_nodes)
@@ -153,7 +157,8 @@ class NodeHub:
             await self.send_orders(_node(connection))  # one of the same name may be due
 
     def on_answer(self, connection: AgentConnection, piece: AnswerPiece) -> None:
-        """Drop an answer: nobody asks the agents of nodes."""
+        """Give a piece of the answer to a request for a log to its caller."""
+        self._requests.on_answer(connection, piece)
 
     async def on_failure(self, connection: AgentConnection, why: Disconnected) -> None:
         """Count and log a connection that ends with an error."""
@@ -167,11 +172,20 @@ class NodeHub:
 
     async def on_closed(self, connection: AgentConnection) -> None:
         """Forget a closed connection, and record its loss."""
+        self._requests.on_closed(connection)
         if self.connections.get(_node(connection)) is connection:
             del self.connections[_node(connection)]
         if connection.notify:
             with suppress(StoreError):  # the end of the lease makes up for it
                 await self._disconnect.submit(_connection(connection))
+
+    async def read_log(self, node: Key, instance: str, after: int | None, most: int) -> Sequence[LogPart]:
+        """Return the log of an instance, by the agent of its node."""
+        connection = self.connections.get(node)
+        if connection is None:
+            raise NodeCannotAnswer(node.id, "it is not connected to this controller process")
+        answer = await self._requests.read_log(connection, instance, "", "" if after is None else str(after), most)
+        return answer.parts
 
     # --- orders ------------------------------------------------------------------------------------------------------
 

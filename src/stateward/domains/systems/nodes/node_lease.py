@@ -120,12 +120,14 @@ class NodeLease:
         """Tell whether instances may be started now."""
         return self._file.is_valid()
 
-    async def settle(self) -> None:
+    async def settle(self) -> bool:
         """Stop everything that runs if the lease has ended: a controller may have moved it. Start the watchdog."""
         with suppress(TimeoutError):
             await self._watchdog.ensure()
-        if not self.is_valid():
-            await self._stop_all()
+        if self.is_valid():
+            return False
+        await self._stop_all()
+        return True
 
     def begin(self, seconds: float) -> None:
         """Note the length of the lease; heartbeats of former connections no longer count."""

@@ -1,0 +1,191 @@
+"""The transactions on nodes, on both stores: what is fenced, what is placed, and what a loss leaves."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from stateward.agents.messages import InventoryItem
+from stateward.agents.site import SiteCapacity
+from stateward.domains.systems.backends.nodes_backend import NodesBackend
+from stateward.domains.systems.backends.port import (
+    InstancePhase,
+    InstanceSpec,
+    ServiceInstance,
+    ServiceRef,
+    SystemRef,
+)
+from stateward.domains.systems.definition import Resources, Service
+from stateward.domains.systems.errors import NodesFull
+from stateward.domains.systems.nodes.node_actions import NodeActions
+from stateward.domains.systems.nodes.node_model import instance_id, node_status, placed_instance
+from stateward.domains.systems.nodes.node_records import (
+    AgentInventory,
+    InstanceReport,
+    NodeConnection,
+    NodeHello,
+    connect_nodes,
+    lose_node,
+    record_reports,
+    renew_leases,
+    sync_node,
+)
+from stateward.domains.systems.runtime import SystemsRuntime
+from stateward.engine import Engine
+from stateward.lifecycle import ADMIN
+from stateward.schemas.caller import Caller
+from stateward.store.port import Store
+from stateward.store.records import Key, Object
+
+NS = "default"
+WEB = ServiceRef(SystemRef(NS, "shop"), "/web")
+SIZE = SiteCapacity(2.0, 2**30, 3, "10.0.0.1")
+
+
+class Nodes:
+    """A store with nodes, without any agent."""
+
+    def __init__(self, engine: Engine, backend: NodesBackend) -> None:
+        self.engine, self.backend = engine, backend
+        self.actions = NodeActions(engine, NS, Caller(ADMIN, "ann"))
+
+    async def hello(self, node: str, installation: str = "one") -> int:
+        """Connect an agent; returns its notify id, or 0 if it is refused."""
+        hello = NodeHello(Key(NS, node), "1.0", installation, SIZE)
+        (answer,) = await self.engine.store.transact(lambda tx: connect_nodes(tx, [hello]))
+        return answer.notify
+
+    async def sync(self, node: str, notify: int, *items: InventoryItem) -> str:
+        """Send an inventory; returns why it does not count."""
+        inventory = AgentInventory(NodeConnection(Key(NS, node), notify), {one.name: one for one in items})
+        return await self.engine.store.transact(lambda tx: sync_node(tx, self.engine.kinds, inventory))
+
+    async def renew(self, node: str, notify: int) -> bool:
+        """Renew a lease; returns whether the heartbeat may be answered."""
+        one = NodeConnection(Key(NS, node), notify)
+        return (await self.engine.store.transact(lambda tx: renew_leases(tx, [one])))[0]
+
+    async def lose(self, node: str, renewals: int | None = None) -> bool:
+        """Declare a node lost, by its present number of renewals or another one."""
+        known = node_status(await self.actions.node(node)).renewals if renewals is None else renewals
+        return await self.engine.store.transact(lambda tx: lose_node(tx, self.engine.kinds, Key(NS, node), known))
+
+    async def report(self, notify: int, name: str, seen: ServiceInstance | None, number: int = 0) -> bool:
+        """Report an instance from its node; returns whether that counted."""
+        found = await self.stored(name)
+        placed = placed_instance(found)
+        where = NodeConnection(Key(NS, placed.node), notify)
+        one = InstanceReport(where, found.id, number or placed.number, seen)
+        return (await self.engine.store.transact(lambda tx: record_reports(tx, self.engine.kinds, [one])))[0]
+
+    async def stored(self, name: str) -> Object:
+        """Return an instance."""
+        found = await self.engine.store.reader.object(Key(NS, instance_id(WEB, name)))
+        assert found is not None
+        return found
+
+    async def place(self, name: str, service: Service = Service(command=("run",)), *, once: bool = False) -> str:  # noqa: B008
+        """Place an instance; returns its node."""
+        await self.backend.start(WEB, InstanceSpec(name, "r1", service, run_once=once))
+        return placed_instance(await self.stored(name)).node
+
+    async def seen(self) -> dict[str, ServiceInstance]:
+        """Return the instances as the backend shows them."""
+        return {one.name: one for one in await self.backend.instances(WEB)}
+
+
+@pytest.fixture
+async def nodes(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[Nodes]:
+    backend = NodesBackend(tmp_path / "addresses", Random(1))
+    plugin = SystemsRuntime({"nodes": backend})
+    engine = Engine(new_store(), plugin.kinds, lease_s=3.0)
+    plugin.bind_engine(engine)
+    async with engine:
+        opened = Nodes(engine, backend)
+        for name in ("a", "b"):
+            await opened.actions.register(name, {"zone": name})
+            assert await opened.sync(name, await opened.hello(name)) == ""
+        yield opened
+
+
+UP = ServiceInstance("r1-0", "r1", InstancePhase.UP, ready=True, port=8000)
+
+
+async def test_messages_of_an_older_connection_or_placement_do_not_count(nodes: Nodes) -> None:
+    node = await nodes.place("r1-0")
+    old = node_status(await nodes.actions.node(node)).notify
+    new = await nodes.hello(node)
+    assert new == old + 1
+    assert not await nodes.renew(node, old)
+    assert not await nodes.report(old, "r1-0", UP)
+    assert "newer connection" in await nodes.sync(node, old)
+    assert await nodes.sync(node, new) == ""
+    assert await nodes.renew(node, new)
+    assert not await nodes.report(new, "r1-0", UP, number=1)
+    assert await nodes.report(new, "r1-0", UP)
+    assert not await nodes.report(new, "r1-0", UP)  # nothing new
+    assert (await nodes.seen())["r1-0"].ready
+    assert not await nodes.report(new, "r1-0", None)  # nobody has told it to stop
+
+
+async def test_another_installation_is_held_until_the_node_is_lost(nodes: Nodes) -> None:
+    assert await nodes.hello("a", "two") == 0
+    assert not await nodes.lose("a", renewals=0)  # it was renewed since
+    assert await nodes.lose("a")
+    assert await nodes.hello("a", "two") > 0
+
+
+async def test_a_loss_removes_services_and_keeps_runs_of_jobs_as_ended_in_an_unknown_way(nodes: Nodes) -> None:
+    placed = {name: await nodes.place(name, once=name == "r1-9") for name in ("r1-0", "r1-1", "r1-9")}
+    assert sorted(placed.values()) in (["a", "a", "b"], ["a", "b", "b"])
+    notify = {name: node_status(await nodes.actions.node(name)).notify for name in ("a", "b")}
+    for name in ("a", "b"):
+        assert await nodes.lose(name)
+        assert not await nodes.renew(name, notify[name])
+        assert not await nodes.lose(name)
+    (left,) = (await nodes.seen()).values()
+    assert (left.name, left.phase, left.exit_status) == ("r1-9", InstancePhase.ENDED, None)
+    assert "was lost" in left.why
+    await nodes.backend.stop(WEB, "r1-9")
+    assert await nodes.seen() == {}
+    with pytest.raises(NodesFull, match="no node takes instances"):
+        await nodes.place("r1-0")
+
+
+async def test_a_name_that_is_placed_again_has_a_higher_number(nodes: Nodes) -> None:
+    node = await nodes.place("r1-0")
+    first = placed_instance(await nodes.stored("r1-0")).number
+    await nodes.lose(node)
+    assert await nodes.place("r1-0") != node
+    assert placed_instance(await nodes.stored("r1-0")).number > first
+
+
+async def test_placements_fill_nodes_and_no_more(nodes: Nodes) -> None:
+    big = Service(command=("run",), resources=Resources(cpu=1.0))
+    placed = [await nodes.place(f"r1-{number}", big) for number in range(4)]
+    assert sorted(placed) == ["a", "a", "b", "b"]
+    with pytest.raises(NodesFull, match=r"1 cores; a has 1 slots, 0 cores, 1024 MiB; b has 1 slots"):
+        await nodes.place("r1-4", big)
+    assert len(await nodes.seen()) == 4
+
+
+async def test_a_draining_node_takes_nothing_and_its_instances_must_move(nodes: Nodes) -> None:
+    node = await nodes.place("r1-0")
+    await nodes.actions.act(node, "drain")
+    assert (await nodes.seen())["r1-0"].must_move
+    assert await nodes.place("r1-1") != node
+    await nodes.actions.act(node, "uncordon")
+    assert not (await nodes.seen())["r1-0"].must_move
+
+
+async def test_an_agent_that_lost_an_instance_is_told_again_and_a_run_is_not(nodes: Nodes) -> None:
+    node, other = await nodes.place("r1-0"), await nodes.place("r1-1", once=True)
+    for name, where in (("r1-0", node), ("r1-1", other)):
+        notify = node_status(await nodes.actions.node(where)).notify
+        assert await nodes.report(notify, name, ServiceInstance(name, "r1", InstancePhase.UP, ready=True))
+    for where in (node, other):
+        assert await nodes.sync(where, await nodes.hello(where)) == ""
+    seen = await nodes.seen()
+    assert (seen["r1-0"].phase, seen["r1-0"].ready) == (InstancePhase.STARTING, False)
+    assert (seen["r1-1"].phase, seen["r1-1"].exit_status) == (InstancePhase.ENDED, None)
