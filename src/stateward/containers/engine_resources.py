@@ -29,7 +29,8 @@ class EngineResources:
     _transport: EngineTransport
 
     async def create_network(self, spec: ContainerNetworkSpec) -> str:
-        """Create a network, or find it again; returns its id."""
+        """Create a network that no other one reaches, or find it again; returns its id."""
+        await self._transport.negotiate()
         addresses = {"IPAM": {"Config": [{"Subnet": spec.subnet}]}} if spec.subnet else {}
         body = {
             "Name": spec.name,
@@ -37,6 +38,7 @@ class EngineResources:
             "Labels": {**spec.labels, KEY_LABEL: spec.key},
             "Internal": spec.internal,
             "CheckDuplicate": True,
+            **({"Options": {"isolate": "true"}} if self._transport.is_podman else {}),  # Docker isolates by itself
             **addresses,
         }
         try:

@@ -119,7 +119,11 @@ def generation(deployment: ProcessDeployment, app: str) -> int:
     return int(deployment.get(app)["conditions"]["generation"])
 
 
-def test_an_app_of_containers_from_creation_to_deletion(deployment: ProcessDeployment, host: Host) -> None:
+def test_an_app_of_containers_from_creation_to_deletion(
+    deployment: ProcessDeployment, podman: PodmanService, host: Host
+) -> None:
+    (network,) = [one for one in podman.run("network", "ls", "--format", "{{.Name}}").split() if one.startswith("sw.")]
+    assert '"isolate": "true"' in podman.run("network", "inspect", network)
     deployment.call("PUT", "/apps/web", web("one"), 200)
     made = deployment.call("POST", f"{CLUSTER}/appinsts", {"app": "web"})
     assert '"status":"succeeded"' in (told := events(deployment.client, made["operation"]["id"])), told
