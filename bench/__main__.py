@@ -34,6 +34,7 @@ NAMES = (
     "mci",
     "containers",
     "systems",
+    "systems_containers",
     "leases",
     "ovc",
     "edge",

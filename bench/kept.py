@@ -26,6 +26,7 @@ PEERS: Mapping[str, tuple[str, ...]] = {
     "engine.throughput": ("dbos", "pgqueuer", "procrastinate", *STORES),
     **dict.fromkeys(("engine.group", "engine.latency", "engine.growth", "engine.limits", "engine.recovery"), STORES),
     **dict.fromkeys(("leases", "ovc", "systems"), STORES),
+    "systems_containers": ("SQLite",),
     "server": ("litestar", "SQLite"),
     "mci": ("SQLite",),
     "edge": ("websockets", "SQLite"),
