@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from stateward.domains.systems.backends.port import ServiceInstance
+from stateward.domains.systems.backends.port import InstancePhase, ServiceInstance
 from stateward.domains.systems.definition import Rollout
 
 
@@ -45,6 +45,11 @@ def _stops(wanted: int, revision: str, rollout: Rollout, present: Sequence[Servi
 def is_done(wanted: int, revision: str, seen: Sequence[ServiceInstance]) -> bool:
     """Tell whether exactly the wanted instances exist, and all are ready."""
     return len(seen) == wanted and all(one.ready and one.is_wanted and one.is_current(revision) for one in seen)
+
+
+def is_queued(seen: Sequence[ServiceInstance]) -> bool:
+    """Tell whether an instance waits for the starts of others, which says nothing about its service."""
+    return any(one.phase is InstancePhase.WAITING for one in seen)
 
 
 def progress_score(revision: str, seen: Sequence[ServiceInstance]) -> int:

@@ -13,7 +13,7 @@ from stateward.domains.systems.errors import BackendNotGranted, NodePoolFull, No
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, DeployState, NodePoolState, ServiceState
 from stateward.domains.systems.model import SECRET_ENV, ChangeSeen, DesiredService, seen_of, spec_of
 from stateward.domains.systems.object_ids import path_of, pool_id, system_of
-from stateward.domains.systems.rollout import RolloutStep, is_done, next_step, progress_score
+from stateward.domains.systems.rollout import RolloutStep, is_done, is_queued, next_step, progress_score
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT
@@ -167,8 +167,8 @@ class ServiceRollout:
         clock = asyncio.get_running_loop().time
         best, moved, checked = -(10**9), clock(), clock()
         while not await self._step():
-            if (now := progress_score(self._wanted.revision, self.seen)) > best:
-                best, moved = now, clock()
+            if (now := progress_score(self._wanted.revision, self.seen)) > best or is_queued(self.seen):
+                best, moved = max(now, best), clock()
             if clock() - moved > self._wanted.service.deadline:
                 return False
             if deploy is not None and clock() - checked > CANCEL_CHECK_S:

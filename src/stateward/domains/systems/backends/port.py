@@ -57,6 +57,7 @@ def job_run_ref(system_ref: SystemRef, path: str, run: str) -> ServiceRef:
 class InstancePhase(StrEnum):
     """The phase of an instance."""
 
+    WAITING = "waiting"  # for other starts: only so many are under way at once
     STARTING = "starting"
     UP = "up"
     CRASHED = "crashed"  # restarted when its back-off is over

@@ -22,10 +22,15 @@ from stateward.domains.systems.backends.container.container_runner import (
     ContainerRunner,
     read_output,
 )
-from stateward.domains.systems.backends.container.container_specs import ENDED_STATES, drift_of, find_host_port
+from stateward.domains.systems.backends.container.container_specs import (
+    ENDED_STATES,
+    drift_of,
+    find_host_port,
+    is_published,
+)
 from stateward.domains.systems.backends.local.health_check import check_tcp_through_proxy, run_check
 from stateward.domains.systems.backends.local.instance_dir import InstanceDir, InstanceOrder, prepare_log
-from stateward.domains.systems.backends.local.instance_supervisor import UNHEALTHY, InstanceSupervisor
+from stateward.domains.systems.backends.local.instance_supervisor import READY_AFTER_S, UNHEALTHY, InstanceSupervisor
 from stateward.domains.systems.backends.port import InstancePhase
 from stateward.drivers.confinement import Confinement
 from stateward.drivers.process.procfs import ProcessId
@@ -45,7 +50,7 @@ KILLED = SIGNAL_BASE + signal.SIGKILL
 Apply = Callable[[float], None]
 """Changes the state of the instance by what a call has brought; gets the time."""
 
-SETTLED = frozenset({InstancePhase.STARTING, InstancePhase.UP, InstancePhase.CRASHED})
+SETTLED = frozenset({InstancePhase.WAITING, InstancePhase.STARTING, InstancePhase.UP, InstancePhase.CRASHED})
 
 
 class ContainerInstance(InstanceSupervisor):
@@ -90,7 +95,7 @@ class ContainerInstance(InstanceSupervisor):
         elif (record := current.containers.get(self.key)) is None:
             self._without_container(now)
         else:
-            self._with_container(now, record)
+            self._with_container(now, record, current.began)
 
     def _note_silence(self, problem: str) -> None:
         """Take the phase of an instance as unknown while its engine does not answer; its readiness is as last seen."""
@@ -103,10 +108,11 @@ class ContainerInstance(InstanceSupervisor):
 
     def _watch_unseen(self, now: float) -> None:
         """Check the health of a container that the engine says nothing of: it may serve although the engine is down."""
-        if self.state.container and self.state.port and not self.state.launching and not self.order.stop:
-            phase = self.state.phase
+        if self.state.container and self.state.port and not self.order.stop:
+            phase, is_ready = self.state.phase, self.state.ready
             self._watch(now)
-            self.state = replace(self.state, phase=phase)
+            if phase is InstancePhase.UNKNOWN or is_ready:
+                self.state = replace(self.state, phase=phase)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
@@ -144,7 +150,7 @@ class ContainerInstance(InstanceSupervisor):
             self._launch_boot(state.boot + 1)
 
     def _launch_boot(self, boot: int) -> None:
-        phase = InstancePhase.STARTING if not self.state.restarts else self.state.phase
+        phase = InstancePhase.WAITING if not self.state.restarts else self.state.phase
         self._failures, self._checked_at, self._must_kill = 0, 0.0, False
         self.state = replace(self.state, boot=boot, launching=True, phase=phase, port=None, start_sent=False)
         self._write()  # before the call: the next supervisor must know that there may be a container
@@ -154,6 +160,8 @@ class ContainerInstance(InstanceSupervisor):
         async with self._runner.starts:
             if self.order.stop:
                 return None
+            if self.state.phase is InstancePhase.WAITING:
+                self.state = replace(self.state, phase=InstancePhase.STARTING)
             try:
                 container = await self._runner.create(self.dir.ref, self.order, self.state.boot)
                 return await self._start(container)
@@ -167,14 +175,17 @@ class ContainerInstance(InstanceSupervisor):
             self.state = replace(self.state, start_sent=True)
             self._write()
         await self._runner.engine.start_container(container)
-        return partial(self._started, container)
+        port = None
+        if is_published(self.order.service):  # a listing would wait for all containers that are being started
+            port = find_host_port(await self._runner.engine.inspect_container(container), self.order.service)
+        return partial(self._started, container, port)
 
-    def _started(self, container: str, now: float) -> None:
-        self.state = replace(self.state, container=container, since=now)
+    def _started(self, container: str, port: int | None, now: float) -> None:
+        self.state = replace(self.state, container=container, port=port, since=now)
 
     # --- a container that exists -------------------------------------------------------------------------------------
 
-    def _with_container(self, now: float, record: ContainerRecord) -> None:
+    def _with_container(self, now: float, record: ContainerRecord, listed_at: float) -> None:
         state = self.state
         if self.order.stop:
             self._stop_container(now, record)
@@ -188,7 +199,7 @@ class ContainerInstance(InstanceSupervisor):
             self.state = replace(state, ready=False, phase=InstancePhase.STARTING, why=PAUSED_BY_HAND)
             self._act(self._unpause(record))
         elif record.state is ContainerState.RUNNING:
-            self._watch_running(now, record)
+            self._watch_running(now, record, listed_at)
 
     def _start_again(self, now: float, record: ContainerRecord) -> None:
         if self.order.run_once and self.state.start_sent:
@@ -196,7 +207,7 @@ class ContainerInstance(InstanceSupervisor):
         else:
             self._act(self._start(record.id))
 
-    def _watch_running(self, now: float, record: ContainerRecord) -> None:
+    def _watch_running(self, now: float, record: ContainerRecord, listed_at: float) -> None:
         port, service = find_host_port(record, self.order.service), self.order.service
         if self.state.launching or (self.state.container, self.state.port) != (record.id, port):
             since = self.state.since if self.state.container == record.id else now
@@ -207,8 +218,17 @@ class ContainerInstance(InstanceSupervisor):
             self._act(self._replace_changed(record, drift))
         elif self._must_kill:
             self._act(self._signal(record, "SIGKILL"))
-        elif service.health is None or service.health.command is not None or port is not None:
+        elif service.health is None:
+            self._watch_unchecked(now, listed_at)
+        elif service.health.command is not None or port is not None:
             self._watch(now)
+
+    def _watch_unchecked(self, now: float, listed_at: float) -> None:
+        """Count a container without a health check as ready when it has been seen to run for a moment."""
+        if listed_at - self._acted_at >= READY_AFTER_S:
+            self._mark_ready(now)
+        elif not self.state.ready:
+            self._runner.listing.request_refresh()
 
     async def _replace_changed(self, record: ContainerRecord, drift: str) -> Apply:
         await self._archive(record)
@@ -300,6 +320,10 @@ class ContainerInstance(InstanceSupervisor):
         elif waited > service.drain and not self._was_terminated:
             self._was_terminated = True
             self._act(self._signal(record, "SIGTERM"))
+
+    def _remove(self) -> None:
+        super()._remove()
+        self._runner.removed_at = time.monotonic()
 
     async def _end_container(self, record: ContainerRecord) -> Apply:
         if self.state.phase is not InstancePhase.ENDED:  # its output is kept already

@@ -34,6 +34,7 @@ class ContainerRunner:
         self.engine, self.names, self.reach, self.listing, self.notify = engine, names, reach, listing, notify
         self.images = ImagePins(engine)
         self.starts = asyncio.Semaphore(PARALLEL_STARTS)
+        self.removed_at = 0.0  # when the last instance was removed, by the monotonic clock
         self._networks: dict[SystemRef, asyncio.Task[str]] = {}
 
     async def create(self, ref: ServiceRef, order: InstanceOrder, boot: int) -> str:

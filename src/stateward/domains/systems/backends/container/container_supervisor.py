@@ -36,6 +36,8 @@ NETWORK_SWEEP_S = 60.0
 class ContainerSupervisor(BackendSupervisor):
     """Supervises the containers of one installation."""
 
+    round_interval_s, round_pause_s = 0.1, 0.02
+
     def __init__(
         self,
         files: BackendDir,
@@ -78,7 +80,7 @@ class ContainerSupervisor(BackendSupervisor):
     def _run_round(self) -> None:
         super()._run_round()
         listing = self.runner.listing.current
-        if listing is not None and listing.began > self._swept_at:
+        if listing is not None and listing.began > max(self._swept_at, self.runner.removed_at):
             self._swept_at = listing.began
             known = {one.key for one in self._instances.values() if isinstance(one, ContainerInstance)}
             for key in listing.containers.keys() - known:
@@ -101,8 +103,8 @@ class ContainerSupervisor(BackendSupervisor):
     async def _remove_orphan(self, record: ContainerRecord) -> None:
         with suppress(EngineRefused, EngineUnavailable):  # the next listing shows it again
             async with self.runner.starts:
-                await self.runner.engine.remove_container(record.id, force=True)
-            log.warning("container %s belongs to no instance; it was removed", record.name)
+                if await self.runner.engine.remove_container(record.id, force=True):
+                    log.warning("container %s belongs to no instance; it was removed", record.name)
         self.runner.listing.request_refresh()
 
     async def _keep_sweeping_networks(self) -> None:

@@ -22,12 +22,18 @@ log = logging.getLogger("stateward.systems")
 LIST_INTERVAL_S = 5.0
 """The longest time between two listings."""
 
-LIST_TIMEOUT_S = 10.0
-"""How long a listing may take until the engine counts as not answering."""
+LIST_TIMEOUT_S = 20.0
+"""How long a listing may take until the engine counts as not answering: Podman's waits for all starts under way."""
 
 MIN_PAUSE_S = 0.05
-PAUSE_PER_LISTING = 3.0
+PAUSE_PER_LISTING = 10.0
 """The pause after a listing, in times of what it took: an engine with many containers is not kept busy by us."""
+
+HINTS = frozenset(
+    {"die", "died", "oom", "kill", "stop", "restart", "pause", "unpause", "rename", "update", "remove", "destroy"}
+    | {"connect", "disconnect"}
+)
+"""The events after which the containers are listed: not those of a start, of which there may be hundreds."""
 
 RETRY_S, EVENTS_RETRY_S = 1.0, 5.0
 
@@ -92,7 +98,7 @@ class EngineListing:
             try:
                 async with aclosing(self._engine.watch_events()) as events:
                     async for event in events:
-                        if event.kind == "container":
+                        if event.action in HINTS and event.kind in ("container", "network"):
                             self.request_refresh()
             except EngineErrors as error:
                 if self._log_distances.is_due("events"):

@@ -47,6 +47,7 @@ class OrderBackend:
 
     def __init__(self, files: BackendDir, supervisor: BackendSupervisor) -> None:
         self._dir, self._supervisor = files, supervisor
+        self._seen: dict[ServiceRef, int] = {}  # the changes of a service before it was last read
 
     async def prepare(self, system_ref: SystemRef) -> Mapping[str, str]:
         """Create the folder of a system."""
@@ -59,6 +60,7 @@ class OrderBackend:
 
     async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
         """Return the instances of a service."""
+        self._seen[ref] = self._supervisor.count_changes(ref)
         found = ((directory, directory.order()) for directory in self._dir.instance_dirs(ref))
         return [
             _instance(order, directory.state() or LocalInstanceState())
@@ -132,6 +134,7 @@ class OrderBackend:
         while (proxy := self._dir.instance_dir(ref, PROXY)).order() is not None:
             self._stop(proxy)
             await asyncio.sleep(POLL_INTERVAL_S)
+        self._seen.pop(ref, None)
         await asyncio.to_thread(remove_tree, self._dir.service_path(ref))
 
     async def remove(self, system_ref: SystemRef) -> None:
@@ -169,9 +172,9 @@ class OrderBackend:
         chosen = [one for one in files if one.stem == instance or (instance is None and one.stem != PROXY)]
         return [read_excerpt(one, after, most) for one in chosen]
 
-    async def pause(self, ref: ServiceRef, seconds: float) -> None:  # noqa: ARG002 - any change shows in the files
-        """Wait one poll interval, at most."""
-        await asyncio.sleep(min(seconds, POLL_INTERVAL_S))
+    async def pause(self, ref: ServiceRef, seconds: float) -> None:
+        """Wait until a service has changed since its instances were read."""
+        await self._supervisor.wait_for_change(ref, self._seen.get(ref, -1), seconds)
 
     async def changed_services(self) -> AsyncIterator[ServiceRef]:
         """Yield the services that the supervisor of this process changes; none if another process supervises."""

@@ -11,6 +11,7 @@ import fcntl
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
@@ -36,6 +37,9 @@ ROUND_INTERVAL_S = 0.05
 ReadyAddresses = Callable[[ServiceRef], Sequence[str]]
 """Returns the addresses HOST:PORT of the ready instances of a service that run on other hosts."""
 
+POLL_INTERVAL_S = 0.05
+"""The time between two looks at a service that another process supervises."""
+
 LOCK_RETRY_S = 0.5
 """The time between two tries to get the lock."""
 
@@ -43,7 +47,7 @@ LOCK_RETRY_S = 0.5
 class BackendSupervisor:
     """Supervises the instances while it holds the lock."""
 
-    round_interval_s = ROUND_INTERVAL_S
+    round_interval_s, round_pause_s = ROUND_INTERVAL_S, 0.0
 
     def __init__(
         self,
@@ -60,10 +64,35 @@ class BackendSupervisor:
         self._wakeup = asyncio.Event()
         self._log_distances = GrowingIntervals(time.monotonic)
         self.changed_services: asyncio.Queue[ServiceRef] = asyncio.Queue()
+        self._is_supervising = False
+        self._changes: Counter[ServiceRef] = Counter()
+        self._waiting: dict[ServiceRef, set[asyncio.Event]] = {}
 
     def wake(self) -> None:
         """Start the next round at once."""
         self._wakeup.set()
+
+    def count_changes(self, ref: ServiceRef) -> int:
+        """Return a number that grows with each change of a service that this process makes."""
+        return self._changes[ref]
+
+    async def wait_for_change(self, ref: ServiceRef, known: int, seconds: float) -> None:
+        """Wait until a service has changed since a count; if another process supervises, only for a poll interval."""
+        if not self._is_supervising:
+            await asyncio.sleep(min(seconds, POLL_INTERVAL_S))
+        elif self._changes[ref] == known:
+            changed = asyncio.Event()
+            self._waiting.setdefault(ref, set()).add(changed)
+            try:
+                await wait_for_event(changed, seconds)
+            finally:
+                self._waiting[ref].discard(changed)
+
+    def _note_change(self, ref: ServiceRef) -> None:
+        self._changes[ref] += 1
+        self.changed_services.put_nowait(ref)
+        for changed in self._waiting.get(ref, ()):
+            changed.set()
 
     @asynccontextmanager
     async def live(self) -> AsyncIterator[None]:
@@ -77,6 +106,7 @@ class BackendSupervisor:
 
     async def _run(self) -> None:
         handle = await self._wait_for_lock()
+        self._is_supervising = True
         try:
             for system_ref in self._dir.systems():
                 for ref in self._dir.services(system_ref):
@@ -88,8 +118,10 @@ class BackendSupervisor:
                         self._run_round()
                     except Exception:
                         log.exception("backend supervisor of %s: a round failed; the next one follows", self._dir.root)
+                    await asyncio.sleep(self.round_pause_s)
                     await wait_for_event(self._wakeup, self.round_interval_s)
         finally:
+            self._is_supervising = False
             os.close(handle)
 
     def _observing(self) -> AbstractAsyncContextManager[None]:
@@ -122,7 +154,8 @@ class BackendSupervisor:
         for gone in self._instances.keys() - seen:
             self._instances.pop(gone).close()
         for forgotten in self._ready.keys() - set(refs):
-            del self._ready[forgotten]
+            del self._ready[forgotten], self._changes[forgotten]
+            self._waiting.pop(forgotten, None)
 
     def _tick_service(self, ref: ServiceRef, directories: list[InstanceDir], seen: set[str], now: float) -> None:
         changed = False
@@ -136,7 +169,7 @@ class BackendSupervisor:
                 del self._instances[str(directory.folder)]
         if changed or ref not in self._ready:
             self._write_ready_ports(ref)
-            self.changed_services.put_nowait(ref)
+            self._note_change(ref)
         elif self._ready_addresses is not None:  # they change without a change here
             self._write_ready_ports(ref)
 
