@@ -20,13 +20,14 @@ class Right(StrEnum):
     READ = "read"  # look at objects, operations, the journal of one's namespaces
     ACT = "act"  # create objects, ask for actions, cancel
     GOVERN = "govern"  # an administrator's: limits, tokens, quotas, workers, healing; in a domain also of one namespace
+    EXECUTE = "execute"  # run commands inside what runs
     REPORT = "report"  # speak as an agent
 
 
 RIGHTS: dict[Role, frozenset[Right]] = {
     Role.VIEWER:   frozenset({Right.READ}),
     Role.OPERATOR: frozenset({Right.READ, Right.ACT}),
-    Role.ADMIN:    frozenset({Right.READ, Right.ACT, Right.GOVERN}),
+    Role.ADMIN:    frozenset({Right.READ, Right.ACT, Right.GOVERN, Right.EXECUTE}),
     Role.AGENT:    frozenset({Right.REPORT}),
 }  # fmt: skip
 

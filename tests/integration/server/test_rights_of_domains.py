@@ -60,6 +60,7 @@ EXCEPTIONS: dict[str, Rule] = {
     "DELETE /api/v1/systems/{ns}/-/nodes/{node}": "govern in shop",
     "POST /api/v1/systems/{ns}/-/nodes/{node}/drain": "govern in shop",
     "POST /api/v1/systems/{ns}/-/nodes/{node}/uncordon": "govern in shop",
+    "POST /api/v1/systems/{ns}/{system}/exec": "govern in shop",
     "POST /api/v1/systems/{ns}/-/secrets": "govern in shop",
     "PUT /api/v1/systems/{ns}/-/secrets/{secret}": "govern in shop",
     "DELETE /api/v1/systems/{ns}/-/secrets/{secret}": "govern in shop",

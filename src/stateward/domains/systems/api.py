@@ -21,11 +21,12 @@ from stateward.domains.systems.backends.names import CONTAINER, LOCAL
 from stateward.domains.systems.backends.port import LogExcerpt, ServiceRef, SystemRef
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition import read
+from stateward.domains.systems.exec_routes import run_in_instance
 from stateward.domains.systems.job_views import job_views
 from stateward.domains.systems.lifecycle import SYSTEM
 from stateward.domains.systems.nodes.node_hub import NodeHub
 from stateward.domains.systems.nodes.node_routes import NODE_ROUTES
-from stateward.domains.systems.object_ids import NAME, checked_path, path_of, service_id
+from stateward.domains.systems.object_ids import NAME, PATH, checked_path, path_of, service_id
 from stateward.domains.systems.secrets.secret_routes import SECRET_ROUTES
 from stateward.domains.systems.service import SystemActions
 from stateward.domains.systems.views import (
@@ -51,11 +52,9 @@ from stateward.plugin.request_params import IdempotencyKey, Ns
 from stateward.plugin.route_options import actor_of, can_dry_run, disclosure_of, engine_of, grant_of, needs
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
-from stateward.validation_texts import describe_pattern
 
 BASE = "/api/v1/systems"
 DEPLOYS = "/{ns:str}/{system:str}/deploys"
-PATH = describe_pattern(r"^/[a-z0-9/-]{0,500}$(?!\n)", "a path in the system, such as /store/api")
 MAX_DEFINITION_CHARS = 1_000_000
 
 Name = Annotated[str, PathParameter(pattern=NAME, description="the system")]
@@ -278,6 +277,7 @@ ROUTES = (
     list_deploys,
     list_locks,
     read_logs,
+    run_in_instance,
     *SECRET_ROUTES,
     *NODE_ROUTES,
 )

@@ -67,6 +67,32 @@ class JobBeingDeleted(Denied, code="job_being_deleted"):
     text = "job {job} is being deleted"
 
 
+class NoRunningInstance(Denied, code="no_running_instance", retry=True):
+    """There is no instance to run a command in."""
+
+    service: str
+    instance: str | None
+
+    def __str__(self) -> str:
+        which = "no instance" if self.instance is None else f"no instance {self.instance}"
+        return f"service {self.service} has {which} that runs"
+
+
+class CommandsNotOffered(Denied, code="commands_not_offered"):
+    """The backend of a system runs no commands in its instances."""
+
+    system: str
+    text = "system {system} runs on nodes, whose agents run no commands in instances"
+
+
+class BackendUnavailable(Denied, code="backend_unavailable", retry=True):
+    """The backend of a system cannot be asked at the moment."""
+
+    system: str
+    why: str
+    text = "the backend of system {system} cannot be asked: {why}"
+
+
 class NodePoolFull(StatewardError, retry=True):
     """No node of a pool has room for one more instance."""
 

@@ -9,6 +9,7 @@ EXAMPLES: dict[str, Any] = {
         "path": "/",
         "wait": 30,
     },
+    "NewInstanceCommand": {"path": "/web", "argv": ["ls", "-l"], "timeout": 10},
     "NewRollback": {"path": "/web"},
     "NewTeardown": {"wait": 30},
     "NewSystemNode": {"name": "host-1", "labels": {"zone": "a"}},

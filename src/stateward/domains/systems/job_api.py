@@ -13,7 +13,6 @@ from stateward import naming
 from stateward.access import Right
 from stateward.domains.systems.api import (
     MAX_DEFINITION_CHARS,
-    PATH,
     Call,
     ContextDependency,
     Name,
@@ -24,7 +23,7 @@ from stateward.domains.systems.api import (
 from stateward.domains.systems.backends.port import LogExcerpt, SystemRef, job_run_ref
 from stateward.domains.systems.job_service import JobActions
 from stateward.domains.systems.job_views import JobRunView, JobView, job_views, newest_first, run_view
-from stateward.domains.systems.object_ids import checked_path, path_of
+from stateward.domains.systems.object_ids import PATH, checked_path, path_of
 from stateward.domains.systems.views import AskedView, asked_view
 from stateward.plugin.request_params import IdempotencyKey, Ns
 from stateward.plugin.route_options import actor_of, can_dry_run, disclosure_of, engine_of, grant_of, needs

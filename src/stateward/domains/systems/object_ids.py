@@ -21,6 +21,7 @@ from stateward.validation_texts import describe_pattern
 NAME_RULE = "a name of small letters, digits and hyphens, at most 63 of them"
 NAME = describe_pattern(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$(?!\n)", NAME_RULE)
 MAX_LEVELS = 20
+PATH = describe_pattern(r"^/[a-z0-9/-]{0,500}$(?!\n)", "a path in the system, such as /store/api")
 SECRET_PREFIX = "secret+"  # noqa: S105 - of ids
 ROTATION_ID = "rotation+secrets"
 """The id of the key rotation of a namespace: there is one, so two cannot run at once."""

@@ -48,6 +48,10 @@ class Api:
             await self._engine.wait_record("default", found["operation"], PATIENT)
         return found
 
+    async def history(self, name: str) -> Any:
+        """Return the journal of an object."""
+        return await self._engine.history("default", name)
+
     async def system(self, **params: Any) -> Any:
         """Return the shop."""
         return (await self.ask("GET", "/shop", params=params)).json()
@@ -237,6 +241,20 @@ async def test_what_makes_no_sense_is_refused_with_its_reason(api: Api) -> None:
     for method, path, body, status in NONSENSE:
         answer = await api.ask(method, path, body)
         assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json"), path
+
+
+async def test_a_command_needs_a_right_of_its_own_and_is_in_the_journal_without_its_arguments(api: Api) -> None:
+    await api.done("POST", "/shop/deploys", {"definition": "services: {web: {command: x}}"})
+    body = {"path": "/web", "argv": ["login", "--password", "hush"]}
+    assert (await api.ask("POST", "/shop/exec", body, "operator")).status_code == 403
+    answer = await api.ask("POST", "/shop/exec", body)
+    assert (answer.status_code, answer.json()["stdout"]) == (200, "login --password hush")
+    assert (await api.ask("POST", "/shop/exec", {**body, "path": "/none"})).status_code == 404
+    none = await api.ask("POST", "/shop/exec", {**body, "instance": "other"})
+    assert (none.status_code, none.json()["code"]) == (409, "no_running_instance")
+    lines = [line for line in await api.history("shop:web") if line.event == "exec"]
+    assert [(line.who, line.reason) for line in lines] == [("admin", "login")] * 2
+    assert "hush" not in str(lines)
 
 
 async def test_the_generic_api_does_not_go_around_the_locks(api: Api) -> None:

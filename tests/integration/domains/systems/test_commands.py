@@ -116,6 +116,8 @@ def test_a_system_is_deployed_shown_rolled_back_and_torn_down(cli: SystemCliServ
     assert "/web is stable, 2 of 2 ready" in shown
     file.write_text(file.read_text().replace("web v1", "web v2"))
     cli.done("deploy", "shop", "--file", str(file), "--wait")
+    assert cli.done("exec", "shop/web", "--", "echo", "--all") == "echo --all"
+    assert "SYSTEM/PATH" in cli.run("exec", "shop", "--", "echo").output
     cli.done("rollback", "shop", "--wait")
     web = next(one for one in cli.found("status", "shop")["services"] if one["path"] == "/web")
     assert web["definition"]["command"] == ["web", "v1"]

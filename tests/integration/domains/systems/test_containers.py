@@ -11,11 +11,13 @@ import pytest
 from stateward.containers import EngineClient
 from stateward.domains.systems.backends.container import engine_listing
 from stateward.domains.systems.backends.port import InstancePhase, ServiceRef
-from stateward.domains.systems.definition import Resources, Tree
+from stateward.domains.systems.definition import Resources, Service, Tree
 from stateward.store.records import Status
 from tests.containers import IMAGE, PodmanService
 from tests.integration.domains.systems.container_harness import HOME, NS, PATIENT, ContainerHost, run_host, shell, web
 from tests.integration.domains.systems.test_real_deploys import send_requests
+
+REQUESTS = 150
 
 
 @pytest.fixture
@@ -32,14 +34,15 @@ async def test_a_rolling_update_under_load_loses_no_request(host: ContainerHost)
     answers: Counter[str] = Counter()
     over = asyncio.Event()
     load = [asyncio.create_task(send_requests(f"http://127.0.0.1:{port}/", answers, over)) for _ in range(3)]
-    for word in ("second", "third"):
-        ended = await host.deployed(web=web(word, 2, address=0))
+    updates = 0
+    while updates < 2 or sum(answers.values()) < REQUESTS:
+        updates += 1
+        ended = await host.deployed(web=web(f"update {updates}", 2, address=0))
         assert ended.status is Status.SUCCEEDED, ended.error
     over.set()
     await asyncio.gather(*load)
     assert not [answer for answer in answers if answer.startswith("lost")], answers
-    assert len({answer.split()[0] for answer in answers}) == 3  # all three revisions have answered
-    assert sum(answers.values()) >= 150
+    assert len({answer.split()[0] for answer in answers}) == updates + 1  # all revisions have answered
 
 
 async def test_a_rollback_brings_the_image_that_ran_before_its_tag_was_moved(
@@ -102,15 +105,35 @@ async def test_a_volume_is_kept_across_updates_and_output_across_restarts(host: 
     assert len(logs) == 2  # the former instance has left its log
 
 
-async def test_a_container_that_ends_at_once_is_told_with_its_last_words(host: ContainerHost) -> None:
-    ended = await host.deployed(web=shell("echo no database >&2; exit 3", deadline=2.0))
-    assert ended.status is Status.FAILED
-    assert "ended with 3: no database" in (ended.error or "")
-    ended = await host.deployed(web=shell("echo starts; tail /dev/zero", resources=Resources(memory=16), deadline=2.0))
-    assert "perhaps because it needed more than its 16 MiB of memory: starts" in (ended.error or "")
-    missing = await host.deployed(web=web(image="localhost/none:1"))
-    assert "localhost/none:1" in (missing.error or "")
+@pytest.mark.parametrize(
+    ("service", "told"),
+    [
+        (shell("echo no database >&2; exit 3"), "ended with 3: no database"),
+        (
+            shell("echo starts; tail /dev/zero", resources=Resources(memory=16)),
+            "perhaps because it needed more than its 16 MiB of memory: starts",
+        ),
+    ],
+)
+async def test_a_container_that_ends_at_once_is_told_with_its_last_words(
+    host: ContainerHost, service: Service, told: str
+) -> None:
+    accepted = await host.actions.deploy("shop", "/", Tree({"/web": service}))
+    await host.until_instance(lambda one: told in one.why)
+    await host.actions.cancel("shop", accepted.object.id)
+    await host.engine.wait_record(NS, accepted.op.id, PATIENT)
     assert await host.instances() == []
+
+
+async def test_an_image_that_is_missing_fails_the_deploy_before_anything_changes(host: ContainerHost) -> None:
+    await host.deployed(web=web())
+    before = [one.id for one in await host.listed()]
+    missing = await host.deployed(web=web(image="localhost/none:1"))
+    assert missing.status is Status.FAILED
+    assert "localhost/none:1" in (missing.error or "")
+    assert [one.id for one in await host.listed()] == before
+    done = await host.backend.run_command(ServiceRef(HOME, "/web"), None, ("sh", "-c", "id -u; exit 4"), 30.0, 1_000)
+    assert (done.exit_status, done.stdout) == (4, "0\n")
 
 
 async def test_an_engine_that_hangs_or_is_gone_is_told_and_its_containers_serve_on(

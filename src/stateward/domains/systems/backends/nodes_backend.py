@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from stateward.aio.supervise import wait_for_event
 from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.backends.port import (
+    CommandOutcome,
     InstancePhase,
     InstanceSpec,
     LogExcerpt,
@@ -25,7 +26,7 @@ from stateward.domains.systems.backends.port import (
     SystemRef,
 )
 from stateward.domains.systems.definition import NodePool, PinnedImage, Service
-from stateward.domains.systems.errors import NodesFull
+from stateward.domains.systems.errors import CommandsNotOffered, NodesFull
 from stateward.domains.systems.lifecycle import INSTANCE, NODE, SERVING, InstanceState, SystemNodeState
 from stateward.domains.systems.nodes.node_hub import NodeHub, batcher
 from stateward.domains.systems.nodes.node_model import (
@@ -159,6 +160,12 @@ class NodesBackend:
         node, name = Key(ref.system.ns, one.node or ""), instance_id(ref, one.name)
         parts = await self.hub.read_log(node, name, after, most)
         return [LogExcerpt(one.name, part.text, int(part.next) if part.next.isdecimal() else 0) for part in parts]
+
+    async def run_command(
+        self, ref: ServiceRef, instance: str | None, argv: Sequence[str], timeout_s: float, max_output: int
+    ) -> CommandOutcome:
+        """Refuse: agents of nodes run services, and no commands beside them."""
+        raise CommandsNotOffered(ref.system.system)
 
     # --- changes -----------------------------------------------------------------------------------------------------
 

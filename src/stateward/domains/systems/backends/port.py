@@ -15,7 +15,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from stateward.domains.systems.definition import NodePool, PinnedImage, Service
-from stateward.domains.systems.errors import NodePoolFull, SecretMissing
+from stateward.domains.systems.errors import NodePoolFull, NoRunningInstance, SecretMissing
 
 ReadSecrets = Callable[[str, Collection[str]], Awaitable[Mapping[str, str]]]
 """Returns the present values of secrets of a namespace, by name; raises a `StatewardError` that says what is wrong.
@@ -66,6 +66,10 @@ class InstancePhase(StrEnum):
     UNKNOWN = "unknown"  # what runs it does not answer; it is as ready as when it was last seen
 
 
+ENDED_PHASES = frozenset({InstancePhase.WAITING, InstancePhase.CRASHED, InstancePhase.ENDED})
+"""The phases in which nothing of an instance runs."""
+
+
 class ServiceInstance(Struct, frozen=True, omit_defaults=True):
     """An instance as last observed; `why` says what is wrong with it."""
 
@@ -111,6 +115,16 @@ class LogExcerpt(Struct, frozen=True):
     next: int
 
 
+class CommandOutcome(Struct, frozen=True):
+    """A command that was run in an instance; without an exit status, it did not end in time."""
+
+    instance: str
+    exit_status: int | None
+    stdout: str
+    stderr: str
+    truncated: bool = False
+
+
 class Backend(Protocol):
     """Runs the instances of services."""
 
@@ -150,6 +164,11 @@ class Backend(Protocol):
     async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:
         """Return the logs of instances: the last `most` bytes, or those after an offset."""
 
+    async def run_command(
+        self, ref: ServiceRef, instance: str | None, argv: Sequence[str], timeout_s: float, max_output: int
+    ) -> CommandOutcome:
+        """Run a command in an instance, or in any that runs, to its end; raises `NoRunningInstance`."""
+
     async def pause(self, ref: ServiceRef, seconds: float) -> None:
         """Wait until a service has changed, at most so many seconds."""
 
@@ -163,6 +182,14 @@ class Backend(Protocol):
 async def no_secrets(ns: str, names: Collection[str]) -> Mapping[str, str]:  # noqa: ARG001 - a `ReadSecrets`
     """Refuse to read secrets: there are none."""
     raise SecretMissing(min(names))
+
+
+def choose_running(service: str, seen: Sequence[ServiceInstance], name: str | None) -> ServiceInstance:
+    """Return the named instance, or a ready one if there is any; raises `NoRunningInstance`."""
+    running = [one for one in seen if one.phase not in ENDED_PHASES and name in (None, one.name)]
+    if not running:
+        raise NoRunningInstance(service, name)
+    return min(running, key=lambda one: not one.ready)
 
 
 def node_names(name: str, pool: NodePool) -> list[str]:

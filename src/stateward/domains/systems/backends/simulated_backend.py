@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from stateward.aio.supervise import wait_for_event
 from stateward.domains.systems.backends.port import (
+    CommandOutcome,
     InstancePhase,
     InstanceSpec,
     LogExcerpt,
@@ -23,6 +24,7 @@ from stateward.domains.systems.backends.port import (
     SystemRef,
     check_fits,
     choose_node,
+    choose_running,
 )
 from stateward.domains.systems.definition import NodePool, PinnedImage, Service
 
@@ -171,6 +173,18 @@ class SimulatedBackend:
     async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:  # noqa: ARG002
         """Return empty logs."""
         return [LogExcerpt(one.name, "", 0) for one in await self.instances(ref) if instance in (None, one.name)]
+
+    async def run_command(
+        self,
+        ref: ServiceRef,
+        instance: str | None,
+        argv: Sequence[str],
+        timeout_s: float,  # noqa: ARG002
+        max_output: int,
+    ) -> CommandOutcome:
+        """Return the words of the command as its output."""
+        name = choose_running(str(ref), await self.instances(ref), instance).name
+        return CommandOutcome(name, 0, " ".join(argv)[:max_output], "")
 
     async def pause(self, ref: ServiceRef, seconds: float) -> None:
         """Wait until the next instance of a service is due, or a fault was injected."""

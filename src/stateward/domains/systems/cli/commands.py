@@ -7,8 +7,9 @@ import typer
 
 from stateward.client.action_requests import wait_for_outcomes
 from stateward.client.confirmation import confirm_action, confirm_removal
+from stateward.client.output import clean, err, out
 from stateward.client.session import Session, on_server, requests_action
-from stateward.domains.systems.backends.port import LogExcerpt
+from stateward.domains.systems.backends.port import CommandOutcome, LogExcerpt
 from stateward.domains.systems.cli import job_commands
 from stateward.domains.systems.cli.node_commands import node_app
 from stateward.domains.systems.cli.secret_commands import secret_app
@@ -59,7 +60,16 @@ Instances = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Cancel deploys that are under way, and wait for their end.")]
 
+Target = Annotated[str, typer.Argument(metavar="SYSTEM/PATH", help="The service, such as shop/store/api.")]
+Words = Annotated[list[str], typer.Argument(metavar="COMMAND...", help="The program and its arguments, after --.")]
+CommandTimeout = Annotated[
+    float, typer.Option("--timeout", min=0.1, max=600, metavar="SECONDS", help="Seconds after which it is given up.")
+]
+
 PAUSE = 0.5
+MARGIN_S = 20.0
+"""Seconds that the server may need besides the command's own."""
+TIMED_OUT = 124
 
 
 @app.command()
@@ -192,6 +202,33 @@ def logs(
         session.pause(PAUSE)
         for one in _written(session, system, {"path": path, "instance": instance, "most": 1}):
             places[one.instance] = _followed(session, system, path, one, places.get(one.instance, 0))
+
+
+@app.command("exec")
+@on_server
+def run_command(
+    session: Session,
+    service: Target,
+    words: Words,
+    instance: Instance = None,
+    timeout: CommandTimeout = 60.0,
+) -> None:
+    """Run a command in an instance of a service, and exit with its status (124: it did not end in time)."""
+    system, slash, path = service.partition("/")
+    if not slash:
+        raise BadInput("SYSTEM/PATH", service, "a system and the path of a service, such as shop/store/api")
+    body = {"path": f"/{path}", "argv": words, "instance": instance, "timeout": timeout}
+    where = at(session, ("SYSTEM", system), "exec")
+    done = session.client.http.call(CommandOutcome, "POST", where, body=body, patience=timeout + MARGIN_S)
+    if session.json:
+        session.print_data(done)
+    else:
+        out().print(clean(done.stdout), markup=False, highlight=False, soft_wrap=True, end="")
+        err().print(clean(done.stderr), markup=False, highlight=False, soft_wrap=True, end="")
+        if done.truncated:
+            err().print("Some of the output is left out: it was too long.", markup=False)
+    if done.exit_status != 0:
+        raise typer.Exit(TIMED_OUT if done.exit_status is None else done.exit_status)
 
 
 def _followed(session: Session, system: str, path: str, one: LogExcerpt, place: int) -> int:

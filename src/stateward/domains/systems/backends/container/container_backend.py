@@ -12,14 +12,23 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from stateward.containers import ContainerEngine, EngineRefusal, EngineRefused
+from stateward.containers import ContainerEngine, EngineRefusal, EngineRefused, ExecTimedOut
 from stateward.domains.systems.backends.container.container_runner import read_output
 from stateward.domains.systems.backends.container.container_specs import ContainerNames, EngineReach
 from stateward.domains.systems.backends.container.container_supervisor import ContainerSupervisor
 from stateward.domains.systems.backends.local.backend import OrderBackend, read_excerpt
 from stateward.domains.systems.backends.local.instance_dir import BackendDir
-from stateward.domains.systems.backends.port import LogExcerpt, ReadSecrets, ServiceRef, SystemRef, no_secrets
+from stateward.domains.systems.backends.port import (
+    CommandOutcome,
+    LogExcerpt,
+    ReadSecrets,
+    ServiceRef,
+    SystemRef,
+    choose_running,
+    no_secrets,
+)
 from stateward.domains.systems.definition import PinnedImage, Service
+from stateward.domains.systems.errors import NoRunningInstance
 
 INSTALLATION_FILE = "installation"
 ON_THIS_HOST = EngineReach()
@@ -91,6 +100,21 @@ class ContainerBackend(OrderBackend):
         live = data[max(0, begin - first) :]
         shown = (text + live)[:most]
         return LogExcerpt(name, shown.decode(errors="replace"), begin + len(shown))
+
+    async def run_command(
+        self, ref: ServiceRef, instance: str | None, argv: Sequence[str], timeout_s: float, max_output: int
+    ) -> CommandOutcome:
+        """Run a command in the container of an instance; one that does not end in time may run on."""
+        name = choose_running(str(ref), await self.instances(ref), instance).name
+        state = self._dir.instance_dir(ref, name).state()
+        if state is None or not state.container:
+            raise NoRunningInstance(str(ref), instance)
+        try:
+            done = await self._engine.exec(state.container, argv, timeout_s=timeout_s, max_output=max_output)
+        except ExecTimedOut as error:
+            return CommandOutcome(name, None, "", str(error))
+        out, err = (one.decode(errors="replace") for one in (done.stdout, done.stderr))
+        return CommandOutcome(name, done.exit_code, out, err, truncated=done.truncated)
 
     @asynccontextmanager
     async def live(self) -> AsyncIterator[None]:

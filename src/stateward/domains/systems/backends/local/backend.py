@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stateward.domains.systems.backends.local.backend_supervisor import BackendSupervisor, ReadyAddresses
+from stateward.domains.systems.backends.local.instance_command import run_in_process_instance
 from stateward.domains.systems.backends.local.instance_dir import (
     PROXY,
     BackendDir,
@@ -24,6 +25,7 @@ from stateward.domains.systems.backends.local.instance_dir import (
 )
 from stateward.domains.systems.backends.local.launch import PROXY_PROGRAM, THIS_HOST, HostPlace, free_port
 from stateward.domains.systems.backends.port import (
+    CommandOutcome,
     InstancePhase,
     InstanceSpec,
     LogExcerpt,
@@ -33,9 +35,11 @@ from stateward.domains.systems.backends.port import (
     SystemRef,
     check_fits,
     choose_node,
+    choose_running,
     no_secrets,
 )
 from stateward.domains.systems.definition import HealthCheck, NodePool, PinnedImage, Service
+from stateward.domains.systems.errors import NoRunningInstance
 from stateward.drivers.confinement import Confinement
 from stateward.drivers.process.trees import remove_tree
 
@@ -200,6 +204,22 @@ class LocalBackend(OrderBackend):
         files = BackendDir(root.absolute())
         confinement = (confinement or Confinement()).hiding(files.root)
         super().__init__(files, BackendSupervisor(files, confinement, read_secrets, place, ready_addresses))
+        self._confinement, self._read_secrets = confinement, read_secrets
+
+    async def run_command(
+        self, ref: ServiceRef, instance: str | None, argv: Sequence[str], timeout_s: float, max_output: int
+    ) -> CommandOutcome:
+        """Run a command in the confinement and the folder of an instance."""
+        name = choose_running(str(ref), await self.instances(ref), instance).name
+        directory = self._dir.instance_dir(ref, name)
+        order, state = directory.order(), directory.state()
+        if order is None or state is None or state.process is None:
+            raise NoRunningInstance(str(ref), instance)
+        wanted = {one.secret for one in order.service.secrets.values()}
+        secrets = await self._read_secrets(ref.system.ns, wanted) if wanted else {}
+        return await run_in_process_instance(
+            directory, order, state, secrets, self._confinement, argv, timeout_s, max_output
+        )
 
 
 def _stands(proxy: InstanceDir, order: InstanceOrder) -> bool:
