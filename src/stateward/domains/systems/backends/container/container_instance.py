@@ -260,8 +260,9 @@ class ContainerInstance(InstanceSupervisor):
         return "" if done.exit_code == 0 else f"{command[0]} ended with {done.exit_code}"
 
     def _kill_all(self, process: ProcessId | None) -> bool:  # noqa: ARG002 - a container has one name for all of them
-        """Kill an unhealthy container by the next call."""
-        self._must_kill = True
+        """Kill an unhealthy container, after a new listing has told whether somebody has changed it."""
+        self._must_kill, self._acted_at = True, time.monotonic()
+        self._runner.listing.request_refresh()
         return True
 
     # --- end ---------------------------------------------------------------------------------------------------------
