@@ -162,7 +162,12 @@ class NodesBackend:
         return [LogExcerpt(one.name, part.text, int(part.next) if part.next.isdecimal() else 0) for part in parts]
 
     async def run_command(
-        self, ref: ServiceRef, instance: str | None, argv: Sequence[str], timeout_s: float, max_output: int
+        self,
+        ref: ServiceRef,
+        instance: str | None,  # noqa: ARG002 - the port's
+        argv: Sequence[str],  # noqa: ARG002
+        timeout_s: float,  # noqa: ARG002
+        max_output: int,  # noqa: ARG002
     ) -> CommandOutcome:
         """Refuse: agents of nodes run services, and no commands beside them."""
         raise CommandsNotOffered(ref.system.system)
