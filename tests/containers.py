@@ -219,7 +219,12 @@ def missing_for_podman() -> str:
     if missing:
         return f"{', '.join(missing)} not installed"
     if os.geteuid():
-        return "root rights"
+        return "root rights are missing"
+    mounts = subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", "true"], capture_output=True, check=False
+    )
+    if mounts.returncode:
+        return "the right to mount is missing"
     if _needs_interpreter(Path(shutil.which("busybox") or "").read_bytes()):
         return "busybox is not the static one (apt-get install busybox-static)"
     return ""
