@@ -201,6 +201,10 @@ def test_a_service_gets_its_secret_within_its_limits_and_another_cannot_read_it(
         unlimited = {one for instance in kept[0]["instances"] for one in instance["unlimited"]}
         assert unlimited <= {"cpu", "pids", "memory of all its processes together"}
         assert owner.delete("/api/v1/systems/t1/shop?force=true").status_code == 202
+        end = time.monotonic() + PATIENT
+        while (found := owner.get("/api/v1/systems/t1/shop")).status_code != 404:  # it has files outside of its folder
+            assert time.monotonic() < end, found.text
+            time.sleep(0.05)
 
 
 def _written(client: httpx.Client, path: str, word: str) -> str:

@@ -8,7 +8,7 @@ from stateward.errors import BadInput
 LOCAL, CONTAINER, NODES, SIMULATED = "local", "container", "nodes", "simulated"
 
 CONTAINER_FIELDS = (
-    "image", "pull", "registry_login", "port", "volumes", "user", "read_only", "capabilities", "resources",
+    "image", "pull", "registry_login", "port", "volumes", "user", "read_only", "capabilities",
 )  # fmt: skip
 LOCAL_FIELDS = ("folder",)
 NODES_FIELDS = (*(one for one in CONTAINER_FIELDS if one != "resources"), "secrets")
