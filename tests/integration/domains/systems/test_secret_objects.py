@@ -151,7 +151,7 @@ async def test_no_way_out_has_a_value_or_its_encrypted_text(vault: Vault, role: 
     assert found is not None
     encrypted = found.seen.split('"value":"')[1].split('"')[0]
     reader = vault.engine.store.reader
-    paths = await readable_paths(vault.app, reader, NS, system=["shop"], secret=["db"], run=[])
+    paths = await readable_paths(vault.app, reader, NS, system=["shop"], secret=["db"], run=[], node=[])
     answers = {path: (await vault.clients[role].get(path)).text for path in paths}
     for path in ("journal", "objects"):
         exported = await vault.clients[role].get(f"/api/v1/{path}?ns={NS}", headers={"Accept": "application/x-ndjson"})

@@ -70,7 +70,7 @@ async def scene(new_store: Callable[[], Store]) -> AsyncIterator[Scene]:
 @pytest.mark.parametrize("role", READERS)
 async def test_no_way_out_has_a_value_of_an_environment(scene: Scene, role: Role) -> None:
     reader, client = scene.engine.store.reader, scene.clients[role]
-    paths = await readable_paths(scene.app, reader, NS, system=["shop"], secret=[], run=[])
+    paths = await readable_paths(scene.app, reader, NS, system=["shop"], secret=[], run=[], node=[])
     answers = {path: (await client.get(path)).text for path in [*paths, f"/api/v1/systems/{NS}/shop/logs?path=/web"]}
     export = await client.get(f"/api/v1/journal?ns={NS}", headers={"Accept": "application/x-ndjson"})
     answers["export"] = export.text
