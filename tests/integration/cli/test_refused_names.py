@@ -55,9 +55,14 @@ OPTIONS = {
 }
 """What a command needs besides its arguments, or what makes it more dangerous."""
 
-NAME_IN_BODY = {"create", "system create", "mci connection add", "mci namespace create", "lease host add"} | {
-    f"edge {kind} create" for kind in ("cloudlet", "clusterinst", "appinst")
-}
+NAME_IN_BODY = {
+    "create",
+    "system create",
+    "system secret create",
+    "mci connection add",
+    "mci namespace create",
+    "lease host add",
+} | {f"edge {kind} create" for kind in ("cloudlet", "clusterinst", "appinst")}
 """Commands that send a new name in the body, where the server checks it."""
 
 NOT_IN_PATHS = {"plan", "token create", "lease create"} | {

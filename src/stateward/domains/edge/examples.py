@@ -12,6 +12,7 @@ EXAMPLES: dict[str, Any] = {
     "NewLoad": {"cpu": 2.5, "mem": 800000000, "connections": 310},
     "NewAppInst": {"app": "match-maker"},
     "AppInstChange": {"count": 2},
+    "NewCommand": {"argv": ["ls", "-l"], "within": 60.0},
     "NewDemand": {"requests": {"berlin": 120, "hamburg": 15}},
     "NewFlavor": {"size": "small", "cores": 0.5, "memory": 536870912},
     "NewApp": {
