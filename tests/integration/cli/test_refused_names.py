@@ -59,6 +59,8 @@ NAME_IN_BODY = {
     "create",
     "system create",
     "system secret create",
+    "system node register",
+    "system exec",
     "mci connection add",
     "mci namespace create",
     "lease host add",
