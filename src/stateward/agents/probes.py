@@ -12,8 +12,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.agents.probe_specs import CommandProbe, HttpProbe, Probe, TcpProbe
+from stateward.agents.tcp_sockets import PROBE_SOURCE
 from stateward.aio.supervise import cancel_tasks
 
+LOOPBACK = "127.0.0.1"
 MAX_STATUS_LINE = 200
 """The bytes of an HTTP answer's first line that are read."""
 
@@ -54,7 +56,7 @@ class ProbedApp(Struct, frozen=True):
     name: str
     generation: int
     probe: Probe
-    address: str = "127.0.0.1"
+    address: str = LOOPBACK
     port: int = 0
 
 
@@ -125,12 +127,17 @@ class ProbeRunner:
 
 
 async def _connect(address: str, port: int) -> None:
-    _, writer = await asyncio.open_connection(address, port)
+    _, writer = await asyncio.open_connection(address, port, local_addr=_source(address))
     await _close(writer)
 
 
+def _source(address: str) -> tuple[str, int] | None:
+    """Return where a connection to an address comes from: on this host, from the address that the meter leaves out."""
+    return (PROBE_SOURCE, 0) if address == LOOPBACK else None
+
+
 async def _http_failure(address: str, port: int, path: str) -> str:
-    reader, writer = await asyncio.open_connection(address, port, limit=MAX_STATUS_LINE)
+    reader, writer = await asyncio.open_connection(address, port, limit=MAX_STATUS_LINE, local_addr=_source(address))
     try:
         head = (
             f"GET {path} HTTP/1.1\r\nHost: {address}:{port}\r\nConnection: close\r\nUser-Agent: stateward-agent\r\n\r\n"

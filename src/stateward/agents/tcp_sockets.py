@@ -8,6 +8,7 @@ port. So the cost does not grow with the number of connections that an app has o
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from ipaddress import IPv4Address
 
 from msgspec import Struct
 
@@ -15,6 +16,12 @@ from stateward.drivers.process.procfs import PROC
 
 ESTABLISHED, SYN_RECEIVED, LISTENING = 0x01, 0x03, 0x0A
 TABLES = ("net/tcp", "net/tcp6")
+
+PROBE_SOURCE = "127.83.87.1"
+"""The address of this host from which an agent's probes come, so that they are not taken for requests."""
+
+_PROBE_REMOTE = bytes(reversed(IPv4Address(PROBE_SOURCE).packed)).hex().upper()
+"""The same in the tables of IPv4 and of IPv6, which have it at the end."""
 
 
 class TcpSocket(Struct, frozen=True):
@@ -61,10 +68,10 @@ def ports_by_owner(sockets: Iterable[TcpSocket], owners: Mapping[int, Collection
 
 
 def use_of_ports(sockets: Iterable[TcpSocket], ports: Mapping[str, Collection[int]]) -> dict[str, PortUse]:
-    """Return the connections at each owner's ports; a closed one is known to the kernel for another minute."""
+    """Return the connections at each owner's ports, except probes; the kernel knows a closed one for another minute."""
     by_port: dict[int, list[TcpSocket]] = {}
     for one in sockets:
-        if one.state not in (LISTENING, SYN_RECEIVED):
+        if one.state not in (LISTENING, SYN_RECEIVED) and not one.remote.partition(":")[0].endswith(_PROBE_REMOTE):
             by_port.setdefault(one.port, []).append(one)
     found = {}
     for name, listened in ports.items():

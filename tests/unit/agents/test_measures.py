@@ -16,7 +16,14 @@ from stateward.agents.probe_specs import CommandProbe, HttpProbe, Probe, TcpProb
 from stateward.agents.probes import UNKNOWN_HEALTH, Health, ProbedApp, ProbeRunner, next_health
 from stateward.agents.process_meter import ProcessUsage, assign_processes, parse_usage, read_usages
 from stateward.agents.site import InstanceMeasure, NodeMeasure
-from stateward.agents.tcp_sockets import parse_sockets, ports_by_owner, read_sockets, socket_inodes, use_of_ports
+from stateward.agents.tcp_sockets import (
+    PROBE_SOURCE,
+    parse_sockets,
+    ports_by_owner,
+    read_sockets,
+    socket_inodes,
+    use_of_ports,
+)
 
 STAT = "17 (a) b) {state} 1 16 15 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 1 0 99 8192 5 0 0"
 TABLE = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
@@ -68,6 +75,16 @@ def test_a_real_listener_is_found_among_the_sockets_of_its_process() -> None:
             owners = {inode: {"me"} for inode in socket_inodes(os.getpid())}
             assert port in ports_by_owner(sockets, owners)["me"]
             assert use_of_ports(sockets, {"me": {port}})["me"].established == 1
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_probes_are_no_connections_of_an_app(family: socket.AddressFamily) -> None:
+    dual = family == socket.AF_INET6
+    with socket.create_server(("::" if dual else "127.0.0.1", 0), family=family, dualstack_ipv6=dual) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port), source_address=(PROBE_SOURCE, 0)):
+            use = use_of_ports(read_sockets(), {"me": {port}})["me"]
+            assert (use.established, use.seen) == (0, frozenset())
 
 
 # --- reports ---------------------------------------------------------------------------------------------------------
