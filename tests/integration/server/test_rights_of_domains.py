@@ -48,6 +48,8 @@ EXCEPTIONS: dict[str, Rule] = {
     "GET /api/v1/mci/orphans": "read everywhere",
     "GET /api/v1/mci/ns/{ns}/unmarked": "act in shop",
     "POST /api/v1/mci/orphans/terminate": "govern",
+    # edge
+    "POST /api/v1/edge/ns/{ns}/cloudlets/{cloudlet}/clusterinsts/{cluster}/appinsts/{app}/exec": "govern in shop",
     # ovc
     "POST /api/v1/ovc/{ns}/machines/{id}/migrate": "govern in shop",
     "POST /api/v1/ovc/{ns}/nodes": "govern in shop",

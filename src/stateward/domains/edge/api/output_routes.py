@@ -14,11 +14,12 @@ import msgspec
 from litestar import get, post
 from litestar.params import JSONBody, QueryParameter
 
+from stateward.access import Right
 from stateward.agents.connection import AgentConnection
 from stateward.agents.messages import MAX_ANSWER_CHARS, NAME_TEXT, LogPart
 from stateward.aio.supervise import cancel_tasks
 from stateward.domains.edge.agents.agent_hub import AgentHub
-from stateward.domains.edge.api.context import ACT, READ, Call, HubDependency, Target, TargetDependency
+from stateward.domains.edge.api.context import READ, Call, HubDependency, Target, TargetDependency
 from stateward.domains.edge.api.schemas import CommandView, NewCommand
 from stateward.domains.edge.errors import AgentCannotAnswer, AgentNotHere
 from stateward.domains.edge.lifecycle import APPINST, CLOUDLET
@@ -33,7 +34,7 @@ from stateward.domains.edge.model import (
 )
 from stateward.engine import NotFound
 from stateward.engine.transitions import journal
-from stateward.plugin.route_options import grant_of
+from stateward.plugin.route_options import grant_of, needs
 from stateward.store.port import Tx
 from stateward.store.records import Key
 
@@ -76,7 +77,7 @@ async def read_appinst_logs(
     return await _at_agent(request, hub, on_app, read, list[LogPart])
 
 
-@post(f"{ONE_APP}/exec", opt=ACT, status_code=200, summary="Run a command in an app instance")
+@post(f"{ONE_APP}/exec", opt=needs(Right.EXECUTE), status_code=200, summary="Run a command in an app instance")
 async def run_in_appinst(
     request: Call, hub: HubDependency, on_app: TargetDependency, data: JSONBody[NewCommand]
 ) -> CommandView:
