@@ -96,11 +96,9 @@ async def test_an_engine_that_hangs_does_not_hang_its_caller(engine: EngineClien
     assert found.state in (ContainerState.RUNNING, ContainerState.PAUSED)
 
 
-async def test_a_create_whose_answer_is_lost_is_found_by_its_key(
-    engine: EngineClient, podman: PodmanService, tmp_path: Path
-) -> None:
+async def test_a_create_whose_answer_is_lost_is_found_by_its_key(engine: EngineClient, podman: PodmanService) -> None:
     spec = ContainerSpec("lost", "key-lost", IMAGE, FOREVER)
-    async with SocketProxy(podman.socket, loses=b"/containers/create").at_path(tmp_path / "proxy.sock") as address:
+    async with SocketProxy(podman.socket, loses=b"/containers/create").at_path(podman.folder / "proxy.sock") as address:
         client = EngineClient(address)
         with pytest.raises(EngineUnavailable) as unanswered:
             await client.create_container(spec)
@@ -124,12 +122,12 @@ async def test_secret_files_do_not_outlive_a_removal_that_was_interrupted(
     assert await engine.list_volumes((f"{KEY_LABEL}={spec.key}",)) == []
 
 
-async def test_a_reboot_whose_answer_is_lost_is_not_repeated(podman: PodmanService, tmp_path: Path) -> None:
+async def test_a_reboot_whose_answer_is_lost_is_not_repeated(podman: PodmanService) -> None:
     machine = MachineSpec("key-1", "box", "0.5c-64m", IMAGE)
     direct = ContainerDriver(ProviderRegion("lab", "lossy", options={"engine": podman.address}))
     await direct.create([machine])
     handle = MachineHandle("key-1", None, "token")
-    async with SocketProxy(podman.socket, loses=b"/restart").at_path(tmp_path / "proxy.sock") as address:
+    async with SocketProxy(podman.socket, loses=b"/restart").at_path(podman.folder / "proxy.sock") as address:
         lossy = ContainerDriver(ProviderRegion("lab", "lossy", options={"engine": address}))
         (outcome,) = await lossy.act(MachineAction.REBOOT, [handle])
         await lossy.close()
