@@ -7,6 +7,7 @@ from stateward.aio.open_files import raise_open_file_limit
 from tests.containers import podman
 from tests.integration.drivers.openstack.nova_server import nova_server
 from tests.long_forms import shorten_second_parts
+from tests.network_changes import pytest_runtest_protocol
 from tests.poolers import pgbouncer
 from tests.servers import postgres_server
 from tools.reaper import restore_signals
@@ -18,7 +19,7 @@ settings.load_profile("unhurried")
 restore_signals()
 raise_open_file_limit()  # a test may hold a thousand connections
 
-__all__ = ["nova_server", "pgbouncer", "podman", "postgres_server"]
+__all__ = ["nova_server", "pgbouncer", "podman", "postgres_server", "pytest_runtest_protocol"]
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
