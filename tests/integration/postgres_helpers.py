@@ -11,6 +11,7 @@ import asyncpg
 from stateward.store.postgres import PostgresStore
 
 P = ParamSpec("P")
+OF_THE_STORE = "application_name = 'stateward' AND datname = current_database()"
 
 
 def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
@@ -62,7 +63,6 @@ async def until_somebody_waits(connection: Any, how_many: int = 1) -> None:
 async def kill(connection: Any, which: str) -> int:
     """End the server's side of connections of the store; return how many there were."""
     found = await connection.fetch(
-        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'stateward' AND {which}"
-        " AND datname = current_database()"
+        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OF_THE_STORE} AND {which}"
     )
     return len(found)

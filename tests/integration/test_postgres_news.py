@@ -9,11 +9,12 @@ from stateward.store.port import Tx
 from stateward.store.postgres import PostgresStore
 from stateward.store.postgres.listener import decode_topics, encode_topics
 from stateward.store.topics import ALL_TOPICS, Topic
-from tests.integration.postgres_helpers import in_loop, kill, looking_at, opened
+from tests.integration.postgres_helpers import OF_THE_STORE, in_loop, kill, looking_at, opened
 from tests.integration.postgres_samples import a_timer, an_entry
 from tests.servers import PostgresServer
 
 LISTENING = "query LIKE 'LISTEN%'"
+PINGED = "query = 'SELECT 1'"
 
 
 class TopicRecorder:
@@ -93,7 +94,8 @@ async def test_commits_are_heard_again_after_the_server_has_restarted(
 async def test_a_connection_that_sends_no_heartbeat_is_replaced(postgres_dsn: str) -> None:
     async with opened(postgres_dsn, ping_interval_s=0.1) as store, looking_at(postgres_dsn) as connection:
         there = TopicRecorder(store)
-        (pid,) = await connection.fetchrow(f"SELECT pid FROM pg_stat_activity WHERE {LISTENING}")
+        whose = f"{OF_THE_STORE} AND ({LISTENING} OR {PINGED})"  # the last statement of the connection that listens
+        pid = await connection.fetchval(f"SELECT pid FROM pg_stat_activity WHERE {whose}")
         os.kill(pid, signal.SIGSTOP)
         try:
             assert await there.heard.get() == ALL_TOPICS

@@ -156,6 +156,7 @@ async def test_a_cancelled_adoption_takes_the_key_off_again(api: ApiHarness) -> 
     await api.post(f"http://test/api/v1/ns/{NS}/operations/{begun['operation']}/cancel")
     assert (await api.engine.wait_record(NS, begun["operation"], PATIENT)).status == "cancelled"
     assert state_at_provider(api, native)[0] == unmarked_key(native)
+    region.force(unmarked_key(native), MachineState.TERMINATED, api.plugin.cloud.clock())  # nobody waits for it again
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------
