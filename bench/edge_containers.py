@@ -3,8 +3,8 @@
 The ideal schedule knows no overhead at all. To start an app of one container takes six calls to its engine, one after
 the other, of 0.5 s each, as the start of a real container takes: the image, the creation, what there was before (its
 containers and volumes), the start, and the look. Then there is the half second that an app must run. An agent changes 8
-containers at a time, so its 20 apps need ceil(20 / 8) rounds for the creations, and as many for the starts; all other
-calls of all apps are made at the same time, and all agents work at the same time.
+containers at a time, so the creations and starts of its 20 apps need ceil(2 * 20 / 8) rounds; all other calls of all
+apps are made at the same time, and all agents work at the same time.
 
 Controller and agents share one process here, and the engines are simulated: no container takes a processor from them.
 The agents' folders are in memory: in reality each agent has a disk of its own, and here one would write for all.
@@ -47,7 +47,7 @@ BY = Caller(USER, "bench")
 AGENTS, EACH = 50, 20
 APPS = AGENTS * EACH
 CALL_S = 0.5
-ROUNDS_OF_ALL, ROUNDS_BY_EIGHT = 4, 2
+ROUNDS_OF_ALL, LIMITED_CALLS = 4, 2
 """How many calls of an app all apps make at once, and how many are limited."""
 
 TARGET = 1.5
@@ -59,7 +59,7 @@ MEMORY = Path("/dev/shm")
 
 def ideal() -> float:
     """Return how many seconds the ideal schedule takes."""
-    return (ROUNDS_OF_ALL + ROUNDS_BY_EIGHT * ceil(EACH / PARALLEL_CALLS)) * CALL_S + STABLE_AFTER_S
+    return (ROUNDS_OF_ALL + ceil(LIMITED_CALLS * EACH / PARALLEL_CALLS)) * CALL_S + STABLE_AFTER_S
 
 
 class ContainerFleet:
