@@ -90,9 +90,13 @@ class Grant(Struct, frozen=True):
         """Return the idempotency key of a request, scoped to this token."""
         return scope_key(self.token, key)
 
+    def names_site(self, ns: str, name: str) -> bool:
+        """Return whether an agent's token names a cloudlet or a node."""
+        return f"{ns}:{name}" in self.namespaces
+
     def speaks_for(self, ns: str, cloudlet: str) -> bool:
         """Return whether an agent's token is for a cloudlet, or for all cloudlets of its namespace."""
-        return not self.namespaces.isdisjoint((f"{ns}:{cloudlet}", f"{ns}:{ANY}"))
+        return self.names_site(ns, cloudlet) or f"{ns}:{ANY}" in self.namespaces
 
     def opens(self, ns: str) -> bool:
         """Return whether the token is for a namespace; the deployment's own is for administrators of everything."""

@@ -90,22 +90,22 @@ class AgentRequests:
             async with asyncio.timeout(patience):
                 found = await caller.answer
         except (TimeoutError, Disconnected) as error:
-            raise self._refusal(connection.cloudlet, str(error) or "no answer in time") from error
+            raise self._refusal(connection.site_name, str(error) or "no answer in time") from error
         finally:
             del self._waiting[number]
             if not caller.answer.done() or caller.answer.cancelled():
                 await _cancel(connection, number)
         if not isinstance(found, form):
-            raise self._refusal(connection.cloudlet, "its answer belongs to another request")
+            raise self._refusal(connection.site_name, "its answer belongs to another request")
         if found.error:
-            raise self._refusal(connection.cloudlet, found.error)
+            raise self._refusal(connection.site_name, found.error)
         return found
 
     def _check(self, connection: AgentConnection) -> None:
         if not connection.answers:
-            raise self._refusal(connection.cloudlet, "its version knows no requests for logs and commands")
+            raise self._refusal(connection.site_name, "its version knows no requests for logs and commands")
         if sum(one.connection is connection for one in self._waiting.values()) >= MAX_WAITING:
-            raise self._refusal(connection.cloudlet, f"it works on {MAX_WAITING} requests already")
+            raise self._refusal(connection.site_name, f"it works on {MAX_WAITING} requests already")
 
     def on_answer(self, connection: AgentConnection, piece: AnswerPiece) -> None:
         """Give a piece of an answer to its caller; one for nobody is dropped, and so is one of another connection."""

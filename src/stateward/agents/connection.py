@@ -133,13 +133,16 @@ class ConnectionHandler(Protocol):
 
 
 class AgentConnection:
-    """One connection; `sent_orders` has, by thing, the number and the time of the last order sent."""
+    """One connection, to the agent of a cloudlet or of a node: `site_name` is its name.
+
+    `sent_orders` has, by thing, the number and the time of the last order sent.
+    """
 
     def __init__(
-        self, socket: ControllerSocket, ns: str, cloudlet: str, clock: Callable[[], float], token: str = ""
+        self, socket: ControllerSocket, ns: str, site_name: str, clock: Callable[[], float], token: str = ""
     ) -> None:
         self._socket, self._clock = socket, clock
-        self.ns, self.cloudlet, self.token = ns, cloudlet, token
+        self.ns, self.site_name, self.token = ns, site_name, token
         self.version, self.installation, self.notify = "", "", 0
         self.answers = False  # whether the agent knows requests for logs and commands
         self.backend = ""  # the cloudlet's, when the agent was accepted

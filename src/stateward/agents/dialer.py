@@ -18,10 +18,10 @@ class WebSocketDialer:
     """Connects to one controller after the other; `path` is the route that agents connect to."""
 
     def __init__(
-        self, controllers: Sequence[str], path: str, ns: str, cloudlet: str, token: str, chance: Random
+        self, controllers: Sequence[str], path: str, ns: str, site_name: str, token: str, chance: Random
     ) -> None:
         self._urls = [
-            f"{check_controller_url(one)}{path}/{quote(ns, safe='')}/{quote(cloudlet, safe='')}" for one in controllers
+            f"{check_controller_url(one)}{path}/{quote(ns, safe='')}/{quote(site_name, safe='')}" for one in controllers
         ]
         self._token, self._chance = token, chance
         self._failures = 0

@@ -70,8 +70,8 @@ class ControllerEnd(Pipe):
 class InProcessDialer:
     """Connects an agent to a handler in this process; without a handler, `dial` raises."""
 
-    def __init__(self, handler: ConnectionHandler | None, ns: str, cloudlet: str, retry_delay_s: float = 0.01) -> None:
-        self.handler, self.ns, self.cloudlet = handler, ns, cloudlet
+    def __init__(self, handler: ConnectionHandler | None, ns: str, site_name: str, retry_delay_s: float = 0.01) -> None:
+        self.handler, self.ns, self.site_name = handler, ns, site_name
         self._retry_delay_s = retry_delay_s
         self._open: set[AgentEnd] = set()
         self._serving: set[asyncio.Task[None]] = set()
@@ -87,7 +87,7 @@ class InProcessDialer:
             raise PipeClosed("no controller is there")
         ours, theirs = AgentEnd(), ControllerEnd()
         ours.other, theirs.other = theirs, ours
-        connection = AgentConnection(theirs, self.ns, self.cloudlet, asyncio.get_running_loop().time)
+        connection = AgentConnection(theirs, self.ns, self.site_name, asyncio.get_running_loop().time)
         task = asyncio.create_task(self._serve(connection, self.handler, theirs))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)

@@ -16,6 +16,11 @@ def test_an_agent_speaks_for_the_cloudlets_that_its_token_names() -> None:
     assert not agent("lab:*").speaks_for("other", "berlin")
 
 
+def test_a_token_for_all_names_names_no_site() -> None:
+    assert agent("lab:munich").names_site("lab", "munich")
+    assert not agent("lab:*", "*", "lab").names_site("lab", "munich")
+
+
 def test_a_token_of_before_that_names_a_namespace_speaks_for_nothing_and_says_how_to_renew_it() -> None:
     for named in ("lab", "*"):
         assert not agent(named).speaks_for("lab", "munich")

@@ -103,11 +103,11 @@ class Hosts:
         self.server, self.folder, self.agents = server, folder, dict[str, NodeAgent]()
         self.http = server.client()
 
-    def register(self, name: str, labels: dict[str, str] | None = None) -> None:
-        """Register a node, and make a token for its agent."""
+    def register(self, name: str, labels: dict[str, str] | None = None, named: str = "") -> None:
+        """Register a node, and make a token for its agent that names it, or something else."""
         self.http.post(f"{URL}/-/nodes", json={"name": name, "labels": labels or {}}).raise_for_status()
         data = ("--data", str(self.folder / "data"))
-        made = run("token", "create", f"agent-{name}", "--role", "agent", "--ns", f"default:{name}", *data)
+        made = run("token", "create", f"agent-{name}", "--role", "agent", "--ns", f"default:{named or name}", *data)
         assert made.returncode == 0, made.stderr
         token = self.folder / f"{name}.token"
         token.write_text(made.stdout)

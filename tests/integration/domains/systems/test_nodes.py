@@ -86,11 +86,13 @@ def test_a_killed_and_a_stopped_agent_and_a_drained_node_lose_no_request_and_dou
         hosts.until(lambda: not hosts.agents["b"].living())
 
 
-def test_a_token_of_another_node_opens_nothing(tmp_path: Path) -> None:
+def test_a_token_of_another_node_or_of_all_names_opens_nothing(tmp_path: Path) -> None:
     with serving_hosts(tmp_path) as hosts:
         hosts.register("a")
-        hosts.register("b")
-        (tmp_path / "a.token").write_text((tmp_path / "b.token").read_text())
-        agent = hosts.join("a")
-        hosts.until(lambda: "the token is not for this node" in agent.output)
-        assert hosts.node("a")["state"] == "registered"
+        hosts.register("b", named="*")
+        hosts.register("c")
+        (tmp_path / "a.token").write_text((tmp_path / "c.token").read_text())
+        for name in ("a", "b"):
+            hosts.join(name)
+        hosts.until(lambda: all("the token does not name this node" in one.output for one in hosts.agents.values()))
+        assert {hosts.node(name)["state"] for name in ("a", "b")} == {"registered"}

@@ -134,7 +134,7 @@ class AgentHub:
         """Accept an agent, or refuse it by its protocol version or by the state of its cloudlet."""
         if hello.protocol != PROTOCOL:
             return Goodbye(f"protocol {hello.protocol} is not spoken here, but {PROTOCOL}", final=True)
-        key = Key(connection.ns, connection.cloudlet)
+        key = Key(connection.ns, connection.site_name)
         request = ConnectRequest(*key, hello.version, hello.heir, self.controller, hello.installation, hello.things)
         request = replace(request, cores=hello.cores, memory=hello.memory, backends=hello.backends)
         result = await self.batcher.connect(request)
@@ -146,7 +146,7 @@ class AgentHub:
 
     async def on_inventory(self, connection: AgentConnection) -> None:
         """Reconcile a complete inventory, and send the orders due."""
-        key, items = Key(connection.ns, connection.cloudlet), tuple(connection.items.values())
+        key, items = Key(connection.ns, connection.site_name), tuple(connection.items.values())
         inventory = Inventory(*key, connection.version, connection.notify, items, connection.installation)
         found = await self.batcher.sync_inventory(inventory)
         connection.items.clear()
@@ -167,7 +167,7 @@ class AgentHub:
 
     async def on_message(self, connection: AgentConnection, message: OtherMessage) -> None:
         """Process a message; rejected ones are counted."""
-        key = Key(connection.ns, connection.cloudlet)
+        key = Key(connection.ns, connection.site_name)
         if isinstance(message, StatusMessage):
             self.rejected["statuses are for nodes"] += 1
             connection.rate_limit.spend(REJECTION_COST)
@@ -184,7 +184,9 @@ class AgentHub:
         if result.order is not None:
             await connection.send_order(result.order)
         if result.must_resend:
-            self._start_task(self.resend_order(connection, Key(connection.ns, f"{connection.cloudlet}:{message.name}")))
+            self._start_task(
+                self.resend_order(connection, Key(connection.ns, f"{connection.site_name}:{message.name}"))
+            )
         if result.is_missing:
             self._add_missing(key, [message.name])
 
@@ -207,7 +209,7 @@ class AgentHub:
             self.rejected[why.reason] += 1
             with suppress(StoreError):
                 await self.engine.store.transact(
-                    lambda tx: journal_violation(tx, connection.ns, connection.cloudlet, connection.version, str(why))
+                    lambda tx: journal_violation(tx, connection.ns, connection.site_name, connection.version, str(why))
                 )
 
     def refuse_token(self, grant: Grant, ns: str, cloudlet: str) -> None:
@@ -218,14 +220,14 @@ class AgentHub:
     async def on_closed(self, connection: AgentConnection) -> None:
         """Forget a closed connection, and record its loss."""
         self.requests.on_closed(connection)
-        key = Key(connection.ns, connection.cloudlet)
+        key = Key(connection.ns, connection.site_name)
         others = [one for one in self.connections.get(key, ()) if one is not connection]
         if others:
             self.connections[key] = others
         else:
             self.connections.pop(key, None)
         if connection.notify:
-            await self.record_disconnects([Disconnect(connection.ns, connection.cloudlet, connection.notify)])
+            await self.record_disconnects([Disconnect(connection.ns, connection.site_name, connection.notify)])
 
     async def record_disconnects(self, disconnects: Iterable[Disconnect]) -> None:
         """Record lost connections of this or another controller; retried later if the store is not available."""

@@ -259,7 +259,7 @@ async def list_agents(request: Call, hub: HubDependency, ns: Ns) -> AgentsView:
         connection for key, connections in sorted(hub.connections.items()) if key.ns == ns for connection in connections
     ]
     agents = [
-        AgentView(one.cloudlet, one.version, one.notify, one.is_synced, len(one.sent_orders)) for one in connections
+        AgentView(one.site_name, one.version, one.notify, one.is_synced, len(one.sent_orders)) for one in connections
     ]
     rejected = dict(hub.rejected) if grant_of(request).namespace_filter is None else {}
     return AgentsView(hub.controller, agents, rejected)

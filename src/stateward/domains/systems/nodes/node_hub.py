@@ -163,7 +163,7 @@ class NodeHub:
     async def on_failure(self, connection: AgentConnection, why: Disconnected) -> None:
         """Count and log a connection that ends with an error."""
         self.rejected[why.reason] += 1
-        log.info("agent of node %s in %s is disconnected: %s", connection.cloudlet, connection.ns, why)
+        log.info("agent of node %s in %s is disconnected: %s", connection.site_name, connection.ns, why)
 
     def refuse_token(self, grant: Grant, ns: str, node: str, why: str) -> None:
         """Count and audit a token of another node; nothing is written to the journal of the node."""
@@ -296,7 +296,7 @@ def _is_ordered(found: Object) -> bool:
 
 
 def _node(connection: AgentConnection) -> Key:
-    return Key(connection.ns, connection.cloudlet)
+    return Key(connection.ns, connection.site_name)
 
 
 def _connection(connection: AgentConnection) -> NodeConnection:

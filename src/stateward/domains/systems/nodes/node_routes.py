@@ -36,7 +36,7 @@ NODE = f"{NODES}/{{node:str}}"
 AGENTS = "/-/nodes"
 """The route that agents connect to, followed by namespace and node; no namespace is named `-`."""
 
-WRONG_NODE = "the token is not for this node"
+WRONG_NODE = "the token does not name this node"
 
 NodeName = Annotated[str, PathParameter(pattern=NAME, description="the node")]
 NodeHubDependency = NamedDependency[NodeHub]
@@ -98,7 +98,7 @@ async def connect_node_agent(
     grant = grant_of(socket)
     with suppress(WebSocketDisconnect, OSError):  # the agent may disconnect before the accept
         await socket.accept()
-    if not grant.speaks_for(space, node):
+    if not grant.names_site(space, node):
         node_hub.refuse_token(grant, space, node, WRONG_NODE)
         with suppress(WebSocketDisconnect, OSError):
             await socket.close(4403, WRONG_NODE)
