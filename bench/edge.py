@@ -43,6 +43,7 @@ from tests.models.edge_protocol.upgrade_protocol import gathering, upgrade_proto
 NS, MANY, EACH = "lab", 1_000, 20
 ROUNDS, BEATS = 7, 5
 CRASHES, RESTARTS = 15, 5
+USUAL_HEARTBEAT, SETTLED_S, IDLE_S = "10", 10.0, 60.0
 BOTH: dict[str, int] = {AGENT: 1, CONTROLLER: 1}
 UPGRADES = (
     ("asked twice, 2 losses, 2 duplicates", 2, FaultBudget(2, 2, spared=gathering)),
@@ -50,6 +51,9 @@ UPGRADES = (
     ("asked twice, 1 loss, 2 crashes", 2, FaultBudget(1, 0, BOTH, spared=gathering)),
 )
 PING, PONG = 0x89, b"\x8a"
+LONG_FRAME = 126
+"""What stands in place of a length that has two bytes of its own."""
+
 TICKS = os.sysconf("SC_CLK_TCK")
 STARTED: list[subprocess.Popen[bytes]] = []
 STATEWARD = Path(sys.executable).parent / "stateward"
@@ -58,8 +62,9 @@ STATEWARD = Path(sys.executable).parent / "stateward"
 class Server:
     """A controller in a process of its own."""
 
-    def __init__(self, folder: Path, port: int = 0) -> None:
-        environ = {**os.environ, "STATEWARD_RATE": "1000000", "STATEWARD_EDGE_BEAT": "600", "PYTHONUNBUFFERED": "1"}
+    def __init__(self, folder: Path, port: int = 0, heartbeat: str = "600") -> None:
+        settings = {"STATEWARD_RATE": "1000000", "STATEWARD_EDGE_BEAT": heartbeat}
+        environ = {**os.environ, **settings, "PYTHONUNBUFFERED": "1"}
         self.folder = folder
         command = [str(STATEWARD), "serve", "--data", str(folder), "--port", str(port), "--log-level", "error"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ)
@@ -137,7 +142,7 @@ def row(id_: str, kind: str, state: str, parent: str | None, spec: str, seen: st
 def report() -> list[Line]:
     with place(0) as empty, place(EACH) as full:
         try:
-            return [*upgrades(), *round_trips(empty), *returns(full), *crashes(empty), *restarts(empty)]
+            return [*upgrades(), *round_trips(empty), *returns(full), *crashes(empty), *restarts(empty), *idle(empty)]
         finally:
             for one in STARTED:
                 one.kill()
@@ -175,14 +180,18 @@ def dialled(port: int, path: str, token: str = "") -> socket.socket:
 
 
 def frame(message: bytes) -> bytes:
-    return b"\x81" + bytes([0x80 | len(message)]) + b"\0\0\0\0" + message
+    """Return a text frame with a mask of zeros."""
+    short = len(message) < LONG_FRAME
+    length = bytes([0x80 | len(message)]) if short else bytes([0x80 | LONG_FRAME]) + struct.pack(">H", len(message))
+    return b"\x81" + length + b"\0\0\0\0" + message
 
 
 def introduced(port: int, name: str, token: str) -> socket.socket:
     """Open a connection as an agent that has nothing."""
     found = dialled(port, f"/api/v1/edge/agents/{NS}/{name}", token)
     found.sendall(frame(encode(Hello("1.0"))))
-    notify = json.loads(found.recv(4096)[2:])["notify"]
+    welcome = found.recv(4096)
+    notify = json.loads(welcome[welcome.index(b"{") :])["notify"]  # after its length, which has one byte or three
     found.sendall(frame(encode(InventoryEnd(0, notify))))
     return found
 
@@ -335,6 +344,34 @@ def restarts(folder: Path) -> list[Line]:
     return [
         plain("an agent's crash, until its next process has told what it has, and all is settled", median(taken), "s")
     ]
+
+
+def idle(folder: Path) -> list[Line]:
+    """Let a real agent that has a real cluster do nothing but observe, measure and send heartbeats."""
+    server = Server(folder, heartbeat=USUAL_HEARTBEAT)
+    (folder / "token").write_text(server.token())
+    here = f"/api/v1/edge/ns/{NS}/cloudlets/site0002"
+    agent = working(server, "site0002")
+    until(server.client, here, "Ready")
+    server.client.post(f"{here}/clusterinsts", json={"name": "c1", "nodes": 2})
+    until(server.client, f"{here}/clusterinsts/c1", "Ready")
+    time.sleep(SETTLED_S)
+    used = cpu(agent.pid)
+    time.sleep(IDLE_S)
+    share, memory = (cpu(agent.pid) - used) / IDLE_S, resident_mb(agent.pid)
+    server.client.delete(f"{here}/clusterinsts/c1")
+    until(server.client, f"{here}/clusterinsts/c1", "NotPresent")
+    agent.kill()
+    agent.wait(60)
+    server.stop()
+    what = "an idle agent with a cluster of two nodes"
+    return [plain(what, share * 100, "% of a processor", 0.5), plain(what, memory, "MB of memory", 60)]
+
+
+def resident_mb(pid: int) -> float:
+    """Return how much memory a process has."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def working(server: Server, cloudlet: str) -> subprocess.Popen[bytes]:
