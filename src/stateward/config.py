@@ -36,6 +36,10 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     direct_url: Annotated[str, about("postgresql://... past the pooler, for notifications; empty: poll")] = ""
     host: Annotated[str, about("address to listen on")] = "127.0.0.1"
     port: Annotated[Port, about("port to listen on; 0 picks a free one")] = 8420
+    server_url: Annotated[
+        str,
+        about("the URL at which other servers of this database reach this one, for logs and commands of its agents"),
+    ] = ""
     worker: Annotated[bool, about("run a worker in the server's process")] = True
     slots: Annotated[Some, about("operations that one worker runs at once")] = 500
     lease: Annotated[Seconds, about("seconds of silence after which a worker is taken for dead")] = 15.0

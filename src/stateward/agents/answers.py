@@ -28,6 +28,9 @@ log = logging.getLogger("stateward.agent")
 MAX_REQUESTS = 16
 """The number of requests that an agent works on at once."""
 
+END_MARGIN_S = 2.0
+"""Seconds that a site has, after the time of a command is over, to end it and to tell what it has written."""
+
 
 class SiteAnswers:
     """Answers the requests of one connection."""
@@ -73,11 +76,12 @@ class SiteAnswers:
         numbers = request.request, request.notify
         if isinstance(request, LogRequest):
             return LogAnswer(*numbers, tuple(await self._site.read_log(request)))
-        async with asyncio.timeout(request.within):
+        async with asyncio.timeout(request.within + END_MARGIN_S):
             result = await self._site.run_command(request)
         kept = result.written[-MAX_ANSWER_CHARS:]
         cut = result.written[: len(result.written) - len(kept)]
-        return CommandAnswer(*numbers, result.status, kept, result.omitted + len(cut.encode()))
+        omitted, errors = result.omitted + len(cut.encode()), result.errors[:MAX_ANSWER_CHARS]
+        return CommandAnswer(*numbers, result.status, kept, omitted, errors=errors, is_cut=result.is_cut)
 
 
 def _refusal(request: LogRequest | CommandRequest, error: str) -> Answer:

@@ -237,7 +237,9 @@ class LogAnswer(Struct, frozen=True, tag="log"):
 class CommandAnswer(Struct, frozen=True, tag="command end"):
     """The end of a command: its exit status, and the last of its output; `error` tells why it did not run.
 
-    `omitted` is the number of bytes of output before those that are kept.
+    `omitted` is the number of bytes of output before those that are kept. The agent of a node tells apart what went to
+    standard error (`errors`), keeps the beginning of the output (`is_cut`: there was more), and has no status for a
+    command that did not end in time.
     """
 
     request: Number
@@ -246,6 +248,8 @@ class CommandAnswer(Struct, frozen=True, tag="command end"):
     written: Output = ""
     omitted: Number = 0
     error: Text = ""
+    errors: Output = ""
+    is_cut: bool = False
 
 
 class AnswerPiece(Struct, frozen=True, tag="answer"):

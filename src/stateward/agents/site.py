@@ -64,11 +64,17 @@ class InstanceMeasure(Struct, frozen=True):
 
 
 class SiteCommandResult(Struct, frozen=True):
-    """The end of a command: its exit status, the last of its output, and how many bytes came before that."""
+    """The end of a command: its exit status, the last of its output, and how many bytes came before that.
 
-    status: int
+    Without a status, it did not end in time. A site that knows what went to standard error tells it in `errors`, and in
+    `is_cut` whether there was more output than it keeps.
+    """
+
+    status: int | None
     written: str
     omitted: int = 0
+    errors: str = ""
+    is_cut: bool = False
 
 
 class AgentSite(Protocol):

@@ -110,7 +110,12 @@ def domains_of(config: Config, calls: ProviderCalls) -> LoadedDomains:
     context = ProcessContext(
         folder, config.demo, config.local, random, calls.count_call, calls.count_saved, settings=config.domains
     )
-    own = replace(context, confinement=confinement_of(config), is_embedded=not config.database)
+    own = replace(
+        context,
+        confinement=confinement_of(config),
+        is_embedded=not config.database,
+        server_url=config.server_url,
+    )
     return load_domains(config, own)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stateward.agents import answers as agent_answers
 from stateward.agents.agent_requests import MAX_WAITING, AgentRequests
 from stateward.agents.answers import MAX_REQUESTS, SiteAnswers
 from stateward.agents.connection import AgentConnection
@@ -88,7 +89,8 @@ class SlowSite(SimulatedSite):
         raise AssertionError
 
 
-async def test_every_request_has_one_answer_and_a_limit() -> None:
+async def test_every_request_has_one_answer_and_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_answers, "END_MARGIN_S", 0.0)
     sent: list[Answer] = []
     pieces: list[str] = []
 

@@ -144,7 +144,7 @@ class AgentNotHere(Denied, code="agent_absent", retry=True):
             return f"the agent of cloudlet {self.cloudlet} is not connected"
         return (
             f"the agent of cloudlet {self.cloudlet} is connected to another server, {self.controller}, which has no "
-            "address that this one knows: set edge_controller_url there, or ask there"
+            "address that this one knows: set server_url there, or ask there"
         )
 
 

@@ -82,7 +82,7 @@ class EdgeRuntime(DomainRuntime):
         self.service = Service(engine)
         times = {"interval_s": self._policy_interval_s, "idle_s": self._settings.idle}
         self.policy_controller = PolicyController(self.service, **times)
-        self.controller_lease = ControllerLease(engine, self._settings.controller_url, lease_s=self._lease_s)
+        self.controller_lease = ControllerLease(engine, self._context.server_url, lease_s=self._lease_s)
         self.agent_hub = AgentHub(engine, self.controller_lease.id, self._context.random, self._on_load, **self._times)
 
     async def find_part_actions(self, request: Request, found: Object) -> Sequence[PartAction]:

@@ -23,7 +23,3 @@ class EdgeSettings(Struct, frozen=True, forbid_unknown_fields=True):
     first_agent: Annotated[Interval, about("seconds that a new cloudlet waits for its agent")] = 900.0
     maintenance: Annotated[Interval, about("seconds to move apps away before a maintenance")] = 3600.0
     idle: Annotated[Interval, about("seconds after which an unused cluster of an autocluster is deleted")] = 1800.0
-    controller_url: Annotated[
-        str,
-        about("the URL at which other servers of this database reach this one, for logs and commands of its agents"),
-    ] = ""

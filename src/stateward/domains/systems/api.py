@@ -22,6 +22,7 @@ from stateward.domains.systems.backends.port import LogExcerpt, ServiceRef, Syst
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition import read
 from stateward.domains.systems.exec_routes import run_in_instance
+from stateward.domains.systems.instance_output import read_instance_logs
 from stateward.domains.systems.job_views import job_views
 from stateward.domains.systems.lifecycle import SYSTEM
 from stateward.domains.systems.nodes.node_hub import NodeHub
@@ -242,7 +243,7 @@ async def read_logs(
     if top == ROOT or await context.object(ns, service_id(system, top)) is None:
         raise NotFound(ns, service_id(system, top))
     ref = ServiceRef(SystemRef(ns, system), str(top))
-    return list(await context.backend_of(found).logs(ref, instance, after, most))
+    return await read_instance_logs(request, context.backend_of(found), ref, instance, after, most)
 
 
 def own_key(request: Call, key: str | None) -> str | None:

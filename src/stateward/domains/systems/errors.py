@@ -78,13 +78,6 @@ class NoRunningInstance(Denied, code="no_running_instance", retry=True):
         return f"service {self.service} has {which} that runs"
 
 
-class CommandsNotOffered(Denied, code="commands_not_offered"):
-    """The backend of a system runs no commands in its instances."""
-
-    system: str
-    text = "system {system} runs on nodes, whose agents run no commands in instances"
-
-
 class BackendUnavailable(Denied, code="backend_unavailable", retry=True):
     """The backend of a system cannot be asked at the moment."""
 
@@ -111,11 +104,19 @@ class NodesFull(StatewardError, retry=True):
 
 
 class NodeCannotAnswer(Denied, code="agent_refused"):
-    """The agent of a node has refused a request for logs, or has not answered it."""
+    """The agent of a node has refused a request for logs or a command, or has not answered it."""
 
     node: str
     why: str
     text = "the agent of node {node}: {why}"
+
+
+class InstanceNotReached(Denied, code="agent_refused", retry=True):
+    """The server that reaches an instance has refused a request, or has not answered it."""
+
+    instance: str
+    why: str
+    text = "instance {instance}: {why}"
 
 
 class NodeNotEmpty(Denied, code="not_empty"):

@@ -1,19 +1,23 @@
 """The route that runs a command in an instance. It needs a right of its own, and every command is in the journal."""
 
 import logging
+from functools import partial
 from typing import Annotated, Any
 
+import msgspec
 from litestar import Request, post
 from litestar.di import NamedDependency
 from litestar.params import JSONBody, PathParameter
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from stateward import naming
 from stateward.access import Right
-from stateward.domains.systems.backends.port import CommandOutcome, ServiceRef, SystemRef
+from stateward.domains.systems.backends.port import Backend, CommandOutcome, ServiceRef, SystemRef, choose_running
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition.model import WORD
-from stateward.domains.systems.errors import BackendNotGranted, BackendUnavailable
+from stateward.domains.systems.errors import BackendNotGranted, BackendUnavailable, InstanceNotReached
+from stateward.domains.systems.instance_output import checked_server
 from stateward.domains.systems.model import system_spec
 from stateward.domains.systems.object_ids import NAME, PATH, checked_path, service_id
 from stateward.domains.systems.service import SystemActions
@@ -22,6 +26,7 @@ from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import StatewardError
 from stateward.locks.paths import ROOT
+from stateward.plugin.request_forwarding import forward_request, while_connected
 from stateward.plugin.request_params import Ns
 from stateward.plugin.route_options import actor_of, engine_of, grant_of, needs
 from stateward.store.port import Tx
@@ -67,16 +72,35 @@ async def run_in_instance(
     service = None if top == ROOT else await context.object(ns, service_id(system, top))
     if service is None:
         raise NotFound(ns, service_id(system, top))
-    await _record_command(request, service, data)
     ref = ServiceRef(SystemRef(ns, system), str(top))
     try:
-        return await (await context.backend(ref.system)).run_command(
-            ref, data.instance, data.argv, data.timeout, MAX_OUTPUT_BYTES
-        )
+        return await _run(request, await context.backend(ref.system), ref, service, data)
     except (Denied, NotFound):
         raise
     except (StatewardError, Temporary) as error:
         raise BackendUnavailable(system, str(error)) from error
+
+
+async def _run(
+    request: Call, backend: Backend, ref: ServiceRef, service: Object, data: NewInstanceCommand
+) -> CommandOutcome:
+    """Run a command here, or through the server that reaches the instance, which records it; a caller may leave."""
+    servers = await backend.servers(ref)
+    if any(servers.values()):
+        chosen = choose_running(str(ref), await backend.instances(ref), data.instance).name
+        data = replace(data, instance=chosen)
+        if url := servers.get(chosen):
+            forwarded = forward_request(
+                request,
+                checked_server(request, chosen, url),
+                CommandOutcome,
+                partial(InstanceNotReached, chosen),
+                body=msgspec.json.encode(data),
+            )
+            return await while_connected(request, forwarded)
+    await _record_command(request, service, data)
+    command = backend.run_command(ref, data.instance, data.argv, data.timeout, MAX_OUTPUT_BYTES)
+    return await while_connected(request, command)
 
 
 async def _record_command(request: Call, service: Object, data: NewInstanceCommand) -> None:

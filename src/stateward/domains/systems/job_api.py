@@ -21,6 +21,7 @@ from stateward.domains.systems.api import (
     system_actions,
 )
 from stateward.domains.systems.backends.port import LogExcerpt, SystemRef, job_run_ref
+from stateward.domains.systems.instance_output import read_instance_logs
 from stateward.domains.systems.job_service import JobActions
 from stateward.domains.systems.job_views import JobRunView, JobView, job_views, newest_first, run_view
 from stateward.domains.systems.object_ids import PATH, checked_path, path_of
@@ -105,7 +106,7 @@ async def read_run_logs(
     owner = await system_actions(request, ns).system(system)
     found = await _actions(request, ns).run_record(system, run)
     ref = job_run_ref(SystemRef(ns, system), str(path_of(found.id)), found.id.partition("@")[2])
-    return list(await context.backend_of(owner).logs(ref, instance, after, most))
+    return await read_instance_logs(request, context.backend_of(owner), ref, instance, after, most)
 
 
 def _actions(request: Call, ns: str) -> JobActions:

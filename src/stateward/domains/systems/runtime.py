@@ -54,6 +54,7 @@ class SystemsRuntime(DomainRuntime):
         settings: SystemsSettings | None = None,
         secrets: SecretReader | None = None,
         random: Random | None = None,
+        server_url: str = "",
     ) -> None:
         secrets = secrets or SecretReader(KeyRing())
         self.context = SystemContext(backends, settings or SystemsSettings(), secrets)
@@ -69,7 +70,7 @@ class SystemsRuntime(DomainRuntime):
             *self.jobs.kinds(),
             *node_kinds(),
         ]
-        self.nodes = NodeController(self.context, random or Random())  # noqa: S311 - for jitter
+        self.nodes = NodeController(self.context, random or Random(), server_url)  # noqa: S311 - for jitter
         super().__init__(kinds, routes(self.context, lambda: self.nodes.hub, JOB_ROUTES))
 
     def bind_engine(self, engine: Engine) -> None:
@@ -145,7 +146,7 @@ def create_runtime(context: ProcessContext) -> SystemsRuntime:
     backends: dict[str, Backend] = {LOCAL: local, SIMULATED: SimulatedBackend(SIMULATED_DELAY), NODES: nodes}
     if settings.container_engine:
         backends[CONTAINER] = open_engine(context.data_dir / "containers", settings, secrets.values)
-    return SystemsRuntime(backends, settings, secrets, context.random)
+    return SystemsRuntime(backends, settings, secrets, context.random, context.server_url)
 
 
 def open_engine(folder: Path, settings: SystemsSettings, read_secrets: ReadSecrets) -> ContainerBackend:

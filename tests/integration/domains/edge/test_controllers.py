@@ -137,7 +137,7 @@ def pair(tmp_path: Path, database: str) -> Iterator[list[Served]]:
 
 def _reachable(folder: Path, database: str) -> AbstractContextManager[Served]:
     port = free_port()
-    environ = {"STATEWARD_EDGE_CONTROLLER_URL": f"http://127.0.0.1:{port}"}
+    environ = {"STATEWARD_SERVER_URL": f"http://127.0.0.1:{port}"}
     return served(folder, "--database", database, "--port", str(port), environ=environ)
 
 

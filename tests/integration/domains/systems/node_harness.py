@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 
+from stateward.domains.systems.backends.local.launch import free_port
 from tests.integration.domains.systems.local_backend_harness import PYTHON
 from tests.integration.server.server_processes import PATIENT, STATEWARD, Served, run, served
 
@@ -192,7 +193,9 @@ class Hosts:
 @contextmanager
 def serving_hosts(folder: Path, *flags: str) -> Iterator[Hosts]:
     """Run a server with a system whose services run on nodes."""
-    with served(folder / "data", *flags, environ=TIMES) as server:
+    port = free_port()
+    own = {"STATEWARD_SERVER_URL": f"http://127.0.0.1:{port}"}
+    with served(folder / "data", *flags, "--port", str(port), environ=TIMES | own) as server:
         hosts = Hosts(server, folder)
         try:
             hosts.ended(hosts.http.post(URL, json={"name": "shop", "backend": "nodes"}))

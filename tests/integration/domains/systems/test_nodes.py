@@ -8,7 +8,8 @@ from pathlib import Path
 import httpx
 
 from stateward.domains.systems.backends.local.launch import free_port
-from tests.integration.domains.systems.node_harness import serving_hosts, web
+from tests.integration.domains.systems.node_harness import TIMES, Hosts, serving_hosts, web
+from tests.integration.server.server_processes import served
 
 MANY = 4
 
@@ -24,6 +25,26 @@ def load(port: int, over: threading.Event, answers: Counter[str]) -> None:
                 answers[f"{type(error).__name__}: {error}"] += 1
 
 
+def check_logs_and_commands(hosts: Hosts, http: httpx.Client) -> None:
+    """Read the logs of all instances, and run commands in them, through one server."""
+    url = "/api/v1/systems/default/shop"
+    logs = http.get(f"{url}/logs", params={"path": "/web", "most": 900_000}).raise_for_status().json()
+    assert {one["instance"]: one["text"] for one in logs} == {
+        name: f"on {node}\n" for name, node in hosts.ready().items()
+    }
+    for name, node in hosts.ready().items():
+        script = "[ $PWD = $STATEWARD_WORK ] && echo $STATEWARD_NAME on $STATEWARD_NODE; echo oh >&2; exit 3"
+        body = {"path": "/web", "argv": ["sh", "-c", script], "instance": name}
+        done = http.post(f"{url}/exec", json=body).raise_for_status().json()
+        assert (done["exit_status"], done["stdout"], done["stderr"]) == (3, f"{name} on {node}\n", "oh\n")
+    long = {"path": "/web", "argv": ["sh", "-c", "yes; sleep 100"], "timeout": 0.5}
+    late = http.post(f"{url}/exec", json=long).raise_for_status().json()
+    assert (late["exit_status"], late["truncated"]) == (None, True)
+    assert 0 < len(late["stdout"]) <= 262_144
+    wrong = http.post(f"{url}/exec", json={"path": "/web", "argv": ["true"], "instance": "none"})
+    assert (wrong.status_code, wrong.json()["code"]) == (409, "no_running_instance")
+
+
 def test_a_killed_and_a_stopped_agent_and_a_drained_node_lose_no_request_and_double_nothing(tmp_path: Path) -> None:
     port = free_port()
     with serving_hosts(tmp_path) as hosts:
@@ -34,11 +55,10 @@ def test_a_killed_and_a_stopped_agent_and_a_drained_node_lose_no_request_and_dou
         hosts.deploy(web=web(MANY, port))
         assert Counter(hosts.ready().values()) == {"a": 2, "b": 2}  # spread
 
-        # Logs come from the nodes.
-        logs = hosts.http.get("/api/v1/systems/default/shop/logs", params={"path": "/web"}).raise_for_status().json()
-        assert {one["instance"]: one["text"] for one in logs} == {
-            name: f"on {node}\n" for name, node in hosts.ready().items()
-        }
+        # Logs come from the nodes, and commands run there: through this server, and through one without a connection.
+        with served(tmp_path / "data", "--no-worker", environ=TIMES) as other, other.client() as client:
+            for http in (hosts.http, client):
+                check_logs_and_commands(hosts, http)
 
         # A node with instances cannot be deleted.
         refused = hosts.http.delete("/api/v1/systems/default/-/nodes/a")

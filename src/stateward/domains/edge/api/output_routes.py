@@ -4,20 +4,16 @@ They go over the agent's one connection. If that ends at another controller, the
 caller's own credentials: the other controller decides about the rights itself.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, TypeVar
 
-import httpx
-import msgspec
 from litestar import get, post
 from litestar.params import JSONBody, QueryParameter
 
 from stateward.access import Right
 from stateward.agents.connection import AgentConnection
 from stateward.agents.messages import MAX_ANSWER_CHARS, NAME_TEXT, LogPart
-from stateward.aio.supervise import cancel_tasks
 from stateward.domains.edge.agents.agent_hub import AgentHub
 from stateward.domains.edge.api.context import READ, Call, HubDependency, Target, TargetDependency
 from stateward.domains.edge.api.schemas import CommandView, NewCommand
@@ -34,19 +30,13 @@ from stateward.domains.edge.model import (
 )
 from stateward.engine import NotFound
 from stateward.engine.transitions import journal
+from stateward.plugin.request_forwarding import forward_request, is_forwarded, while_connected
 from stateward.plugin.route_options import grant_of, needs
 from stateward.store.port import Tx
 from stateward.store.records import Key
 
 T = TypeVar("T")
 audit = logging.getLogger("stateward.audit")
-
-FORWARDED = "x-stateward-forwarded"
-"""The header of a request that another controller has forwarded; it is forwarded once only."""
-
-HOP_HEADERS = frozenset({"host", "connection", "content-length", "transfer-encoding", "accept-encoding", FORWARDED})
-FORWARD_TIMEOUT_S = 700.0
-"""Longer than any command may take."""
 
 Part = Annotated[
     str, QueryParameter(max_length=250, pattern=NAME_TEXT, description="only this part of the app; empty: all")
@@ -103,32 +93,16 @@ async def _at_agent(
     cloudlet = cloudlet_of(on_app.id)
     connection = hub.serving_connection(Key(on_app.ns, cloudlet))
     if connection is not None:
-        return await _while_connected(request, ask(connection))
+        return await while_connected(request, ask(connection))
     found = cloudlet_status(await on_app.service.get(on_app.ns, cloudlet, CLOUDLET.kind))
     if not found.serving or not found.controller or found.controller == hub.controller:
         raise AgentNotHere(cloudlet, "")
     other = await on_app.service.engine.store.reader.object(Key(CONTROLLER_NS, found.controller))
     url = "" if other is None else read_spec(other, ControllerSpec).url
-    if not url or FORWARDED in request.headers:
+    if not url or is_forwarded(request):
         raise AgentNotHere(cloudlet, found.controller)
-    return await _while_connected(request, _forward(request, url, cloudlet, form))
-
-
-async def _forward(request: Call, url: str, cloudlet: str, form: type[T]) -> T:
-    headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_HEADERS}
-    target = httpx.URL(f"{url.rstrip('/')}{request.url.path}", query=request.url.query.encode())
-    try:
-        async with httpx.AsyncClient(timeout=FORWARD_TIMEOUT_S) as client:
-            headers[FORWARDED] = "1"
-            answer = await client.request(request.method, target, content=await request.body(), headers=headers)
-        return msgspec.json.decode(answer.content, type=form) if answer.is_success else _refuse(cloudlet, answer)
-    except (httpx.HTTPError, msgspec.MsgspecError) as error:
-        raise AgentCannotAnswer(cloudlet, f"its server at {url} does not answer: {type(error).__name__}") from error
-
-
-def _refuse(cloudlet: str, answer: httpx.Response) -> NoReturn:
-    problem = msgspec.json.decode(answer.content, type=dict[str, Any])
-    raise AgentCannotAnswer(cloudlet, str(problem.get("detail") or f"its server answers with {answer.status_code}"))
+    forwarded = forward_request(request, url, form, lambda why: AgentCannotAnswer(cloudlet, why))
+    return await while_connected(request, forwarded)
 
 
 async def _record_command(request: Call, on_app: Target, program: str) -> None:
@@ -144,24 +118,6 @@ async def _record_command(request: Call, on_app: Target, program: str) -> None:
             journal(uow, found, None, on_app.by.actor, on_app.by.who, "exec", reason=program)
 
     await on_app.service.engine.store.transact(write)
-
-
-async def _while_connected(request: Call, work: Coroutine[object, object, T]) -> T:
-    """Return the result of some work, which is cancelled when the caller leaves."""
-    await request.body()  # whatever comes after it tells that the caller has left
-    tasks = asyncio.create_task(work), asyncio.create_task(_departure(request))
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if not tasks[0].done():
-            tasks[0].cancel()
-        return await tasks[0]
-    finally:
-        await cancel_tasks(tasks)
-
-
-async def _departure(request: Call) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 OUTPUT_HANDLERS = (read_appinst_logs, run_in_appinst)

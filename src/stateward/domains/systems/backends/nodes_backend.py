@@ -24,9 +24,10 @@ from stateward.domains.systems.backends.port import (
     ServiceInstance,
     ServiceRef,
     SystemRef,
+    choose_running,
 )
 from stateward.domains.systems.definition import NodePool, PinnedImage, Service
-from stateward.domains.systems.errors import CommandsNotOffered, NodesFull
+from stateward.domains.systems.errors import NodesFull
 from stateward.domains.systems.lifecycle import INSTANCE, NODE, SERVING, InstanceState, SystemNodeState
 from stateward.domains.systems.nodes.node_hub import NodeHub, batcher
 from stateward.domains.systems.nodes.node_model import (
@@ -164,13 +165,22 @@ class NodesBackend:
     async def run_command(
         self,
         ref: ServiceRef,
-        instance: str | None,  # noqa: ARG002 - the port's
-        argv: Sequence[str],  # noqa: ARG002
-        timeout_s: float,  # noqa: ARG002
-        max_output: int,  # noqa: ARG002
+        instance: str | None,
+        argv: Sequence[str],
+        timeout_s: float,
+        max_output: int,  # noqa: ARG002 - the agent's own limit is lower
     ) -> CommandOutcome:
-        """Refuse: agents of nodes run services, and no commands beside them."""
-        raise CommandsNotOffered(ref.system.system)
+        """Run a command in an instance, by the agent of its node."""
+        one = choose_running(str(ref), await self.instances(ref), instance)
+        node = Key(ref.system.ns, one.node or "")
+        done = await self.hub.run_command(node, instance_id(ref, one.name), argv, timeout_s)
+        return CommandOutcome(one.name, done.status, done.written, done.errors, truncated=done.is_cut)
+
+    async def servers(self, ref: ServiceRef) -> Mapping[str, str]:
+        """Return the servers that the agents of the instances' nodes are connected to."""
+        placed, nodes = await self._placed(ref)
+        found = [placed_instance(one) for one in placed]
+        return {one.want.name: self.hub.server_of(nodes[one.node]) if one.node in nodes else "" for one in found}
 
     # --- changes -----------------------------------------------------------------------------------------------------
 

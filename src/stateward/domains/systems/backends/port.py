@@ -169,6 +169,9 @@ class Backend(Protocol):
     ) -> CommandOutcome:
         """Run a command in an instance, or in any that runs, to its end; raises `NoRunningInstance`."""
 
+    async def servers(self, ref: ServiceRef) -> Mapping[str, str]:
+        """Return the URL of the server that reaches an instance, by name; empty, or not named: this one."""
+
     async def pause(self, ref: ServiceRef, seconds: float) -> None:
         """Wait until a service has changed, at most so many seconds."""
 

@@ -186,6 +186,10 @@ class SimulatedBackend:
         name = choose_running(str(ref), await self.instances(ref), instance).name
         return CommandOutcome(name, 0, " ".join(argv)[:max_output], "")
 
+    async def servers(self, ref: ServiceRef) -> Mapping[str, str]:  # noqa: ARG002 - the port's
+        """Return nothing: this server reaches all instances."""
+        return {}
+
     async def pause(self, ref: ServiceRef, seconds: float) -> None:
         """Wait until the next instance of a service is due, or a fault was injected."""
         now = asyncio.get_running_loop().time()

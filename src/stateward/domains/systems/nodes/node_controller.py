@@ -37,8 +37,8 @@ class NodeController:
 
     hub: NodeHub
 
-    def __init__(self, context: SystemContext, random: Random) -> None:
-        self._context, self._random = context, random
+    def __init__(self, context: SystemContext, random: Random, server_url: str = "") -> None:
+        self._context, self._random, self._server_url = context, random, server_url
 
     @property
     def _backend(self) -> NodesBackend | None:
@@ -47,7 +47,7 @@ class NodeController:
 
     def bind_engine(self, engine: Engine) -> None:
         """Create the parts that need the engine."""
-        self.hub = NodeHub(engine, self._random, self._context.settings.node_lease)
+        self.hub = NodeHub(engine, self._random, self._context.settings.node_lease, self._server_url)
         if self._backend is not None:
             self._backend.bind_engine(engine, self.hub)
 

@@ -25,6 +25,7 @@ from stateward.agents.messages import (
     AgentOrder,
     AgentReport,
     AnswerPiece,
+    CommandAnswer,
     Goodbye,
     Hello,
     InventoryItem,
@@ -44,6 +45,7 @@ from stateward.domains.systems.nodes.node_model import (
     NodeOrder,
     create_number,
     delete_number,
+    node_status,
     placed_instance,
     placed_status,
     ref_of_instance,
@@ -74,6 +76,11 @@ audit = logging.getLogger("stateward.audit")
 RESEND_S = 5.0
 """Seconds after which an unanswered order is sent again; the agent executes it once all the same."""
 
+NOT_HERE = (
+    "it is not connected to this server; if it is connected to another one, the setting server_url there says how this "
+    "one reaches it"
+)
+
 MAX_LISTED = 100_000
 
 Item = TypeVar("Item")
@@ -94,8 +101,8 @@ def batcher(
 class NodeHub:
     """The connections to agents of nodes in this process; implements `ConnectionHandler`."""
 
-    def __init__(self, engine: Engine, chance: Random, lease_s: float) -> None:
-        self._engine, self._lease_s = engine, lease_s
+    def __init__(self, engine: Engine, chance: Random, lease_s: float, server_url: str = "") -> None:
+        self._engine, self._lease_s, self._server_url = engine, lease_s, server_url
         self.connections: dict[Key, AgentConnection] = {}
         self.rejected: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -114,7 +121,7 @@ class NodeHub:
         if hello.protocol != PROTOCOL:
             return Goodbye(f"protocol {hello.protocol} is not spoken here, but {PROTOCOL}", final=True)
         capacity = SiteCapacity(hello.cores, hello.memory, hello.slots, hello.address)
-        request = NodeHello(_node(connection), hello.version, hello.installation, capacity)
+        request = NodeHello(_node(connection), hello.version, hello.installation, capacity, self._server_url)
         answer = await self._connect.submit(request)
         if answer.rejection:
             return Goodbye(answer.rejection, held=answer.is_held)
@@ -179,13 +186,28 @@ class NodeHub:
             with suppress(StoreError):  # the end of the lease makes up for it
                 await self._disconnect.submit(_connection(connection))
 
+    # --- logs and commands -------------------------------------------------------------------------------------------
+
     async def read_log(self, node: Key, instance: str, after: int | None, most: int) -> Sequence[LogPart]:
         """Return the log of an instance, by the agent of its node."""
-        connection = self.connections.get(node)
-        if connection is None:
-            raise NodeCannotAnswer(node.id, "it is not connected to this controller process")
-        answer = await self._requests.read_log(connection, instance, "", "" if after is None else str(after), most)
+        cursor = "" if after is None else str(after)
+        answer = await self._requests.read_log(self._serving(node), instance, "", cursor, most)
         return answer.parts
+
+    async def run_command(self, node: Key, instance: str, argv: Sequence[str], timeout_s: float) -> CommandAnswer:
+        """Run a command in an instance, by the agent of its node; it ends when the caller leaves."""
+        return await self._requests.run_command(self._serving(node), instance, tuple(argv), "", timeout_s)
+
+    def _serving(self, node: Key) -> AgentConnection:
+        connection = self.connections.get(node)
+        if connection is None or not connection.is_synced:
+            raise NodeCannotAnswer(node.id, NOT_HERE)
+        return connection
+
+    def server_of(self, node: Object) -> str:
+        """Return the URL of the server that a node's agent is connected to; empty: this one, none, or not known."""
+        status = node_status(node)
+        return status.server if status.connected and node.key not in self.connections else ""
 
     # --- orders ------------------------------------------------------------------------------------------------------
 

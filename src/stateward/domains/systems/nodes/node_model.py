@@ -31,6 +31,7 @@ class NodeStatus(Struct, frozen=True, omit_defaults=True):
     renewals: int = 0
     renewed: float = 0.0  # when the lease was renewed, for people
     cordoned: bool = False  # it was lost while it took no new instances
+    server: str = ""  # the URL of the server that its agent is connected to; empty: unknown to other servers
 
 
 class PlacedInstance(Struct, frozen=True, omit_defaults=True):

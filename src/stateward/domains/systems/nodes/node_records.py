@@ -103,6 +103,7 @@ class NodeHello(Struct, frozen=True):
     version: str
     installation: str
     capacity: SiteCapacity
+    server: str = ""
 
 
 class NodeWelcome(Struct, frozen=True):
@@ -127,7 +128,7 @@ def _connect_node(uow: UnitOfWork, hello: NodeHello) -> NodeWelcome:
     if found.state in SERVING and status.installation != hello.installation:
         return NodeWelcome(rejection=HELD, is_held=True)
     size = {"cpu": has.cores, "memory": has.memory // 2**20, "slots": has.slots, "address": has.address}
-    who = {"version": hello.version, "installation": hello.installation}
+    who = {"version": hello.version, "installation": hello.installation, "server": hello.server}
     save_seen(uow, found, replace(status, notify=status.notify + 1, connected=False, **size, **who))
     return NodeWelcome(status.notify + 1)
 

@@ -12,7 +12,15 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.agents.local_state import Deployed, LocalState
-from stateward.agents.messages import AgentOrder, CommandRequest, Existing, LogPart, LogRequest, OrderAction
+from stateward.agents.messages import (
+    MAX_ANSWER_CHARS,
+    AgentOrder,
+    CommandRequest,
+    Existing,
+    LogPart,
+    LogRequest,
+    OrderAction,
+)
 from stateward.agents.site import InstanceMeasure, ReportProgress, SiteCommandResult, SiteError, ThingStatus
 from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.backends.local.launch import HostPlace
@@ -21,6 +29,7 @@ from stateward.domains.systems.nodes.lease_watchdog import INSTANCES, kill_insta
 from stateward.domains.systems.nodes.node_lease import LeaseFile
 from stateward.domains.systems.nodes.node_model import NodeOrder
 from stateward.drivers.confinement import Confinement
+from stateward.errors import StatewardError
 from stateward.store.records import to_json
 
 POLL_INTERVAL_S = 0.1
@@ -95,12 +104,22 @@ class NodeSite:
             raise SiteError(f"there is no {request.name}")
         wanted = msgspec.json.decode(known.spec, type=NodeOrder)
         after = int(request.after) if request.after.isdecimal() else None
-        found = await self._backend.logs(wanted.ref, wanted.want.name, after, request.most)
+        found = await self._backend.logs(wanted.ref, wanted.want.name, after, min(request.most, MAX_ANSWER_CHARS))
         return [LogPart(one.instance, one.text, str(one.next)) for one in found]
 
     async def run_command(self, request: CommandRequest) -> SiteCommandResult:
-        """Refuse: no command is run in an instance of a node."""
-        raise SiteError(f"no command is run in {request.name}")
+        """Run a command in an instance: with its user, in its confinement and its folder."""
+        known = self._known.get(request.name)
+        if known is None:
+            raise SiteError(f"there is no {request.name}")
+        wanted = msgspec.json.decode(known.spec, type=NodeOrder)
+        try:
+            done = await self._backend.run_command(
+                wanted.ref, wanted.want.name, request.argv, request.within, MAX_ANSWER_CHARS
+            )
+        except StatewardError as error:
+            raise SiteError(str(error)) from error
+        return SiteCommandResult(done.exit_status, done.stdout, errors=done.stderr, is_cut=done.truncated)
 
     async def stop_all(self) -> None:
         """Kill and remove everything, because the lease has ended: a controller may have moved it."""

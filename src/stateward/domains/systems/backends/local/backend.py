@@ -176,6 +176,10 @@ class OrderBackend:
         chosen = [one for one in files if one.stem == instance or (instance is None and one.stem != PROXY)]
         return [read_excerpt(one, after, most) for one in chosen]
 
+    async def servers(self, ref: ServiceRef) -> Mapping[str, str]:  # noqa: ARG002 - the port's
+        """Return nothing: this server reaches all instances."""
+        return {}
+
     async def pause(self, ref: ServiceRef, seconds: float) -> None:
         """Wait until a service has changed since its instances were read."""
         await self._supervisor.wait_for_change(ref, self._seen.get(ref, -1), seconds)
