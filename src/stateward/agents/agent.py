@@ -49,6 +49,7 @@ from stateward.agents.site import (
     UNKNOWN_CAPACITY,
     AgentLease,
     AgentSite,
+    InstanceMeasure,
     SiteCapacity,
     SiteError,
     ThingStatus,
@@ -63,6 +64,7 @@ OBSERVE_INTERVAL_S = 5.0
 MAX_MISSED_HEARTBEATS = 3
 CONNECTION_ERRORS = (OSError, EOFError, WebSocketException, MsgspecError, TimeoutError)
 NOTHING_EXISTS = Existing()
+UNSEEN = "it could not be observed"
 
 
 class AgentSocket(Protocol):
@@ -277,7 +279,8 @@ class Agent:
     def _item(self, name: str) -> InventoryItem:
         memory, has = self._memories.get(name, InstanceMemory()), self._existing.get(name, NOTHING_EXISTS)
         at = memory.work.operation if memory.work is not None else 0
-        return InventoryItem(at, has.generation, has.whole, self.notify, name, memory.latest, clip_text(has.problem))
+        problem = clip_text(has.problem)
+        return InventoryItem(at, has.generation, has.whole, self.notify, name, memory.latest, problem, has.ports)
 
     async def _receive_messages(self, socket: AgentSocket, patience: float, answers: SiteAnswers) -> None:
         while True:
@@ -345,15 +348,17 @@ class Agent:
     async def _measure_loop(self, interval_s: float, reporter: MeasureReporter) -> None:
         """Measure the site in a loop, and send what has changed; what cannot be measured is unknown."""
         while True:
+            measures: Mapping[str, InstanceMeasure] = {}
+            problem = ""
             try:
                 measures = await self._site.measure()
             except SiteError as error:
                 log.warning("agent cannot measure its site and will retry: %s", error)
-                measures = {}
-            except Exception:
+                problem = clip_text(str(error))
+            except Exception as error:
                 log.exception("agent failed to measure its site and will retry")
-                measures = {}
-            for message in reporter.messages(measures, self._existing):
+                problem = clip_text(f"{type(error).__name__}: {error}")
+            for message in reporter.messages(measures, self._existing, problem):
                 await self._send(message)
             await asyncio.sleep(interval_s)
 
@@ -400,11 +405,15 @@ class Agent:
     async def _note_result(self, order: AgentOrder, *, failed: bool) -> None:
         """Update what exists after an order, before its end is reported."""
         if not failed:
-            made = NOTHING_EXISTS if order.work.value == "delete" else Existing(order.generation)
+            ports = self._site.ports_of(order.name)
+            made = NOTHING_EXISTS if order.work.value == "delete" else Existing(order.generation, ports=ports)
             self._existing[order.name] = made
             return
-        with suppress(Exception):  # the order has ended even if the site cannot be observed
+        try:
             self._existing[order.name] = (await self._site.observe()).get(order.name, NOTHING_EXISTS)
+        except Exception as error:  # the order has ended even if the site cannot be observed; a part of it may be there
+            log.warning("agent cannot observe %s after a failed order: %s", order.name, error)
+            self._existing[order.name] = Existing(max(1, order.generation), whole=False, problem=UNSEEN)
 
     async def _finish(self, order: AgentOrder, event: str, error: str = "") -> None:
         self._ended_works += 1
@@ -415,7 +424,8 @@ class Agent:
 
     async def _report(self, order: AgentOrder, event: str, error: str = "") -> None:
         numbers = order.operation, order.generation, self.notify
-        await self._send(AgentReport(event, *numbers, order.name, clip_text(error)))
+        ports = self._existing.get(order.name, NOTHING_EXISTS).ports if event in ENDED.values() else ()
+        await self._send(AgentReport(event, *numbers, order.name, clip_text(error), ports))
 
     async def _upgrade(self, upgrade: Upgrade) -> None:
         async def report(event: str, error: str) -> None:

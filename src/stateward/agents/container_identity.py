@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from stateward.agents.app_manifest import AppPart
 from stateward.agents.messages import AgentOrder
+from stateward.agents.published_ports import MAX_PORTS, PublishedAddress
 from stateward.containers import ContainerRecord, ContainerState
 
 AGENT_LABEL = "stateward.agent"
@@ -107,9 +108,21 @@ def by_instance(containers: Iterable[ContainerRecord]) -> dict[str, list[Contain
     return found
 
 
+def published_addresses(containers: Iterable[ContainerRecord]) -> tuple[PublishedAddress, ...]:
+    """Return the published ports of the containers of an app that run, in order."""
+    found = [
+        (copy, PublishedAddress(str(copy), port.container_port, port.host_ip, port.host_port, port.protocol))
+        for one in containers
+        if one.state is ContainerState.RUNNING and (copy := copy_in(one.labels)) is not None
+        for port in one.ports
+    ]
+    found.sort(key=lambda pair: (pair[0], pair[1].port, pair[1].protocol))
+    return tuple(address for _, address in found[:MAX_PORTS])
+
+
 def is_up(container: ContainerRecord, network: str) -> bool:
     """Tell whether a container runs, in its cluster's network."""
-    return container.state is ContainerState.RUNNING and (not container.ips or network in container.ips)
+    return container.state is ContainerState.RUNNING and network in container.ips
 
 
 def copies_down(wanted: Sequence[Copy], containers: Iterable[ContainerRecord], network: str) -> Iterator[str]:

@@ -31,6 +31,7 @@ from stateward.agents.container_identity import (
     describe_state,
     grace_of,
     is_up,
+    published_addresses,
     summarize,
 )
 from stateward.agents.container_images import ImageSource
@@ -39,6 +40,7 @@ from stateward.agents.container_reader import ContainerReader, read_program
 from stateward.agents.local_state import Deployed, LocalState
 from stateward.agents.messages import AgentOrder, CommandRequest, Existing, LogPart, LogRequest, OrderAction
 from stateward.agents.output_excerpt import last_output
+from stateward.agents.published_ports import PublishedAddress
 from stateward.agents.site import InstanceMeasure, ReportProgress, SiteCommandResult, SiteError
 from stateward.containers import (
     ContainerEngine,
@@ -99,6 +101,7 @@ class ContainerSite:
         self._images = ImageSource(engine, self._options.archives, self._options.logins)
         self._calls = EngineCalls(self._options.patience_s)
         self._reader = ContainerReader(engine, self._names, self._state)
+        self._ports: dict[str, tuple[PublishedAddress, ...]] = {}
         self._orders = 0  # orders that run
         self._sweeping = asyncio.Lock()  # held while what nobody ordered is removed: no order begins meanwhile
 
@@ -114,11 +117,19 @@ class ContainerSite:
         except (EngineUnavailable, EngineRefused) as error:
             raise SiteError(str(error)) from error
         unknown = [name for name in found.instances if self._state.get(name) is None]
+        self._ports = {name: published_addresses(some) for name, some in found.containers.items()}
         known = ((one, problems.get(one.name, "")) for one in self._state)
         return {
             **{name: Existing(1, False, "the agent has no record of it") for name in unknown},
-            **{one.name: Existing(one.generation, not problem, problem) for one, problem in known},
+            **{
+                one.name: Existing(one.generation, not problem, problem, self.ports_of(one.name))
+                for one, problem in known
+            },
         }
+
+    def ports_of(self, name: str) -> tuple[PublishedAddress, ...]:
+        """Return the published ports of an app."""
+        return self._ports.get(name, ())
 
     async def _list(self) -> SiteListing:
         """List all that the engine has of this installation: one call for each kind of thing."""
@@ -304,7 +315,8 @@ class ContainerSite:
         """Return if all containers run a little after their start; otherwise tell why one has ended."""
         await asyncio.sleep(self._options.stable_after_s)
         network = self._names.name(order.host)
-        found = {copy_in(one.labels): one for one in await self._containers_of(order.name, report_progress)}
+        containers = await self._containers_of(order.name, report_progress)
+        found = {copy_in(one.labels): one for one in containers}
         for copy in copies:
             one = found.get(copy)
             if one is None:
@@ -312,8 +324,9 @@ class ContainerSite:
             if not is_up(one, network):
                 why, output = describe_state(await self._inspect(one)), await self._read_output(one.id)
                 raise SiteError(f"container {copy} {why} at once{output and f'; its last output: {output}'}")
-            for port in one.ports:
-                report_progress(f"{copy}: port {port.container_port} is published at {port.host_ip}:{port.host_port}")
+        self._ports[order.name] = published_addresses(containers)
+        for address in self._ports[order.name]:
+            report_progress(f"published: {address}")
 
     async def _read_output(self, container: str) -> str:
         """Return the last lines of a container's output."""

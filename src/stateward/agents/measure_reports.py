@@ -60,9 +60,16 @@ class MeasureReporter:
     def __init__(self, notify: int) -> None:
         self._notify = notify
         self._sent: dict[str, Load] = {}
+        self._problem: str | None = None  # the last that was sent
 
-    def messages(self, measures: Mapping[str, InstanceMeasure], existing: Mapping[str, Existing]) -> Iterator[Measures]:
-        """Yield what has changed materially; what is not measured any more is unknown."""
+    def messages(
+        self, measures: Mapping[str, InstanceMeasure], existing: Mapping[str, Existing], problem: str = ""
+    ) -> Iterator[Measures]:
+        """Yield what has changed materially; what is not measured any more is unknown.
+
+        `problem` is why nothing can be measured. The first message of a connection is always sent: it ends the alert of
+        an earlier one.
+        """
         now = {
             name: load_of(name, existing[name].generation, measure)
             for name, measure in measures.items()
@@ -70,10 +77,13 @@ class MeasureReporter:
         }
         changed = [one for name, one in now.items() if name not in self._sent or is_material(self._sent[name], one)]
         unknown = [name for name in self._sent if name not in now]
+        if problem != self._problem and not changed and not unknown:
+            yield Measures(self._notify, problem=problem)
         for part in _parts(changed):
-            yield Measures(self._notify, loads=tuple(part))
+            yield Measures(self._notify, loads=tuple(part), problem=problem)
         for names in _parts(unknown):
-            yield Measures(self._notify, unknown=tuple(names))
+            yield Measures(self._notify, unknown=tuple(names), problem=problem)
+        self._problem = problem
         self._sent = {
             **{name: one for name, one in self._sent.items() if name in now},
             **{one.name: one for one in changed},

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from stateward.agents.app_manifest import SiteBackend
+from stateward.agents.published_ports import Addresses
 from stateward.validation_texts import describe_pattern
 
 PROTOCOL = 1
@@ -78,7 +79,8 @@ class InventoryItem(Struct, frozen=True, tag="item"):
     """A thing in the agent's inventory: the running operation (0: none), and the generation that exists (0: none).
 
     After the end of the inventory, an item tells that a thing has changed by itself. `latest` is the newest operation
-    that the agent has seen for it. `problem` tells what of a thing that is not whole does not run.
+    that the agent has seen for it. `problem` tells what of a thing that is not whole does not run. `ports` are the
+    published ones.
     """
 
     operation: Number
@@ -88,6 +90,7 @@ class InventoryItem(Struct, frozen=True, tag="item"):
     name: Name = ""
     latest: Number = 0
     problem: Text = ""
+    ports: Addresses = ()
 
     def __str__(self) -> str:
         work = f"works at operation {self.operation}" if self.operation else "idle"
@@ -105,7 +108,7 @@ class InventoryEnd(Struct, frozen=True, tag="end"):
 
 
 class AgentReport(Struct, frozen=True, tag="report"):
-    """An event of an order, with its operation, generation and connection.
+    """An event of an order, with its operation, generation and connection; after its end, the ports that are published.
 
     A report without a name is about the agent itself: its upgrade, or an inventory that failed.
     """
@@ -116,6 +119,7 @@ class AgentReport(Struct, frozen=True, tag="report"):
     notify: Number
     name: Name = ""
     error: Text = ""
+    ports: Addresses = ()
 
     def __str__(self) -> str:
         return f"{self.event!r} (operation {self.operation}, generation {self.generation}, notify {self.notify})"
@@ -175,11 +179,15 @@ class Load(Struct, frozen=True, omit_defaults=True):
 
 
 class Measures(Struct, frozen=True, tag="measures"):
-    """The loads that have changed since the last message of this connection, and names whose load is unknown now."""
+    """The loads that have changed since the last message of this connection, and names whose load is unknown now.
+
+    `problem` tells why the site cannot be measured at all; every message has the present one.
+    """
 
     notify: Number
     loads: Annotated[tuple[Load, ...], Meta(max_length=MAX_LOADS)] = ()
     unknown: Annotated[tuple[Name, ...], Meta(max_length=MAX_LOADS)] = ()
+    problem: Text = ""
 
 
 class StatusMessage(Struct, frozen=True, tag="status"):
@@ -368,11 +376,15 @@ read_answer = msgspec.json.Decoder(Answer).decode
 
 
 class Existing(Struct, frozen=True):
-    """The generation of a thing that exists (0: none), whether it is whole, and what of it does not run if not."""
+    """The generation of a thing that exists (0: none), whether it is whole, and what of it does not run if not.
+
+    `ports` are those that it has published.
+    """
 
     generation: int = 0
     whole: bool = True
     problem: str = ""
+    ports: Addresses = ()
 
 
 def clip_text(text: str) -> str:

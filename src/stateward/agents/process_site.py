@@ -24,6 +24,7 @@ from stateward.agents.probes import ProbeRunner, health_by_app
 from stateward.agents.process_meter import ProcessMeter
 from stateward.agents.process_programs import probed_parts, setup_scripts, shell_programs
 from stateward.agents.process_tracking import background_shell, kill_processes, with_label
+from stateward.agents.published_ports import PublishedAddress
 from stateward.agents.site import InstanceMeasure, ReportProgress, SiteCommandResult, SiteError
 from stateward.drivers import (
     AlreadyDone,
@@ -87,6 +88,10 @@ class ProcessSite:
             await self._start_app(order, report_progress)
         else:
             await self._make_cluster(order, spec, report_progress)
+
+    def ports_of(self, name: str) -> tuple[PublishedAddress, ...]:  # noqa: ARG002 - the same for all
+        """Return nothing: a process listens at the host itself, where its spec says."""
+        return ()
 
     async def measure(self) -> Mapping[str, InstanceMeasure]:
         """Measure all nodes and apps in one scan, and take the verdicts of the probes."""

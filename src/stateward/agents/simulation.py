@@ -9,6 +9,7 @@ import msgspec
 from stateward.agents.agent import Agent
 from stateward.agents.dialer import WebSocketDialer
 from stateward.agents.messages import AgentOrder, CommandRequest, Existing, LogPart, LogRequest, OrderAction
+from stateward.agents.published_ports import PublishedAddress
 from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.site import InstanceMeasure, ReportProgress, SiteCommandResult, SiteError
 from stateward.aio.supervise import cancel_tasks
@@ -52,6 +53,10 @@ class SimulatedSite:
         else:
             self.things[order.name] = Existing(order.generation)
             self.logs[order.name] = f"{self.logs.get(order.name, '')}generation {order.generation} runs\n"
+
+    def ports_of(self, name: str) -> tuple[PublishedAddress, ...]:
+        """Return the published ports of a thing that exists."""
+        return self.things.get(name, Existing()).ports
 
     async def read_log(self, request: LogRequest) -> Sequence[LogPart]:
         """Return the log of a thing."""

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from stateward.agents.messages import AgentOrder, CommandRequest, Existing, LogPart, LogRequest
 from stateward.agents.probes import Health
+from stateward.agents.published_ports import PublishedAddress
 from stateward.errors import StatewardError
 
 
@@ -85,6 +86,9 @@ class AgentSite(Protocol):
 
     async def execute(self, order: AgentOrder, report_progress: ReportProgress) -> None:
         """Create, update or delete a thing; raises `SiteError` if that fails."""
+
+    def ports_of(self, name: str) -> tuple[PublishedAddress, ...]:
+        """Return the published ports of a thing, as of its last order or observation."""
 
     async def measure(self) -> Mapping[str, InstanceMeasure]:
         """Return the measures of what exists, by name; raises `SiteError` if nothing can be measured."""

@@ -111,6 +111,13 @@ def test_only_what_has_changed_materially_is_reported_and_what_is_gone_is_unknow
     assert said(None) == []
 
 
+def test_a_problem_of_the_site_is_told_when_it_begins_and_ends_and_at_the_start_of_a_connection() -> None:
+    reporter = MeasureReporter(7)
+    problems = ["", "", "it hangs", "it hangs", ""]
+    sent = [[one.problem for one in reporter.messages({}, EXISTING, problem)] for problem in problems]
+    assert sent == [[""], [], ["it hangs"], [], [""]]
+
+
 def test_many_loads_go_in_several_messages() -> None:
     names = [f"c{n}" for n in range(1201)]
     sent = list(MeasureReporter(1).messages(dict.fromkeys(names, InstanceMeasure()), dict.fromkeys(names, Existing(1))))

@@ -21,11 +21,13 @@ import { counted, numberText } from "/console/core/numbers.js";
 /** @typedef {Map<string, Map<string, Map<string, number>>>} Below the number of what runs on each cloudlet, by kind and state */
 /** @typedef {{cpu: number | null, mem: number | null, connections: number | null, healthy: boolean | null}} Load of an instance, as its agent measured it */
 /** @typedef {{name: string, reason: string, since: number}} Alert */
+/** @typedef {{part: string, port: number, address: string, host_port: number}} Port of an app that its host publishes */
 /** @typedef {{agents: Map<string, Agent>, below: Below, orphans: Map<string, string[]>, rejected: Map<string, number>, loads: Map<string, Load>, capacities: Map<string, Capacity>}} EdgeStatus */
 /** @typedef {{cores: number | null, memory: number | null, used_cores: number, used_memory: number}} Capacity of a cloudlet; null is no limit */
 
 const MAX_SHOWN = 12;
 const MAX_CLOUDLETS = 100;
+const MAX_PORTS = 3;
 const KINDS = ["edge.cloudlet", "edge.clusterinst", "edge.appinst"];
 
 /** @type {Record<string, [number, string]>} how far an upgrade is, of four steps */
@@ -226,7 +228,7 @@ function loadText(load) {
     load.cpu === null ? "" : `${load.cpu.toFixed(2)} cores`,
     load.mem === null ? "" : `${Math.round(load.mem / 2 ** 20)} MiB`,
     load.connections ? counted(load.connections, "connection") : "",
-    load.healthy === true ? "healthy" : "",
+    load.healthy === null ? "" : load.healthy ? "healthy" : "unhealthy",
   ];
   return words.filter(Boolean).join(", ");
 }
@@ -237,6 +239,13 @@ function alerts(thing) {
   return found.map((one) =>
     h("span", { class: "error-text fine", title: relativeTime(new Date(one.since * 1000).toISOString()) }, `${one.name}: ${one.reason}`),
   );
+}
+
+/** Where the published ports of an app are reached. @param {ObjectView} thing @returns {string} */
+function portsText(thing) {
+  const found = /** @type {Port[]} */ (pick(thing.seen, ["ports"]) ?? []);
+  const shown = found.slice(0, MAX_PORTS).map((one) => `${one.part}: ${one.port} at ${one.address}:${one.host_port}`);
+  return [...shown, found.length > shown.length ? `${found.length - shown.length} more` : ""].filter(Boolean).join(", ");
 }
 
 /** What clusters take of what a cloudlet has. @param {string} name @param {Capacity | undefined} capacity */
@@ -267,7 +276,7 @@ function runs(one, listed, { below, loads, capacities }) {
       stateSummary(kind, numbers?.get(kind) ?? new Map()),
       plainList(
         some.slice(0, MAX_SHOWN).map((thing) =>
-          h("li", null, objectLine(thing, [size(thing), loadText(loads.get(`${thing.ns}/${thing.id}`))].filter(Boolean).join(", "), nameOf(thing)), alerts(thing)),
+          h("li", null, objectLine(thing, [size(thing), loadText(loads.get(`${thing.ns}/${thing.id}`)), portsText(thing)].filter(Boolean).join(", "), nameOf(thing)), alerts(thing)),
         ),
       ),
     ),

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from stateward.agents.app_manifest import AppProgram, Parts, SiteBackend
 from stateward.agents.messages import Load
 from stateward.agents.probe_specs import Probe
+from stateward.agents.published_ports import PublishedAddress
 from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, CloudletState
 from stateward.domains.edge.records.agent_upgrade import IN_UPGRADE, AgentSlots
 from stateward.domains.edge.records.alerts import Alert
@@ -167,7 +168,7 @@ class AppInst(Struct, frozen=True):
 
 
 class InstanceStatus(Struct, frozen=True, omit_defaults=True):
-    """An instance's status: its fencing numbers, its last confirmed spec, and its reservation."""
+    """An instance's status: its fencing numbers, its last confirmed spec, its reservation, and its published ports."""
 
     issued: int = 0
     operation: int = 0
@@ -183,6 +184,7 @@ class InstanceStatus(Struct, frozen=True, omit_defaults=True):
     alerts: tuple[Alert, ...] = ()
     restarts: int = 0  # re-creations in a row
     restarted: float = 0.0  # the last of them
+    ports: tuple[PublishedAddress, ...] = ()  # while it is Ready
 
 
 class HeldAgent(Struct, frozen=True, omit_defaults=True):

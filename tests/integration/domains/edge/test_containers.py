@@ -128,7 +128,8 @@ def test_an_app_of_containers_from_creation_to_deletion(
     made = deployment.call("POST", f"{CLUSTER}/appinsts", {"app": "web"})
     assert '"status":"succeeded"' in (told := events(deployment.client, made["operation"]["id"])), told
     assert "starting container" in told
-    assert f"is published at 127.0.0.1:{PORT}" in told
+    assert f"published: web/0: 8000/tcp at 127.0.0.1:{PORT}" in told
+    assert [one["host_port"] for one in deployment.get(APP)["ports"]] == [PORT]
     assert answer() == "one"
     deployment.call("PATCH", APP, web("two"))
     deployment.until(APP, "Ready")
@@ -137,6 +138,9 @@ def test_an_app_of_containers_from_creation_to_deletion(
     deployment.call("PATCH", CLUSTER, {"nodes": 2}, 409)
     deployment.until(APP, "Ready")
     assert host.running() == 3
+    ports = deployment.get(APP)["ports"]
+    assert [one["part"] for one in ports] == ["web/0", "web/1", "web/2"]
+    assert {httpx.get(f"http://127.0.0.1:{one['host_port']}/", trust_env=False).text for one in ports} == {"three\n"}
     deployment.call("PATCH", CLUSTER, {"nodes": 2})
     deployment.until(CLUSTER, "Ready")
     assert host.everything() == (3, 1, 1)

@@ -1,16 +1,18 @@
 """Measures of agents: they are fenced, scale clusters, count as demand, and begin and end alerts."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from stateward.agents.messages import Load, Measures
+from stateward.agents.messages import AgentOrder, Existing, Load, Measures, OrderAction
 from stateward.agents.probes import Health
-from stateward.agents.site import InstanceMeasure
+from stateward.agents.published_ports import PublishedAddress
+from stateward.agents.site import InstanceMeasure, ReportProgress, SiteError
 from stateward.domains.edge.agents.measures import OUT_OF_RANGE, STALE_LOAD
-from stateward.domains.edge.model import ClusterInst, instance_status, measures_key, read_spec
+from stateward.domains.edge.api.schemas import PortView, view
+from stateward.domains.edge.model import ClusterInst, cloudlet_status, instance_status, measures_key, read_spec
 from stateward.domains.edge.policy.app_members import app_status
 from stateward.domains.edge.records.agent_upgrade import AgentRejection
 from stateward.store.port import Store
@@ -163,6 +165,88 @@ async def test_an_instance_that_does_not_run_any_more_has_an_alert_until_it_runs
     why = "1 of 1 nodes do not run: n"
     assert events == [("node down", why), ("node down ended", why)]
     assert not (await harness.instance_status(C1)).alerts
+
+
+async def test_a_failed_attempt_to_create_it_again_is_told_with_the_alert(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    await harness.cluster()
+    failing, site = runner.site.execute, runner.site
+
+    async def fail(order: AgentOrder, report_progress: ReportProgress) -> None:
+        if order.work is OrderAction.CREATE:
+            raise SiteError("the port is taken")
+        await failing(order, report_progress)
+
+    site.execute = fail  # type: ignore[method-assign]
+    site.things["c1"] = replace(site.things["c1"], whole=False, problem="a node is down")
+    why = "a node is down; to create it again failed: the port is taken"
+    await harness.until_true(C1, lambda one: [one.reason for one in instance_status(one).alerts] == [why])
+    site.execute = failing  # type: ignore[method-assign]
+    await harness.until_true(C1, lambda one: one.state == "Ready" and not instance_status(one).alerts)
+
+
+async def test_a_site_that_cannot_be_seen_is_an_alert_of_its_cloudlet(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    await harness.cluster()
+    runner.site.measures["c1"] = InstanceMeasure(cpu=0.5)
+    await until_load(harness, C1, 0.5)
+    seeing = runner.site.measure
+
+    async def measure() -> Mapping[str, InstanceMeasure]:
+        raise SiteError("no answer of the container engine")
+
+    runner.site.measure = measure  # type: ignore[method-assign]
+    found = await harness.until_true("munich", lambda one: bool(cloudlet_status(one).alerts))
+    (alert,) = cloudlet_status(found).alerts
+    assert (alert.name, alert.reason) == ("site unreachable", "no answer of the container engine")
+    await until_load(harness, C1, None)
+    runner.site.measure = seeing  # type: ignore[method-assign]
+    await harness.until_true("munich", lambda one: not cloudlet_status(one).alerts)
+    await until_load(harness, C1, 0.5)
+
+
+async def test_what_could_not_be_seen_after_a_failure_is_removed_all_the_same(harness: EdgeHarness) -> None:
+    """A create failed when some of it existed, and the site could not be observed: the undo must not trust that."""
+    runner = await harness.cloudlet()
+    site, executed = runner.site, []
+    working, seeing = site.execute, site.observe
+
+    async def execute(order: AgentOrder, report_progress: ReportProgress) -> None:
+        executed.append(order.work)
+        if order.work is OrderAction.CREATE:
+            site.things[order.name] = Existing(order.generation, whole=False)
+            site.observe = observe  # type: ignore[method-assign]
+            raise SiteError("the engine hangs")
+        await working(order, report_progress)
+
+    async def observe() -> Mapping[str, Existing]:
+        raise SiteError("the engine hangs")
+
+    site.execute = execute  # type: ignore[method-assign]
+    operation = await harness.cluster()
+    assert operation.error == "the engine hangs"
+    await harness.until(C1, "NotPresent")
+    assert executed == [OrderAction.CREATE, OrderAction.DELETE]
+    assert not site.things
+    site.observe = seeing  # type: ignore[method-assign]
+
+
+async def test_published_ports_are_kept_with_the_instance_while_it_is_ready(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    await harness.cluster()
+    await harness.app()
+    await harness.deployed()
+    app, address = "munich:c1:web", PublishedAddress("web/0", 8000, "127.0.0.1", 34567)
+    runner.site.things["c1:web"] = replace(runner.site.things["c1:web"], ports=(address,))
+    found = await harness.until_true(app, lambda one: instance_status(one).ports == (address,))
+    assert view(found).ports == (PortView("web/0", 8000, "tcp", "127.0.0.1", 34567),)
+    await runner.kill()
+    await harness.until("munich", "Offline")
+    assert instance_status(await harness.get(app)).ports == (address,)
+    runner.start(harness.hub)
+    await harness.online()
+    await harness.ended(await harness.service.delete(NS, app, "edge.appinst", ADA))
+    assert not instance_status(await harness.get(app)).ports
 
 
 async def test_the_measures_of_a_cloudlet_go_with_it(harness: EdgeHarness) -> None:

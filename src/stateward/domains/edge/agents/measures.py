@@ -88,6 +88,7 @@ def _store_report(uow: UnitOfWork, report: CloudletReport) -> MeasuresResult:
         if found.kind == CLUSTERINST.kind and read_spec(found, ClusterInst).autoscale:
             scaled.append((found.id, load))
     _keep(uow, report, counted)
+    _set_site_alert(uow, cloudlet, report.measures.problem)
     return MeasuresResult(tuple(scaled), tuple(rejections))
 
 
@@ -109,6 +110,16 @@ def _set_health(uow: UnitOfWork, found: Object, load: Load) -> None:
         alerts = with_alert(status.alerts, AlertName.UNHEALTHY, load.reason or "its probe fails", uow.now)
     if alerts != status.alerts:
         save_alerts(uow, save_status(uow, found, replace(status, alerts=alerts)), status.alerts, alerts)
+
+
+def _set_site_alert(uow: UnitOfWork, cloudlet: Object, problem: str) -> None:
+    """Begin or end the alert of a cloudlet whose agent cannot see what runs there."""
+    status = cloudlet_status(cloudlet)
+    alerts = without_alerts(status.alerts, AlertName.SITE_UNREACHABLE)
+    if problem:
+        alerts = with_alert(status.alerts, AlertName.SITE_UNREACHABLE, problem, uow.now)
+    if alerts != status.alerts:
+        save_alerts(uow, save_status(uow, cloudlet, replace(status, alerts=alerts)), status.alerts, alerts)
 
 
 def _keep(uow: UnitOfWork, report: CloudletReport, counted: Mapping[str, Load]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from stateward.agents.published_ports import PublishedAddress
 from stateward.domains.edge.lifecycle import APPINST, CLOUDLET
 from stateward.domains.edge.lookups import save_status
 from stateward.domains.edge.model import (
@@ -15,7 +16,14 @@ from stateward.domains.edge.model import (
     with_agent_slots,
 )
 from stateward.domains.edge.records.agent_upgrade import SlotsUpdate
-from stateward.domains.edge.records.alerts import Alert, AlertName, begun_alerts, with_alert, without_alerts
+from stateward.domains.edge.records.alerts import (
+    Alert,
+    AlertName,
+    begun_alerts,
+    with_alert,
+    with_failure,
+    without_alerts,
+)
 from stateward.domains.edge.records.instance_record import ERROR_STATES, InstanceRecord
 from stateward.domains.edge.records.reconcile import ReconcileStep
 from stateward.engine.finish.completion import STATUSES
@@ -37,7 +45,10 @@ def write_step(
 ) -> Object:
     """Write the result of a reconcile step; returns the changed instance."""
     status = instance_status(found)
-    seen = _with_down_alert(_status_after(status, step.record, operation), step, found.kind, uow.now)
+    after = replace(_status_after(status, step.record, operation), ports=_ports_after(step))
+    seen = _with_down_alert(after, step, found.kind, uow.now)
+    if operation is not None and operation.action == "re-create" and step.record.state in ERROR_STATES:
+        seen = replace(seen, alerts=with_failure(seen.alerts, _down_alert(found.kind), error or step.note))
     save_alerts(uow, found, status.alerts, seen.alerts)
     if step.move is None:
         return save_status(uow, found, seen)
@@ -63,7 +74,7 @@ def save_alerts(uow: UnitOfWork, found: Object, before: Sequence[Alert], after: 
 
 def _with_down_alert(status: InstanceStatus, step: ReconcileStep, kind: str, now: float) -> InstanceStatus:
     """Return the status with the alert of an instance that is missing at its site; what is gone has no alerts."""
-    name = AlertName.APP_DOWN if kind == APPINST.kind else AlertName.NODE_DOWN
+    name = _down_alert(kind)
     if step.record.state == NOT_PRESENT:
         return replace(status, alerts=())
     if step.record.state != READY:
@@ -71,6 +82,15 @@ def _with_down_alert(status: InstanceStatus, step: ReconcileStep, kind: str, now
     if step.record.missing:
         return replace(status, alerts=with_alert(status.alerts, name, step.problem or DOWN_TEXT, now))
     return replace(status, alerts=without_alerts(status.alerts, name))
+
+
+def _down_alert(kind: str) -> AlertName:
+    return AlertName.APP_DOWN if kind == APPINST.kind else AlertName.NODE_DOWN
+
+
+def _ports_after(step: ReconcileStep) -> tuple[PublishedAddress, ...]:
+    """Return the published ports after a step; an instance that is being changed has none."""
+    return step.ports if step.record.state == READY else ()
 
 
 def _status_after(status: InstanceStatus, record: InstanceRecord, operation: Operation | None) -> InstanceStatus:

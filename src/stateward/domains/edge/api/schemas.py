@@ -185,6 +185,16 @@ class CapacityView(Struct, frozen=True):
     used_memory: Annotated[int, Meta(description="bytes")]
 
 
+class PortView(Struct, frozen=True):
+    """A published port of an app: of which copy (PART/NUMBER), and where its host leads to it."""
+
+    part: str
+    port: int
+    protocol: str
+    address: str
+    host_port: int
+
+
 class Conditions(Struct, frozen=True):
     """Conditions of an instance or a cloudlet, beside its state."""
 
@@ -218,6 +228,9 @@ class View(Struct, frozen=True, kw_only=True):
     conditions: Conditions
     load: LoadView | None = None
     capacity: Annotated[CapacityView | None, Meta(description="of a cloudlet")] = None
+    ports: Annotated[
+        tuple[PortView, ...], Meta(description="published ports of an app instance that is Ready, at most 200")
+    ] = ()
 
 
 class EdgeOperationView(Struct, frozen=True, kw_only=True):
@@ -273,7 +286,13 @@ def view(found: Object, kept: KeptLoad | None = None) -> View:
         error=found.error,
         conditions=_conditions(found),
         load=None if kept is None else _load_view(kept),
+        ports=_port_views(found),
     )
+
+
+def _port_views(found: Object) -> tuple[PortView, ...]:
+    ports = instance_status(found).ports if found.kind in INSTANCE_LIFECYCLES else ()
+    return tuple(PortView(one.part, one.port, one.protocol, one.address, one.host_port) for one in ports)
 
 
 def capacity_view(cloudlet: Object, used: ResourceAmounts) -> CapacityView:

@@ -23,6 +23,7 @@ from stateward.domains.edge.api.schemas import (
     HeldView,
     LoadView,
     NodeLoadView,
+    PortView,
     View,
 )
 from stateward.errors import BadInput, count_text
@@ -113,8 +114,9 @@ def show_all(session: Session, where: UrlPath, cloudlet: str | None = None) -> N
     def table(found: list[View]) -> RenderableType:
         if not found:
             return f"None in namespace {session.ns}."
-        rows = [_facts(session, one) for one in found]
-        return filled_table(tuple(rows[0]), (tuple(row.values()) for row in rows))
+        rows = [{**_facts(session, one), **_measured(one)} for one in found]
+        titles = [title for title in rows[0] if title not in OPTIONAL or any(row[title] for row in rows)]
+        return filled_table(tuple(titles), ([row[title] for title in titles] for row in rows))
 
     found = session.client.http.call(list[View], "GET", where, params={"cloudlet": cloudlet or None})
     if cloudlet and not found:
@@ -132,8 +134,9 @@ def show_one(session: Session, where: UrlPath) -> None:
         error = facts.pop("error")
         details = [(str(name), str(value)) for name, value in spec.items()]
         load = [] if found.load is None else [("load", load_text(found.load)), *map(_node_fact, found.load.nodes)]
+        ports = [("published", port_text(one)) for one in found.ports]
         capacity = [] if found.capacity is None else [("capacity", capacity_text(found.capacity))]
-        more = [("operation", found.op or ""), ("error", error), *load, *capacity]
+        more = [("operation", found.op or ""), ("error", error), *ports, *load, *capacity]
         return facts_table([*facts.items(), *more, *details])
 
     session.show(session.client.http.call(View, "GET", where), table)
@@ -146,6 +149,19 @@ def _facts(session: Session, found: View) -> dict[str, str | Text]:
         "since": age_text(found.since),
         "conditions": conditions_text(found.conditions),
         "error": error_text(found.error),
+    }
+
+
+OPTIONAL = ("capacity", "load", "published")
+"""Columns of a list that are left out where nothing is known."""
+
+
+def _measured(found: View) -> dict[str, str]:
+    """Return what an agent tells of an object beside its state."""
+    return {
+        "capacity": "" if found.capacity is None else capacity_text(found.capacity),
+        "load": "" if found.load is None else load_text(found.load),
+        "published": ", ".join(f"{one.port}/{one.protocol} at {_host_address(one)}" for one in found.ports),
     }
 
 
@@ -163,6 +179,15 @@ def conditions_text(found: Conditions) -> str:
         f"agent refused: {found.refused}" if found.refused else "",
     ]
     return ", ".join(filter(None, texts))
+
+
+def port_text(one: PortView) -> str:
+    """Return a published port of an app."""
+    return f"{one.part}: {one.port}/{one.protocol} at {_host_address(one)}"
+
+
+def _host_address(one: PortView) -> str:
+    return f"[{one.address}]:{one.host_port}" if ":" in one.address else f"{one.address}:{one.host_port}"
 
 
 def capacity_text(capacity: CapacityView) -> str:

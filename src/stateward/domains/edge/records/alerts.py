@@ -18,10 +18,15 @@ class AlertName(StrEnum):
     UNHEALTHY = "unhealthy"
     CRASH_LOOP = "crash loop"
     OVER_CAPACITY = "over capacity"
+    SITE_UNREACHABLE = "site unreachable"
+
+
+FAILED_AGAIN = "; to create it again failed: "
+"""Separates the first reason of an alert from that of the last attempt to end it."""
 
 
 class Alert(Struct, frozen=True):
-    """An alert, its reason when it began, and its begin."""
+    """An alert, its reason, and its begin."""
 
     name: str
     reason: str
@@ -34,6 +39,16 @@ Alerts = tuple[Alert, ...]
 def with_alert(alerts: Alerts, name: AlertName, reason: str, now: float) -> Alerts:
     """Return the alerts with one more; one that is there already keeps its begin and its first reason."""
     return alerts if any(one.name == name for one in alerts) else (*alerts, Alert(name, reason, now))
+
+
+def with_failure(alerts: Alerts, name: AlertName, failure: str) -> Alerts:
+    """Return the alerts, of which one tells why the last attempt to end it has failed."""
+    return tuple(
+        Alert(one.name, one.reason.partition(FAILED_AGAIN)[0] + FAILED_AGAIN + failure, one.since)
+        if one.name == name
+        else one
+        for one in alerts
+    )
 
 
 def without_alerts(alerts: Alerts, *names: AlertName) -> Alerts:

@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.agents.messages import BEGUN, BUSY, ENDED, FAILED, AgentOrder, AgentReport, InventoryItem, OrderAction
+from stateward.agents.published_ports import PublishedAddress
 from stateward.domains.edge.records.instance_record import (
     ERROR_STATES,
     MAX_TRIES,
@@ -32,7 +33,8 @@ class ReconcileStep(Struct, frozen=True):
     """The effect of a message on a record: the new record, the transition, and the follow-up.
 
     `must_resend`: the order must be sent again. `is_working`: the agent already executes the order. `is_orphan`: the
-    site has something that the record does not. `problem` is what the agent says about an instance that is not whole.
+    site has something that the record does not. `problem` is what the agent says about an instance that is not whole,
+    and `ports` are those that it has published.
     """
 
     record: InstanceRecord
@@ -43,6 +45,7 @@ class ReconcileStep(Struct, frozen=True):
     is_working: bool = False
     is_orphan: bool = False
     problem: str = ""
+    ports: tuple[PublishedAddress, ...] = ()
 
 
 def on_report(rules: DecisionRules, record: InstanceRecord, report: AgentReport) -> ReconcileStep:
@@ -53,7 +56,7 @@ def on_report(rules: DecisionRules, record: InstanceRecord, report: AgentReport)
         return ReconcileStep(record, "will ask again", must_resend=True)
     verdict = rejected or rules.evaluate(rules.lifecycle, fields, report, current_facts(record))
     if isinstance(verdict, Move):
-        return ReconcileStep(apply_move(rules, record, verdict), "agrees", verdict)
+        return ReconcileStep(apply_move(rules, record, verdict), "agrees", verdict, ports=report.ports)
     if isinstance(verdict, Refusal) and record.state in ERROR_STATES and report.event in FAILED.values():
         return ReconcileStep(begin_undo(rules, record), "the undo failed")
     if isinstance(verdict, Refusal) and _begins_undo(record, report):
@@ -72,12 +75,12 @@ def _begins_undo(record: InstanceRecord, report: AgentReport) -> bool:
 def on_inventory_item(rules: DecisionRules, record: InstanceRecord, item: InventoryItem) -> ReconcileStep:
     """Reconcile the record with the agent's item; work in progress is left to its reports."""
     if item.operation and record.operation in (0, item.operation):
-        return ReconcileStep(record, "settles: the agent is at work on it", is_working=True)
+        return ReconcileStep(record, "settles: the agent is at work on it", is_working=True, ports=item.ports)
     if record.state == S.READY:
         missing = not rules.fulfils(
             item.generation, item.whole, AgentOrder(OrderAction.CREATE, 0, record.generation, 0)
         )
-        return ReconcileStep(replace(record, missing=missing), "settles", problem=item.problem)
+        return ReconcileStep(replace(record, missing=missing), "settles", problem=item.problem, ports=item.ports)
     if record.state == S.NOT_PRESENT and item.generation:
         return ReconcileStep(record, "settles: an orphan", is_orphan=True)
     return (
@@ -90,7 +93,7 @@ def _resume_lost_work(rules: DecisionRules, record: InstanceRecord, item: Invent
     work = requested_action(record)
     assert work is not None
     if rules.fulfils(item.generation, item.whole, AgentOrder(work, record.operation, record.generation, 0)):
-        return _apply_event(rules, record, ENDED[work], AGENT)
+        return replace(_apply_event(rules, record, ENDED[work], AGENT), ports=item.ports)
     if record.tries + 1 < MAX_TRIES:
         return ReconcileStep(replace(record, tries=record.tries + 1), "settles: once more")
     return _apply_event(rules, record, "give up", CONTROLLER)

@@ -21,6 +21,7 @@ from stateward.agents.messages import (
     LogRequest,
     OrderAction,
 )
+from stateward.agents.published_ports import PublishedAddress
 from stateward.agents.site import InstanceMeasure, ReportProgress, SiteCommandResult, SiteError, ThingStatus
 from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.backends.local.launch import HostPlace
@@ -59,6 +60,10 @@ class NodeSite:
     async def observe(self) -> Mapping[str, Existing]:
         """Return the instances that were ordered, and not removed since."""
         return {one.name: Existing(one.generation, one.whole) for one in self._known}
+
+    def ports_of(self, name: str) -> tuple[PublishedAddress, ...]:  # noqa: ARG002 - the same for all
+        """Return nothing: where an instance listens is in its status."""
+        return ()
 
     async def execute(self, order: AgentOrder, report_progress: ReportProgress) -> None:  # noqa: ARG002 - it is quick
         """Start or stop an instance."""
