@@ -17,6 +17,7 @@ from websockets.exceptions import WebSocketException
 from stateward.agents.answers import SiteAnswers
 from stateward.agents.app_manifest import SiteBackend
 from stateward.agents.measure_reports import MeasureReporter
+from stateward.agents.message_types import clip_text
 from stateward.agents.messages import (
     BEGUN,
     BUSY,
@@ -40,11 +41,12 @@ from stateward.agents.messages import (
     StatusMessage,
     Upgrade,
     Welcome,
-    clip_text,
     encode,
     read_controller,
 )
+from stateward.agents.node_messages import SecretAnswer
 from stateward.agents.order_admission import InstanceMemory, OrderVerdict, has_related_work, judge_order
+from stateward.agents.secret_requests import SecretRequests
 from stateward.agents.site import (
     UNKNOWN_CAPACITY,
     AgentLease,
@@ -115,7 +117,7 @@ class UpgradeHandler(Protocol):
 class Agent:
     """The agent of one cloudlet; it works on one of the `backends` that it offers, by default on its site alone.
 
-    The agent of a node has a capacity, a lease, and statuses of its things.
+    The agent of a node has a capacity, a lease, and statuses of its things, and asks for values of secrets.
     """
 
     def __init__(
@@ -131,8 +133,9 @@ class Agent:
         backends: Mapping[str, AgentSite] | None = None,
         lease: AgentLease | None = None,
         statuses: Callable[[], AsyncIterator[ThingStatus]] | None = None,
+        secrets: SecretRequests | None = None,
     ) -> None:
-        self._lease, self._statuses = lease, statuses
+        self._lease, self._statuses, self._secrets = lease, statuses, secrets
         self._site, self._dialer, self.version, self._upgrades = site, dialer, version, upgrades
         self._backends = backends or {SiteBackend.PROCESS: site}
         self._observe_interval_s, self._installation = observe_interval_s, installation
@@ -187,6 +190,8 @@ class Agent:
                 self._lease.begin(welcome.lease)
             await self._send_inventory()
             self.synced.set()
+            if self._secrets is not None:
+                self._secrets.open(self._send, self.notify)
             log.info("agent serves over connection %d", self.notify)
             patience = MAX_MISSED_HEARTBEATS * welcome.beat
             loops = [self._heartbeat_loop(welcome.beat), self._observe_loop(), self._trust_connection(patience)]
@@ -199,6 +204,8 @@ class Agent:
         finally:
             self.notify = 0
             self.synced.clear()
+            if self._secrets is not None:
+                self._secrets.close()
             await cancel_tasks(tasks)
             await answers.close()
             with suppress(*CONNECTION_ERRORS):
@@ -228,6 +235,7 @@ class Agent:
             backends=tuple(self._backends),
             slots=self._capacity.slots,
             address=self._capacity.address,
+            secrets=self._secrets is not None and self._secrets.is_private(),
         )
         if self._is_held:
             hello = replace(hello, things=await self._thing_names())
@@ -300,6 +308,9 @@ class Agent:
                 case Heartbeat():
                     if self._lease is not None:
                         self._lease.renew(message.number)
+                case SecretAnswer():
+                    if self._secrets is not None:
+                        self._secrets.on_answer(message)
                 case Welcome():
                     pass
 

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from stateward.agents.message_types import clip_text
 from stateward.agents.messages import (
     MAX_ANSWER_CHARS,
     Answer,
@@ -18,7 +19,6 @@ from stateward.agents.messages import (
     LogRequest,
     RequestCancelled,
     answer_pieces,
-    clip_text,
 )
 from stateward.agents.site import AgentSite, SiteError
 from stateward.aio.supervise import cancel_tasks

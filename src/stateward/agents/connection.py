@@ -29,6 +29,7 @@ from stateward.agents.messages import (
     encode,
     read_agent,
 )
+from stateward.agents.node_messages import SecretRequest
 from stateward.aio.token_bucket import TokenBucket
 
 MESSAGES_PER_S, MESSAGE_BURST = 500.0, 20_000.0
@@ -104,7 +105,7 @@ class Disconnected(Exception):
         return f"{self.reason}: {self.detail}" if self.detail else self.reason
 
 
-OtherMessage: TypeAlias = AgentReport | ProgressMessage | InventoryItem | Measures | StatusMessage
+OtherMessage: TypeAlias = AgentReport | ProgressMessage | InventoryItem | Measures | StatusMessage | SecretRequest
 
 
 class ConnectionHandler(Protocol):
@@ -145,6 +146,7 @@ class AgentConnection:
         self.ns, self.site_name, self.token = ns, site_name, token
         self.version, self.installation, self.notify = "", "", 0
         self.answers = False  # whether the agent knows requests for logs and commands
+        self.is_private = False  # whether nobody on the network can read it
         self.backend = ""  # the cloudlet's, when the agent was accepted
         self.items: dict[str, InventoryItem] = {}
         self.expected: int | None = None
@@ -204,7 +206,9 @@ class AgentConnection:
                     await self.send(Heartbeat(self.notify, message.number))
                 case InventoryItem() | InventoryEnd() if not self.is_synced:
                     await self._add_to_inventory(handler, message)
-                case InventoryItem() | AgentReport() | ProgressMessage() | Measures() | StatusMessage():
+                case (
+                    InventoryItem() | AgentReport() | ProgressMessage() | Measures() | StatusMessage() | SecretRequest()
+                ):
                     await handler.on_message(self, message)
                 case AnswerPiece():
                     handler.on_answer(self, message)

@@ -2,6 +2,7 @@
 
 import ssl
 from collections.abc import Sequence
+from ipaddress import IPv6Address, ip_address
 from random import Random
 from urllib.parse import quote, urlsplit
 
@@ -25,11 +26,13 @@ class WebSocketDialer:
         ]
         self._token, self._chance = token, chance
         self._failures = 0
+        self.is_private = False  # whether nobody on the network can read the last connection
 
     async def dial(self) -> ClientConnection:
         """Connect to the next controller."""
         url = self._urls[self._failures % len(self._urls)]
         self._failures += 1
+        self.is_private = is_private_url(url)
         return await connect(
             url,
             additional_headers={"Authorization": f"Bearer {self._token}"},
@@ -50,6 +53,22 @@ class WebSocketDialer:
         """Seconds to wait before the next attempt: longer after each failure, with jitter."""
         longest = min(MAX_DELAY_S, INITIAL_DELAY_S * 2.0 ** min(self._failures, 10))
         return self._chance.uniform(longest / 4, longest)
+
+
+def is_private_url(url: str) -> bool:
+    """Tell whether nobody on the network can read a connection to an address: over TLS, or to this host."""
+    parts = urlsplit(url)
+    return parts.scheme == "wss" or parts.hostname == "localhost" or is_loopback(parts.hostname or "")
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a text is an address of the host itself."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 def check_controller_url(url: str) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TypeVar
 
-from stateward.agents.messages import MAX_LOADS, MAX_NODES, Existing, Load, Measures, NodeLoad, clip_text
+from stateward.agents.message_types import clip_text
+from stateward.agents.messages import MAX_LOADS, MAX_NODES, Existing, Load, Measures, NodeLoad
 from stateward.agents.site import InstanceMeasure
 
 Item = TypeVar("Item")

@@ -12,8 +12,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from stateward.agents.app_manifest import SiteBackend
+from stateward.agents.message_types import NAME_TEXT, Name, Number, Text
+from stateward.agents.node_messages import SecretAnswer, SecretRequest
 from stateward.agents.published_ports import Addresses
-from stateward.validation_texts import describe_pattern
 
 PROTOCOL = 1
 """The protocol version; a controller refuses an agent with another one."""
@@ -34,20 +35,10 @@ BUSY = "busy"
 
 UPGRADING, UPGRADE_FAILED = "upgrading", "upgrade failed"
 
-MAX_TEXT_CHARS = 10_000
-"""The length limit of an agent's texts."""
-
 MAX_HELD_NAMES = 1000
 """The number of things that a held agent may name."""
 
 MAX_BACKENDS = 20
-
-Number = Annotated[int, Meta(ge=0, le=2**62)]
-NAME_TEXT = describe_pattern(r"^[^\x00-\x1f\x7f]*\Z", "a text without control characters")
-ANY_TEXT = describe_pattern(r"^[^\x00]*\Z", "a text without a NUL")
-Name = Annotated[str, Meta(max_length=250, pattern=NAME_TEXT)]
-Text = Annotated[str, Meta(max_length=MAX_TEXT_CHARS, pattern=ANY_TEXT)]
-"""Texts of an agent; they exclude characters that a store cannot keep."""
 
 # --- from agents -----------------------------------------------------------------------------------------------------
 
@@ -59,7 +50,7 @@ class Hello(Struct, frozen=True, tag="hello"):
     `things` names what exists at the site of a held agent. `answers`: it knows requests for logs and commands, which
     older agents cannot read. `cores` and `memory` (bytes) are the capacity of the site; 0 is unknown, and is no limit.
     `backends` are those that the agent offers. The agent of a node also tells for how many instances it has `slots`,
-    and at which address other hosts reach them.
+    at which address other hosts reach them, and whether its connection is private enough for values of `secrets`.
     """
 
     version: Name
@@ -73,6 +64,7 @@ class Hello(Struct, frozen=True, tag="hello"):
     backends: Annotated[tuple[Name, ...], Meta(max_length=MAX_BACKENDS)] = (SiteBackend.PROCESS,)
     slots: Annotated[int, Meta(ge=0, le=100_000)] = 0
     address: Name = ""
+    secrets: bool = False
 
 
 class InventoryItem(Struct, frozen=True, tag="item"):
@@ -364,9 +356,10 @@ FromAgent: TypeAlias = (
     | StatusMessage
     | Heartbeat
     | AnswerPiece
+    | SecretRequest
 )
 FromController: TypeAlias = (
-    Welcome | AgentOrder | Upgrade | Goodbye | Heartbeat | LogRequest | CommandRequest | RequestCancelled
+    Welcome | AgentOrder | Upgrade | Goodbye | Heartbeat | LogRequest | CommandRequest | RequestCancelled | SecretAnswer
 )
 
 encode = msgspec.json.Encoder().encode
@@ -385,11 +378,6 @@ class Existing(Struct, frozen=True):
     whole: bool = True
     problem: str = ""
     ports: Addresses = ()
-
-
-def clip_text(text: str) -> str:
-    """Return a text without NUL characters, cut to the length limit."""
-    return text.replace("\x00", "\ufffd")[:MAX_TEXT_CHARS]
 
 
 def answer_pieces(answer: Answer) -> list[AnswerPiece]:

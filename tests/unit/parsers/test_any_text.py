@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stateward.agents.connection import DECODE_ERRORS
-from stateward.agents.messages import clip_text, read_agent, read_controller
+from stateward.agents.message_types import clip_text
+from stateward.agents.messages import read_agent, read_controller
 from stateward.cli.commands.create import read_spec
 from stateward.cli.commands.object_files import read_documents
 from stateward.client import arguments, journal_stream

@@ -78,6 +78,7 @@ class NodeView(Struct, frozen=True):
     labels: dict[str, str]
     address: str
     version: str
+    secrets: bool
     slots: int
     used_slots: int
     cpu: float

@@ -1,12 +1,15 @@
 """The transactions on nodes, on both stores: what is fenced, what is placed, and what a loss leaves."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from stateward.agents.connection import AgentConnection
+from stateward.agents.inprocess import ControllerEnd
 from stateward.agents.messages import InventoryItem
+from stateward.agents.node_messages import SecretRequest
 from stateward.agents.site import SiteCapacity
 from stateward.domains.systems.backends.nodes_backend import NodesBackend
 from stateward.domains.systems.backends.port import (
@@ -16,7 +19,7 @@ from stateward.domains.systems.backends.port import (
     ServiceRef,
     SystemRef,
 )
-from stateward.domains.systems.definition import Resources, Service
+from stateward.domains.systems.definition import Resources, SecretRef, Service
 from stateward.domains.systems.errors import NodesFull
 from stateward.domains.systems.nodes.node_actions import NodeActions
 from stateward.domains.systems.nodes.node_model import instance_id, node_status, placed_instance
@@ -31,6 +34,7 @@ from stateward.domains.systems.nodes.node_records import (
     renew_leases,
     sync_node,
 )
+from stateward.domains.systems.nodes.node_secrets import NodeSecrets
 from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.engine import Engine
 from stateward.lifecycle import ADMIN
@@ -50,9 +54,9 @@ class Nodes:
         self.engine, self.backend = engine, backend
         self.actions = NodeActions(engine, NS, Caller(ADMIN, "ann"))
 
-    async def hello(self, node: str, installation: str = "one") -> int:
+    async def hello(self, node: str, installation: str = "one", *, takes_secrets: bool = False) -> int:
         """Connect an agent; returns its notify id, or 0 if it is refused."""
-        hello = NodeHello(Key(NS, node), "1.0", installation, SIZE)
+        hello = NodeHello(Key(NS, node), "1.0", installation, SIZE, takes_secrets=takes_secrets)
         (answer,) = await self.engine.store.transact(lambda tx: connect_nodes(tx, [hello]))
         return answer.notify
 
@@ -189,3 +193,35 @@ async def test_an_agent_that_lost_an_instance_is_told_again_and_a_run_is_not(nod
     seen = await nodes.seen()
     assert (seen["r1-0"].phase, seen["r1-0"].ready) == (InstancePhase.STARTING, False)
     assert (seen["r1-1"].phase, seen["r1-1"].exit_status) == (InstancePhase.ENDED, None)
+
+
+# --- secrets ---------------------------------------------------------------------------------------------------------
+
+SECRETIVE = Service(command=("run",), secrets={"PASSWORD": SecretRef("db")})
+
+
+async def test_secrets_go_only_to_nodes_that_need_them_over_private_connections(nodes: Nodes) -> None:
+    asked: list[tuple[str, list[str]]] = []
+
+    async def read(ns: str, names: Collection[str]) -> Mapping[str, str]:
+        asked.append((ns, list(names)))
+        return dict.fromkeys(names, "hunter2")
+
+    with pytest.raises(NodesFull, match="a is not connected over TLS; b is not connected over TLS"):
+        await nodes.place("r1-0", SECRETIVE)
+    assert await nodes.sync("b", await nodes.hello("b", takes_secrets=True)) == ""
+    assert await nodes.place("r1-0", SECRETIVE) == "b"
+    assert "hunter2" not in (await nodes.stored("r1-0")).spec
+    secrets, pipe = NodeSecrets(nodes.engine, read), ControllerEnd()
+    connection = AgentConnection(pipe, NS, "b", lambda: 0.0)
+    request = SecretRequest(1, 0, "db")
+    plain = await secrets.answer(connection, Key(NS, "b"), request)
+    assert (plain.value, plain.retry) == ("", False)
+    assert "only over TLS" in plain.error
+    connection.is_private = True
+    assert (await secrets.answer(connection, Key(NS, "b"), request)).value == "hunter2"
+    foreign = [(Key(NS, "a"), "db"), (Key(NS, "b"), "other"), (Key("else", "b"), "db")]
+    for node, secret in foreign:
+        refused = await secrets.answer(connection, node, SecretRequest(1, 0, secret))
+        assert (refused.value, refused.error) == ("", f"no instance on node {node.id} uses it")
+    assert asked == [(NS, ["db"])]

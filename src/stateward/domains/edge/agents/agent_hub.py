@@ -43,6 +43,7 @@ from stateward.agents.messages import (
     Upgrade,
     Welcome,
 )
+from stateward.agents.node_messages import SecretRequest
 from stateward.aio.supervise import cancel_tasks
 from stateward.domains.edge.agents.agent_auth import WRONG_CLOUDLET
 from stateward.domains.edge.agents.agent_reports import AgentMessage, journal_violation
@@ -168,8 +169,8 @@ class AgentHub:
     async def on_message(self, connection: AgentConnection, message: OtherMessage) -> None:
         """Process a message; rejected ones are counted."""
         key = Key(connection.ns, connection.site_name)
-        if isinstance(message, StatusMessage):
-            self.rejected["statuses are for nodes"] += 1
+        if isinstance(message, StatusMessage | SecretRequest):
+            self.rejected["statuses and secrets are for nodes"] += 1
             connection.rate_limit.spend(REJECTION_COST)
             return
         if isinstance(message, Measures):

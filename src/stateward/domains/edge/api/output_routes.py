@@ -13,7 +13,8 @@ from litestar.params import JSONBody, QueryParameter
 
 from stateward.access import Right
 from stateward.agents.connection import AgentConnection
-from stateward.agents.messages import MAX_ANSWER_CHARS, NAME_TEXT, LogPart
+from stateward.agents.message_types import NAME_TEXT
+from stateward.agents.messages import MAX_ANSWER_CHARS, LogPart
 from stateward.domains.edge.agents.agent_hub import AgentHub
 from stateward.domains.edge.api.context import READ, Call, HubDependency, Target, TargetDependency
 from stateward.domains.edge.api.schemas import CommandView, NewCommand

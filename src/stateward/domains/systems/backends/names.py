@@ -11,8 +11,6 @@ CONTAINER_FIELDS = (
     "image", "pull", "registry_login", "port", "volumes", "user", "read_only", "capabilities",
 )  # fmt: skip
 LOCAL_FIELDS = ("folder",)
-NODES_FIELDS = (*(one for one in CONTAINER_FIELDS if one != "resources"), "secrets")
-"""The fields that the backend nodes cannot use; secrets are not sent to other hosts."""
 DEFAULTS = Service()
 
 
@@ -23,7 +21,7 @@ def check_backend_fields(
 
     `field_of` returns the field of a definition that has the service at a path.
     """
-    unusable = {LOCAL: CONTAINER_FIELDS, CONTAINER: LOCAL_FIELDS, NODES: NODES_FIELDS}.get(backend, ())
+    unusable = {LOCAL: CONTAINER_FIELDS, CONTAINER: LOCAL_FIELDS, NODES: CONTAINER_FIELDS}.get(backend, ())
     for path, service in services.items():
         where = field_of(path)
         if backend in (LOCAL, NODES) and not service.command:

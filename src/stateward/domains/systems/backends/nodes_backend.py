@@ -40,8 +40,9 @@ from stateward.domains.systems.nodes.node_model import (
     ref_of_instance,
     service_key,
 )
-from stateward.domains.systems.nodes.node_records import PlaceRequest, place_instances, stop_instances
+from stateward.domains.systems.nodes.node_records import stop_instances
 from stateward.domains.systems.nodes.placement import has_labels
+from stateward.domains.systems.nodes.placement_records import PlaceRequest, place_instances
 from stateward.engine import Engine, Permanent
 from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.store.filters import Page, Selector

@@ -11,6 +11,7 @@ from msgspec import Struct
 from stateward import __version__
 from stateward.agents.agent import Agent
 from stateward.agents.dialer import WebSocketDialer
+from stateward.agents.secret_requests import SecretRequests
 from stateward.agents.self_upgrade import SelfUpgrade, read_installation
 from stateward.agents.site import SiteCapacity
 from stateward.config import load
@@ -55,17 +56,20 @@ async def run_node_agent(options: NodeAgentOptions, token: str) -> None:
     """Run an agent until a signal stops it; its instances go on until the end of the lease."""
     folder = options.folder
     upgrades = SelfUpgrade(folder, folder / "releases", __version__, [])  # it holds the lock of the folder
-    site = NodeSite(folder, options.node, options.address, host_confinement(options))
     where = options.controllers, AGENTS_PATH, options.namespace, options.node
+    dialer = WebSocketDialer(*where, token, Random())  # noqa: S311 - for jitter
+    secrets = SecretRequests(lambda: dialer.is_private)
+    site = NodeSite(folder, options.node, options.address, host_confinement(options), secrets.values)
     made = Agent(
         site,
-        WebSocketDialer(*where, token, Random()),  # noqa: S311 - for jitter
+        dialer,
         __version__,
         upgrades,
         installation=read_installation(folder),
         capacity=host_capacity(options),
         lease=NodeLease(folder, Watchdog(folder), site.stop_all),
         statuses=site.statuses,
+        secrets=secrets,
     )
     await site.start()
     task = asyncio.ensure_future(made.run())

@@ -47,7 +47,8 @@ class NodeController:
 
     def bind_engine(self, engine: Engine) -> None:
         """Create the parts that need the engine."""
-        self.hub = NodeHub(engine, self._random, self._context.settings.node_lease, self._server_url)
+        settings, secrets = self._context.settings, self._context.secrets
+        self.hub = NodeHub(engine, self._random, settings.node_lease, secrets.values, self._server_url)
         if self._backend is not None:
             self._backend.bind_engine(engine, self.hub)
 

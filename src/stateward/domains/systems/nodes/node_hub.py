@@ -34,9 +34,10 @@ from stateward.agents.messages import (
     StatusMessage,
     Welcome,
 )
+from stateward.agents.node_messages import SecretRequest
 from stateward.agents.site import SiteCapacity
 from stateward.aio.supervise import cancel_tasks
-from stateward.domains.systems.backends.port import InstancePhase, ServiceInstance
+from stateward.domains.systems.backends.port import InstancePhase, ReadSecrets, ServiceInstance
 from stateward.domains.systems.errors import NodeCannotAnswer
 from stateward.domains.systems.lifecycle import INSTANCE, NODE, InstanceState
 from stateward.domains.systems.nodes.lease_rules import BEATS_PER_LEASE
@@ -63,6 +64,7 @@ from stateward.domains.systems.nodes.node_records import (
     renew_leases,
     sync_node,
 )
+from stateward.domains.systems.nodes.node_secrets import NodeSecrets
 from stateward.engine import Engine
 from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.store.errors import StoreError
@@ -101,8 +103,11 @@ def batcher(
 class NodeHub:
     """The connections to agents of nodes in this process; implements `ConnectionHandler`."""
 
-    def __init__(self, engine: Engine, chance: Random, lease_s: float, server_url: str = "") -> None:
+    def __init__(
+        self, engine: Engine, chance: Random, lease_s: float, read_secrets: ReadSecrets, server_url: str = ""
+    ) -> None:
         self._engine, self._lease_s, self._server_url = engine, lease_s, server_url
+        self._secrets = NodeSecrets(engine, read_secrets)
         self.connections: dict[Key, AgentConnection] = {}
         self.rejected: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -121,7 +126,9 @@ class NodeHub:
         if hello.protocol != PROTOCOL:
             return Goodbye(f"protocol {hello.protocol} is not spoken here, but {PROTOCOL}", final=True)
         capacity = SiteCapacity(hello.cores, hello.memory, hello.slots, hello.address)
-        request = NodeHello(_node(connection), hello.version, hello.installation, capacity, self._server_url)
+        who = _node(connection), hello.version, hello.installation
+        takes_secrets = hello.secrets and connection.is_private
+        request = NodeHello(*who, capacity, self._server_url, takes_secrets)
         answer = await self._connect.submit(request)
         if answer.rejection:
             return Goodbye(answer.rejection, held=answer.is_held)
@@ -153,7 +160,11 @@ class NodeHub:
             raise Disconnected(SUPERSEDED)
 
     async def on_message(self, connection: AgentConnection, message: OtherMessage) -> None:
-        """Record a report about an instance; others are counted and dropped."""
+        """Record a report about an instance, or answer a request for a secret; others are counted and dropped."""
+        if isinstance(message, SecretRequest):
+            if connection.is_synced and message.notify == connection.notify:
+                await connection.send(await self._secrets.answer(connection, _node(connection), message))
+            return
         report = _report_of(connection, message)
         if report is None:
             return

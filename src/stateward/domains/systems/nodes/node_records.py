@@ -13,29 +13,20 @@ from msgspec.structs import replace
 
 from stateward.agents.messages import InventoryItem
 from stateward.agents.site import SiteCapacity
-from stateward.domains.systems.backends.port import InstanceSpec, ServiceInstance, ServiceRef
-from stateward.domains.systems.definition import NodePool
-from stateward.domains.systems.errors import NodesFull
+from stateward.domains.systems.backends.port import ServiceInstance
 from stateward.domains.systems.lifecycle import INSTANCE, NODE, SERVING, InstanceState, SystemNodeState
-from stateward.domains.systems.model import spec_of
 from stateward.domains.systems.nodes.node_model import (
     NODE_LABEL,
     PlacedInstance,
     PlacedStatus,
     ended_without_trace,
-    instance_id,
-    node_spec,
     node_status,
     placed_instance,
     placed_status,
-    service_key,
 )
-from stateward.domains.systems.nodes.placement import InstanceNeeds, NodeRoom, choose_host
-from stateward.domains.systems.object_ids import pool_id
 from stateward.engine import Accepted, Request
 from stateward.engine.accept.accept import admit_all
 from stateward.engine.kinds import Kinds
-from stateward.engine.requests import Creation
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.lifecycle import AGENT, CONTROLLER
@@ -104,6 +95,7 @@ class NodeHello(Struct, frozen=True):
     installation: str
     capacity: SiteCapacity
     server: str = ""
+    takes_secrets: bool = False
 
 
 class NodeWelcome(Struct, frozen=True):
@@ -129,7 +121,8 @@ def _connect_node(uow: UnitOfWork, hello: NodeHello) -> NodeWelcome:
         return NodeWelcome(rejection=HELD, is_held=True)
     size = {"cpu": has.cores, "memory": has.memory // 2**20, "slots": has.slots, "address": has.address}
     who = {"version": hello.version, "installation": hello.installation, "server": hello.server}
-    save_seen(uow, found, replace(status, notify=status.notify + 1, connected=False, **size, **who))
+    connected = {"notify": status.notify + 1, "connected": False, "secrets": hello.takes_secrets}
+    save_seen(uow, found, replace(status, **connected, **size, **who))
     return NodeWelcome(status.notify + 1)
 
 
@@ -241,113 +234,7 @@ def _loss_step(found: Object) -> Request:
     return step_request(found.key, "gone", CONTROLLER)
 
 
-# --- placement -------------------------------------------------------------------------------------------------------
-
-
-class PlaceRequest(Struct, frozen=True):
-    """An instance to place on a node."""
-
-    ref: ServiceRef
-    want: InstanceSpec
-
-    @property
-    def key(self) -> Key:
-        """The instance."""
-        return Key(self.ref.system.ns, instance_id(self.ref, self.want.name))
-
-    @property
-    def pool(self) -> Key | None:
-        """The node pool of its service, if it has one."""
-        pool = self.want.service.node_pool
-        return None if pool is None else Key(self.ref.system.ns, pool_id(self.ref.system.system, pool))
-
-
-async def place_instances(tx: Tx, kinds: Kinds, requests: Sequence[PlaceRequest]) -> list[NodesFull | None]:
-    """Choose a node for each instance, unless there is one of its name, and store that."""
-    answers: list[NodesFull | None] = []
-    async with unit_of_work(tx, ()) as uow:
-        namespaces = {one.key.ns for one in requests}
-        nodes = {ns: await uow.select(Selector(ns, NODE.kind)) for ns in sorted(namespaces)}
-        placed = {ns: await uow.tx.select(Selector(ns, INSTANCE.kind)) for ns in sorted(namespaces)}
-        await uow.load({one.key for one in requests}, [one for found in placed.values() for one in found])
-        pools = [one.pool for one in requests if one.pool is not None]
-        found_pools = dict(zip(pools, await uow.peek(pools), strict=True))
-        for one in requests:
-            pool = None if one.pool is None else found_pools[one.pool]
-            ns = one.key.ns
-            answers.append(await _place(uow, kinds, one, nodes[ns], placed[ns], pool))
-    return answers
-
-
-async def _place(
-    uow: UnitOfWork,
-    kinds: Kinds,
-    request: PlaceRequest,
-    nodes: Collection[Object],
-    placed: list[Object],
-    pool: Object | None,
-) -> NodesFull | None:
-    """Place one instance; `placed` gets it, so that the next one of the batch sees it."""
-    former = uow.objects.get(request.key)
-    if former is not None and not former.removed:
-        return None
-    size = None if pool is None or pool.removed else spec_of(pool, NodePool)
-    try:
-        node = choose_host(demand_of(request.want, size), node_rooms(nodes, placed, request.ref, request.pool))
-    except NodesFull as error:
-        return error
-    before = 0 if former is None else placed_instance(former).number
-    number = max(before + 1, int(uow.now * 1000))
-    spec = to_json(PlacedInstance(node, request.ref.path, number, request.want))
-    creation = Creation(INSTANCE.kind, service_key(request.ref), to_json({NODE_LABEL: node}))
-    step = replace(step_request(request.key, "place", CONTROLLER), creates=creation, spec=spec)
-    await take_steps(uow, kinds, [replace(step, seen="{}")])
-    placed.append(uow.objects[request.key])
-    return None
-
-
-def demand_of(want: InstanceSpec, pool: NodePool | None) -> InstanceNeeds:
-    """Return the needs of an instance of a service in a node pool."""
-    needs = want.service.resources
-    return InstanceNeeds(
-        needs.cpu or 0.0,
-        needs.memory or 0,
-        labels={} if pool is None else pool.labels,
-        pool_slots=None if pool is None else pool.slots,
-    )
-
-
-def node_rooms(
-    nodes: Iterable[Object], placed: Iterable[Object], ref: ServiceRef, pool: Key | None
-) -> Iterable[NodeRoom]:
-    """Return the room of the nodes that take instances, for an instance of a service in a pool."""
-    by_node: dict[str, list[Object]] = {}
-    for one in placed:
-        by_node.setdefault(placed_instance(one).node, []).append(one)
-    service = service_key(ref)
-    for node in nodes:
-        status = node_status(node)
-        if node.state != SystemNodeState.READY or not status.connected:
-            continue
-        there = by_node.get(node.id, [])
-        needs = [placed_instance(one).want.service.resources for one in there]
-        yield NodeRoom(
-            node.id,
-            node_spec(node).labels,
-            status.cpu,
-            status.memory,
-            status.slots,
-            used_cpu=sum(one.cpu or 0.0 for one in needs),
-            used_memory=sum(one.memory or 0 for one in needs),
-            used_slots=len(there),
-            same_service=sum(one.parent == service for one in there),
-            same_pool=0 if pool is None else sum(_pool_of(one) == pool.id for one in there),
-        )
-
-
-def _pool_of(found: Object) -> str | None:
-    pool = placed_instance(found).want.service.node_pool
-    return None if pool is None else pool_id(found.id.partition(":")[0], pool)
+# --- stops -----------------------------------------------------------------------------------------------------------
 
 
 async def stop_instances(tx: Tx, kinds: Kinds, keys: Sequence[Key]) -> list[None]:

@@ -17,6 +17,7 @@ from msgspec import Meta, Struct
 
 from stateward.access import Right
 from stateward.agents.connection import AgentConnection, Disconnected
+from stateward.agents.dialer import is_loopback
 from stateward.domains.systems.definition.model import LabelName, LabelValue
 from stateward.domains.systems.nodes.node_actions import NodeActions
 from stateward.domains.systems.nodes.node_hub import NodeHub
@@ -104,6 +105,8 @@ async def connect_node_agent(
             await socket.close(4403, WRONG_NODE)
         return
     connection = AgentConnection(socket, space, node, asyncio.get_running_loop().time, grant.token)
+    peer = socket.client
+    connection.is_private = socket.scope["scheme"] == "wss" or (peer is not None and is_loopback(peer.host))
     try:
         await connection.serve(node_hub)
     except Disconnected as gone:
@@ -132,6 +135,7 @@ def node_view(found: Object, placed: list[Object]) -> NodeView:
         labels=node_spec(found).labels,
         address=status.address,
         version=status.version,
+        secrets=status.secrets,
         slots=status.slots,
         used_slots=len(there),
         cpu=status.cpu,

@@ -25,7 +25,7 @@ from stateward.agents.published_ports import PublishedAddress
 from stateward.agents.site import InstanceMeasure, ReportProgress, SiteCommandResult, SiteError, ThingStatus
 from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.backends.local.launch import HostPlace
-from stateward.domains.systems.backends.port import ServiceInstance, ServiceRef
+from stateward.domains.systems.backends.port import ReadSecrets, ServiceInstance, ServiceRef, no_secrets
 from stateward.domains.systems.nodes.lease_watchdog import INSTANCES, kill_instances
 from stateward.domains.systems.nodes.node_lease import LeaseFile
 from stateward.domains.systems.nodes.node_model import NodeOrder
@@ -42,11 +42,13 @@ KIND = "instance"
 class NodeSite:
     """The instances of this host, below one folder; implements `AgentSite`."""
 
-    def __init__(self, folder: Path, node: str, address: str, confinement: Confinement) -> None:
+    def __init__(
+        self, folder: Path, node: str, address: str, confinement: Confinement, read_secrets: ReadSecrets = no_secrets
+    ) -> None:
         self._folder, self._node = folder, node
         self._known = LocalState(folder / "things")
         place = HostPlace(address, LeaseFile(folder).is_valid)
-        self._backend = LocalBackend(folder / INSTANCES, confinement, place=place)
+        self._backend = LocalBackend(folder / INSTANCES, confinement, read_secrets, place)
         self._running = AsyncExitStack()
 
     async def start(self) -> None:

@@ -12,12 +12,16 @@ from stateward.domains.systems.errors import NodesFull
 
 
 class InstanceNeeds(Struct, frozen=True):
-    """The needs of one instance: cores, MiB, and labels of its node; `pool_slots` is the most of its pool on a node."""
+    """The needs of one instance: cores, MiB, and labels of its node; `pool_slots` is the most of its pool on a node.
+
+    One with `secrets` needs a node whose connection may carry their values.
+    """
 
     cpu: float = 0.0
     memory: int = 0
     labels: Mapping[str, str] = {}
     pool_slots: int | None = None
+    secrets: bool = False
 
 
 class NodeRoom(Struct, frozen=True):
@@ -33,6 +37,7 @@ class NodeRoom(Struct, frozen=True):
     used_slots: int = 0
     same_service: int = 0
     same_pool: int = 0
+    secrets: bool = False
 
     @property
     def free_cpu(self) -> float:
@@ -55,10 +60,16 @@ def has_labels(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     return wanted.items() <= labels.items()
 
 
+def can_run(demand: InstanceNeeds, room: NodeRoom) -> bool:
+    """Tell whether a node has what an instance needs, apart from room."""
+    return room.secrets or not demand.secrets
+
+
 def fits(demand: InstanceNeeds, room: NodeRoom) -> bool:
     """Tell whether a node has the labels and the room for one more instance."""
     return (
         has_labels(room.labels, demand.labels)
+        and can_run(demand, room)
         and room.free_slots >= 1
         and room.free_cpu >= demand.cpu
         and room.free_memory >= demand.memory
@@ -80,6 +91,7 @@ def _asked(demand: InstanceNeeds) -> str:
         "a slot" if demand.pool_slots is None else f"one of {demand.pool_slots} slots of its pool on each node",
         f"{demand.cpu:g} cores" if demand.cpu else "",
         f"{demand.memory} MiB" if demand.memory else "",
+        "a connection over TLS for its secrets" if demand.secrets else "",
         _labels_text(demand.labels),
     ]
     return ", ".join(one for one in needs if one)
@@ -96,9 +108,19 @@ def _free(demand: InstanceNeeds, rooms: Sequence[NodeRoom]) -> str:
     labelled = [one for one in rooms if has_labels(one.labels, demand.labels)]
     if not labelled:
         return "no node with these labels takes instances" if demand.labels else "no node takes instances"
-    said = [
-        f"{one.name} has {one.free_slots} slots, {one.free_cpu:g} cores, {one.free_memory} MiB"
-        for one in labelled[:MAX_NODES_NAMED]
-    ]
-    more = len(labelled) - MAX_NODES_NAMED
-    return "; ".join([*said, f"and {more} more"] if more > 0 else said)
+    able = [one for one in labelled if can_run(demand, one)]
+    if not able:
+        return _listed([f"{one.name} {_lack(demand, one)}" for one in labelled])
+    return _listed(
+        [f"{one.name} has {one.free_slots} slots, {one.free_cpu:g} cores, {one.free_memory} MiB" for one in able]
+    )
+
+
+def _lack(demand: InstanceNeeds, room: NodeRoom) -> str:
+    lacks = ["is not connected over TLS" if demand.secrets and not room.secrets else ""]
+    return " and ".join(one for one in lacks if one)
+
+
+def _listed(said: Sequence[str]) -> str:
+    more = len(said) - MAX_NODES_NAMED
+    return "; ".join([*said[:MAX_NODES_NAMED], f"and {more} more"] if more > 0 else said)
