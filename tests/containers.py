@@ -15,7 +15,7 @@ import struct
 import subprocess
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -189,11 +189,12 @@ def _namespace_of(pid: int) -> str:
         return ""
 
 
-def busybox_archive() -> bytes:
-    """Return a file system of a static busybox, as a tar archive."""
+def busybox_archive(only: Sequence[str] | None = None) -> bytes:
+    """Return a file system of a static busybox, as a tar archive; with all of its programs, or only some."""
     program = shutil.which("busybox")
     assert program
-    applets = subprocess.run([program, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    found = subprocess.run([program, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    applets = found if only is None else only
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as archive:
         for folder in ("bin", "etc", "run", "tmp", "proc", "sys", "dev"):

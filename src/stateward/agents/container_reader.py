@@ -76,7 +76,7 @@ class ContainerReader:
             raise SiteError(f"the log cannot be read: {error}") from error
 
     async def run_command(self, request: CommandRequest) -> SiteCommandResult:
-        """Run a command in a container of an app; engines cannot end one that takes too long."""
+        """Run a command in a container of an app; one that takes too long is killed."""
         container = self._names.container(request.name, self._copies_for(request.name, request.part)[0])
         try:
             done = await self._engine.exec(container, request.argv, timeout_s=request.within, max_output=MAX_WRITTEN)

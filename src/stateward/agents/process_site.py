@@ -204,8 +204,9 @@ class ProcessSite:
 
     async def _launch(self, key: str, command: str, mark: str, log: str) -> int:
         """Start a process of an app in a node; returns its pid."""
-        # The line after the command keeps the shell, and with it the mark, for as long as the command runs.
-        program = f"echo {quote(_first_line(mark))}\n{command}\n:"
+        # The line after the command keeps the shell, and with it the mark, for as long as the command runs; a shell
+        # of its own lets the command begin with `exec`.
+        program = f"echo {quote(_first_line(mark))}\nsh -c {quote(command)}\n:"
         line = with_label(self._label(key, mark), background_shell(program, mark, log))
         try:
             return int(await self._driver.run(MachineHandle(key), line, "", WAIT_TIMEOUT_S))

@@ -21,6 +21,7 @@ from stateward.containers.container_records import (
     EngineInfo,
     EngineVersion,
 )
+from stateward.containers.engine_commands import EngineCommands
 from stateward.containers.engine_images import EngineImages
 from stateward.containers.engine_output import EngineOutput
 from stateward.containers.engine_requests import (
@@ -57,7 +58,7 @@ _PAUSED = (ContainerState.PAUSED,)
 _ENDED = (ContainerState.EXITED, ContainerState.DEAD, ContainerState.CREATED)
 
 
-class EngineClient(EngineImages, EngineResources, EngineOutput):
+class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
     """An engine behind an address: `unix:///PATH`, or `tcp://HOST:PORT` with TLS."""
 
     def __init__(self, address: str, tls: EngineTls | None = None, timeout_s: float = CALL_TIMEOUT_S) -> None:

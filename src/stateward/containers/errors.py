@@ -39,8 +39,12 @@ class EngineUnavailable(StatewardError, code="container_engine_unavailable", ret
 
 
 class ExecTimedOut(StatewardError, code="container_command_timed_out"):
-    """A command in a container did not end in time. It may still run: engines cannot end it."""
+    """A command in a container did not end in time; if not `is_over`, it could not be killed and may still run."""
 
     container: str
     seconds: float
-    text = "the command in container {container} did not end in {seconds} s, and may still run"
+    is_over: bool
+
+    def __str__(self) -> str:
+        end = "was killed" if self.is_over else "may still run, because it could not be killed"
+        return f"the command in container {self.container} did not end in {self.seconds:g} s, and {end}"

@@ -103,7 +103,10 @@ class ContainerEngine(Protocol):
         timeout_s: float = EXEC_TIMEOUT_S,
         max_output: int = MAX_OUTPUT_BYTES,
     ) -> ExecResult:
-        """Run a command in a container to its end; raises `ExecTimedOut`."""
+        """Run a command in a container to its end; it is killed with its descendants when it takes too long.
+
+        Raises `ExecTimedOut`, which tells whether the command is over.
+        """
 
     def stream_exec(
         self,
@@ -114,7 +117,10 @@ class ContainerEngine(Protocol):
         user: str = "",
         env: Mapping[str, str] = {},
     ) -> AsyncGenerator[LogChunk | ExecEnd]:
-        """Run a command in a container; yield its output as it comes, and its end."""
+        """Run a command in a container; yield its output as it comes, and its end.
+
+        A command whose stream is closed before its end is killed, as far as it can be.
+        """
 
     async def read_stats(self, containers: Sequence[str]) -> Sequence[ContainerStats]:
         """Return what running containers use; containers that do not run, or do not exist, are left out."""

@@ -187,6 +187,8 @@ class ExecJson(ApiObject, frozen=True):
 
     running: bool | None = None
     exit_code: int | None = None
+    pid: int | None = None  # on the engine's host
+    container_i_d: str | None = None
 
 
 class WaitJson(ApiObject, frozen=True):

@@ -37,6 +37,7 @@ class SimulatedContainer:
         self.id, self.spec, self.labels, self.image_id = id_, spec, labels, image_id
         self.ports: tuple[PublishedPort, ...] = ()
         self.health = ContainerHealth.STARTING if spec.health_check else ContainerHealth.NONE
+        self.commands = 0  # that run in it
         self._created_at = now
         self._written: list[tuple[float, LogChunk]] = []
         self._started_at: float | None = None
@@ -146,9 +147,8 @@ class SimulatedContainer:
     def stats(self, now: float) -> ContainerStats:
         """Return what it uses."""
         seconds = now - (self._started_at or now)
-        return ContainerStats(
-            self.id, seconds * CPU_SHARE, SIMULATED_MEMORY_BYTES, self.spec.limits.memory_bytes, 1, 0, 0
-        )
+        memory_limit, processes = self.spec.limits.memory_bytes, 1 + self.commands
+        return ContainerStats(self.id, seconds * CPU_SHARE, SIMULATED_MEMORY_BYTES, memory_limit, processes, 0, 0)
 
     def _address(self) -> str:
         number = int(self.id[:8], 16)

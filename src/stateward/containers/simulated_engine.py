@@ -25,9 +25,9 @@ from stateward.containers.container_records import (
     ExecResult,
     LogChunk,
 )
-from stateward.containers.engine_output import collect_output
+from stateward.containers.engine_commands import collect_output
 from stateward.containers.engine_requests import check_spec, container_labels, has_labels, secrets_volume
-from stateward.containers.errors import EngineRefusal, EngineRefused
+from stateward.containers.errors import EngineRefusal, EngineRefused, ExecTimedOut
 from stateward.containers.port import EXEC_TIMEOUT_S, MAX_OUTPUT_BYTES
 from stateward.containers.simulated_container import SimulatedContainer, new_id
 from stateward.containers.simulated_faults import SimulatedFaults
@@ -246,7 +246,10 @@ class SimulatedEngine(SimulatedResources):
     ) -> ExecResult:
         """Run a command in a container to its end; raises `ExecTimedOut`."""
         chunks = self.stream_exec(container, argv, stdin=stdin, user=user, env=env)
-        return await collect_output(container, chunks, timeout_s, max_output)
+        try:
+            return await collect_output(chunks, timeout_s, max_output)
+        except TimeoutError as error:
+            raise ExecTimedOut(container, timeout_s, is_over=True) from error
 
     async def stream_exec(
         self,
@@ -266,9 +269,13 @@ class SimulatedEngine(SimulatedResources):
             raise EngineRefused(EngineRefusal.INVALID, f"run a command in {container}", f"{argv[0]} not found")
         given = ProgramInput(argv, {**found.spec.env, **env}, found.spec.secret_files, stdin or b"")
         run = run_program(given, self._programs)
-        for chunk in run.output:
-            yield chunk
-        await asyncio.sleep(run.seconds)
+        found.commands += 1
+        try:
+            for chunk in run.output:
+                yield chunk
+            await asyncio.sleep(run.seconds)
+        finally:
+            found.commands -= 1
         yield ExecEnd(run.exit_code or 0)
 
     async def read_stats(self, containers: Sequence[str]) -> Sequence[ContainerStats]:

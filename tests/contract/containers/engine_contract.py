@@ -32,6 +32,8 @@ from stateward.errors import BadInput
 
 PATIENT_S = 60.0
 FOREVER = ("sleep", "100000")
+REAPER = "sleep 100000 & wait"
+"""A first process that reaps what is left to it, so that only living processes are counted."""
 
 _numbers = count(1)
 
@@ -51,6 +53,11 @@ class EngineContract(ABC):
     @property
     @abstractmethod
     def image(self) -> str: ...
+
+    @property
+    @abstractmethod
+    def reaper_processes(self) -> int:
+        """The number of processes that `REAPER` is."""
 
     def spec(self, *command: str, **fields: object) -> ContainerSpec:
         name = str(fields.pop("name", "") or new_name())
@@ -193,12 +200,28 @@ class EngineContract(ABC):
         assert (cut.stdout, cut.truncated) == (given[:1000], True)
         streamed = [one async for one in engine.stream_exec(container, ["echo", "c"])]
         assert streamed[-1] == ExecEnd(0)
-        with pytest.raises(ExecTimedOut):
-            await engine.exec(container, ["sleep", "30"], timeout_s=0.3)
         await engine.pause_container(container)
         with pytest.raises(EngineRefused) as refused:
             await engine.exec(container, ["true"])
         assert refused.value.reason is EngineRefusal.CONFLICT
+
+    async def test_a_command_ends_with_its_descendants_when_its_time_or_its_stream_does(
+        self, engine: ContainerEngine
+    ) -> None:
+        container = await self.started(engine, "sh", "-c", REAPER)
+        await wait_for_processes(engine, container, self.reaper_processes)
+        sleeps = "sleep 1001 & (setsid sleep 1002 &) ; sleep 1003"
+        for command in (["sleep", "1000"], ["sh", "-c", sleeps]):
+            with pytest.raises(ExecTimedOut) as given_up:
+                await engine.exec(container, command, timeout_s=1.0)
+            assert given_up.value.is_over, command
+            await wait_for_processes(engine, container, self.reaper_processes)
+        running = asyncio.ensure_future(collect(engine.stream_exec(container, ["sh", "-c", sleeps])))
+        await wait_for_processes(engine, container, self.reaper_processes, at_least=1)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await wait_for_processes(engine, container, self.reaper_processes)
+        assert await state_of(engine, container) is ContainerState.RUNNING
 
     async def test_a_command_that_does_not_exist_is_told(self, engine: ContainerEngine) -> None:
         container = await self.started(engine)
@@ -356,6 +379,16 @@ async def wait_for_state(engine: ContainerEngine, container: str, state: Contain
         while (found := await engine.inspect_container(container)).state is not state:
             await asyncio.sleep(0.02)
     return found
+
+
+async def wait_for_processes(engine: ContainerEngine, container: str, idle: int, at_least: int = 0) -> None:
+    """Wait until a container has its own processes alone, or at least some more."""
+    async with asyncio.timeout(PATIENT_S):
+        while True:
+            more = (await engine.read_stats([container]))[0].pids - idle
+            if more >= at_least > 0 or (at_least == more == 0):
+                return
+            await asyncio.sleep(0.02)
 
 
 async def collect(chunks: AsyncGenerator[object]) -> list[LogChunk]:

@@ -1,19 +1,36 @@
 """A real Podman under the contract."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec.structs import replace
 
-from stateward.containers import ContainerEngine, ContainerNetworkSpec, EngineClient
-from tests.containers import IMAGE, PodmanService
-from tests.contract.containers.engine_contract import EngineContract
+from stateward.containers import ContainerEngine, ContainerNetworkSpec, EngineClient, ExecTimedOut
+from tests.containers import IMAGE, PodmanService, busybox_archive
+from tests.contract.containers.engine_contract import REAPER, EngineContract, wait_for_processes
+
+GIVEN_UP = """
+import asyncio, sys
+from stateward.containers import EngineClient, ExecTimedOut
+
+async def main():
+    try:
+        await EngineClient(sys.argv[1]).exec(sys.argv[2], sys.argv[3:], timeout_s=1.0)
+    except ExecTimedOut as error:
+        print(error.is_over)
+
+asyncio.run(main())
+"""
+"""Runs a command that takes too long, and prints whether it is over."""
 
 
 class TestPodman(EngineContract):
     """Containers of this host."""
 
     image = IMAGE
+    reaper_processes = 2
 
     @pytest.fixture
     async def engine(self, podman: PodmanService) -> AsyncIterator[ContainerEngine]:
@@ -24,6 +41,36 @@ class TestPodman(EngineContract):
         for volume in await client.list_volumes():
             await client.remove_volume(volume.name)
         await client.close()
+
+    async def test_a_command_that_clears_its_environment_ends_in_time(self, engine: ContainerEngine) -> None:
+        container = await self.started(engine, "sh", "-c", REAPER)
+        with pytest.raises(ExecTimedOut) as given_up:
+            await engine.exec(container, ("env", "-i", "sh", "-c", "sleep 1001 & sleep 1002"), timeout_s=1.0)
+        assert given_up.value.is_over
+        await wait_for_processes(engine, container, self.reaper_processes)
+
+    @pytest.mark.parametrize("image", ["shell", "bare"])
+    async def test_a_command_ends_in_time_if_its_process_is_not_to_be_seen_on_this_host(
+        self, engine: ContainerEngine, podman: PodmanService, image: str
+    ) -> None:
+        """In a namespace of its own, a client sees what one on another host does; an image without a shell is told."""
+        if image == "bare":
+            await engine.import_image(busybox_archive(()), f"{image}:1")
+        has_shell = image == "shell"
+        run = ("sh", "-c", REAPER) if has_shell else ("/bin/busybox", "sleep", "100000")
+        spec = replace(self.spec(*run), image=self.image if has_shell else f"{image}:1")
+        container = await engine.create_container(spec)
+        await engine.start_container(container)
+        sleeps = ("sh", "-c", "(setsid sleep 1001 &) ; sleep 1002")
+        command = sleeps if has_shell else ("/bin/busybox", "sleep", "1003")
+        apart = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+        given = (sys.executable, "-c", GIVEN_UP, podman.address, container, *command)
+        client = await asyncio.create_subprocess_exec(*apart, *given, stdout=asyncio.subprocess.PIPE)
+        assert (await client.communicate())[0].decode().strip() == str(has_shell)
+        if has_shell:
+            await wait_for_processes(engine, container, self.reaper_processes)
+        else:
+            await wait_for_processes(engine, container, 1, at_least=1)
 
     async def test_a_network_does_not_reach_another(self, engine: ContainerEngine) -> None:
         addresses = []

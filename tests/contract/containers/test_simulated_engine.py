@@ -12,6 +12,7 @@ class TestSimulatedEngine(EngineContract):
     """The engine in memory."""
 
     image = IMAGE
+    reaper_processes = 1
 
     @pytest.fixture
     async def engine(self) -> ContainerEngine:

@@ -104,7 +104,7 @@ class ContainerBackend(OrderBackend):
     async def run_command(
         self, ref: ServiceRef, instance: str | None, argv: Sequence[str], timeout_s: float, max_output: int
     ) -> CommandOutcome:
-        """Run a command in the container of an instance; one that does not end in time may run on."""
+        """Run a command in the container of an instance; one that does not end in time is killed."""
         name = choose_running(str(ref), await self.instances(ref), instance).name
         state = self._dir.instance_dir(ref, name).state()
         if state is None or not state.container:

@@ -1,0 +1,111 @@
+"""The end of a command in a container that is given up.
+
+Engines start commands and have no call to end them. So each command has a mark in its environment, which its
+descendants inherit, and is killed by that mark:
+
+- on this host, if the engine is here: by `/proc`, with the process id that the engine tells, and all descendants;
+- in the container, by a shell of its image: this also serves engines elsewhere.
+
+A mark is a random number. So nothing else is killed, whatever the process ids mean on the host of the engine.
+"""
+
+import os
+import signal
+from pathlib import Path
+from secrets import token_hex
+
+MARK_VARIABLE = "STATEWARD_EXEC"
+ROUNDS = 20
+"""How often processes are looked for: one that forks while it is killed needs another round."""
+
+DEAD_STATES = frozenset("ZXx")
+PROC = Path("/proc")
+
+KILL_SCRIPT = """
+mark=$1
+for round in 1 2 3 4 5 6 7 8 9 10; do
+  all=' '
+  for file in /proc/[0-9]*/environ; do
+    while read -r line || [ -n "$line" ]; do
+      case "$line" in *"$mark"*) file=${file%/environ}; all="$all${file#/proc/} "; break;; esac
+      line=
+    done 2>/dev/null <"$file"
+  done
+  more=1
+  while [ $more = 1 ]; do
+    more=0
+    for file in /proc/[0-9]*/stat; do
+      read -r line 2>/dev/null <"$file" || continue
+      set -- "${line%% *}" ${line##*) }
+      case "$all" in *" $1 "*) continue;; esac
+      case "$all" in *" $3 "*) [ "$2" = Z ] || { all="$all$1 "; more=1; };; esac
+    done
+  done
+  [ "$all" = ' ' ] && exit 0
+  for pid in $all; do kill -9 "$pid" 2>/dev/null; done
+done
+exit 1
+"""
+"""Kills the processes with the mark in their environment, and their descendants, by what every shell has of its own.
+
+A shell's `read` leaves out the NULs between variables. The environment of a dead process is empty.
+"""
+
+
+def new_mark() -> str:
+    """Return a mark for one command."""
+    return token_hex(16)
+
+
+def kill_argv(mark: str) -> tuple[str, ...]:
+    """Return the command that kills another one in the same container, by its mark."""
+    return ("sh", "-c", KILL_SCRIPT, "sh", f"{MARK_VARIABLE}={mark}")
+
+
+def kill_on_host(mark: str, root: int, container: str) -> bool:
+    """Kill a command with its descendants on this host; tells whether it was here and none of it is left.
+
+    `root` is its process id as the engine tells it, or 0; it counts if it is in the container of this id.
+    """
+    was_here = False
+    for _ in range(ROUNDS):
+        found = _find_processes(f"{MARK_VARIABLE}={mark}".encode(), root, container)
+        if not found:
+            return was_here
+        was_here = True
+        try:
+            for pid in found:
+                _kill(pid)
+        except PermissionError:
+            return False
+    return False
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _find_processes(variable: bytes, root: int, container: str) -> set[int]:
+    """Return the living processes with a variable in their environment, the root, and all their descendants."""
+    parents = {}
+    for name in os.listdir(PROC):  # noqa: PTH208 - many, and names will do
+        if name.isdecimal():
+            state, _, parent = _read(name, "stat").rpartition(b")")[2].decode().strip().partition(" ")
+            if parent and state not in DEAD_STATES:
+                parents[int(name)] = int(parent.split()[0])
+    found = {pid for pid in parents if variable in _read(pid, "environ").split(b"\0")}
+    if root in parents and container and container.encode() in _read(root, "cgroup"):
+        found.add(root)
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def _read(pid: int | str, name: str) -> bytes:
+    try:
+        return (PROC / str(pid) / name).read_bytes()
+    except OSError:
+        return b""  # it has ended meanwhile, or is another user's
