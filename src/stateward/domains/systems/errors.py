@@ -141,8 +141,8 @@ class NoSecretsKey(Denied, code="no_secrets_key"):
     why: str
     text = (
         "secrets cannot be encrypted or decrypted: {why}; give all processes the same file with a key of 64 hexadecimal"
-        " digits on each line, readable by its owner only (setting systems_secrets_key_file; a key is made by"
-        " openssl rand -hex 32)"
+        " digits on each line, readable by its owner only (setting systems_secrets_key_file), or the same keys in the"
+        " environment (STATEWARD_SYSTEMS_SECRETS_KEYS); a key is made by openssl rand -hex 32"
     )
 
 

@@ -30,7 +30,7 @@ from stateward.domains.systems.nodes.node_controller import NodeController
 from stateward.domains.systems.object_ids import system_of
 from stateward.domains.systems.retention import ChangeRetention
 from stateward.domains.systems.secrets.key_rotation import KeyRotation
-from stateward.domains.systems.secrets.keyring import KeyRing
+from stateward.domains.systems.secrets.keyring import KeyRing, take_environment_keys
 from stateward.domains.systems.secrets.secret_actions import SecretReader
 from stateward.domains.systems.secrets.secret_model import secret_kind
 from stateward.domains.systems.service_handlers import ServiceHandlers
@@ -140,7 +140,9 @@ def _supervised(name: str, loop: Loop) -> Coroutine[Any, Any, None]:
 def create_runtime(context: ProcessContext) -> SystemsRuntime:
     """Create the plug-in."""
     settings: SystemsSettings = context.settings.get("systems") or SystemsSettings()
-    secrets = SecretReader(KeyRing(context.data_dir, settings.secrets_key_file, is_embedded=context.is_embedded))
+    given = take_environment_keys(settings.secrets_key_file)
+    keys = KeyRing(context.data_dir, settings.secrets_key_file, given, is_embedded=context.is_embedded)
+    secrets = SecretReader(keys)
     local = LocalBackend(context.data_dir / "systems", context.confinement, secrets.values)
     nodes = NodesBackend(context.data_dir / "addresses", context.random)
     backends: dict[str, Backend] = {LOCAL: local, SIMULATED: SimulatedBackend(SIMULATED_DELAY), NODES: nodes}

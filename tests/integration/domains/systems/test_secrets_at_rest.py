@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 
 import httpx
 import pytest
@@ -23,7 +24,7 @@ from stateward.domains.systems.lifecycle import ROTATION
 from stateward.domains.systems.object_ids import ROTATION_ID, secret_id
 from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.domains.systems.secrets import key_rotation
-from stateward.domains.systems.secrets.keyring import KeyRing, SealingKey
+from stateward.domains.systems.secrets.keyring import KEYS_VARIABLE, KeyRing, SealingKey
 from stateward.domains.systems.secrets.secret_actions import SecretActions, SecretReader
 from stateward.domains.systems.secrets.secret_model import sealed_value
 from stateward.lifecycle import ADMIN
@@ -34,7 +35,7 @@ from tests.integration.server.server_processes import STATEWARD, Served, run, se
 NS, PATIENT = "default", 60.0
 HOME = f"/api/v1/systems/{NS}/-/secrets"
 VALUE, NEWER, OTHER = "hunter2-hunter2-hunter2", "correct horse battery staple", "Tr0ub4dor&3-Tr0ub4dor&3"
-OLD, NEW = "11" * 32, "22" * 32
+OLD, NEW = "11" * 32, token_hex(32)  # the scan of processes is for a key that no other test has
 MANY = 250
 """How many secrets are rotated: several batches."""
 
@@ -155,6 +156,17 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def find_text(text: str) -> set[int]:
+    """Return the processes of this host that have a text in their environment or arguments."""
+    found = set()
+    for name in ("environ", "cmdline"):
+        for file in Path("/proc").glob(f"[0-9]*/{name}"):
+            with suppress(OSError):
+                if text.encode() in file.read_bytes():
+                    found.add(int(file.parent.name))
+    return found
+
+
 def keys_of(client: httpx.Client) -> Counter[str]:
     """Return how many secrets each key has."""
     return Counter(one["key"] for one in client.get(HOME).json())
@@ -203,14 +215,22 @@ def test_no_file_has_a_value_after_create_deploy_crash_kill_update_rotate_and_de
         begun = client.post(f"/api/v1/systems/{NS}/-/secret-rotation")
         assert begun.status_code == 202, begun.text
         server.stop(signal.SIGKILL)
+    # From here on the environment has the keys: no process that the server starts may inherit them.
+    del story.environ["STATEWARD_SYSTEMS_SECRETS_KEY_FILE"]
+    story.environ[KEYS_VARIABLE] = f"{NEW} {OLD}"
     with served(story.folder / "data", environ=story.environ) as server, server.client() as client:
         wait_for(lambda: keys_of(client) == {new_key: MANY + 1})
         rotation = f"/api/v1/ns/{NS}/operations/{begun.json()['operation']}"
         wait_for(lambda: client.get(rotation).json()["status"] == "succeeded")
-        story.put_keys(NEW)
         story.typed(server, "typed", OTHER)
+        story.crash(client)
+        assert {pid for pid in find_text(NEW) if pid != server.process.pid} == set()
+        server.stop(signal.SIGKILL)
+    story.environ[KEYS_VARIABLE] = NEW
+    with served(story.folder / "data", environ=story.environ) as server, server.client() as client:
         story.crash(client)  # the former key is not needed any more
         assert client.delete(f"{HOME}/s0").status_code == 200
+        story.answers.append(run("config", "--data", str(story.folder / "data"), environ=story.environ).stdout)
         for words in (["secret", "list"], ["secret", "show", "db"], ["status", "shop"], ["deploys", "shop"]):
             story.command(server, "system", *words)
         for words in (["describe", "secret+db"], ["describe", "shop:web"], ["history", "secret+db"], ["operations"]):
@@ -219,11 +239,12 @@ def test_no_file_has_a_value_after_create_deploy_crash_kill_update_rotate_and_de
         assert backup.returncode == 0, backup.stderr
         story.command(server, "system", "delete", "shop", "--wait")
         assert server.stop() == 0
+    story.keys.unlink()
     found = {str(file): file.read_bytes() for file in story.folder.rglob("*") if file.is_file()}
     found["answers"] = "\n".join(story.answers).encode()
     assert len(found[str(story.folder / "copy.db")]) > 100_000
     assert any(b"secret+db" in content for content in found.values())  # so the scan can find something
-    for value in (VALUE, NEWER, OTHER):
+    for value in (VALUE, NEWER, OTHER, NEW):
         assert [name for name, content in found.items() if value.encode() in content] == []
 
 

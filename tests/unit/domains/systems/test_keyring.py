@@ -1,5 +1,6 @@
 """The keys of secrets: what they encrypt, what they refuse, and where they come from."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateward.domains.systems.errors import NoSecretsKey, SecretUnreadable
-from stateward.domains.systems.secrets.keyring import KEY_FILE, KeyRing, SealedValue, SealingKey
+from stateward.domains.systems.secrets import keyring
+from stateward.domains.systems.secrets.keyring import (
+    KEY_FILE,
+    KEYS_VARIABLE,
+    KeyRing,
+    SealedValue,
+    SealingKey,
+    take_environment_keys,
+)
+from stateward.errors import BadInput
 
 OLD, NEW = "11" * 32, "22" * 32
 KEY = SealingKey(bytes.fromhex(OLD))
@@ -88,6 +98,26 @@ def test_a_key_is_created_with_the_embedded_database_only(tmp_path: Path) -> Non
     for keys in (KeyRing(tmp_path, is_embedded=False), KeyRing()):
         with pytest.raises(NoSecretsKey, match="this deployment has no key"):
             keys.seal("a", "db", "hunter2")
+
+
+def test_the_environment_has_keys_for_one_process_and_is_rid_of_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(keyring, "_TAKEN", [])
+    assert take_environment_keys() == ()
+    monkeypatch.setenv(KEYS_VARIABLE, f"{NEW}, {OLD}\n")
+    keys = KeyRing(tmp_path, given=take_environment_keys())
+    assert KEYS_VARIABLE not in os.environ
+    assert keys.unseal("a", "db", KEY.seal("a", "db", "hunter2")) == "hunter2"
+    assert keys.first == SealingKey(bytes.fromhex(NEW)).id == take_environment_keys()[0].id
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(BadInput, match="empty where the environment has"):
+        take_environment_keys("keys.txt")
+    for wrong in ("", "hunter2", f"{OLD}{NEW}"):
+        monkeypatch.setenv(KEYS_VARIABLE, wrong)
+        with pytest.raises(BadInput, match="64 hexadecimal digits") as refused:
+            take_environment_keys()
+        assert not wrong or wrong not in str(refused.value)
 
 
 def test_a_value_is_not_in_its_representation() -> None:

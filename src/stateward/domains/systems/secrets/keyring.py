@@ -3,13 +3,17 @@
 A file has one key per line: 32 random bytes in hexadecimal digits. The first key encrypts, and all of them decrypt, so
 a new key can be put in front while values of the old one are still stored. The file is read again when it has changed.
 With the embedded database, it is created in the data folder at the first need. On PostgreSQL, all processes must be
-given the same file: a key that a server made for itself would be lost with its host.
+given the same keys: a key that a server made for itself would be lost with its host.
+
+A variable of the environment may have the keys instead. It is no setting, which a command line could show to all users
+of the host. It is removed from the environment before anything is started, so no child inherits it.
 
 The cipher is AES-SIV (RFC 5297): the same value of the same secret gives the same text, so that a request that is
 repeated with its idempotency key is known as the same. The text is bound to its namespace and its name, so none can be
 put into the place of another. Each text names its key, so a missing key is an error that names it, and never garbage.
 """
 
+import os
 import re
 import secrets
 from base64 import b64decode, b64encode
@@ -23,8 +27,11 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from msgspec import Struct
 
 from stateward.access.private_files import UnusableFile, create_private_file, read_private_file
+from stateward.data_folder import PREFIX
 from stateward.domains.systems.errors import NoSecretsKey, SecretUnreadable
+from stateward.errors import BadInput
 
+KEYS_VARIABLE = f"{PREFIX}SYSTEMS_SECRETS_KEYS"
 KEY_FILE = "systems-secrets-keys"
 KEY_BYTES = 32
 PURPOSE = b"stateward systems secret 1"
@@ -80,14 +87,21 @@ def _bound_to(ns: str, name: str) -> list[bytes]:
 
 
 class KeyRing:
-    """The keys of a deployment, from its file."""
+    """The keys of a deployment: those that are given, or those of its file."""
 
-    def __init__(self, folder: Path | None = None, file: str = "", *, is_embedded: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path | None = None,
+        file: str = "",
+        given: tuple[SealingKey, ...] = (),
+        *,
+        is_embedded: bool = True,
+    ) -> None:
         embedded = folder / KEY_FILE if folder is not None and is_embedded else None
         self._path = Path(file) if file else embedded
         self._creates = not file
         self._stamp: tuple[int, ...] = ()
-        self._keys: tuple[SealingKey, ...] = ()
+        self._given, self._keys = given, given
 
     def seal(self, ns: str, name: str, value: str) -> SealedValue:
         """Encrypt the value of a secret with the first key; raises `NoSecretsKey`."""
@@ -100,14 +114,20 @@ class KeyRing:
             if key.id == sealed.key:
                 return key.unseal(ns, name, sealed)
         known = ", ".join(key.id for key in keys)
-        raise SecretUnreadable(name, f"it is encrypted with key {sealed.key}, and {self._path} has {known}")
+        raise SecretUnreadable(name, f"it is encrypted with key {sealed.key}, and {self._source} has {known}")
 
     @property
     def first(self) -> str:
         """The id of the key that encrypts; raises `NoSecretsKey`."""
         return self._all()[0].id
 
+    @property
+    def _source(self) -> str:
+        return KEYS_VARIABLE if self._given else str(self._path)
+
     def _all(self) -> tuple[SealingKey, ...]:
+        if self._given:
+            return self._given
         if self._path is None:
             raise NoSecretsKey("this deployment has no key")
         if self._creates:
@@ -121,6 +141,23 @@ class KeyRing:
             self._keys = tuple(read_keys(self._path))
             self._stamp = stamp
         return self._keys
+
+
+_TAKEN: list[tuple[SealingKey, ...]] = []
+"""The keys that the environment of this process had, if they were taken out of it."""
+
+
+def take_environment_keys(key_file: str = "") -> tuple[SealingKey, ...]:
+    """Take the keys out of the environment, and return them; a process has them once. Raises `BadInput`."""
+    text = os.environ.pop(KEYS_VARIABLE, None)
+    if text is not None:
+        words = text.replace(",", " ").split()
+        if not words or not all(map(_KEY.fullmatch, words)):  # the value is not shown: it may be nearly a key
+            raise BadInput(KEYS_VARIABLE, None, "keys of 64 hexadecimal digits, with blanks or commas between them")
+        _TAKEN[:] = [tuple(SealingKey(bytes.fromhex(word)) for word in words)]
+    if _TAKEN and key_file:
+        raise BadInput("systems_secrets_key_file", key_file, f"empty where the environment has {KEYS_VARIABLE}")
+    return _TAKEN[0] if _TAKEN else ()
 
 
 def read_keys(path: Path) -> list[SealingKey]:
