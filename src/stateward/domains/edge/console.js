@@ -183,7 +183,7 @@ function row(one, status, again) {
     h(
       "span",
       { class: "row" },
-      actionButton(one, "upgrade", ["Ready", "UpdateError"].includes(one.state), again),
+      actionButton(one, "upgrade", ["Ready", "UpdateError", "Maintenance"].includes(one.state), again),
       actionButton(one, "maintain", ["Ready", "Offline"].includes(one.state), again),
       actionButton(one, "resume", one.state === "Maintenance", again),
       actionButton(one, "settle", one.state === "UpdateError" && may("govern") && hasOwnApi(one.kind), again),

@@ -1,10 +1,10 @@
 """Guards: the dependency checks of a request, made in the transaction that accepts it.
 
 No action starts on an AppInst while one runs on its ClusterInst, nor the reverse, nor on either while their cloudlet is
-being upgraded. Check and write are one transaction, so an AppInst never exists without its ClusterInst.
+being upgraded. Check and write are one transaction, so an AppInst never exists without its ClusterInst. The guard of
+cloudlets is in `cloudlet_guards`.
 """
 
-import re
 from typing import Any
 
 import msgspec
@@ -15,9 +15,7 @@ from stateward.domains.edge.agents.record_writer import save_alerts
 from stateward.domains.edge.errors import (
     ActionInProgress,
     AdminOnly,
-    AgentConnectionChanged,
     DependencyNotReady,
-    OrphansLeft,
     ReferenceBeingDeleted,
     Reserved,
     RestartDelayed,
@@ -28,10 +26,8 @@ from stateward.domains.edge.lifecycle import (
     CLUSTERINST,
     DEPENDENCIES,
     FLAVOR,
-    IGNORE_AGENT,
     IGNORE_TRANSIENT,
     OVERRIDES,
-    SERVED,
 )
 from stateward.domains.edge.lookups import (
     DELETING_STATES,
@@ -47,7 +43,6 @@ from stateward.domains.edge.lookups import (
 from stateward.domains.edge.model import (
     AUTOCLUSTER_PREFIX,
     INSTANCE_LIFECYCLES,
-    VERSION,
     AppInst,
     AppSpec,
     CloudletSpec,
@@ -60,7 +55,6 @@ from stateward.domains.edge.model import (
     cluster_id,
     instance_record,
     instance_status,
-    local_name,
     merge_spec,
     parse_instance_id,
     read_spec,
@@ -75,7 +69,6 @@ from stateward.domains.edge.records.instance_record import begin_operation
 from stateward.domains.edge.records.restarts import CRASH_LOOP_RESTARTS, count_restart, restart_delay_s
 from stateward.domains.edge.references import check_references
 from stateward.engine import NotFound, Request
-from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.lifecycle import ADMIN, Move, decide
@@ -87,7 +80,6 @@ IMMUTABLE_FIELDS = ("flavor", "size", "cores", "memory", "organization", "reserv
 """Fields of a cluster that an update cannot change."""
 
 READY = "Ready"
-DEFAULT_UPGRADE_TIMEOUT_S, MAX_UPGRADE_TIMEOUT_S = 60.0, 600.0
 
 
 # --- clusters --------------------------------------------------------------------------------------------------------
@@ -98,11 +90,11 @@ async def guard_cluster(uow: UnitOfWork, request: Request, found: Object) -> Req
     if request.action not in GUARDED_ACTIONS:
         return None
     cloudlet, cluster = parse_instance_id(found.kind, found.id)
-    _check_caller(request, cloudlet)
+    check_caller(request, cloudlet)
     site = await get_open_cloudlet(uow, request, cloudlet)
     instances = await list_instances(uow, found.ns, cloudlet)
     apps = apps_in_cluster(instances, cloudlet, cluster)
-    _refuse_transitions(apps, request)
+    refuse_transitions(apps, request)
     status = instance_status(found)
     if request.action in DELETE_ACTIONS:
         _refuse_use(f"ClusterInst {found.id}", apps, request, status)
@@ -157,7 +149,7 @@ async def guard_app(uow: UnitOfWork, request: Request, found: Object) -> Request
     if request.action not in GUARDED_ACTIONS:
         return None
     cloudlet, cluster, app = parse_instance_id(found.kind, found.id)
-    _check_caller(request, cloudlet)
+    check_caller(request, cloudlet)
     backend = read_spec(await get_open_cloudlet(uow, request, cloudlet), CloudletSpec).backend
     if request.action == "create":
         return await _create_app(uow, request, found, (cloudlet, cluster, app), backend)
@@ -256,103 +248,10 @@ async def _leave_app(uow: UnitOfWork, request: Request, found: Object, app: str)
     mark_leaving(uow, record, found.id, policy if is_limited else None)
 
 
-# --- cloudlets -------------------------------------------------------------------------------------------------------
-
-
-async def guard_cloudlet(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    """Check an action on a cloudlet, and fill in its spec and status."""
-    if request.action == "create":
-        parse_instance_id(CLUSTERINST.kind, f"{found.id}:x")
-    if request.spec is not None or request.action in ("create", "change"):
-        request = replace(request, spec=to_json(merge_spec(request, found, CloudletSpec)))
-    if request.action == "change":
-        await _check_backend_change(uow, request, found)
-    if request.action in ("create", "change"):
-        return request
-    if request.action == "upgrade":
-        return await _upgrade(uow, request, found)
-    if request.action == "handover":
-        return _hand_over(uow, request, found)
-    if request.action == "maintain":
-        _refuse_transitions(await list_instances(uow, found.ns, found.id), request)
-    if request.action in ("fix", "resume") and (SERVED in request.facts) != (cloudlet_status(found).serving > 0):
-        raise AgentConnectionChanged(found.id)
-    if request.action == "delete":
-        _check_caller(request, found.id)
-        instances = await list_instances(uow, found.ns, found.id)
-        _refuse_transitions(instances, request)
-        keep = [one.id for one in instances if one.state != NOT_PRESENT and not _is_deleted_along(one)]
-        if keep:
-            raise StillReferenced(f"cloudlet {found.id}", keep)
-        return _leave_orphans(uow, request, found, instances)
-    return None
-
-
-async def _check_backend_change(uow: UnitOfWork, request: Request, found: Object) -> None:
-    """Refuse another back end for a cloudlet that has instances or orphans: they would stay where they are."""
-    wanted = msgspec.json.decode(request.spec or "{}", type=CloudletSpec).backend
-    if wanted == read_spec(found, CloudletSpec).backend:
-        return
-    there = [one.id for one in await list_instances(uow, found.ns, found.id) if one.state != NOT_PRESENT]
-    if users := [*there, *(f"orphan {one}" for one in cloudlet_status(found).orphans)]:
-        raise StillReferenced(f"the back end of cloudlet {found.id}", users)
-
-
-def _leave_orphans(uow: UnitOfWork, request: Request, found: Object, instances: list[Object]) -> Request | None:
-    """Refuse to delete a cloudlet with orphans; an administrator may leave them, and their names are journaled."""
-    status = cloudlet_status(found)
-    if IGNORE_AGENT not in request.facts:
-        if status.orphans:
-            raise OrphansLeft(found.id, list(status.orphans))
-        return None
-    left = sorted({*status.orphans, *(local_name(one.id) for one in instances if one.state != NOT_PRESENT)})
-    if not left:
-        return None
-    journal(uow, found, request.op, request.actor, request.who, "orphans left", reason=", ".join(left))
-    return replace(request, seen=to_json(replace(status, orphans=tuple(left))))
-
-
-def _is_deleted_along(found: Object) -> bool:
-    """Tell whether an instance is deleted with its cloudlet: auto-delete apps, and reservable clusters."""
-    if found.kind == CLUSTERINST.kind:
-        return read_spec(found, ClusterInst).reservable
-    return read_spec(found, AppInst).auto_delete
-
-
-def _hand_over(uow: UnitOfWork, request: Request, found: Object) -> Request:
-    """Make a held installation the owner; connections of the former owner no longer count."""
-    status = cloudlet_status(found)
-    held = [one.installation for one in status.held]
-    wanted = msgspec.json.decode(request.args).get("installation")
-    if wanted is None and len(held) == 1:
-        wanted = held[0]
-    if wanted not in held:
-        there_are = f"held are {', '.join(map(repr, held))}" if held else "the cloudlet holds none"
-        raise BadInput("installation", wanted, f"one that is held; {there_are}")
-    why = f"from installation {status.installation or 'without identity'} to {wanted or 'one without identity'}"
-    journal(uow, found, None, request.actor, request.who, "handed over", reason=why)
-    others = tuple(one for one in status.held if one.installation != wanted)
-    after = replace(status, installation=wanted, held=others, serving=0, heir=0, controller="", heir_controller="")
-    return replace(request, seen=to_json(after))
-
-
-async def _upgrade(uow: UnitOfWork, request: Request, found: Object) -> Request:
-    args = msgspec.json.decode(request.args)
-    version, within = str(args.get("version", "")), args.get("within", DEFAULT_UPGRADE_TIMEOUT_S)
-    status = cloudlet_status(found)
-    if not isinstance(within, int | float) or not 0 < within <= MAX_UPGRADE_TIMEOUT_S:
-        raise BadInput("within", within, f"a number of seconds, at most {MAX_UPGRADE_TIMEOUT_S:g}")
-    if version == status.version or re.match(VERSION, version) is None:
-        raise BadInput("version", version, f"another version than {status.version}")
-    _refuse_transitions(await list_instances(uow, found.ns, found.id), request)
-    number = max(status.operation + 1, int(uow.now * 1000))
-    return replace(request, seen=to_json(replace(status, target=version, within=within, operation=number, heir=0)))
-
-
 # --- shared checks ---------------------------------------------------------------------------------------------------
 
 
-def _check_caller(request: Request, cloudlet: str) -> None:
+def check_caller(request: Request, cloudlet: str) -> None:
     """Refuse overrides of a caller who is no administrator, and instances outside their cloudlet."""
     if request.creates is not None and request.creates.parent != cloudlet:
         raise BadInput("parent", request.creates.parent, f"the cloudlet, {cloudlet}")
@@ -378,7 +277,7 @@ def _count_restart(uow: UnitOfWork, request: Request, found: Object, status: Ins
     return replace(status, restarts=restarts, restarted=uow.now, alerts=alerts)
 
 
-def _refuse_transitions(others: list[Object], request: Request) -> None:
+def refuse_transitions(others: list[Object], request: Request) -> None:
     """Refuse while an operation runs on one of the instances, unless the request is part of it."""
     for one in others:
         is_own = request.parent is not None and request.parent == one.op

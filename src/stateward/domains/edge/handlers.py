@@ -10,8 +10,9 @@ from functools import partial
 from msgspec.structs import replace
 
 from stateward.domains.edge.agents.connections import on_cloudlet_end
+from stateward.domains.edge.cloudlet_guards import guard_cloudlet
 from stateward.domains.edge.deadlines import with_deadlines
-from stateward.domains.edge.guards import guard_app, guard_cloudlet, guard_cluster
+from stateward.domains.edge.guards import guard_app, guard_cluster
 from stateward.domains.edge.lifecycle import (
     APP,
     APPINST,

@@ -22,6 +22,7 @@ WAS_READY = "was ready"  # it was Ready before it was re-created
 NEVER_READY = "never ready"  # it was deleted before it had ever been Ready
 SERVED = "served"  # an agent is connected to the cloudlet
 UPGRADING = "upgrading"  # an upgrade of the cloudlet is under way
+MAINTAINED = "maintained"  # the cloudlet was in maintenance when its upgrade began
 
 OVERRIDES = frozenset({IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT})
 
@@ -154,20 +155,25 @@ CLOUDLET_ROWS = (
 
     # Upgrade. The acknowledgement counts only from the old version, "ready" only from the new one.
     request(C.READY | C.UPDATE_ERROR,          "upgrade",       USER,       C.UPDATE_REQUESTED, C.READY,         C.UPDATE_ERROR, 15 * MINUTE),
+    request(C.MAINTENANCE,                     "upgrade",       USER,       C.UPDATE_REQUESTED, C.MAINTENANCE,   C.UPDATE_ERROR, 15 * MINUTE),
     step(   C.UPDATE_REQUESTED,                "upgrading",     OLD_AGENT,                      C.UPDATING,      within=15 * MINUTE),
     step(   C.UPDATE_REQUESTED | C.UPDATING,   "acknowledge",   CONTROLLER,                     C.INIT_OK,       within=15 * MINUTE),
     success(C.UPDATE_REQUESTED | C.UPDATING,   "ready",         NEW_AGENT,                      C.READY),
+    success(C.UPDATE_REQUESTED | C.UPDATING,   "ready",         NEW_AGENT,                      C.MAINTENANCE,   needs=MAINTAINED),
     success(C.INIT_OK,                         "ready",         NEW_AGENT,                      C.READY,         needs=UPGRADING),
+    success(C.INIT_OK,                         "ready",         NEW_AGENT,                      C.MAINTENANCE,   needs=(UPGRADING, MAINTAINED)),
     failure(C.UPDATE_REQUESTED | C.UPDATING,   "upgrade failed", OLD_AGENT,                      C.UPDATE_ERROR),
     failure(C.INIT_OK,                         "upgrade failed", OLD_AGENT,                      C.UPDATE_ERROR,  needs=UPGRADING),
     timeout(C.UPDATE_REQUESTED | C.UPDATING,                                                    C.UPDATE_ERROR),
     timeout(C.INIT_OK,                                                                          C.UPDATE_ERROR,  needs=UPGRADING),
     step(   C.UPDATE_ERROR,                    "serve on",      OLD_AGENT,                      C.UPDATE_ERROR),
     step(   C.UPDATE_ERROR,                    "fix",           ADMIN,                          C.READY,         needs=SERVED),
+    step(   C.UPDATE_ERROR,                    "fix",           ADMIN,                          C.MAINTENANCE,   needs=(SERVED, MAINTAINED)),
     step(   C.UPDATE_ERROR,                    "fix",           ADMIN,                          C.OFFLINE),
 
     # Hand-over to another installation of the agent; the one before is disconnected.
     step(   C.READY | C.OFFLINE,               "handover",      ADMIN,                          C.OFFLINE),
+    step(   C.MAINTENANCE,                     "handover",      ADMIN,                          C.MAINTENANCE),
 
     # The policies for missing instances and orphans may be changed while no agent starts.
     step(   C.READY,                           "change",        USER,                           C.READY),

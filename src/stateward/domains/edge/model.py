@@ -221,6 +221,7 @@ class CloudletStatus(Struct, frozen=True, omit_defaults=True):
     cores: float = 0.0  # the capacity that its agent has reported; 0: unknown
     memory: int = 0
     refused: str = ""
+    maintained: bool = False  # the current or last upgrade began in maintenance
 
 
 class CountedRequests(Struct, frozen=True):
@@ -399,6 +400,7 @@ def agent_slots(found: Object, operation: Operation | None) -> AgentSlots:
         status.issued,
         status.serving,
         status.heir,
+        status.maintained,
     )
 
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.edge.agents.measures import loads_on
+from stateward.domains.edge.cloudlet_guards import end_facts
 from stateward.domains.edge.errors import AgentConnectionChanged
 from stateward.domains.edge.handlers import instance_creation, related_ids
 from stateward.domains.edge.lifecycle import (
@@ -18,7 +19,6 @@ from stateward.domains.edge.lifecycle import (
     CLOUDLET,
     CLUSTERINST,
     DEPENDENCIES,
-    SERVED,
 )
 from stateward.domains.edge.lookups import NOT_PRESENT
 from stateward.domains.edge.model import (
@@ -30,7 +30,6 @@ from stateward.domains.edge.model import (
     KeptLoad,
     app_id,
     cloudlet_of,
-    cloudlet_status,
     cluster_id,
     local_name,
     read_spec,
@@ -64,7 +63,10 @@ class Service:
         return await self._create(ns, name, Creation(CLOUDLET.kind), by, spec=spec)
 
     async def fix(self, ns: str, name: str, by: Caller) -> Accepted:
-        """Clear a failed upgrade: the cloudlet is Ready if its agent is connected, otherwise Offline."""
+        """Clear a failed upgrade: the cloudlet is Ready if its agent is connected, otherwise Offline.
+
+        If the upgrade began in maintenance, it is in maintenance again.
+        """
         return await self._bring_back(ns, name, "fix", by)
 
     async def resume(self, ns: str, name: str, by: Caller) -> Accepted:
@@ -73,8 +75,7 @@ class Service:
 
     async def _bring_back(self, ns: str, name: str, action: str, by: Caller) -> Accepted:
         for _ in range(FIX_TRIES):
-            served = cloudlet_status(await self.get(ns, name, CLOUDLET.kind)).serving > 0
-            facts = by.facts | {SERVED} if served else by.facts
+            facts = by.facts | end_facts(await self.get(ns, name, CLOUDLET.kind), action)
             with suppress(AgentConnectionChanged):
                 return await self.act(ns, name, CLOUDLET.kind, action, replace(by, facts=facts))
         raise AgentConnectionChanged(name)

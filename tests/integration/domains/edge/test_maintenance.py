@@ -6,12 +6,13 @@ import contextlib
 import pytest
 
 from stateward.agents.messages import AgentOrder
+from stateward.agents.simulation import SimulatedSite
 from stateward.domains.edge.errors import ActionInProgress, InMaintenance
-from stateward.domains.edge.model import ClusterInst, instance_status
+from stateward.domains.edge.model import ClusterInst, cloudlet_status, instance_status
 from stateward.domains.edge.policy.app_members import app_status
 from stateward.engine import Accepted
 from stateward.store.records import Operation
-from tests.integration.domains.edge.conftest import ANN, NS, PATIENT, AgentRunner, EdgeHarness, hold_work
+from tests.integration.domains.edge.conftest import ADA, ANN, NS, PATIENT, AgentRunner, EdgeHarness, hold_work
 
 OLD, NEW = "munich:autocluster-web:web", "berlin:autocluster-web:web"
 
@@ -116,3 +117,43 @@ async def test_a_maintenance_waits_for_no_agent_and_ends_offline_without_one(har
     assert (await harness.ended(await maintain(harness))).status == "succeeded"
     await harness.service.resume(NS, "munich", ANN)
     assert await harness.state("munich") == "Offline"
+
+
+async def test_an_agent_is_upgraded_in_a_maintenance_which_goes_on_after_it(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    await harness.ended(await maintain(harness))
+    version = {"version": "2.0"}
+    failed = await harness.ended(await harness.service.act(NS, "munich", "edge.cloudlet", "upgrade", ANN, version))
+    assert (failed.status, await harness.state("munich")) == ("failed", "UpdateError")  # there is no such version here
+    await harness.service.fix(NS, "munich", ADA)
+    assert await harness.state("munich") == "Maintenance"
+
+    async def nothing(_: object) -> None:
+        return
+
+    runner.agent._upgrade = nothing  # type: ignore[method-assign, assignment]
+    accepted = await harness.service.act(NS, "munich", "edge.cloudlet", "upgrade", ANN, version)
+    await runner.kill()
+    harness.start(AgentRunner("munich", runner.site, "2.0"))
+    assert (await harness.ended(accepted)).status == "succeeded"
+    found = await harness.get("munich")
+    assert (found.state, cloudlet_status(found).version) == ("Maintenance", "2.0")
+    with pytest.raises(InMaintenance):
+        await harness.service.create_cluster(NS, "munich", "c2", ClusterInst(), ANN)
+    await harness.service.resume(NS, "munich", ANN)
+    await harness.online()
+    await harness.cluster("c2")
+
+
+async def test_a_cloudlet_is_handed_over_in_a_maintenance_which_goes_on_after_it(harness: EdgeHarness) -> None:
+    first = await harness.cloudlet(runner=AgentRunner("munich", SimulatedSite(), installation="first"))
+    await harness.ended(await maintain(harness))
+    await first.kill()
+    second = harness.start(AgentRunner("munich", SimulatedSite(), installation="second"))
+    await harness.until_true("munich", lambda one: bool(cloudlet_status(one).held))
+    await harness.service.act(NS, "munich", "edge.cloudlet", "handover", ADA)
+    await asyncio.wait_for(second.agent.synced.wait(), PATIENT)
+    found = await harness.until_true("munich", lambda one: cloudlet_status(one).serving > 0)
+    assert (found.state, cloudlet_status(found).installation) == ("Maintenance", "second")
+    await harness.service.resume(NS, "munich", ANN)
+    await harness.online()

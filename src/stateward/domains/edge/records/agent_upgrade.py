@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.agents import messages
-from stateward.domains.edge.lifecycle import NEW_AGENT, OLD_AGENT, UPGRADING, CloudletState
+from stateward.domains.edge.lifecycle import MAINTAINED, NEW_AGENT, OLD_AGENT, UPGRADING, CloudletState
 from stateward.lifecycle import AGENT, CONTROLLER, NO_FACTS
 
 C = CloudletState
@@ -29,7 +29,8 @@ Role: TypeAlias = Literal["serving", "heir"]
 class AgentSlots(Struct, frozen=True):
     """A cloudlet's two agent slots (serving and successor), with the versions before and after an upgrade.
 
-    `operation` is the number of the current or last upgrade; `issued` is the last notify id.
+    `operation` is the number of the current or last upgrade; `issued` is the last notify id. `is_maintained`: the
+    upgrade began in maintenance, and ends there.
     """
 
     state: str = C.OFFLINE
@@ -40,6 +41,7 @@ class AgentSlots(Struct, frozen=True):
     issued: int = 0
     serving: int = 0
     successor: int = 0
+    is_maintained: bool = False
 
     def __str__(self) -> str:
         return f"{self.state}, version {self.version or '-'}, serving {self.serving}, heir {self.successor}"
@@ -127,6 +129,7 @@ def on_inventory(slots: AgentSlots, notify: int, version: str) -> SlotsUpdate | 
     if notify != slots.successor:
         return AgentRejection.OLD_CONNECTION
     facts = frozenset({UPGRADING}) if slots.state == C.INIT_OK else NO_FACTS
+    facts |= {MAINTAINED} if slots.is_maintained else NO_FACTS
     after = replace(slots, serving=notify, successor=0, version=version, is_upgrading=False)
     return SlotsUpdate(after, CloudletEvent("ready", NEW_AGENT, facts))
 
