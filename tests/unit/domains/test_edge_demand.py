@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stateward.domains.edge.model import AppStatus, AutoprovSpec, AutoscaleSpec
-from stateward.domains.edge.policy.demand import ClusterLoad, desired_nodes, plan_deployment, record_interval
+from stateward.domains.edge.policy.demand import (
+    ClusterLoad,
+    desired_nodes,
+    plan_deployment,
+    record_interval,
+    unmeasured_requests,
+)
 
 POLICY = AutoscaleSpec(min=2, max=8, cpu=100.0, mem=50.0)
 LOADS = st.floats(0, 5000, allow_nan=False)
@@ -78,6 +84,24 @@ def test_what_is_on_an_offline_cloudlet_is_replaced_up_to_the_most() -> None:
 def test_what_is_astray_is_removed_and_what_is_idle_down_to_the_least() -> None:
     status = AppStatus(members("a", "b", "z"), low={"a": 5, "b": 5})
     assert plan_deployment(PROV, status, [*CLOUDLETS, "z"]).remove == (*members("z"), *members("a"))
+
+
+def test_of_idle_instances_the_one_goes_first_that_has_been_idle_longest() -> None:
+    status = AppStatus(members("a", "b", "c"), low={"a": 2, "b": 9, "c": 4})
+    two = replace(PROV, min=2)
+    assert plan_deployment(two, status, CLOUDLETS).remove == members("b")
+    assert plan_deployment(PROV, status, CLOUDLETS).remove == members("b", "c")
+
+
+def test_where_demand_is_measured_reports_count_for_cloudlets_without_the_app() -> None:
+    measured, status = replace(PROV, demand="measured"), AppStatus(members("a"))
+    reported = {"a": 50, "c": 50}
+    assert unmeasured_requests(PROV, status, reported) == reported
+    for _ in range(PROV.deploy_after):
+        status = record_interval(measured, status, unmeasured_requests(measured, status, reported))
+        status = record_interval(measured, status, {"a": 0})  # as the agent of a counts
+    assert (status.high, status.low) == ({"c": 2}, {"a": 2})
+    assert plan_deployment(measured, status, CLOUDLETS).deploy == ("c",)
 
 
 def test_a_cloudlet_where_a_create_failed_is_avoided_until_the_next_interval() -> None:

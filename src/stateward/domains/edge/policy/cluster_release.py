@@ -18,7 +18,7 @@ from stateward.domains.edge.model import (
 )
 from stateward.domains.edge.policy.app_members import app_status, find_policy, refresh_member
 from stateward.domains.edge.policy.cluster_reservation import IDLE_TIMEOUT_S, free_cluster
-from stateward.domains.edge.policy.demand import measured_requests, record_interval
+from stateward.domains.edge.policy.demand import measured_requests, record_interval, unmeasured_requests
 from stateward.domains.edge.references import check_cloudlets
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.port import Tx
@@ -74,14 +74,16 @@ async def restart_idle_timer(tx: Tx, key: Key, idle_s: float = IDLE_TIMEOUT_S) -
 
 
 async def count_interval(tx: Tx, ns: str, app: str, requests: dict[str, int]) -> None:
-    """Count an interval of an app's demand; refuses cloudlets that do not exist."""
+    """Count an interval of an app's reported demand; refuses cloudlets that do not exist."""
     record = Key(ns, record_id(APP.kind, app))
     async with unit_of_work(tx, [record]) as uow:
         await check_cloudlets(uow, ns, "requests", requests)
         found = loaded_object(uow, record, APP.kind)
         policy = None if found is None else await find_policy(uow, ns, read_spec(found, AppSpec))
         if found is not None and policy is not None:
-            save_status(uow, found, record_interval(policy, app_status(found), requests))
+            status = app_status(found)
+            counted = unmeasured_requests(policy, status, requests)
+            save_status(uow, found, record_interval(policy, status, counted))
 
 
 async def count_measured_interval(

@@ -59,6 +59,12 @@ def record_interval(policy: AutoprovSpec, status: AppStatus, requests: Mapping[s
     return replace(status, high=high, low=low, avoided=())
 
 
+def unmeasured_requests(policy: AutoprovSpec, status: AppStatus, requests: Mapping[str, int]) -> dict[str, int]:
+    """Return the reported requests that count: where demand is measured, those at cloudlets without the app."""
+    measured = {cloudlet_of(one) for one in status.members} if policy.demand == "measured" else set()
+    return {name: number for name, number in requests.items() if name not in measured}
+
+
 def measured_requests(counted: Mapping[str, CountedRequests], totals: Mapping[str, CountedRequests]) -> dict[str, int]:
     """Return the requests since the last interval, by cloudlet; over another connection, the count begins anew."""
     return {
@@ -80,8 +86,8 @@ def plan_deployment(
     """Return the plan for an app; the transaction that carries it out checks the limits again.
 
     An instance serves if its cloudlet is online and it is not `missing` there. Above the policy's `max`, instances that
-    do not serve are removed first, then those with the least demand. Where demand is measured, an app whose instances
-    all have enough of it gets one more.
+    do not serve are removed first, then those with the least demand. Of idle instances, those go first that have been
+    idle longest. Where demand is measured, an app whose instances all have enough of it gets one more.
     """
     staying = [one for one in status.members if one not in status.leaving]
     outside = [one for one in staying if cloudlet_of(one) not in policy.cloudlets]
@@ -99,5 +105,6 @@ def plan_deployment(
     surplus = by_need[: max(0, len(there) - policy.max)]
     kept = [one for one in serving if one not in surplus]
     idle = [one for one in kept if status.low.get(cloudlet_of(one), 0) >= policy.undeploy_after]
+    idle.sort(key=lambda one: -status.low[cloudlet_of(one)])
     spare = max(0, len(kept) - policy.min)
     return DeploymentPlan(tuple(deploy[:room]), (*outside, *surplus, *idle[:spare]))
