@@ -2,8 +2,8 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
-import httpx
 import msgspec
 
 from stateward.containers import resource_wire
@@ -13,6 +13,9 @@ from stateward.containers.engine_transport import EngineTransport, read_pieces
 from stateward.containers.errors import EngineUnavailable
 from stateward.containers.json_lines import BadLine, LineSplitter
 from stateward.containers.stream_frames import BadFrame, FrameDecoder
+
+if TYPE_CHECKING:
+    import httpx
 
 LOG_SILENCE_S = 30.0
 """How long an engine may send nothing of logs that it has."""
@@ -64,7 +67,7 @@ def parse_events(call: str, lines: LineSplitter, piece: bytes) -> list[EngineEve
         raise EngineUnavailable(call, f"an event cannot be read ({error})", sent=True) from error
 
 
-async def read_frames(call: str, answer: httpx.Response, silence_s: float | None = None) -> AsyncGenerator[LogChunk]:
+async def read_frames(call: str, answer: "httpx.Response", silence_s: float | None = None) -> AsyncGenerator[LogChunk]:
     """Yield the output in an answer of frames, as it arrives; `silence_s` as for `read_pieces`."""
     decoder = FrameDecoder()
     async with aclosing(read_pieces(call, answer, silence_s)) as pieces:

@@ -10,16 +10,19 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
+from http import HTTPStatus
 from ipaddress import ip_address
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 from urllib.parse import urlsplit
 
 import anyio
-import httpx
 import msgspec
 
 from stateward.containers.errors import EngineRefusal, EngineRefused, EngineUnavailable
 from stateward.errors import BadInput
+
+if TYPE_CHECKING:
+    import httpx  # its import takes 0.2 s of every start, and most deployments have no engine
 
 CALL_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
@@ -34,11 +37,7 @@ ADDRESS_MEANS = "unix:///PATH, or tcp://HOST:PORT with TLS unless the host is th
 PODMAN_API = "/v4.0.0/libpod"
 """The prefix of the calls that only Podman has."""
 PODMAN_HEADER = "Libpod-Api-Version"
-SWITCHING = httpx.codes.SWITCHING_PROTOCOLS
 PIECE_BYTES = 1 << 16
-
-UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-"""The failures after which the engine cannot have got the request."""
 
 CONNECTION_ERRORS = (OSError, anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError)
 
@@ -134,6 +133,8 @@ class EngineTransport:
     """Connections to one engine."""
 
     def __init__(self, address: str, tls: EngineTls | None = None, timeout_s: float = CALL_TIMEOUT_S) -> None:
+        import httpx
+
         self._timeout_s = timeout_s
         self._connections = _http_transport(address, tls)
         self._client = httpx.AsyncClient(
@@ -159,12 +160,12 @@ class EngineTransport:
 
     async def call(
         self, call: str, method: str, path: str, timeout_s: float | None = None, **request: Unpack[RequestParts]
-    ) -> httpx.Response:
+    ) -> "httpx.Response":
         """Send a request and return the answer, which is a success or 304; `call` names it in errors."""
         prefix = await self.negotiate(timeout_s)
         path = path if path.startswith(PODMAN_API) else prefix + path
         response = await self._send(call, method, path, timeout_s, **request)
-        if response.is_success or response.status_code == httpx.codes.NOT_MODIFIED:
+        if response.is_success or response.status_code == HTTPStatus.NOT_MODIFIED:
             return response
         raise refusal(call, response.status_code, response.content)
 
@@ -189,7 +190,7 @@ class EngineTransport:
     @asynccontextmanager
     async def stream(
         self, call: str, method: str, path: str, timeout_s: float | None = None, **request: Unpack[RequestParts]
-    ) -> AsyncIterator[httpx.Response]:
+    ) -> "AsyncIterator[httpx.Response]":
         """Send a request and give the answer while it arrives; the deadline is for its beginning."""
         message = self._client.build_request(method, await self.negotiate() + path, **request)
         async with self._open(call):
@@ -197,7 +198,7 @@ class EngineTransport:
                 async with asyncio.timeout(timeout_s or self._timeout_s):
                     response = await self._client.send(message, stream=True)
         try:
-            if not response.is_success and response.status_code != httpx.codes.SWITCHING_PROTOCOLS:
+            if not response.is_success and response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
                 with _unanswered(call):
                     async with asyncio.timeout(self._timeout_s):
                         content = await response.aread()
@@ -208,7 +209,7 @@ class EngineTransport:
 
     async def _send(
         self, call: str, method: str, path: str, timeout_s: float | None, **request: Unpack[RequestParts]
-    ) -> httpx.Response:
+    ) -> "httpx.Response":
         try:
             async with self._open(call):
                 with _unanswered(call):
@@ -235,12 +236,14 @@ class EngineTransport:
                 await self._connections.aclose()
 
 
-async def read_pieces(call: str, response: httpx.Response, silence_s: float | None = None) -> AsyncGenerator[bytes]:
+async def read_pieces(call: str, response: "httpx.Response", silence_s: float | None = None) -> AsyncGenerator[bytes]:
     """Yield the bytes of an answer as they arrive, also after a change of protocol; raises `EngineUnavailable`.
 
     With `silence_s`, an engine that sends nothing for that long has not answered.
     """
-    upgraded = response.extensions.get("network_stream") if response.status_code == SWITCHING else None
+    upgraded = (
+        response.extensions.get("network_stream") if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS else None
+    )
     async with aclosing(_read_raw(response) if upgraded is None else _read_upgraded(upgraded)) as pieces:
         while True:
             with _unanswered(call):
@@ -251,7 +254,7 @@ async def read_pieces(call: str, response: httpx.Response, silence_s: float | No
             yield piece
 
 
-async def _read_raw(response: httpx.Response) -> AsyncGenerator[bytes]:
+async def _read_raw(response: "httpx.Response") -> AsyncGenerator[bytes]:
     async for piece in response.aiter_raw():
         yield piece
 
@@ -261,7 +264,7 @@ async def _read_upgraded(stream: Any) -> AsyncGenerator[bytes]:  # noqa: ANN401 
         yield piece
 
 
-async def write_input(call: str, response: httpx.Response, data: bytes) -> None:
+async def write_input(call: str, response: "httpx.Response", data: bytes) -> None:
     """Write to the program at the other end of a changed protocol, and end its input."""
     stream = response.extensions["network_stream"]
     with _unanswered(call):
@@ -273,9 +276,11 @@ async def write_input(call: str, response: httpx.Response, data: bytes) -> None:
 @contextmanager
 def _unanswered(call: str) -> Iterator[None]:
     """Turn failures of a connection into `EngineUnavailable`."""
+    import httpx
+
     try:
         yield
-    except UNSENT as error:
+    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:  # the engine cannot have got it
         raise EngineUnavailable(call, _problem(error), sent=False) from error
     except TimeoutError as error:
         raise EngineUnavailable(call, "it took too long", sent=True) from error
@@ -301,8 +306,10 @@ def _base_url(address: str, tls: EngineTls | None) -> str:
     return f"{'https' if tls else 'http'}://{parts.netloc}" if parts.scheme == "tcp" else "http://engine"
 
 
-def _http_transport(address: str, tls: EngineTls | None) -> httpx.AsyncHTTPTransport:
+def _http_transport(address: str, tls: EngineTls | None) -> "httpx.AsyncHTTPTransport":
     """Return the transport for an address; raises `BadInput`. Whoever reaches an engine owns its host."""
+    import httpx
+
     try:
         parts = urlsplit(address)
         has_port = bool(parts.scheme == "tcp" and parts.hostname and parts.port and not parts.path)

@@ -84,11 +84,12 @@ class Declaration(Struct, frozen=True):
 
     def faults(self) -> tuple[Fault, ...]:
         """Return what is wrong within the rows and between them."""
-        alone = (fault for row in self.rows for fault in self._faults_of(row))
+        actors = self.all_actors
+        alone = (fault for row in self.rows for fault in self._faults_of(row, actors))
         between = (fault for one, other in combinations(self.rows, 2) for fault in self._faults_between(one, other))
         return (*alone, *between)
 
-    def _faults_of(self, row: Row) -> Iterator[Fault]:
+    def _faults_of(self, row: Row, actors: Actors) -> Iterator[Fault]:
         if not row.sources or not row.event or not row.actors:
             yield Fault(self.kind, FaultCode.EMPTY_ROW, "a row has a source, an event and an actor", row=row)
         for state in _named(row):
@@ -97,12 +98,9 @@ class Declaration(Struct, frozen=True):
                     self.kind, FaultCode.UNKNOWN_STATE, f"{state} is not one of {self.states.__name__}", row=row
                 )
         for actor in row.actors:
-            if actor not in self.all_actors:
+            if actor not in actors:
                 yield Fault(
-                    self.kind,
-                    FaultCode.UNDECLARED_ACTOR,
-                    f"{actor!s} is not one of {', '.join(self.all_actors)}",
-                    row=row,
+                    self.kind, FaultCode.UNDECLARED_ACTOR, f"{actor!s} is not one of {', '.join(actors)}", row=row
                 )
         if row.via is not None and row.via.state_class is not TRANSITIONAL:
             yield Fault(self.kind, FaultCode.NOT_TRANSITIONAL, f"{row.via} is {row.via.state_class}", row=row)
@@ -129,15 +127,17 @@ class Declaration(Struct, frozen=True):
                     self.kind, FaultCode.AMBIGUOUS, f"{ending.event!r} follows from [{action}] already", row=ending
                 )
         shared = [state for state in one.sources if state in other.sources]
-        where = f"{'/'.join(shared)} is in both it and [{other}]"
-        if shared and one.via is not None and _ends_differ(one, other):
+        if not shared:
+            return
+        if one.via is not None and _ends_differ(one, other):
+            where = _overlap(shared, other)
             yield Fault(self.kind, FaultCode.AMBIGUOUS, f"the same work ends in two ways: {where}", row=one)
-        if not shared or one.event != other.event or _told_apart(one.needs, other.needs):
+        if one.event != other.event or _told_apart(one.needs, other.needs):
             return
         if set(one.actors) & set(other.actors):
-            yield Fault(self.kind, FaultCode.AMBIGUOUS, where, row=one)
+            yield Fault(self.kind, FaultCode.AMBIGUOUS, _overlap(shared, other), row=one)
         elif (one.via, one.to) != (other.via, other.to) and not _privileged(one, other):
-            yield Fault(self.kind, FaultCode.CONTESTED, where, row=one)
+            yield Fault(self.kind, FaultCode.CONTESTED, _overlap(shared, other), row=one)
 
 
 REPORTS = (Meaning.STEP, Meaning.SUCCESS, Meaning.FAILURE, Meaning.CANCEL, Meaning.TIMEOUT)
@@ -146,6 +146,10 @@ REPORTS = (Meaning.STEP, Meaning.SUCCESS, Meaning.FAILURE, Meaning.CANCEL, Meani
 def _named(row: Row) -> Iterable[State]:
     places = (*row.sources, row.via, row.to, row.error)
     return [place for place in places if isinstance(place, State)]
+
+
+def _overlap(shared: Iterable[State], other: Row) -> str:
+    return f"{'/'.join(shared)} is in both it and [{other}]"
 
 
 def _ends_differ(one: Row, other: Row) -> bool:

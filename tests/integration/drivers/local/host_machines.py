@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from shutil import which
@@ -49,13 +49,7 @@ def records_in(folder: Path) -> list[MachineRecord]:
 def live_processes_in(folder: Path) -> list[int]:
     """Return the numbers of all live processes that are machines in a folder, of whatever boot, or come from one."""
     reap_children()
-    marks = {mark for one in records_in(folder) for mark in _marks(one)}
-    leaders = set(find_marked(marks).values())
-    stats = []
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            stats.append(parse_stat(file.read_text(errors="replace")))
-    return sorted(one.pid for one in stats if one.alive and one.session in leaders)
+    return _live_in_sessions(find_marked(_marks_in(folder)).values())
 
 
 def ssh_servers_in(folder: Path) -> list[int]:
@@ -63,6 +57,18 @@ def ssh_servers_in(folder: Path) -> list[int]:
     reap_children()
     found = find_marked([str(folder.absolute())]).values()
     return [pid for pid in found if MODULE.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def _live_in_sessions(leaders: Collection[int]) -> list[int]:
+    stats = []
+    for file in Path("/proc").glob("[0-9]*/stat") if leaders else ():
+        with suppress(OSError):
+            stats.append(parse_stat(file.read_text(errors="replace")))
+    return sorted(one.pid for one in stats if one.alive and one.session in leaders)
+
+
+def _marks_in(folder: Path) -> set[str]:
+    return {mark for one in records_in(folder) for mark in _marks(one)}
 
 
 def _marks(record: MachineRecord) -> list[str]:
@@ -73,10 +79,12 @@ def kill_all_in(folder: Path) -> None:
     """End all machines in a folder and their SSH server, and wait until they are gone.
 
     A child that has not yet executed its program bears no mark, so there are none only if none are seen repeatedly.
+    Each look scans all processes of the host, so one has to do where no machine was made.
     """
     deadline, looks_without = time.monotonic() + TIMEOUT_S, 0
-    while looks_without < 3:
-        pids = [*live_processes_in(folder), *ssh_servers_in(folder)]
+    while looks_without < (3 if (marks := _marks_in(folder)) else 1):
+        reap_children()
+        pids = _live_in_sessions(find_marked({*marks, str(folder.absolute())}).values())
         assert not pids or time.monotonic() < deadline, f"these do not end: {pids}"
         for pid in pids:
             with suppress(ProcessLookupError):
