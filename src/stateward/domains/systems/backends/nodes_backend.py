@@ -27,7 +27,7 @@ from stateward.domains.systems.backends.port import (
     choose_running,
 )
 from stateward.domains.systems.definition import NodePool, PinnedImage, Service
-from stateward.domains.systems.errors import NodesFull
+from stateward.domains.systems.errors import NodeCannotAnswer, NodesFull
 from stateward.domains.systems.lifecycle import INSTANCE, NODE, SERVING, InstanceState, SystemNodeState
 from stateward.domains.systems.nodes.node_hub import NodeHub, batcher
 from stateward.domains.systems.nodes.node_model import (
@@ -40,7 +40,7 @@ from stateward.domains.systems.nodes.node_model import (
     ref_of_instance,
     service_key,
 )
-from stateward.domains.systems.nodes.node_records import stop_instances
+from stateward.domains.systems.nodes.node_records import forget_instances, stop_instances
 from stateward.domains.systems.nodes.placement import has_labels
 from stateward.domains.systems.nodes.placement_records import PlaceRequest, place_instances
 from stateward.engine import Engine, Permanent
@@ -58,6 +58,7 @@ class NodesBackend:
 
     _place: TransactionBatcher[PlaceRequest, NodesFull | None]
     _stop: TransactionBatcher[Key, None]
+    _forget: TransactionBatcher[Key, None]
     hub: NodeHub
 
     def __init__(self, folder: Path, chance: Random) -> None:
@@ -72,6 +73,7 @@ class NodesBackend:
         self._engine, self.hub = engine, hub
         self._place = batcher(engine, self._chance, lambda tx, many: place_instances(tx, engine.kinds, many))
         self._stop = batcher(engine, self._chance, lambda tx, many: stop_instances(tx, engine.kinds, many))
+        self._forget = batcher(engine, self._chance, lambda tx, many: forget_instances(tx, engine.kinds, many))
 
     # --- instances ---------------------------------------------------------------------------------------------------
 
@@ -84,9 +86,10 @@ class NodesBackend:
         return {}
 
     async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
-        """Return the instances of a service."""
+        """Return the instances of a service, without those of which only the log is kept."""
         placed, nodes = await self._placed(ref)
-        return [shown_instance(one, nodes.get(placed_instance(one).node)) for one in placed]
+        present = (one for one in placed if one.state != InstanceState.KEPT)
+        return [shown_instance(one, nodes.get(placed_instance(one).node)) for one in present]
 
     async def _placed(self, ref: ServiceRef) -> tuple[list[Object], dict[str, Object]]:
         """Return the stored instances of a service, and the nodes by name."""
@@ -135,9 +138,11 @@ class NodesBackend:
     # --- removal and node pools --------------------------------------------------------------------------------------
 
     async def forget(self, ref: ServiceRef) -> None:
-        """Close the shared port of a service on this host."""
+        """Close the shared port of a service on this host, and remove the logs that nodes keep of a run."""
         await self._proxies.forget(ref)
         self._ready.pop(ref, None)
+        kept = [one.key for one in (await self._placed(ref))[0] if one.state == InstanceState.KEPT]
+        await asyncio.gather(*(self._forget.submit(key) for key in kept))
 
     async def remove(self, system_ref: SystemRef) -> None:
         """Remove the files of a system on this host."""
@@ -154,14 +159,21 @@ class NodesBackend:
         """Do nothing: a pool is only its definition."""
 
     async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:
-        """Return the logs of the present instances, by the agents of their nodes."""
-        chosen = [one for one in await self.instances(ref) if instance in (None, one.name)]
-        return [part for one in chosen for part in await self._log(ref, one, after, most)]
-
-    async def _log(self, ref: ServiceRef, one: ServiceInstance, after: int | None, most: int) -> Sequence[LogExcerpt]:
-        node, name = Key(ref.system.ns, one.node or ""), instance_id(ref, one.name)
-        parts = await self.hub.read_log(node, name, after, most)
-        return [LogExcerpt(one.name, part.text, int(part.next) if part.next.isdecimal() else 0) for part in parts]
+        """Return the logs of the present instances, and those that are kept, by the agents of their nodes."""
+        placed = [(one.id, placed_instance(one)) for one in (await self._placed(ref))[0]]
+        found: list[LogExcerpt] = []
+        for key, one in placed:
+            if instance in (None, one.want.name):
+                try:
+                    parts = await self.hub.read_log(Key(ref.system.ns, one.node), key, after, most)
+                except NodeCannotAnswer as error:
+                    if instance is not None:
+                        raise
+                    found.append(LogExcerpt(one.want.name, "", after or 0, why=str(error)))
+                else:
+                    ends = (int(part.next) if part.next.isdecimal() else 0 for part in parts)
+                    found += [LogExcerpt(one.want.name, part.text, end) for part, end in zip(parts, ends, strict=True)]
+        return found
 
     async def run_command(
         self,
@@ -230,7 +242,7 @@ def shown_instance(found: Object, node: Object | None) -> ServiceInstance:
     placed, status = placed_instance(found), placed_status(found)
     seen = status.seen or ServiceInstance(placed.want.name, placed.want.revision, InstancePhase.STARTING)
     seen = replace(seen, node=placed.node)
-    if found.state == InstanceState.LEAVING:
+    if found.state in (InstanceState.LEAVING, InstanceState.HALTING):
         return replace(seen, phase=InstancePhase.STOPPING, ready=False)
     if node is None or seen.phase is InstancePhase.ENDED:
         return seen

@@ -108,11 +108,12 @@ class InstanceSpec(Struct, frozen=True):
 
 
 class LogExcerpt(Struct, frozen=True):
-    """A part of an instance's log, and the offset of the next part."""
+    """A part of an instance's log, and the offset of the next part; `why` says why it cannot be read at the moment."""
 
     instance: str
     text: str
     next: int
+    why: str = ""
 
 
 class CommandOutcome(Struct, frozen=True):

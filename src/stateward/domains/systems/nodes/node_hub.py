@@ -46,6 +46,9 @@ from stateward.domains.systems.nodes.node_model import (
     NodeOrder,
     create_number,
     delete_number,
+    halt_number,
+    halted_generation,
+    is_generation_of,
     node_status,
     placed_instance,
     placed_status,
@@ -230,7 +233,7 @@ class NodeHub:
                 self._close_token(entry.object.removeprefix("token-"))
             elif entry.kind == NODE.kind and entry.event in ("lost", "delete"):
                 self._close(Key(entry.ns, entry.object))
-            elif entry.kind == INSTANCE.kind and entry.event in ("place", "stop"):
+            elif entry.kind == INSTANCE.kind and entry.event in ("place", "halt", "stop"):
                 changed.add(Key(entry.ns, entry.object))
         if changed and self.connections:
             self._start_task(self._send_changed(changed))
@@ -255,17 +258,18 @@ class NodeHub:
         if connection is None or not connection.is_synced:
             return
         due = [(one, order) for one in await self._instances(node) if (order := due_order(one, connection.notify))]
-        once = [one.key for one, order in due if placed_instance(one).want.run_once and not _is_ordered(one)]
-        if once:
-            await self._engine.store.transact(lambda tx: mark_ordered(tx, once))
+        new = {one.key for one, order in due if order.work is OrderAction.CREATE and not _is_ordered(one)}
+        once = {one.key for one, _ in due if one.key in new and placed_instance(one).want.run_once}
+        stale = once - await self._engine.store.transact(lambda tx: mark_ordered(tx, once)) if once else set()
         with suppress(Disconnected):
-            for _, order in due:
-                await connection.send_order(order, patience)
+            for one, order in due:
+                if one.key not in stale:
+                    await connection.send_order(order, patience)
 
     async def _remove_orphan(self, connection: AgentConnection, item: InventoryItem, placed: Object | None) -> None:
         """Order the removal of what is not placed on the node, with a number above all that its agent has seen."""
         number = None if placed is None else placed_instance(placed).number
-        if item.generation in (0, number):
+        if item.generation == 0 or (number is not None and is_generation_of(item.generation, number)):
             return
         log.warning("node %s has %s, which is not placed there; it is removed", _node(connection), item.name)
         order = AgentOrder(OrderAction.DELETE, item.latest + 1, item.generation, connection.notify, item.name)
@@ -312,15 +316,18 @@ class NodeHub:
 
 
 def due_order(found: Object, notify: int) -> AgentOrder | None:
-    """Return the order due for an instance: to start it, until its agent has reported it; or to stop it."""
+    """Return the order due for an instance: to start it, until its agent has reported it; to stop or to remove it."""
     placed = placed_instance(found)
     if found.state == InstanceState.LEAVING:
         number = delete_number(placed.number)
         return AgentOrder(OrderAction.DELETE, number, placed.number, notify, found.id)
-    if placed_status(found).seen is not None:
-        return None
     ref = ref_of_instance(found.ns, found.id)
     spec = to_json(NodeOrder(found.ns, ref.system.system, ref.path, placed.want))
+    if found.state == InstanceState.HALTING:
+        numbers = halt_number(placed.number), halted_generation(placed.number)
+        return AgentOrder(OrderAction.UPDATE, *numbers, notify, found.id, spec=spec)
+    if found.state == InstanceState.KEPT or placed_status(found).seen is not None:
+        return None
     return AgentOrder(OrderAction.CREATE, create_number(placed.number), placed.number, notify, found.id, spec=spec)
 
 
@@ -352,5 +359,5 @@ def _report_of(connection: AgentConnection, message: OtherMessage) -> InstanceRe
     if isinstance(message, AgentReport) and message.event == FAILED[OrderAction.CREATE]:
         name = message.name.rpartition("~")[2]
         failed = ServiceInstance(name, name.rpartition("-")[0], InstancePhase.CRASHED, why=message.error)
-        return InstanceReport(where, message.name, message.generation, failed)
+        return InstanceReport(where, message.name, message.generation, failed, has_failed=True)
     return None
