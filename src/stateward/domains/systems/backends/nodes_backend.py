@@ -21,6 +21,7 @@ from stateward.domains.systems.backends.port import (
     InstancePhase,
     InstanceSpec,
     LogExcerpt,
+    ReportText,
     ServiceInstance,
     ServiceRef,
     SystemRef,
@@ -81,7 +82,7 @@ class NodesBackend:
         """Return a location that is the same in all processes: there is nothing to prepare."""
         return {"host": "nodes"}
 
-    async def pin_images(self, services: Mapping[str, Service]) -> Mapping[str, PinnedImage]:  # noqa: ARG002
+    async def pin_images(self, services: Mapping[str, Service], report: ReportText) -> Mapping[str, PinnedImage]:  # noqa: ARG002
         """Return nothing: processes have no images."""
         return {}
 
@@ -117,13 +118,13 @@ class NodesBackend:
         await self._refresh_ready(ref)
         return await self._proxies.address(ref, port)
 
-    async def is_addressed(self, ref: ServiceRef, port: int | None) -> bool:
-        """Tell whether the shared port accepts connections on this host; a host that has yet to open it opens it."""
+    async def address_problem(self, ref: ServiceRef, port: int | None) -> str:
+        """Return why the shared port is not open on this host; a host that has yet to open it opens it."""
         if port is not None and not self._proxies.has_proxy(ref):
             await self._refresh_ready(ref)
             await self._proxies.address(ref, port)
-            return True
-        return await self._proxies.is_addressed(ref, port)
+            return ""
+        return await self._proxies.address_problem(ref, port)
 
     async def _refresh_ready(self, ref: ServiceRef) -> None:
         """Give the addresses of the ready instances to the proxy of this host.

@@ -22,6 +22,7 @@ from stateward.domains.systems.backends.port import (
     CommandOutcome,
     LogExcerpt,
     ReadSecrets,
+    ReportText,
     ServiceRef,
     SystemRef,
     choose_running,
@@ -54,12 +55,13 @@ class ContainerBackend(OrderBackend):
         """The label of all containers, networks and volumes of this installation."""
         return self._names.filter
 
-    async def pin_images(self, services: Mapping[str, Service]) -> dict[str, PinnedImage]:
+    async def pin_images(self, services: Mapping[str, Service], report: ReportText) -> dict[str, PinnedImage]:
         """Return what the images of services are now, by path; pulls those that the engine lacks."""
         unpinned = {path: one for path, one in services.items() if one.image is not None and one.pinned is None}
         pins = self._containers.runner.images
         distinct = {(one.image, one.pull, one.registry_login): one for one in unpinned.values()}
-        found = dict(zip(distinct, await asyncio.gather(*map(pins.pin, distinct.values())), strict=True))
+        images = await asyncio.gather(*(pins.pin(one, report) for one in distinct.values()))
+        found = dict(zip(distinct, images, strict=True))
         return {path: found[one.image, one.pull, one.registry_login] for path, one in unpinned.items()}
 
     async def remove(self, system_ref: SystemRef) -> None:

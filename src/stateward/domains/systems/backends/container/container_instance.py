@@ -10,13 +10,14 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
 from stateward.aio.supervise import cancel_tasks
-from stateward.containers import ContainerRecord, ContainerState, EngineUnavailable, ExecTimedOut
+from stateward.containers import ContainerRecord, ContainerState, EngineRefused, EngineUnavailable, ExecTimedOut
 from stateward.domains.systems.backends.container.container_runner import (
     MAX_ARCHIVE_BYTES,
     ContainerRunner,
@@ -64,6 +65,7 @@ class ContainerInstance(InstanceSupervisor):
         self._action: asyncio.Task[Apply | None] | None = None
         self._acted_at = 0.0  # the end of the last call, by the monotonic clock
         self._must_kill = False
+        self._clean_boot = 0  # the last start whose secret files are known to be removed
         self._exit_status: int | None = None
 
     @property
@@ -138,7 +140,9 @@ class ContainerInstance(InstanceSupervisor):
 
     def _without_container(self, now: float) -> None:
         state = self.state
-        if self.order.stop:
+        if self._may_have_left_secrets:
+            self._act(self._remove_left_secrets())
+        elif self.order.stop:
             self._remove()
         elif state.launching and self.order.run_once and state.start_sent:
             self._crashed(now, REMOVED_BY_HAND)
@@ -148,6 +152,20 @@ class ContainerInstance(InstanceSupervisor):
             self._crashed(now, REMOVED_BY_HAND)
         elif now >= state.due and state.phase is not InstancePhase.ENDED:
             self._launch_boot(state.boot + 1)
+
+    @property
+    def _may_have_left_secrets(self) -> bool:
+        """Whether a container that is gone may have left its secret files: somebody, or a crash, removed it alone."""
+        has_files = any(one.delivery == "file" for one in self.order.service.secrets.values())
+        is_over = self.order.stop or not self.state.launching
+        return has_files and is_over and self._clean_boot != self.state.boot
+
+    async def _remove_left_secrets(self) -> None:
+        boot = self.state.boot
+        name = self._runner.names.container(self.dir.ref, self.order.name, boot)
+        with suppress(EngineRefused):  # somebody else uses them
+            await self._runner.engine.remove_container(name)
+        self._clean_boot = boot
 
     def _launch_boot(self, boot: int) -> None:
         phase = InstancePhase.WAITING if not self.state.restarts else self.state.phase
@@ -163,12 +181,16 @@ class ContainerInstance(InstanceSupervisor):
             if self.state.phase is InstancePhase.WAITING:
                 self.state = replace(self.state, phase=InstancePhase.STARTING)
             try:
-                container = await self._runner.create(self.dir.ref, self.order, self.state.boot)
+                container = await self._runner.create(self.dir.ref, self.order, self.state.boot, self._note_progress)
                 return await self._start(container)
             except EngineUnavailable:
                 raise
             except StatewardError as error:
                 return partial(self._crashed, why=str(error))
+
+    async def _note_progress(self, text: str) -> None:
+        """Show what a start waits for; the phase stays."""
+        self.state = replace(self.state, why=text)
 
     async def _start(self, container: str) -> Apply:
         if self.order.run_once:

@@ -9,7 +9,7 @@ from stateward.domains.systems.backends.container.container_specs import Contain
 from stateward.domains.systems.backends.container.engine_listing import EngineListing
 from stateward.domains.systems.backends.container.image_pins import ImagePins
 from stateward.domains.systems.backends.local.instance_dir import InstanceOrder
-from stateward.domains.systems.backends.port import ReadSecrets, ServiceRef, SystemRef
+from stateward.domains.systems.backends.port import ReadSecrets, ReportText, ServiceRef, SystemRef
 
 PARALLEL_STARTS = 8
 """How many containers are created and started at once: an engine does not get faster with more."""
@@ -37,7 +37,7 @@ class ContainerRunner:
         self.removed_at = 0.0  # when the last instance was removed, by the monotonic clock
         self._networks: dict[SystemRef, asyncio.Task[str]] = {}
 
-    async def create(self, ref: ServiceRef, order: InstanceOrder, boot: int) -> str:
+    async def create(self, ref: ServiceRef, order: InstanceOrder, boot: int, report: ReportText) -> str:
         """Create the container of a start of an instance, or find it again; returns its id."""
         wanted = {one.secret for one in order.service.secrets.values()}
         secrets = await self._read_secrets(ref.system.ns, wanted) if wanted else {}
@@ -50,7 +50,7 @@ class ContainerRunner:
         except EngineRefused as error:
             if error.reason is not EngineRefusal.IMAGE_MISSING:
                 raise
-        await self.images.pull_again(order.service)
+        await self.images.pull_again(order.service, report)
         return await self._create(ref, spec)
 
     async def _create(self, ref: ServiceRef, spec: ContainerSpec) -> str:
