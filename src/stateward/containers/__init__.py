@@ -28,7 +28,6 @@ from stateward.containers.container_records import (
     VolumeMount,
 )
 from stateward.containers.engine_client import EngineClient
-from stateward.containers.engine_images import describe_pull
 from stateward.containers.engine_transport import EngineTls
 from stateward.containers.errors import EngineRefusal, EngineRefused, EngineUnavailable, ExecTimedOut
 from stateward.containers.port import ContainerEngine
@@ -68,5 +67,4 @@ __all__ = [
     "RegistryLogin",
     "SimulatedEngine",
     "VolumeMount",
-    "describe_pull",
 ]
