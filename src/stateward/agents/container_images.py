@@ -14,14 +14,20 @@ from msgspec import Struct
 
 from stateward.agents.app_manifest import AppPart, image_registry
 from stateward.agents.site import ReportProgress, SiteError
-from stateward.containers import ContainerEngine, EngineRefusal, EngineRefused, PullProgress, RegistryLogin
+from stateward.containers import (
+    ContainerEngine,
+    EngineRefusal,
+    EngineRefused,
+    PullProgress,
+    RegistryLogin,
+    describe_pull,
+)
 from stateward.errors import StatewardError
 
 REPORT_INTERVAL_S = 1.0
 """Seconds between two lines of progress of a pull."""
 
 PIECE_BYTES = 1 << 20
-MIB = 1 << 20
 
 
 class BadLogins(StatewardError):
@@ -105,13 +111,8 @@ class ImageSource:
             layers[one.layer] = one
             if clock() >= due:
                 due = clock() + REPORT_INTERVAL_S
-                report_progress(f"pulling {image}: {_pulled(layers)}")
+                report_progress(f"pulling {image}: {describe_pull(layers)}")
         report_progress(f"{image} is pulled")
-
-
-def _pulled(layers: Mapping[str, PullProgress]) -> str:
-    done, total = (sum(getattr(one, field) for one in layers.values()) for field in ("done_bytes", "total_bytes"))
-    return f"{done / MIB:.1f} of {total / MIB:.1f} MiB" if total else list(layers.values())[-1].status
 
 
 async def _pieces(file: Path) -> AsyncIterator[bytes]:

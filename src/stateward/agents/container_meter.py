@@ -4,20 +4,26 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stateward.agents.app_manifest import AppPart
+from stateward.agents.container_connections import Connections
 from stateward.agents.container_identity import Copy, copies_of, copy_in
 from stateward.agents.local_state import Deployed
 from stateward.agents.probes import ProbedApp
 from stateward.agents.site import InstanceMeasure, NodeMeasure
 from stateward.containers import ContainerRecord, ContainerState, ContainerStats
 
+NOTHING_KNOWN: Mapping[str, Connections] = {}
+NO_REQUESTS: Mapping[str, int] = {}
+
 
 class ContainerUse(Struct, frozen=True):
-    """What a container uses: cores (None: not known yet) and bytes of memory."""
+    """What a container uses: cores, bytes of memory, and established connections to it; None is not known."""
 
     cpu: float | None
     memory: int
+    connections: int | None = None
 
 
 class ContainerMeter:
@@ -27,7 +33,9 @@ class ContainerMeter:
         self._at = 0.0
         self._cpu_s: dict[str, float] = {}
 
-    def uses(self, stats: Iterable[ContainerStats]) -> dict[str, ContainerUse]:
+    def uses(
+        self, stats: Iterable[ContainerStats], connections: Mapping[str, Connections] = NOTHING_KNOWN
+    ) -> dict[str, ContainerUse]:
         """Return what containers use, by id."""
         now, before, known = time.monotonic(), self._at, self._cpu_s
         found = {}
@@ -36,7 +44,8 @@ class ContainerMeter:
             self._cpu_s[one.id] = one.cpu_s
             elapsed = one.cpu_s - known[one.id] if one.id in known else None
             cores = max(0.0, elapsed) / (now - before) if elapsed is not None and now > before else None
-            found[one.id] = ContainerUse(cores, one.memory_bytes)
+            established = connections[one.id].established if one.id in connections else None
+            found[one.id] = ContainerUse(cores, one.memory_bytes, established)
         return found
 
 
@@ -45,15 +54,16 @@ def measure_things(
     parts: Mapping[str, Sequence[AppPart]],
     containers: Mapping[str, Sequence[ContainerRecord]],
     uses: Mapping[str, ContainerUse],
+    requests: Mapping[str, int] = NO_REQUESTS,
 ) -> dict[str, InstanceMeasure]:
-    """Return the measures of clusters and apps; `parts` and `containers` are those of the apps, by name."""
+    """Return the measures of clusters and apps; `parts`, `containers` and `requests` are those of the apps, by name."""
     measures: dict[str, InstanceMeasure] = {}
     on_nodes: dict[tuple[str, int], list[ContainerUse]] = {}
     for app in things:
         if app.kind == "appinst":
             nodes = dict(zip(copies_of(parts[app.name], app.generation), app.nodes, strict=False))
             own = [(copy_in(one.labels), uses[one.id]) for one in containers.get(app.name, ()) if one.id in uses]
-            measures[app.name] = _sum(use for _, use in own)
+            measures[app.name] = replace(_sum(use for _, use in own), requests=requests.get(app.name, 0))
             for copy, use in own:
                 on_nodes.setdefault((app.host, nodes.get(copy, 0) if copy else 0), []).append(use)
     for cluster in things:
@@ -64,15 +74,19 @@ def measure_things(
             )
             every = [use for (host, _), found in on_nodes.items() if host == cluster.name for use in found]
             total = _sum(every)
-            measures[cluster.name] = InstanceMeasure(total.cpu, total.memory, nodes=loads)
+            below = sum(requests.get(app.name, 0) for app in things if app.host == cluster.name)
+            measures[cluster.name] = replace(total, requests=below, nodes=loads)
     return measures
 
 
 def _sum(uses: Iterable[ContainerUse]) -> InstanceMeasure:
     found = list(uses)
-    cores = [one.cpu for one in found]
-    cpu = None if None in cores else sum(one for one in cores if one is not None)
-    return InstanceMeasure(cpu, sum(one.memory for one in found))
+    cores, connections = [one.cpu for one in found], [one.connections for one in found]
+    return InstanceMeasure(
+        None if None in cores else sum(one for one in cores if one is not None),
+        sum(one.memory for one in found),
+        None if None in connections else sum(one for one in connections if one is not None),
+    )
 
 
 # --- probes ----------------------------------------------------------------------------------------------------------

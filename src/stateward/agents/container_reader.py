@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from stateward.agents.app_containers import SHELL
 from stateward.agents.app_manifest import AppProgram, parts_of
+from stateward.agents.container_connections import ConnectionMeter
 from stateward.agents.container_identity import Copy, SiteNames, by_instance, copies_of
 from stateward.agents.container_logs import read_container_log
 from stateward.agents.container_meter import ContainerMeter, measure_things, probed_copies
@@ -30,6 +31,8 @@ class ContainerReader:
     def __init__(self, engine: ContainerEngine, names: SiteNames, state: LocalState) -> None:
         self._engine, self._names, self._state = engine, names, state
         self._meter, self._probes = ContainerMeter(), ProbeRunner(self._run_probe)
+        self._connections = ConnectionMeter(engine)
+        self._requests: dict[str, int] = {}  # of each app, since the site was opened
 
     async def close(self) -> None:
         """Stop the probes."""
@@ -42,10 +45,16 @@ class ContainerReader:
         try:
             containers = by_instance(await self._engine.list_containers((self._names.label,)))
             running = [one.id for group in containers.values() for one in group if one.state is ContainerState.RUNNING]
-            uses = self._meter.uses(await self._engine.read_stats(running) if running else ())
+            stats = await self._engine.read_stats(running) if running else ()
+            connections = await self._connections.measure(running, self._probes.source_ports())
         except (EngineUnavailable, EngineRefused) as error:
             raise SiteError(str(error)) from error
-        things = list(self._state)
+        uses, things = self._meter.uses(stats, connections), list(self._state)
+        new = {
+            name: sum(connections[one.id].new for one in group if one.id in connections)
+            for name, group in containers.items()
+        }
+        self._requests = {one.name: self._requests.get(one.name, 0) + new.get(one.name, 0) for one in things}
         parts = {one.name: parts_of(read_program(one.spec)) for one in things if one.kind == "appinst"}
         probed: dict[str, ProbedApp] = {}
         for app in things:
@@ -54,7 +63,7 @@ class ContainerReader:
                 probed |= probed_copies(app, parts[app.name], containers.get(app.name, ()), network)
         await self._probes.set_apps(probed)
         health = health_by_app(self._probes.health())
-        found = measure_things(things, parts, containers, uses)
+        found = measure_things(things, parts, containers, uses, self._requests)
         return {name: replace(one, health=health[name]) if name in health else one for name, one in found.items()}
 
     # --- logs and commands -------------------------------------------------------------------------------------------

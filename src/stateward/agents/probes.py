@@ -12,12 +12,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.agents.probe_specs import CommandProbe, HttpProbe, Probe, TcpProbe
-from stateward.agents.tcp_sockets import PROBE_SOURCE
 from stateward.aio.supervise import cancel_tasks
 
 LOOPBACK = "127.0.0.1"
 MAX_STATUS_LINE = 200
 """The bytes of an HTTP answer's first line that are read."""
+
+SOURCE_KEPT_S = 120.0
+"""Seconds that the port of a probe is remembered: a kernel knows a closed connection for one minute."""
 
 RunProbeCommand = Callable[[str, str, float], Awaitable[None]]
 """Runs a command where an app runs, given its name, the command and the seconds it may take; raises on failure."""
@@ -49,8 +51,9 @@ def next_health(health: Health, failure: str, threshold: int) -> Health:
 class ProbedApp(Struct, frozen=True):
     """An app to probe, or APP/PART or APP/PART/NUMBER for a part or a copy of it.
 
-    It listens at `address`, and at `port` instead of the probe's if that is not 0. Another generation, probe or address
-    is another app, whose health is not known yet.
+    It listens at `address`, and at `port` instead of the probe's if that is not 0. Its probe comes from the address
+    `source` of this host, if that is given. Another generation, probe or address is another app, whose health is not
+    known yet.
     """
 
     name: str
@@ -58,6 +61,7 @@ class ProbedApp(Struct, frozen=True):
     probe: Probe
     address: str = LOOPBACK
     port: int = 0
+    source: str = ""
 
 
 def health_by_app(health: Mapping[str, Health]) -> dict[str, Health]:
@@ -77,10 +81,11 @@ def health_by_app(health: Mapping[str, Health]) -> dict[str, Health]:
 
 
 class ProbeRunner:
-    """Runs the probes of a site's apps."""
+    """Runs the probes of a site's apps, and remembers the ports that they came from."""
 
     def __init__(self, run_command: RunProbeCommand) -> None:
         self._run_command = run_command
+        self._source_ports: dict[int, float] = {}  # with the time of the probe
         self._tasks: dict[ProbedApp, asyncio.Task[None]] = {}
         self._health: dict[ProbedApp, Health] = {}
 
@@ -98,6 +103,12 @@ class ProbeRunner:
         """Return the health of each app, by name."""
         return {one.name: self._health.get(one, UNKNOWN_HEALTH) for one in self._tasks}
 
+    def source_ports(self) -> set[int]:
+        """Return the ports from which probes came, for as long as the other end may know of the connection."""
+        oldest = asyncio.get_running_loop().time() - SOURCE_KEPT_S
+        self._source_ports = {port: at for port, at in self._source_ports.items() if at >= oldest}
+        return set(self._source_ports)
+
     async def close(self) -> None:
         """Stop all probes."""
         await self.set_apps({})
@@ -114,9 +125,11 @@ class ProbeRunner:
             async with asyncio.timeout(app.probe.timeout_s):
                 match app.probe:
                     case HttpProbe(port=port, path=path):
-                        return await _http_failure(app.address, app.port or port, path)
+                        reader, writer = await self._connect(app, app.port or port)
+                        return await _http_failure(reader, writer, f"{app.address}:{app.port or port}", path)
                     case TcpProbe(port=port):
-                        await _connect(app.address, app.port or port)
+                        _, writer = await self._connect(app, app.port or port)
+                        await _close(writer)
                     case CommandProbe(command=command):
                         await self._run_command(app.name, command, app.probe.timeout_s)
         except TimeoutError:
@@ -125,23 +138,16 @@ class ProbeRunner:
             return str(error) or type(error).__name__
         return ""
 
-
-async def _connect(address: str, port: int) -> None:
-    _, writer = await asyncio.open_connection(address, port, local_addr=_source(address))
-    await _close(writer)
-
-
-def _source(address: str) -> tuple[str, int] | None:
-    """Return where a connection to an address comes from: on this host, from the address that the meter leaves out."""
-    return (PROBE_SOURCE, 0) if address == LOOPBACK else None
+    async def _connect(self, app: ProbedApp, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        source = (app.source, 0) if app.source else None
+        found = await asyncio.open_connection(app.address, port, limit=MAX_STATUS_LINE, local_addr=source)
+        self._source_ports[found[1].get_extra_info("sockname")[1]] = asyncio.get_running_loop().time()
+        return found
 
 
-async def _http_failure(address: str, port: int, path: str) -> str:
-    reader, writer = await asyncio.open_connection(address, port, limit=MAX_STATUS_LINE, local_addr=_source(address))
+async def _http_failure(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, path: str) -> str:
     try:
-        head = (
-            f"GET {path} HTTP/1.1\r\nHost: {address}:{port}\r\nConnection: close\r\nUser-Agent: stateward-agent\r\n\r\n"
-        )
+        head = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nUser-Agent: stateward-agent\r\n\r\n"
         writer.write(head.encode("ascii"))
         await writer.drain()
         words = (await reader.readline()).split(maxsplit=2)

@@ -9,6 +9,7 @@ from stateward.agents.app_manifest import AppPart, AppProgram, SiteBackend, chec
 from stateward.agents.local_state import Deployed
 from stateward.agents.probes import ProbedApp
 from stateward.agents.site import SiteError
+from stateward.agents.tcp_sockets import PROBE_SOURCE
 from stateward.errors import BadInput
 
 
@@ -17,7 +18,9 @@ def probed_parts(things: Collection[Deployed]) -> dict[str, ProbedApp]:
     apps = [one for one in things if one.kind == "appinst" and one.whole]
     programs = {one: msgspec.json.decode(one.spec or "{}", type=AppProgram) for one in apps}
     found = (
-        ProbedApp(f"{one.name}/{part.name}" if program.parts else one.name, one.generation, part.probe)
+        ProbedApp(
+            f"{one.name}/{part.name}" if program.parts else one.name, one.generation, part.probe, source=PROBE_SOURCE
+        )
         for one, program in programs.items()
         for part in parts_of(program)
         if part.probe is not None

@@ -57,6 +57,19 @@ def read_sockets() -> list[TcpSocket]:
     return found
 
 
+def read_namespace_sockets(pid: int) -> list[TcpSocket] | None:
+    """Return the TCP sockets of the network namespace of a process, or None if they cannot be read."""
+    found: list[TcpSocket] = []
+    try:
+        for table in TABLES:
+            file = PROC / str(pid) / table
+            if table == TABLES[0] or file.exists():  # a kernel without IPv6 lacks the other one
+                found += parse_sockets(file.read_text())
+    except OSError:
+        return None
+    return found
+
+
 def ports_by_owner(sockets: Iterable[TcpSocket], owners: Mapping[int, Collection[str]]) -> dict[str, set[int]]:
     """Return the ports at which each owner listens; `owners` are the names that a listening inode belongs to."""
     ports: dict[str, set[int]] = {}
@@ -79,6 +92,13 @@ def use_of_ports(sockets: Iterable[TcpSocket], ports: Mapping[str, Collection[in
         established = sum(one.state == ESTABLISHED for one in mine)
         found[name] = PortUse(established, frozenset((one.port, one.remote) for one in mine))
     return found
+
+
+def use_of_namespace(sockets: Collection[TcpSocket], probe_ports: Collection[int] = ()) -> PortUse:
+    """Return the connections at all ports of a network namespace; those from the ports of probes are left out."""
+    others = [one for one in sockets if int(one.remote.rpartition(":")[2], 16) not in probe_ports]
+    ports = {one.port for one in sockets if one.state == LISTENING}
+    return use_of_ports((one for one in others if one.state != LISTENING), {"": ports})[""]
 
 
 def socket_inodes(pid: int) -> set[int]:

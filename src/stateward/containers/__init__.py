@@ -28,6 +28,7 @@ from stateward.containers.container_records import (
     VolumeMount,
 )
 from stateward.containers.engine_client import EngineClient
+from stateward.containers.engine_images import describe_pull
 from stateward.containers.engine_transport import EngineTls
 from stateward.containers.errors import EngineRefusal, EngineRefused, EngineUnavailable, ExecTimedOut
 from stateward.containers.port import ContainerEngine
@@ -67,4 +68,5 @@ __all__ = [
     "RegistryLogin",
     "SimulatedEngine",
     "VolumeMount",
+    "describe_pull",
 ]

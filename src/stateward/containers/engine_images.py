@@ -1,6 +1,6 @@
 """The images of Docker and Podman."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from urllib.parse import quote
 
@@ -18,6 +18,8 @@ PULL_SILENCE_S = 600.0
 
 TRANSFER_TIMEOUT_S = 600.0
 """How long a load or an import may take."""
+
+MIB = 1 << 20
 
 _IMAGE = msgspec.json.Decoder(resource_wire.ImageJson)
 _IMAGES = msgspec.json.Decoder(list[resource_wire.ImageJson])
@@ -105,6 +107,12 @@ class EngineImages:
                 return False
             raise
         return True
+
+
+def describe_pull(layers: Mapping[str, PullProgress]) -> str:
+    """Return how far a pull is, by the last report of each layer: how much has come, or the engine's own words."""
+    done, total = (sum(getattr(one, field) for one in layers.values()) for field in ("done_bytes", "total_bytes"))
+    return f"{done / MIB:.1f} of {total / MIB:.1f} MiB" if total else list(layers.values())[-1].status
 
 
 async def read_progress(call: str, pieces: AsyncIterator[bytes]) -> AsyncGenerator[PullProgress]:

@@ -7,17 +7,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+PATIENT_S = 120.0
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 class ImageRegistry:
-    """One image, by one tag and by its digest; with a login, for whoever has it."""
+    """One image, by one tag and by its digest; with a login, for whoever has it.
+
+    While `gives_layers` is not set, a pull does not get on.
+    """
 
     def __init__(self, name: str, tag: str, layer: bytes, login: tuple[str, str] | None = None) -> None:
-        self._name, self._tag = name, tag
+        self._name, self.tag = name, tag
+        self.gives_layers = Event()
+        self.gives_layers.set()
         self._login = base64.b64encode(":".join(login).encode()).decode() if login else ""
         config = {
             "architecture": MACHINES[platform.machine()],
@@ -43,9 +49,10 @@ class ImageRegistry:
         if path == "/v2/":
             return 200, "application/json", b"{}"
         kind, _, reference = path.removeprefix(f"/v2/{self._name}/").partition("/")
-        if kind == "manifests" and reference in (self._tag, self.digest):
+        if kind == "manifests" and reference in (self.tag, self.digest):
             return 200, MANIFEST, self._manifest
         if kind == "blobs" and reference in self._blobs:
+            self.gives_layers.wait(PATIENT_S)
             return 200, "application/octet-stream", self._blobs[reference]
         return 404, "application/json", b'{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}'
 

@@ -265,6 +265,7 @@ async def test_all_is_measured_by_one_listing_and_one_request_for_statistics(wor
     assert world.engine.faults.calls == ["list containers", "read stats"]
     assert found["c1:shop"].memory == found["c1"].memory
     assert found["c1:shop"].cpu is not None
+    assert found["c1:shop"].connections is None  # no process of this host is in the control group of its containers
     assert [one.key for one in found["c1"].nodes] == ["c1-1", "c1-2"]
 
 

@@ -17,11 +17,16 @@ from stateward.agents.probes import UNKNOWN_HEALTH, Health, ProbedApp, ProbeRunn
 from stateward.agents.process_meter import ProcessUsage, assign_processes, parse_usage, read_usages
 from stateward.agents.site import InstanceMeasure, NodeMeasure
 from stateward.agents.tcp_sockets import (
+    ESTABLISHED,
+    LISTENING,
     PROBE_SOURCE,
+    TcpSocket,
     parse_sockets,
     ports_by_owner,
+    read_namespace_sockets,
     read_sockets,
     socket_inodes,
+    use_of_namespace,
     use_of_ports,
 )
 
@@ -85,6 +90,24 @@ def test_probes_are_no_connections_of_an_app(family: socket.AddressFamily) -> No
         with socket.create_connection(("127.0.0.1", port), source_address=(PROBE_SOURCE, 0)):
             use = use_of_ports(read_sockets(), {"me": {port}})["me"]
             assert (use.established, use.seen) == (0, frozenset())
+
+
+def test_the_connections_of_a_network_namespace_are_those_at_all_its_ports_but_not_those_of_probes() -> None:
+    remote = "0100880A:{:04X}".format
+    sockets = [
+        TcpSocket(8000, "00000000:0000", LISTENING, 1),
+        TcpSocket(8000, remote(40001), ESTABLISHED, 2),
+        TcpSocket(8000, remote(40002), 0x06, 0),
+        TcpSocket(8000, remote(40003), ESTABLISHED, 3),
+        TcpSocket(50000, remote(5432), ESTABLISHED, 4),  # one that the container has opened itself
+    ]
+    use = use_of_namespace(sockets, {40003})
+    assert (use.established, use.seen) == (1, frozenset({(8000, remote(40001)), (8000, remote(40002))}))
+
+
+def test_the_sockets_of_a_process_that_has_ended_are_unknown() -> None:
+    assert read_namespace_sockets(os.getpid()) is not None
+    assert read_namespace_sockets(2**22 + 1) is None
 
 
 # --- reports ---------------------------------------------------------------------------------------------------------

@@ -154,13 +154,13 @@ export async function text(path, signal) {
   return call(address(path), { signal }, (answer) => answer.text());
 }
 
-/** @param {string} method @param {string} path @param {any} [body] @param {Record<string, string>} [headers] @returns {Promise<any>} */
-export async function send(method, path, body, headers = {}) {
+/** @param {string} method @param {string} path @param {any} [body] @param {Record<string, string>} [headers] @param {AbortSignal} [signal] @returns {Promise<any>} */
+export async function send(method, path, body, headers = {}, signal) {
   const how =
     body === undefined
       ? { headers }
       : { body: JSON.stringify(body), headers: { "Content-Type": "application/json", ...headers } };
-  return call(address(path), { method, ...how }, async (answer) => (answer.status === 204 ? null : answer.json()));
+  return call(address(path), { method, signal, ...how }, async (answer) => (answer.status === 204 ? null : answer.json()));
 }
 
 /**

@@ -97,6 +97,13 @@ export function find(selector, where = document) {
   return /** @type {HTMLElement} */ (found);
 }
 
+/** Save a file on the user's machine. @param {string} name @param {BlobPart[]} parts @param {string} type */
+export function download(name, parts, type) {
+  const where = URL.createObjectURL(new Blob(parts, { type }));
+  h("a", { href: where, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(where), 10_000);
+}
+
 /**
  * Return a function that runs an action once for all calls until it runs.
  * @param {() => void} act

@@ -8,7 +8,8 @@
 import { isOutage, reach } from "./api.js";
 import { may, notify, store } from "./store.js";
 
-/** @import {ActionForm, Domain, ObjectView} from "./types.js" */
+/** @import {Child} from "./dom.js" */
+/** @import {ActionForm, Context, Domain, ObjectView} from "./types.js" */
 /** @import {Schema} from "../ui/schema-words.js" */
 
 /** @type {Map<string, Domain>} the modules, by the names of their domains */
@@ -47,7 +48,7 @@ function checked(found, name) {
   if (domain.name !== name) throw new TypeError(`its name must be "${name}", which is that of its plug-in`);
   if (domain.view !== undefined && typeof domain.view?.show !== "function") throw new TypeError("view.show must be a function");
   if (!Array.isArray(domain.createForms)) throw new TypeError("createForms must be a list");
-  for (const field of ["actions", "extraActions"])
+  for (const field of ["actions", "extraActions", "panels"])
     if (typeof (domain[field] ?? {}) !== "object") throw new TypeError(`${field} must be an object, by kind`);
   return domain;
 }
@@ -160,4 +161,15 @@ export function argsSchema(kind, action) {
 /** @param {ObjectView} thing @returns {string[]} actions of the domain's own API beside those of the lifecycle table */
 export function extraActions(thing) {
   return hasOwnApi(thing.kind) ? (domains.get(domainName(thing.kind))?.extraActions?.[thing.kind] ?? []) : [];
+}
+
+/** The cards that a domain adds to the page of an object. @param {ObjectView} thing @param {Context} context @returns {Child[]} */
+export function panelsOf(thing, context) {
+  const name = domainName(thing.kind);
+  try {
+    return hasOwnApi(thing.kind) ? (domains.get(name)?.panels?.[thing.kind]?.(thing, context) ?? []) : [];
+  } catch (error) {
+    tellModuleError(name, error);
+    return [];
+  }
 }

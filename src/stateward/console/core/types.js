@@ -170,6 +170,7 @@
  * @property {string} command such as `ovc create disk`
  * @property {[string, string | number | undefined][]} [options] those without a value are left out
  * @property {string[]} [names] its arguments
+ * @property {string[]} [words] a command for it to run, behind `--`
  * @property {any} [document] what it reads from its standard input, as YAML
  * @property {string[]} [after] a command that has to succeed first
  */
@@ -199,6 +200,8 @@
  * @property {Record<string, Record<string, ActionForm>>} actions by kind and action; none, if there are none
  * @property {Record<string, string[]>} [extraActions] by kind: actions beside those of the lifecycle table
  * @property {Record<string, [string, string]>} [nouns] by kind: its noun, for one and for many, such as VM and VMs
+ * @property {Record<string, (thing: ObjectView, context: Context) => Child[]>} [panels] by kind: further cards of an object's
+ *   page, drawn once
  * @property {CreateForm[]} createForms none, if there are none: its kinds have generic forms
  */
 

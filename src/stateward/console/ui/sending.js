@@ -1,7 +1,8 @@
 // What a form will send: as YAML, as a command to copy, and what the server would say to it.
 
 import { address } from "../core/api.js";
-import { fill, h } from "../core/dom.js";
+import { fill, fillIfChanged, h } from "../core/dom.js";
+import { plainWord, shellWord } from "../core/shell-words.js";
 import { code, note, quiet } from "./components.js";
 import { toast } from "./problems.js";
 
@@ -38,17 +39,11 @@ export function yamlOf(value, indent = "") {
   return lines.join("\n");
 }
 
-/** A word of a shell's command. @param {string} text */
-const shellWord = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
-
-/** A word of a shell's command, without quotes where they do nothing. @param {string | number} word */
-const plainWord = (word) => (/^[\w./:@,=+-]+$/.test(String(word)) ? String(word) : shellWord(String(word)));
-
 /** A command of a domain. @param {string} ns @param {DomainCommand} how @returns {string} */
-export function domainCommand(ns, { command, options = [], names = [], document, after }) {
+export function domainCommand(ns, { command, options = [], names = [], words: rest, document, after }) {
   const flags = options.filter(([, value]) => value !== undefined && value !== "").flatMap(([name, value]) => [name, value ?? ""]);
   const isFlagLike = names.some((one) => one.startsWith("-")); // a name, and not an option
-  const words = [...command.split(" "), "-n", ns, ...flags, ...(isFlagLike ? ["--"] : []), ...names];
+  const words = [...command.split(" "), "-n", ns, ...flags, ...(isFlagLike ? ["--"] : []), ...names, ...(rest ? ["--", ...rest] : [])];
   const input = document === undefined ? "" : ` -f - ${hereDocument(yamlOf(document))}`;
   const first = after ? `stateward ${after.map(plainWord).join(" ")} && ` : "";
   return `${first}stateward ${words.map(plainWord).join(" ")}${input}`;
@@ -92,6 +87,18 @@ function copyable(name, text) {
     h("header", null, h("b", null, name), h("button", { type: "button", onclick: copy }, `Copy ${name}`)),
     h("pre", { tabindex: "0" }, text),
   );
+}
+
+/** The command that does the same as a part of the page; hidden while there is none. */
+export function commandDetails() {
+  const body = h("div");
+  const element = h("details", { class: "sending", hidden: true }, h("summary", null, "As a command"), body);
+  /** @param {string} ns @param {DomainCommand | null} how */
+  const show = (ns, how) => {
+    element.hidden = how === null;
+    fillIfChanged(body, how, () => (how ? copyable("Command", domainCommand(ns, how)) : null));
+  };
+  return { element, show };
 }
 
 /**

@@ -1,7 +1,7 @@
 // The journal: who, what, from, to, why, when. It can be filtered, followed and exported.
 
 import { lines } from "../core/api.js";
-import { fill, h } from "../core/dom.js";
+import { download, fill, h } from "../core/dom.js";
 import { recentJournal } from "../core/recent-journal.js";
 import { empty, heading, labeled, objectAnchor, quiet, select, wordOptions } from "../ui/components.js";
 import { showProblem, toast } from "../ui/problems.js";
@@ -150,9 +150,7 @@ async function show(context) {
       showProblem(error);
       return;
     }
-    const where = URL.createObjectURL(new Blob(parts, { type }));
-    h("a", { href: where, download: `journal.${ending}` }).click();
-    setTimeout(() => URL.revokeObjectURL(where), 10_000);
+    download(`journal.${ending}`, parts, type);
     toast(`The journal is exported: ${counted(parts.length / 2, "entry", "entries")}.`, "good");
   }
 

@@ -1,6 +1,7 @@
 // One object: its state, what is going on, what can be done now; then its journal, its parts, its data and its lifecycle.
 
 import { get, objectPath, part, Problem, send } from "../core/api.js";
+import { panelsOf } from "../core/domains.js";
 import { actionButtons, anyAction, readAllowed } from "../ui/object-actions.js";
 import { diagramOf } from "../ui/diagram.js";
 import { fill, fillIfChanged, h } from "../core/dom.js";
@@ -42,6 +43,7 @@ async function show(context) {
   const details = h("div", { class: "column" });
   const children = h("div", null);
   const changes = h("div", null);
+  const panels = h("div", { class: "column" });
   const timeline = h("ol", { class: "timeline" });
   const operation = new OperationCard(context, ns);
   /** @type {JournalEntry[]} */
@@ -85,6 +87,7 @@ async function show(context) {
     "div",
     { class: "column" },
     card("Now", "", now, actions),
+    panels,
     h(
       "div",
       { class: "columns" },
@@ -103,7 +106,10 @@ async function show(context) {
   const first = await get(base, {}, context.signal).catch(gone);
   const diagram = first === null ? null : await diagramOf(first.kind).catch(gone);
   if (diagram) fill(picture, diagram.element);
-  if (first !== null) refresh();
+  if (first !== null) {
+    fill(panels, panelsOf(first, context));
+    refresh();
+  }
   history = (await recentJournal({ ns, object: id }, MAX_TIMELINE, context.signal).catch(gone)) ?? [];
   showHistory();
   if (first === null) refresh(); // only its journal tells whether it ever was there

@@ -12,6 +12,7 @@ import { shape, stateBadge } from "/console/ui/states.js";
 import { chosenNamespaces, countOf, may } from "/console/core/store.js";
 import { keepRead } from "/console/core/live-reading.js";
 import { createButtons } from "/console/ui/create-buttons.js";
+import { outputCards } from "/console/ui/log-view.js";
 import { objectOptions } from "/console/ui/form.js";
 import { counted, numberText } from "/console/core/numbers.js";
 
@@ -340,6 +341,41 @@ const ACTIONS = {
   },
 };
 
+// --- logs and commands ----------------------------------------------------------------------------------------------
+
+/** The output of an app instance, which its agent reads. @param {ObjectView} thing @param {Context} context */
+function appOutput(thing, context) {
+  const [cloudlet = "", cluster = "", app = ""] = thing.id.split(":");
+  const path = `${cloudletPath({ ...thing, id: cloudlet })}/clusterinsts/${part(cluster)}/appinsts/${part(app)}`;
+  const names = [`${cloudlet}/${cluster}/${app}`];
+  return outputCards(context, {
+    ns: thing.ns,
+    name: thing.id,
+    noun: "part",
+    read: async ({ part: chosen, after, most }, signal) => {
+      const found = await get(`${path}/logs`, { part: chosen, after, most }, signal);
+      return found.map((/** @type {any} */ { part: name, text, next }) => ({ name, text, next }));
+    },
+    command: (chosen) => ({ command: "edge appinst logs --follow", options: [["--part", chosen]], names }),
+    exec: {
+      otherwise: "its first part",
+      call: ({ argv, part: chosen, timeout }) => ["POST", `${path}/exec`, { argv, part: chosen, within: timeout }],
+      outcome: ({ status, written, omitted }) => ({
+        status,
+        stdout: written,
+        stderr: "",
+        left: omitted ? `${counted(omitted, "byte")} of output before that are not shown.` : "",
+      }),
+      command: ({ argv, part: chosen, timeout }) => ({
+        command: "edge appinst exec",
+        options: [["--part", chosen], ["--within", timeout]],
+        names,
+        words: argv,
+      }),
+    },
+  });
+}
+
 // --- create forms ---------------------------------------------------------------------------------------------------
 
 /** @param {string} id of an app's record @returns {string} its name */
@@ -407,4 +443,5 @@ export default {
   view: { title: "Edge", show },
   actions: ACTIONS,
   createForms: CREATE_FORMS,
+  panels: { "edge.appinst": appOutput },
 };

@@ -196,7 +196,14 @@ async def get_system(
     pools = [pool_view(one) for one in await context.pools(system_ref)] if top == ROOT else []
     jobs = [disclosure.object(one) for one in await context.jobs(system_ref, top)]
     shown_jobs = job_views(jobs, await context.runs_of_system(system_ref) if jobs else ())
-    return replace(system_view(found), services=services, node_pools=pools, jobs=shown_jobs)
+    deploys = await _change_views(request, ns, await system_actions(request, ns).open_deploys(system))
+    return replace(system_view(found), services=services, node_pools=pools, jobs=shown_jobs, deploys=deploys)
+
+
+async def _change_views(request: Call, ns: str, changes: Sequence[Object]) -> list[ChangeView]:
+    """Return the views of deploys; those that are under way have a line of progress."""
+    actions = system_actions(request, ns)
+    return [change_view(one, None if one.op is None else await actions.last_progress(one)) for one in changes]
 
 
 async def _service(context: SystemContext, system: Object, found: Object, instances: bool) -> ServiceView:
@@ -212,7 +219,7 @@ async def list_deploys(request: Call, ns: Ns, system: Name) -> list[ChangeView]:
     """Return the deploys of a system, newest first."""
     actions = system_actions(request, ns)
     await actions.system(system)
-    return [change_view(one) for one in await actions.deploys(system)]
+    return await _change_views(request, ns, await actions.deploys(system))
 
 
 @get("/{ns:str}/{system:str}/locks", opt=needs(Right.READ), summary="List locks")

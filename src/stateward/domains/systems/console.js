@@ -1,20 +1,28 @@
 // Systems: the tree of services with their states, and the tree of locks: who holds what, and who waits.
 
-import { showAllowedActions } from "/console/ui/object-actions.js";
-import { get, part } from "/console/core/api.js";
-import { fill, h, throttle } from "/console/core/dom.js";
+import { actionButton, showAllowedActions } from "/console/ui/object-actions.js";
+import { get, part, send } from "/console/core/api.js";
+import { fill, fillIfChanged, h, throttle } from "/console/core/dom.js";
 import { liveObjects, pick } from "/console/core/live-objects.js";
 import { pollResource } from "/console/core/polled-resource.js";
-import { card, code, empty, errorText, heading, note, objectAnchor, objectLine, plainList, quiet, shortId, wordOptions } from "/console/ui/components.js";
+import { may } from "/console/core/store.js";
+import { card, code, confirm, empty, errorText, heading, meter, note, objectAnchor, objectLine, plainList, quiet, relativeTime, shortId, table, wordOptions } from "/console/ui/components.js";
 import { shape, stateBadge, toneOf } from "/console/ui/states.js";
 import { ago, seconds, span } from "/console/core/time.js";
+import { outputCards } from "/console/ui/log-view.js";
 import { createButtons } from "/console/ui/create-buttons.js";
-import { counted } from "/console/core/numbers.js";
+import { attempt, toast } from "/console/ui/problems.js";
+import { counted, numberText } from "/console/core/numbers.js";
 
 /** @import {ActionForm, Context, CreateForm, Domain, JournalEntry, Lock, Operation, ObjectView} from "/console/core/types.js" */
 /** @import {Field, Values} from "/console/ui/form.js" */
+/** @import {LogExcerpt} from "/console/ui/log-view.js" */
 /** @typedef {Lock & {by: Operation | null}} Held a lock with the operation that holds it or waits for it */
 /** @typedef {{name: string, phase: string, ready: boolean, restarts: number, node: string | null, why: string}} Instance */
+/** @typedef {{locks: HTMLElement, actions: HTMLElement, jobs: HTMLElement}} SystemPlaces what is not drawn again with its system */
+/** @typedef {{name: string, connected: boolean, version: string, address: string, labels: Record<string, string>, slots: number, used_slots: number, cpu: number, used_cpu: number, memory: number, used_memory: number}} Node as the server counts what it has */
+/** @typedef {{id: string, version: number, key: string, changed: string, used_by: string[]}} Secret without its value */
+/** @typedef {{instances: [string, Instance[]][], nodes: Node[], secrets: Secret[]}} Resources of a namespace */
 
 const SECRET = "systems.secret";
 const NODE = "systems.node";
@@ -39,33 +47,43 @@ const MODES = {
 /** @param {Context} context */
 async function show(context) {
   const list = h("div", { class: "column" });
-  /** @type {Map<string, {locks: HTMLElement, actions: HTMLElement}>} */
+  const nodePlace = h("div", { class: "column" });
+  const secretPlace = h("div", { class: "column" });
+  /** @type {Map<string, SystemPlaces>} */
   const places = new Map();
   /** @type {Map<string, Promise<Operation>>} */
   const operations = new Map();
   /** @type {Map<string, Instance[]>} */
   const instances = new Map();
+  /** @type {Map<string, Node>} by namespace and name */
+  const nodes = new Map();
+  /** @type {Map<string, Secret>} by namespace and id */
+  const secrets = new Map();
   /** @type {ObjectView[]} */
   let shown = [];
   let again = () => {};
   const systems = () => shown.filter((one) => one.kind === "systems.system");
-  const draw = () =>
+  const draw = () => {
     fill(
       list,
       systems().length
-        ? systems().map((one) => system(one, shown, instances, places))
+        ? systems().map((one) => system(one, shown, instances, places, () => again()))
         : empty(
             "No systems yet.",
             "Create one with the button above, then deploy to it. Or: ",
             code("stateward system create billing --file billing.yaml"),
           ),
-      nodeCard(shown.filter((one) => one.kind === NODE)),
-      secretCard(shown.filter((one) => one.kind === SECRET)),
     );
+    const [hosts, values] = [NODE, SECRET].map((kind) => shown.filter((one) => one.kind === kind));
+    fillIfChanged(nodePlace, [hosts, [...nodes]], () => nodeCard(hosts ?? [], nodes, () => again()));
+    fillIfChanged(secretPlace, [values, [...secrets], minute()], () => secretCard(values ?? [], secrets, () => again()));
+  };
   fill(
     context.main,
     heading("Systems", "trees of services, changed under intention locks", ...createButtons("systems", () => again())),
     list,
+    nodePlace,
+    secretPlace,
   );
   again = await liveObjects(context, KINDS, (things) => {
     shown = things;
@@ -78,10 +96,14 @@ async function show(context) {
   pollResource(
     context,
     "systems",
-    (ns) => readInstances(ns, systems()),
+    (ns) => readResources(ns, shown.filter((one) => one.ns === ns)),
     (found) => {
-      instances.clear();
-      for (const some of found.values()) for (const [id, all] of some) instances.set(id, all);
+      for (const one of [instances, nodes, secrets]) one.clear();
+      for (const [ns, resources] of found) {
+        for (const [id, all] of resources.instances) instances.set(id, all);
+        for (const one of resources.nodes) nodes.set(`${ns}/${one.name}`, one);
+        for (const one of resources.secrets) secrets.set(`${ns}/${one.id}`, one);
+      }
       draw();
     },
   );
@@ -93,46 +115,56 @@ async function show(context) {
   context.every(2, readLocks);
 }
 
-/** @param {string} ns @param {ObjectView[]} systems @returns {Promise<[string, Instance[]][]>} */
-async function readInstances(ns, systems) {
-  const mine = systems.filter((one) => one.ns === ns);
-  const found = await Promise.all(
-    mine.map((one) => get(`/api/v1/systems/${part(ns)}/${part(one.id)}`, { instances: "true" })),
-  );
-  return found.flatMap((one) =>
-    one.services.map((/** @type {any} */ service) => [`${ns}/${service.id}`, service.instances ?? []]),
-  );
+/** What only the API of the domain tells about the objects of a namespace. @param {string} ns @param {ObjectView[]} mine @returns {Promise<Resources>} */
+async function readResources(ns, mine) {
+  const has = (/** @type {string} */ kind) => mine.some((one) => one.kind === kind);
+  const [nodes, secrets, ...systems] = await Promise.all([
+    has(NODE) ? get(nodePath(ns)) : [],
+    has(SECRET) ? get(secretPath(ns)) : [],
+    ...mine.filter((one) => one.kind === "systems.system").map((one) => get(systemPath(one), { instances: "true" })),
+  ]);
+  const services = systems.flatMap((one) => one.services);
+  return { nodes, secrets, instances: services.map((one) => [`${ns}/${one.id}`, one.instances ?? []]) };
 }
 
-/** @param {ObjectView} one @param {ObjectView[]} things @param {Map<string, Instance[]>} instances @param {Map<string, {locks: HTMLElement, actions: HTMLElement}>} places */
-function system(one, things, instances, places) {
+/** The minute of now: times are told anew when it is over. */
+const minute = () => Math.floor(Date.now() / 60_000);
+
+/** @param {ObjectView} one @param {ObjectView[]} things @param {Map<string, Instance[]>} instances @param {Map<string, SystemPlaces>} places @param {() => void} again */
+function system(one, things, instances, places, again) {
   const key = `${one.ns}/${one.id}`;
   const place = places.get(key) ?? {
     locks: h("div", { class: "locks-tree" }, note("…")),
     actions: h("div", { class: "actions" }),
+    jobs: h("div", { class: "column" }),
   };
   places.set(key, place);
   const mine = things.filter((other) => other.ns === one.ns && belongs(other, one, things));
   const changes = mine.filter((other) => CHANGES.includes(other.kind));
-  const jobs = mine.filter((other) => other.kind === JOB);
+  const [jobs, runs] = [JOB, RUN].map((kind) => mine.filter((other) => other.kind === kind));
+  fillIfChanged(place.jobs, [jobs, runs, minute()], () => jobCard(one.id, jobs ?? [], runs ?? [], again));
   const parts = mine.filter((other) => other !== one && ![...CHANGES, JOB, RUN].includes(other.kind));
   return h(
     "div",
     { class: "columns", "data-system": one.id },
-    card(
-      one.id,
-      [stateBadge(one), h("span", null, one.ns), h("span", null, `on ${pick(one.spec, ["backend"]) ?? "?"}`)],
-      parts.length
-        ? h("div", { class: "tree" }, tree(parts, one.id, instances))
-        : note("No services deployed yet."),
-      one.error ? h("p", { class: "error-text" }, one.error) : null,
-      place.actions,
+    h(
+      "div",
+      { class: "column" },
+      card(
+        one.id,
+        [stateBadge(one), h("span", null, one.ns), h("span", null, `on ${pick(one.spec, ["backend"]) ?? "?"}`)],
+        parts.length
+          ? h("div", { class: "tree" }, tree(parts, one.id, instances))
+          : note("No services deployed yet."),
+        one.error ? h("p", { class: "error-text" }, one.error) : null,
+        place.actions,
+      ),
+      place.jobs,
     ),
     h(
       "div",
       { class: "column" },
       card(`Locks of ${one.id}`, "who holds what, who waits", place.locks),
-      jobs.length ? jobCard(one.id, jobs, mine.filter((other) => other.kind === RUN)) : null,
       changes.length
         ? card(`Changes of ${one.id}`, "newest first", plainList(newest(changes).map(change)))
         : null,
@@ -140,37 +172,110 @@ function system(one, things, instances, places) {
   );
 }
 
-/** The jobs of a system, with their last runs. @param {string} system @param {ObjectView[]} jobs @param {ObjectView[]} runs */
-function jobCard(system, jobs, runs) {
-  const line = (/** @type {ObjectView} */ job) => {
+/** The jobs of a system, with their last runs. @param {string} system @param {ObjectView[]} jobs @param {ObjectView[]} runs @param {() => void} again */
+function jobCard(system, jobs, runs, again) {
+  if (!jobs.length) return null;
+  const row = (/** @type {ObjectView} */ job) => {
     const own = newest(runs.filter((run) => run.parent === job.id)).slice(0, MAX_RUNS);
-    const shown = own.map((run) => h("li", null, objectLine(run, ago(run.created), run.id.split("@").at(-1))));
-    return h("li", null, objectLine(job, whenItRuns(job), pathOf(job, system).join("/")), shown.length ? plainList(shown) : null);
+    return [
+      objectAnchor(job.ns, job.id, pathOf(job, system).join("/")),
+      [stateBadge(job), errorText(job.error)],
+      String(pick(job.spec, ["job.schedule", "job.hook"]) ?? "on request"),
+      nextRun(job),
+      own.length ? plainList(own.map((run) => runLine(run, again))) : quiet("none"),
+      h(
+        "span",
+        { class: "row" },
+        actionButton(job, "run", job.state !== "deleting", again),
+        actionButton(job, "suspend", job.state === "active", again),
+        actionButton(job, "resume", job.state === "suspended", again),
+      ),
+    ];
   };
-  return card(`Jobs of ${system}`, "with their last runs", plainList(jobs.map(line)));
+  const columns = ["job", "state", "schedule", "next", "last runs", ""];
+  return card(`Jobs of ${system}`, "with their last runs", table(`Jobs of ${system}`, columns, jobs.map(row)));
+}
+
+/** @param {ObjectView} run @param {() => void} again */
+function runLine(run, again) {
+  const isOpen = run.state_class === "transitional";
+  return h("li", null, stateBadge(run), objectAnchor(run.ns, run.id, ago(run.created)), errorText(run.error), actionButton(run, "cancel", isOpen, again));
 }
 
 /** @param {ObjectView} job */
-function whenItRuns(job) {
-  const schedule = pick(job.spec, ["job.schedule"]);
+function nextRun(job) {
   const next = pick(job.seen, ["next"]);
-  if (!schedule) return String(pick(job.spec, ["job.hook"]) ?? "on request");
-  return typeof next === "number" ? `${schedule}, next in ${span(next - Date.now() / 1000)}` : String(schedule);
+  return typeof next === "number" ? relativeTime(new Date(next * 1000).toISOString()) : quiet("none");
 }
 
-/** The hosts of services, and what each of them has. @param {ObjectView[]} nodes */
-function nodeCard(nodes) {
-  if (!nodes.length) return null;
-  const size = (/** @type {ObjectView} */ one) => `${pick(one.seen, ["slots"]) ?? 0} slots at ${pick(one.seen, ["address"]) ?? "?"}, in ${one.ns}`;
-  const line = (/** @type {ObjectView} */ one) => h("li", null, objectLine(one, size(one)));
-  return card("Nodes", "hosts whose agents run instances", plainList(nodes.map(line)));
+/** The hosts of services, what each of them has, and what is used of it. @param {ObjectView[]} hosts @param {Map<string, Node>} nodes @param {() => void} again */
+function nodeCard(hosts, nodes, again) {
+  if (!hosts.length) return null;
+  const row = (/** @type {ObjectView} */ one) => {
+    const node = nodes.get(`${one.ns}/${one.id}`);
+    const labels = Object.entries(node?.labels ?? {}).map(([name, value]) => `${name}=${value}`);
+    return [
+      objectAnchor(one.ns, one.id),
+      one.ns,
+      [stateBadge(one), errorText(one.error)],
+      node?.connected ? `connected, version ${node.version}, at ${node.address || "?"}` : quiet("not connected"),
+      node ? share(node.used_slots, node.slots, `Slots of ${one.id}`) : "",
+      node ? share(node.used_cpu, node.cpu, `Cores of ${one.id}`) : "",
+      node ? share(inMebibytes(node.used_memory), inMebibytes(node.memory), `Memory of ${one.id}`, " MiB") : "",
+      labels.length ? labels.join(", ") : quiet("none"),
+      h(
+        "span",
+        { class: "row" },
+        actionButton(one, "drain", ["ready", "cordoned"].includes(one.state), again),
+        actionButton(one, "uncordon", ["draining", "cordoned"].includes(one.state), again),
+        actionButton(one, "delete", one.state !== "draining", again),
+      ),
+    ];
+  };
+  const columns = ["node", "namespace", "state", "agent", "slots", "cores", "memory", "labels", ""];
+  return card("Nodes", "hosts whose agents run instances, and what is used of them", table("Nodes", columns, hosts.map(row)));
 }
 
-/** The names of secrets; nothing shows their values. @param {ObjectView[]} secrets */
-function secretCard(secrets) {
-  if (!secrets.length) return null;
-  const line = (/** @type {ObjectView} */ one) => h("li", null, objectLine(one, `version ${pick(one.spec, ["version"]) ?? "?"}, in ${one.ns}`));
-  return card("Secrets", "which only instances can read", plainList(secrets.map(line)));
+/** @param {number} bytes */
+const inMebibytes = (bytes) => Math.round(bytes / 2 ** 20);
+
+/** How much of something is used. @param {number} used @param {number} whole @param {string} name @param {string} [unit] */
+function share(used, whole, name, unit = "") {
+  if (!whole) return quiet("unknown");
+  return h("span", { class: "share" }, meter(used, whole, name), `${numberText(used)} of ${numberText(whole)}${unit}, ${numberText(Math.max(0, whole - used))} free`);
+}
+
+/** The names and versions of secrets; nothing shows their values. @param {ObjectView[]} objects @param {Map<string, Secret>} secrets @param {() => void} again */
+function secretCard(objects, secrets, again) {
+  if (!objects.length) return null;
+  const row = (/** @type {ObjectView} */ one) => {
+    const secret = secrets.get(`${one.ns}/${one.id}`);
+    return [
+      objectAnchor(one.ns, one.id, one.id.slice(one.id.indexOf("+") + 1)),
+      one.ns,
+      String(pick(one.spec, ["version"]) ?? "?"),
+      secret ? relativeTime(secret.changed) : "",
+      secret ? code(secret.key) : "",
+      secret?.used_by.length ? secret.used_by.join(", ") : quiet("none"),
+      h("span", { class: "row" }, actionButton(one, "update", true, again), actionButton(one, "delete", true, again)),
+    ];
+  };
+  const spaces = may("govern") ? [...new Set(objects.map((one) => one.ns))] : [];
+  const columns = ["secret", "namespace", "version", "changed", "key", "used by", ""];
+  return card(
+    "Secrets",
+    "which only instances can read",
+    table("Secrets", columns, objects.map(row)),
+    h("div", { class: "actions" }, spaces.map((ns) => h("button", { onclick: () => attempt(() => rotateKey(ns)) }, `Rotate the key of ${ns}…`))),
+  );
+}
+
+/** Encrypt all secrets of a namespace with the first key, if the user confirms it. @param {string} ns */
+async function rotateKey(ns) {
+  const about = note("Put the new key first into the key file of all servers before. The values stay, and no instance is replaced. As a command: ", code(`stateward system secret rotate -n ${ns}`));
+  if (!(await confirm(`Encrypt all secrets of ${ns} with the first key?`, "Rotate the key", [about]))) return;
+  const asked = await send("POST", `/api/v1/systems/${part(ns)}/-/secret-rotation`);
+  toast(h("span", null, "The key is being rotated: ", objectAnchor(ns, asked.id, "see how it goes")), "good");
 }
 
 /** @param {ObjectView} other @param {ObjectView} one @param {ObjectView[]} things @returns {boolean} whether it is a part of a system, however deep */
@@ -264,7 +369,7 @@ function size(one, some) {
 
 // --- locks -----------------------------------------------------------------------------------------------------------
 
-/** @param {ObjectView} one @param {Map<string, {locks: HTMLElement, actions: HTMLElement}>} places @param {Map<string, Promise<Operation>>} operations @param {AbortSignal} signal */
+/** @param {ObjectView} one @param {Map<string, SystemPlaces>} places @param {Map<string, Promise<Operation>>} operations @param {AbortSignal} signal */
 async function showLocks(one, places, operations, signal) {
   const place = places.get(`${one.ns}/${one.id}`)?.locks;
   if (!place) return;
@@ -421,6 +526,57 @@ const ACTIONS = {
   },
 };
 
+// --- logs and commands ----------------------------------------------------------------------------------------------
+
+/** @param {any[]} found @returns {LogExcerpt[]} */
+const excerptsOf = (found) => found.map(({ instance, text, next }) => ({ name: instance, text, next }));
+
+/** The output of a service. @param {ObjectView} thing @param {Context} context */
+function serviceOutput(thing, context) {
+  const [system = "", place = ""] = thing.id.split(":");
+  const base = systemPath({ ...thing, id: system });
+  const path = `/${place.replaceAll(".", "/")}`;
+  return outputCards(context, {
+    ns: thing.ns,
+    name: thing.id,
+    noun: "instance",
+    read: async ({ part: instance, after, most }, signal) =>
+      excerptsOf(await get(`${base}/logs`, { path, instance, after, most }, signal)),
+    command: (instance) => ({ command: "system logs --follow", options: [["--instance", instance]], names: [system, path] }),
+    exec: {
+      otherwise: "a ready instance",
+      call: ({ argv, part: instance, timeout }) => ["POST", `${base}/exec`, { path, argv, instance: instance || null, timeout }],
+      outcome: ({ exit_status: status, instance, stdout, stderr, truncated }) => ({
+        status,
+        part: instance,
+        stdout,
+        stderr,
+        left: truncated ? "Some of the output is left out: it was too long." : "",
+      }),
+      command: ({ argv, part: instance, timeout }) => ({
+        command: "system exec",
+        options: [["--instance", instance], ["--timeout", timeout]],
+        names: [`${system}${path}`],
+        words: argv,
+      }),
+    },
+  });
+}
+
+/** The output of a run of a job. @param {ObjectView} run @param {Context} context */
+function runOutput(run, context) {
+  const [system = ""] = run.id.split(".");
+  return outputCards(context, {
+    ns: run.ns,
+    name: run.id,
+    noun: "instance",
+    isEnded: run.state_class === "final",
+    read: async ({ part: instance, after, most }, signal) =>
+      excerptsOf(await get(`${systemPath({ ...run, id: system })}/runs/${part(run.id)}/logs`, { instance, after, most }, signal)),
+    command: (instance) => ({ command: "system job logs", options: [["--instance", instance]], names: [system, run.id] }),
+  });
+}
+
 // --- create forms ---------------------------------------------------------------------------------------------------
 
 /** @type {CreateForm[]} */
@@ -463,4 +619,5 @@ export default {
   actions: ACTIONS,
   extraActions: { "systems.system": ["deploy", "roll back", "teardown"], [JOB]: ["run"] },
   createForms: CREATE_FORMS,
+  panels: { "systems.service": serviceOutput, [RUN]: runOutput },
 };

@@ -295,9 +295,9 @@ class InstanceController:
         if await self._redeploy(found, wanted, ref):
             return
         seen = await self._backend.instances(ref)
-        provided = not await node_pool_problem(self._context, ref, wanted.service)
-        provided = provided and await self._backend.is_addressed(ref, wanted.service.address)
-        state = service_state(facts_at_rest(wanted.service.instances, wanted.revision, seen, provided=provided))
+        problem = await node_pool_problem(self._context, ref, wanted.service)
+        problem = problem or await self._backend.address_problem(ref, wanted.service.address)
+        state = service_state(facts_at_rest(wanted.service.instances, wanted.revision, seen, provided=not problem))
         if state == found.state or (found.state == ServiceState.FAILED and state != ServiceState.STABLE):
             return
         summary = {"revision": wanted.revision, "ready": sum(one.ready for one in seen)}

@@ -4,6 +4,7 @@ from functools import partial
 
 from stateward.domains.systems.backends.port import Backend, LogExcerpt, ServiceRef
 from stateward.domains.systems.errors import InstanceNotReached
+from stateward.engine import Denied
 from stateward.plugin.request_forwarding import Call, forward_request, is_forwarded
 
 
@@ -16,18 +17,22 @@ async def read_instance_logs(
         return list(await backend.logs(ref, instance, after, most))
     found: list[LogExcerpt] = []
     for name in [one for one in servers if instance in (None, one)]:
-        if url := servers[name]:
-            query = {**{key: str(value) for key, value in request.query_params.items()}, "instance": name}
-            found += await forward_request(
-                request,
-                checked_server(request, name, url),
-                list[LogExcerpt],
-                partial(InstanceNotReached, name),
-                query=query,
-            )
-        else:
-            found += await backend.logs(ref, name, after, most)
+        try:
+            if url := servers[name]:
+                found += await _forwarded(request, url, name)
+            else:
+                found += await backend.logs(ref, name, after, most)
+        except Denied as error:
+            if instance is not None:
+                raise
+            found.append(LogExcerpt(name, "", after or 0, why=str(error)))
     return found
+
+
+async def _forwarded(request: Call, url: str, instance: str) -> list[LogExcerpt]:
+    query = {**{key: str(value) for key, value in request.query_params.items()}, "instance": instance}
+    server, refusal = checked_server(request, instance, url), partial(InstanceNotReached, instance)
+    return await forward_request(request, server, list[LogExcerpt], refusal, query=query)
 
 
 def checked_server(request: Call, instance: str, url: str) -> str:

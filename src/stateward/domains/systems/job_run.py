@@ -25,7 +25,7 @@ from stateward.domains.systems.backends.port import (
 )
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition import JobDefinition, Service, revision_of
-from stateward.domains.systems.errors import NodePoolFull
+from stateward.domains.systems.errors import NodePoolFull, NodesFull
 from stateward.domains.systems.lifecycle import OPEN_RUN, DeployState, JobRunState
 from stateward.domains.systems.model import ChangeSeen, JobRunSeen, JobRunSpec, seen_of, spec_of
 from stateward.domains.systems.object_ids import path_of, system_of
@@ -218,7 +218,7 @@ class JobRun:
                 service = service_of(self._wanted, self._path, self._job.object, name)
                 await backend.start(self._ref, InstanceSpec(name, revision_of(probe), service, run_once=True))
                 self._changed = self._job.now
-        except NodePoolFull as error:
+        except (NodePoolFull, NodesFull) as error:
             problem = str(error)
         if problem and problem != self._problem:
             await self._job.progress(f"waits: {problem}")

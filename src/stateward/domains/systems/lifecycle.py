@@ -282,17 +282,24 @@ class InstanceState(State):
     """The states of an instance on a node: what is wanted of it; its agent reports how it is."""
 
     PLACED  = "placed",  StateClass.STABLE, "is to run on its node"
-    LEAVING = "leaving", StateClass.STABLE, "is to be stopped on its node"
+    HALTING = "halting", StateClass.STABLE, "an instance of a job: is to be stopped on its node, which keeps its log"
+    KEPT    = "kept",    StateClass.STABLE, "an instance of a job: has ended, and its node keeps its log"
+    LEAVING = "leaving", StateClass.STABLE, "is to be stopped and removed on its node"
 
 
 I = InstanceState  # noqa: E741 - the initials of the tables
 
+TAKES_ROOM = I.PLACED | I.HALTING | I.LEAVING
+"""The states in which an instance has a slot of its node, and its resources."""
+
 INSTANCE_ROWS = (
-    #    from                 event     by          to
-    step(NEW,                 "place",  CONTROLLER, I.PLACED),
-    step(I.PLACED,            "report", AGENT,      I.PLACED),
-    step(I.PLACED,            "stop",   CONTROLLER, I.LEAVING),
-    step(I.PLACED | I.LEAVING, "gone",  CONTROLLER, GONE),
+    #    from                                        event     by          to
+    step(NEW,                                        "place",  CONTROLLER, I.PLACED),
+    step(I.PLACED,                                   "report", AGENT,      I.PLACED),
+    step(I.PLACED,                                   "halt",   CONTROLLER, I.HALTING),
+    step(I.PLACED | I.HALTING,                       "keep",   CONTROLLER, I.KEPT),
+    step(I.PLACED | I.KEPT,                          "stop",   CONTROLLER, I.LEAVING),
+    step(I.PLACED | I.HALTING | I.KEPT | I.LEAVING,  "gone",   CONTROLLER, GONE),
 )
 
 CREW = USER | CONTROLLER | WORKER | HEALER | CLOCK

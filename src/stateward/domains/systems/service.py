@@ -155,6 +155,17 @@ class SystemActions:
             (one for one in listed if one.created >= found.created), key=lambda one: one.created, reverse=True
         )
 
+    async def open_deploys(self, system: str) -> list[Object]:
+        """Return the deploys of a system that wait or are under way, oldest first."""
+        chosen = Selector(self._ns, DEPLOY.kind, system, tuple(one.word for one in OPEN))
+        found = await self._engine.store.reader.list_objects(chosen, Page(None, 10_000))
+        return sorted(found, key=lambda one: one.created)
+
+    async def last_progress(self, change: Object) -> str | None:
+        """Return the last line of progress of a deploy that is under way."""
+        lines = [] if change.op is None else await self._engine.store.reader.progress_of(Key(self._ns, change.op), 0)
+        return lines[-1].text if lines else None
+
     async def cancel(self, system: str, deploy: str) -> Accepted:
         """Cancel a deploy: a waiting one ends at once, a started one restores the former definition."""
         found = await self._engine.record(self._ns, deploy)
@@ -177,8 +188,7 @@ class SystemActions:
         return accepted
 
     async def _cancel_all(self, system: str) -> None:
-        chosen = Selector(self._ns, DEPLOY.kind, system, tuple(one.word for one in OPEN))
-        for one in await self._engine.store.reader.list_objects(chosen, Page(None, 10_000)):
+        for one in await self.open_deploys(system):
             with suppress(Denied):  # it has just ended
                 await self.cancel(system, one.id)
 

@@ -153,14 +153,14 @@ class ServiceRollout:
     def __init__(self, context: SystemContext, backend: Backend, ref: ServiceRef, wanted: DesiredService) -> None:
         self._context, self._backend, self._ref, self._wanted = context, backend, ref, wanted
         self.seen: list[ServiceInstance] = []
-        self._missing_dependency = ""
+        self._missing_dependency = self._address_problem = ""
         self._has_acted = False
 
     @property
     def why(self) -> str:
         """What the rollout waits for."""
         ill = [f"{one.name} is {one.phase}{f' ({one.why})' if one.why else ''}" for one in self.seen if not one.ready]
-        return self._missing_dependency or "; ".join(ill) or "instances are missing"
+        return self._missing_dependency or "; ".join(ill) or self._address_problem or "instances are missing"
 
     async def run(self, deploy: str | None) -> bool:
         """Run until all is as desired (True) or no progress until the deadline; raises when its deploy is over."""
@@ -185,9 +185,11 @@ class ServiceRollout:
         self._missing_dependency = await node_pool_problem(self._context, self._ref, service)
         if self._missing_dependency:
             return False
-        addressed = await self._backend.address(self._ref, service.address) is not None or service.address is None
-        if addressed and is_done(service.instances, revision, self.seen):
-            return True
+        is_addressed = await self._backend.address(self._ref, service.address) is not None or service.address is None
+        if is_done(service.instances, revision, self.seen):
+            if is_addressed:
+                return True
+            self._address_problem = await self._backend.address_problem(self._ref, service.address)
         await self._act(next_step(service.instances, revision, service.rollout, self.seen))
         return False
 

@@ -64,6 +64,7 @@ class SystemView(Struct, frozen=True):
     services: list[ServiceView] | None = None
     node_pools: list[PoolView] | None = None
     jobs: list[JobView] | None = None
+    deploys: list["ChangeView"] | None = None  # that are under way
 
 
 class NodeView(Struct, frozen=True):
@@ -78,7 +79,6 @@ class NodeView(Struct, frozen=True):
     labels: dict[str, str]
     address: str
     version: str
-    containers: bool
     secrets: bool
     slots: int
     used_slots: int
@@ -102,6 +102,7 @@ class ChangeView(Struct, frozen=True):
     error: str | None
     created: datetime
     jobs: int = 0
+    progress: str | None = None  # the last line of one that is under way
 
 
 class AskedView(Struct, frozen=True):
@@ -187,8 +188,8 @@ def pool_view(found: Object) -> PoolView:
     return PoolView(found.id, name, found.state, found.error, spec_of(found, NodePool))
 
 
-def change_view(found: Object) -> ChangeView:
-    """Return the view of a deploy."""
+def change_view(found: Object, progress: str | None = None) -> ChangeView:
+    """Return the view of a deploy, with the last line of its progress."""
     spec = spec_of(found, ChangeSpec)
     return ChangeView(
         id=found.id,
@@ -201,6 +202,7 @@ def change_view(found: Object) -> ChangeView:
         error=found.error,
         created=when(found.created),
         jobs=0 if spec is None else len(spec.picture.jobs),
+        progress=progress,
     )
 
 

@@ -3,20 +3,27 @@
 One cloudlet goes through all of it. What the engine has is compared with the records: nothing is doubled or left.
 """
 
+import socket
 import time
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import httpx
+import msgspec
 import pytest
 
-from tests.containers import IMAGE, PodmanService
+from tests.containers import IMAGE, PodmanService, busybox_archive, missing_for_podman
+from tests.integration.containers.image_registry import ImageRegistry, digest_of
 from tests.integration.domains.edge.process_deployment import ProcessDeployment, events, open_deployment
 
 HERE = "/cloudlets/munich"
 CLUSTER = f"{HERE}/clusterinsts/c1"
 APP = f"{CLUSTER}/appinsts/web"
-PORT = 18_473
+PORT, TAKEN = 18_473, 18_474
+PASSWORD = "pass-word-1"
+SMALL_DISK_BYTES = 12 << 20
 SERVE = "mkdir -p /data; echo %s > /data/index.html; trap exit TERM; httpd -f -p 8000 -h /data & wait"
 
 
@@ -60,21 +67,55 @@ class Host:
         label = "stateward.generation"
         return len([one for one in up if not generation or one["Labels"][label] == str(generation)])
 
+    def networks(self) -> list[str]:
+        return [one for one in self._lines("network", "ls") if one.startswith("sw.")]
+
     def everything(self) -> tuple[int, int, int]:
-        networks = [one for one in self._lines("network", "ls") if one.startswith("sw.")]
-        return len(self.containers()), len(networks), len(self._lines("volume", "ls"))
+        return len(self.containers()), len(self.networks()), len(self._lines("volume", "ls"))
 
     def _lines(self, *words: str) -> list[str]:
         return self._podman.run(*words, "--format", "{{.Name}}").split()
 
 
-@pytest.fixture(scope="module")
-def deployment(podman: PodmanService, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessDeployment]:
-    with open_deployment(tmp_path_factory.mktemp("field")) as opened:
-        opened.agent_options = "--backend", "container", "--engine", podman.address
+@contextmanager
+def open_cloudlet(folder: Path, podman: PodmanService, *options: str) -> Iterator[ProcessDeployment]:
+    """Open a deployment whose cloudlet has a cluster of containers."""
+    with open_deployment(folder) as opened:
+        opened.agent_options = "--backend", "container", "--engine", podman.address, *options
         opened.call("POST", "/cloudlets", {"name": "munich", "backend": "container"})
         opened.work()
         opened.until(HERE, "Ready")
+        opened.call("PUT", "/flavors/small", {"size": "2c128m"}, 200)
+        opened.call("POST", f"{HERE}/clusterinsts", {"name": "c1", "flavor": "small"})
+        opened.until(CLUSTER, "Ready")
+        yield opened
+
+
+class Images(NamedTuple):
+    """The images that an agent can get: from a registry that wants a login, and from a folder of archives."""
+
+    registry: ImageRegistry
+    name: str
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
+    registry = ImageRegistry("box", "1", busybox_archive(), ("anna", PASSWORD))
+    with registry.serve() as name:
+        yield Images(registry, name, tmp_path_factory.mktemp("images"))
+
+
+@pytest.fixture(scope="module")
+def deployment(
+    podman: PodmanService, images: Images, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ProcessDeployment]:
+    logins = images.folder.with_name("logins.json")
+    logins.touch(0o600)
+    server = images.name.partition("/")[0]
+    logins.write_bytes(msgspec.json.encode({server: {"username": "anna", "password": PASSWORD}}))
+    options = "--images", str(images.folder), "--registry-logins", str(logins)
+    with open_cloudlet(tmp_path_factory.mktemp("field"), podman, *options) as opened:
         yield opened
 
 
@@ -96,13 +137,6 @@ def host(podman: PodmanService) -> Iterator[Host]:
     found.close()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _cluster(deployment: ProcessDeployment) -> None:
-    deployment.call("PUT", "/flavors/small", {"size": "2c128m"}, 200)
-    deployment.call("POST", f"{HERE}/clusterinsts", {"name": "c1", "flavor": "small"})
-    deployment.until(CLUSTER, "Ready")
-
-
 def deploy(deployment: ProcessDeployment, name: str, manifest: dict[str, Any]) -> str:
     """Deploy an app; returns the path of its instance."""
     deployment.call("PUT", f"/apps/{name}", manifest, 200)
@@ -122,7 +156,7 @@ def generation(deployment: ProcessDeployment, app: str) -> int:
 def test_an_app_of_containers_from_creation_to_deletion(
     deployment: ProcessDeployment, podman: PodmanService, host: Host
 ) -> None:
-    (network,) = [one for one in podman.run("network", "ls", "--format", "{{.Name}}").split() if one.startswith("sw.")]
+    (network,) = host.networks()
     assert '"isolate": "true"' in podman.run("network", "inspect", network)
     deployment.call("PUT", "/apps/web", web("one"), 200)
     made = deployment.call("POST", f"{CLUSTER}/appinsts", {"app": "web"})
@@ -188,8 +222,7 @@ def test_what_is_killed_or_removed_by_hand_is_created_anew_with_the_reason(
 ) -> None:
     app = deploy(deployment, "web", web("again"))
     deployment.until(app, "Ready")
-    reasons = []
-    for words in (("kill",), ("pause",), ("rm", "--force", "--time=0")):
+    for words in (("kill",), ("rm", "--force", "--time=0")):
         before = generation(deployment, app)
         podman.run(*words, host.containers()[0]["Id"])
         deployment.until_true(lambda before=before: generation(deployment, app) != before)  # type: ignore[misc]
@@ -197,12 +230,86 @@ def test_what_is_killed_or_removed_by_hand_is_created_anew_with_the_reason(
         assert (host.running(), answer()) == (1, "again")
     found = deployment.client.get("/api/v1/ns/lab/objects/munich:c1:web/history?limit=1000").json()["items"]
     reasons = [one["reason"] for one in found if one["event"] == "app down"]
-    assert any("web/0 has ended with exit code 137" in one for one in reasons), reasons
-    remove(deployment, app)
+    for why in ("has ended with exit code 137", "is gone"):
+        assert any(f"web/0 {why}" in one for one in reasons), reasons
+
+
+def test_what_is_changed_by_hand_is_told_and_left_if_the_policy_says_so(
+    deployment: ProcessDeployment, podman: PodmanService, host: Host
+) -> None:
+    deployment.call("PATCH", HERE, {"missing": "leave"}, 200)
+    (container,), (network,), before = host.containers(), host.networks(), generation(deployment, APP)
+    for change, repair, why in (
+        (("pause",), ("unpause",), "is paused"),
+        (("stop", "--time=0"), ("start",), "has ended with exit code 137"),
+    ):
+        podman.run(*change, container["Id"])
+        down = deployment.until(APP, "Ready", missing=True)
+        (alert,) = down["conditions"]["alerts"]
+        assert (alert["name"], down["ports"]) == ("app down", [])
+        assert f"web/0 {why}" in alert["reason"]
+        podman.run(*repair, container["Id"])
+        back = deployment.until(APP, "Ready", missing=False, alerts=[])
+        assert (generation(deployment, APP), answer(), len(back["ports"])) == (before, "again", 1)
+    podman.run("network", "disconnect", "--force", network, container["Id"])
+    down = deployment.until(APP, "Ready", missing=True)
+    assert "web/0 is not in the network of its cluster" in down["conditions"]["alerts"][0]["reason"]
+    deployment.call("PATCH", HERE, {"missing": "recreate"}, 200)
+    deployment.until_true(lambda: generation(deployment, APP) != before)
+    deployment.until(APP, "Ready", missing=False)
+    assert (host.running(), answer()) == (1, "again")
+    remove(deployment, APP)
     assert host.everything() == (0, 1, 0)
 
 
-def test_faults_of_containers_are_told_and_leave_nothing(deployment: ProcessDeployment, host: Host) -> None:
+def test_an_engine_that_is_down_is_told_and_what_it_runs_is_left_alone(
+    deployment: ProcessDeployment, podman: PodmanService, host: Host
+) -> None:
+    app = deploy(deployment, "web", web("on", probe={"type": "http", "port": 8000, "path": "/", "interval_s": 1}))
+    deployment.until(app, "Ready")
+    deployment.until_true(lambda: (deployment.get(app)["load"] or {}).get("healthy") is True)
+    before, held = generation(deployment, app), [socket.create_connection(("127.0.0.1", PORT)) for _ in range(2)]
+    deployment.until_true(lambda: deployment.get(app)["load"]["connections"] == 2)
+    assert deployment.get(CLUSTER)["load"]["connections"] == 2
+    assert deployment.get(app)["load"]["requests"] == 2  # probes are none
+    podman.kill()
+    deployment.until_true(lambda: bool(deployment.get(HERE)["conditions"]["alerts"]))
+    (alert,) = deployment.get(HERE)["conditions"]["alerts"]
+    assert alert["name"] == "site unreachable"
+    assert "no answer of the container engine" in alert["reason"]
+    deployment.until_true(lambda: deployment.get(app)["load"] is None)  # unknown, not zero
+    assert (deployment.get(app)["state"], answer()) == ("Ready", "on")
+    podman.start()
+    deployment.until(HERE, "Ready", alerts=[])
+    deployment.until_true(lambda: (deployment.get(app)["load"] or {}).get("connections") == 2)
+    for one in held:
+        one.close()
+    assert (generation(deployment, app), host.running()) == (before, 1)
+    remove(deployment, app)
+
+
+def test_images_come_from_archives_and_from_registries_with_a_login(
+    deployment: ProcessDeployment, podman: PodmanService, images: Images, host: Host
+) -> None:
+    podman.run("tag", IMAGE, "localhost/kept:7")
+    podman.run("save", "--output", str(images.folder / "kept.tar"), "localhost/kept:7")
+    podman.run("rmi", "localhost/kept:7")
+    pinned = f"{images.name}@{images.registry.digest}"
+    sources: tuple[dict[str, Any], ...] = {"image": "localhost/kept:7", "archive": "kept.tar"}, {"image": pinned}
+    for number, fields in enumerate(sources):
+        app = deploy(deployment, f"image{number}", web("here", **fields))
+        deployment.until(app, "Ready")
+        assert answer() == "here"
+        remove(deployment, app)
+    assert host.everything() == (0, 1, 0)
+
+
+def test_faults_of_containers_are_told_and_leave_nothing(
+    deployment: ProcessDeployment, images: Images, host: Host
+) -> None:
+    (images.folder / "broken.tar").write_bytes(b"no archive")
+    server = images.name.partition("/")[0]
+    other = digest_of(b"another image")
     faults: tuple[tuple[dict[str, Any], str], ...] = (
         (
             {"command": ["sh", "-c", "echo no luck; exit 3"]},
@@ -210,16 +317,68 @@ def test_faults_of_containers_are_told_and_leave_nothing(deployment: ProcessDepl
         ),
         ({"command": "tail /dev/zero", "resources": {"memory_mib": 8}}, "out of memory"),
         ({"image": "localhost/none:1"}, "none:1"),
-        ({"archive": "none.tar", "image": "localhost/none:1"}, "no folder of images"),
+        ({"archive": "none.tar", "image": "localhost/none:1"}, "there is no file 'none.tar'"),
+        ({"archive": "broken.tar", "image": "localhost/none:1"}, "refused load images"),
+        ({"image": f"{images.name}@{other}"}, f"{server}/box@{other} (image missing)"),
+        ({"image": f"localhost{images.name.removeprefix('127.0.0.1')}:1"}, "refused pull"),  # there is no such login
+        ({"ports": [{"port": 8000, "published": True, "host_port": TAKEN}]}, "(port taken)"),
     )
+    holder = socket.create_server(("127.0.0.1", TAKEN))
     for number, (fields, why) in enumerate(faults):
         deployment.call("PUT", f"/apps/bad{number}", web("bad", **fields), 200)
         made = deployment.call("POST", f"{CLUSTER}/appinsts", {"app": f"bad{number}"})
         assert why in (told := events(deployment.client, made["operation"]["id"])), told
+        assert PASSWORD not in told
         deployment.until(f"{CLUSTER}/appinsts/bad{number}", "NotPresent")
+    holder.close()
     deployment.until_true(lambda: host.everything() == (0, 1, 0))
 
 
 def test_a_cluster_takes_its_network_along(deployment: ProcessDeployment, host: Host) -> None:
     remove(deployment, CLUSTER)
     assert host.everything() == (0, 0, 0)
+
+
+@pytest.mark.long
+def test_a_frozen_engine_fails_an_order_and_what_it_has_created_is_removed_when_it_goes_on(tmp_path: Path) -> None:
+    """Orders wait for a minute; the undo comes before the engine goes on, and again after it."""
+    with own_podman() as podman, open_cloudlet(tmp_path, podman) as deployment:
+        host = Host(podman)
+        deployment.call("PUT", "/apps/many", web("many", count=3), 200)
+        made = deployment.call("POST", f"{CLUSTER}/appinsts", {"app": "many"})
+        deployment.until_true(lambda: len(host.containers()) > 0)
+        podman.freeze()
+        deployment.until_true(lambda: bool(deployment.get(HERE)["conditions"]["alerts"]))
+        told = events(deployment.client, made["operation"]["id"])
+        assert "no answer of the container engine" in told
+        assert '"status":"failed"' in told
+        podman.thaw()
+        deployment.until(f"{CLUSTER}/appinsts/many", "NotPresent")
+        deployment.until_true(lambda: host.everything() == (0, 1, 0))
+        deployment.until(HERE, "Ready", alerts=[])
+        host.close()
+
+
+@pytest.mark.long
+def test_a_full_disk_is_told_and_left_as_it_was(tmp_path: Path) -> None:
+    with own_podman(SMALL_DISK_BYTES) as podman, open_cloudlet(tmp_path, podman) as deployment:
+        host = Host(podman)
+        deployment.call("PUT", "/apps/large", web("large", count=12), 200)
+        made = deployment.call("POST", f"{CLUSTER}/appinsts", {"app": "large"})
+        told = events(deployment.client, made["operation"]["id"])
+        assert "(out of disk)" in told
+        deployment.until(f"{CLUSTER}/appinsts/large", "NotPresent")
+        assert host.everything() == (0, 1, 0)
+        deployment.until(deploy(deployment, "small", web("small")), "Ready")
+        assert answer() == "small"
+        host.close()
+
+
+@contextmanager
+def own_podman(disk_bytes: int = 0) -> Iterator[PodmanService]:
+    """Start a Podman for one test alone."""
+    if missing := missing_for_podman():
+        pytest.skip(f"{missing}: real containers are NOT tested here")
+    service = PodmanService(disk_bytes)
+    yield service
+    service.stop()

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from stateward.containers import ContainerEngine, ContainerRecord
 from stateward.domains.systems.backends.container import ContainerBackend
+from stateward.domains.systems.backends.container.container_backend import ON_THIS_HOST
+from stateward.domains.systems.backends.container.container_specs import EngineReach
 from stateward.domains.systems.backends.port import ServiceInstance, ServiceRef, SystemRef
 from stateward.domains.systems.definition import HealthCheck, Service, Tree
 from stateward.domains.systems.runtime import SystemsRuntime
@@ -90,9 +92,11 @@ class ContainerHost:
 
 
 @asynccontextmanager
-async def run_host(folder: Path, containers: ContainerEngine) -> AsyncIterator[ContainerHost]:
+async def run_host(
+    folder: Path, containers: ContainerEngine, reach: EngineReach = ON_THIS_HOST
+) -> AsyncIterator[ContainerHost]:
     """Run the domain on an engine, with a system called shop, which is deleted in the end."""
-    backend = ContainerBackend(folder / "containers", containers)
+    backend = ContainerBackend(folder / "containers", containers, reach)
     plugin = SystemsRuntime({"container": backend}, SystemsSettings(container_namespaces=NS))
     engine = Engine(open_store(str(folder / "stateward.db")), plugin.kinds, lease_s=3.0)
     plugin.bind_engine(engine)

@@ -43,6 +43,11 @@ server.server_close()
 """
 
 
+def environment(port: int) -> dict[str, str]:
+    """Return the settings of the server."""
+    return TIMES | {"STATEWARD_SERVER_URL": f"http://127.0.0.1:{port}"}
+
+
 def web(instances: int, address: int | None = None, **how: Any) -> dict[str, Any]:
     """Return the definition of a service that says which node it runs on."""
     health = {"http": "/", "interval": 0.3}
@@ -67,19 +72,10 @@ def living(folder: Path) -> dict[int, str]:
 class NodeAgent:
     """The agent of a node, in a process of its own; `prefix` is a command that runs it elsewhere."""
 
-    def __init__(
-        self,
-        name: str,
-        folder: Path,
-        url: str,
-        token: Path,
-        address: str,
-        prefix: Sequence[str] = (),
-        flags: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, name: str, folder: Path, url: str, token: Path, address: str, prefix: Sequence[str]) -> None:
         self.name, self.folder, self._said = name, folder, folder.with_suffix(".log")
         words = ("--controller", url, "--token-file", str(token), "--data", str(folder), "--address", address)
-        self._command = [*prefix, str(STATEWARD), "system", "node", "agent", name, *words, *flags]
+        self._command = [*prefix, str(STATEWARD), "system", "node", "agent", name, *words]
         self.start()
 
     def start(self) -> None:
@@ -109,8 +105,8 @@ class NodeAgent:
 class Hosts:
     """A server with nodes, and a system `shop` on them."""
 
-    def __init__(self, server: Served, folder: Path) -> None:
-        self.server, self.folder, self.agents = server, folder, dict[str, NodeAgent]()
+    def __init__(self, server: Served, folder: Path, port: int) -> None:
+        self.server, self.folder, self.agents, self._port = server, folder, dict[str, NodeAgent](), port
         self.http = server.client()
 
     def register(self, name: str, labels: dict[str, str] | None = None, named: str = "") -> None:
@@ -123,18 +119,11 @@ class Hosts:
         token.write_text(made.stdout)
         token.chmod(0o600)
 
-    def join(
-        self,
-        name: str,
-        url: str = "",
-        address: str = "127.0.0.1",
-        prefix: Sequence[str] = (),
-        flags: Sequence[str] = (),
-    ) -> NodeAgent:
+    def join(self, name: str, url: str = "", address: str = "127.0.0.1", prefix: Sequence[str] = ()) -> NodeAgent:
         """Start the agent of a registered node."""
         url = url or self.server.url.replace("http", "ws", 1)
         token = self.folder / f"{name}.token"
-        agent = self.agents[name] = NodeAgent(name, self.folder / name, url, token, address, prefix, flags)
+        agent = self.agents[name] = NodeAgent(name, self.folder / name, url, token, address, prefix)
         return agent
 
     def node(self, name: str) -> dict[str, Any]:
@@ -142,14 +131,14 @@ class Hosts:
         found: dict[str, Any] = self.http.get(f"{URL}/-/nodes/{name}").raise_for_status().json()
         return found
 
-    def deploy(self, **services: Any) -> None:
-        """Deploy services, and wait for the end."""
-        body = {"definition": json.dumps({"services": services})}
+    def deploy(self, jobs: dict[str, Any] | None = None, **services: Any) -> None:
+        """Deploy services and jobs, and wait for the end."""
+        body = {"definition": json.dumps({"services": services, "jobs": jobs or {}})}
         self.ended(self.http.post(f"{URL}/shop/deploys", json=body))
 
-    def ended(self, answer: httpx.Response) -> str:
+    def ended(self, answer: httpx.Response | dict[str, Any]) -> str:
         """Wait for the end of an operation, and return its status."""
-        op = answer.raise_for_status().json()["operation"]
+        op = (answer if isinstance(answer, dict) else answer.raise_for_status().json())["operation"]
         end = time.monotonic() + PATIENT
         while True:
             found = self.http.get(f"/api/v1/ns/default/operations/{op}").raise_for_status().json()
@@ -183,7 +172,8 @@ class Hosts:
         """End the server by a signal, and start the next one on the same data."""
         self.server.stop(how)
         self.http.close()
-        self.server = Served(self.folder / "data", *flags, environ=TIMES)
+        flags = (*flags, "--port", str(self._port))
+        self.server = Served(self.folder / "data", *flags, environ=environment(self._port))
         self.http = self.server.client()
 
     def close(self) -> None:
@@ -207,12 +197,11 @@ class Hosts:
 
 
 @contextmanager
-def serving_hosts(folder: Path, *flags: str, lease_s: float = LEASE_S) -> Iterator[Hosts]:
+def serving_hosts(folder: Path, *flags: str) -> Iterator[Hosts]:
     """Run a server with a system whose services run on nodes."""
     port = free_port()
-    own = {"STATEWARD_SERVER_URL": f"http://127.0.0.1:{port}", "STATEWARD_SYSTEMS_NODE_LEASE": str(lease_s)}
-    with served(folder / "data", *flags, "--port", str(port), environ=TIMES | own) as server:
-        hosts = Hosts(server, folder)
+    with served(folder / "data", *flags, "--port", str(port), environ=environment(port)) as server:
+        hosts = Hosts(server, folder, port)
         try:
             hosts.ended(hosts.http.post(URL, json={"name": "shop", "backend": "nodes"}))
             yield hosts

@@ -10,6 +10,7 @@ import pytest
 
 from stateward.containers import EngineClient
 from stateward.domains.systems.backends.container import engine_listing
+from stateward.domains.systems.backends.container.container_backend import reach_of
 from stateward.domains.systems.backends.port import InstancePhase, ServiceRef
 from stateward.domains.systems.definition import Resources, Service, Tree
 from stateward.store.records import Status
@@ -152,6 +153,20 @@ async def test_an_engine_that_hangs_or_is_gone_is_told_and_its_containers_serve_
         mend()
         await host.becomes("shop", "stable")
     assert [one.id for one in await host.listed()] == [before.id]
+
+
+async def test_an_address_leads_to_the_containers_of_an_engine_at_another_address(
+    podman: PodmanService, tmp_path: Path
+) -> None:
+    client, elsewhere = EngineClient(podman.address), reach_of("tcp://127.0.0.2:2376")
+    async with run_host(tmp_path, client, elsewhere) as host:
+        ended = await host.deployed(web=web(address=0))
+        assert ended.status is Status.SUCCEEDED, ended.error
+        assert {port.host_ip for one in await host.listed() for port in one.ports} == {"127.0.0.2"}
+        port = await host.backend.address(ServiceRef(HOME, "/web"), 0)
+        answer = httpx.get(f"http://127.0.0.1:{port}/", trust_env=False)
+        assert answer.text.split()[1] == (await host.instances())[0].name
+    await client.close()
 
 
 async def test_a_container_has_no_rights_that_its_definition_does_not_name(host: ContainerHost) -> None:

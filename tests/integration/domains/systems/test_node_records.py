@@ -30,6 +30,7 @@ from stateward.domains.systems.nodes.node_records import (
     NodeHello,
     connect_nodes,
     lose_node,
+    mark_ordered,
     record_reports,
     renew_leases,
     sync_node,
@@ -143,6 +144,8 @@ async def test_another_installation_is_held_until_the_node_is_lost(nodes: Nodes)
 async def test_a_loss_removes_services_and_keeps_runs_of_jobs_as_ended_in_an_unknown_way(nodes: Nodes) -> None:
     placed = {name: await nodes.place(name, once=name == "r1-9") for name in ("r1-0", "r1-1", "r1-9")}
     assert sorted(placed.values()) in (["a", "a", "b"], ["a", "b", "b"])
+    once = (await nodes.stored("r1-9")).key
+    assert await nodes.engine.store.transact(lambda tx: mark_ordered(tx, [once])) == {once}
     notify = {name: node_status(await nodes.actions.node(name)).notify for name in ("a", "b")}
     for name in ("a", "b"):
         assert await nodes.lose(name)
@@ -153,8 +156,18 @@ async def test_a_loss_removes_services_and_keeps_runs_of_jobs_as_ended_in_an_unk
     assert "was lost" in left.why
     await nodes.backend.stop(WEB, "r1-9")
     assert await nodes.seen() == {}
+    assert (await nodes.stored("r1-9")).state == "kept"  # its log is there again when its node is
+    await nodes.backend.forget(WEB)
+    assert (await nodes.stored("r1-9")).removed
     with pytest.raises(NodesFull, match="no node takes instances"):
         await nodes.place("r1-0")
+
+
+async def test_an_instance_of_a_job_that_no_agent_was_told_of_is_placed_again(nodes: Nodes) -> None:
+    node = await nodes.place("r1-0", once=True)
+    assert await nodes.lose(node)
+    assert await nodes.seen() == {}
+    assert await nodes.place("r1-0", once=True) != node
 
 
 async def test_a_name_that_is_placed_again_has_a_higher_number(nodes: Nodes) -> None:

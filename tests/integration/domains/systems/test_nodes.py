@@ -13,6 +13,9 @@ from tests.integration.server.server_processes import served
 
 MANY = 4
 
+REPORT = {"command": ["sh", "-c", "echo on $STATEWARD_NODE; [ $STATEWARD_NODE = a ] || sleep 1000"], "retries": 9}
+"""A job that ends on node a alone."""
+
 
 def load(port: int, over: threading.Event, answers: Counter[str]) -> None:
     """Send requests one after the other until it is over, and count the answers by node, or by what went wrong."""
@@ -52,7 +55,7 @@ def test_a_killed_and_a_stopped_agent_and_a_drained_node_lose_no_request_and_dou
             hosts.register(name, {"zone": name})
             hosts.join(name)
         hosts.until(lambda: all(hosts.node(name)["state"] == "ready" for name in ("a", "b")))
-        hosts.deploy(web=web(MANY, port))
+        hosts.deploy({"report": REPORT}, web=web(MANY, port))
         assert Counter(hosts.ready().values()) == {"a": 2, "b": 2}  # spread
 
         # Logs come from the nodes, and commands run there: through this server, and through one without a connection.
@@ -79,17 +82,28 @@ def test_a_killed_and_a_stopped_agent_and_a_drained_node_lose_no_request_and_dou
         assert sum(answers.values()) >= 20
         assert not hosts.agents["a"].living()
         assert hosts.node("a")["state"] == "cordoned"
+
+        # A run of a job goes on after the server was killed; if that takes longer than the lease, with another attempt.
+        run = hosts.http.post("/api/v1/systems/default/shop/runs", json={"path": "/report"}).raise_for_status().json()
+        hosts.until(lambda: "0-0" in hosts.agents["b"].living().values())
+        hosts.restart(signal.SIGKILL)
+        hosts.until(lambda: bool(hosts.node("b")["connected"]), hosts.never_doubled)
+        hosts.until(lambda: any(name.startswith("0-") for name in hosts.agents["b"].living().values()))
         hosts.http.post("/api/v1/systems/default/-/nodes/a/uncordon").raise_for_status()
 
-        # The agent of b is killed: its watchdog kills the instances, and only then they start on a.
+        # The agent of b is killed: its watchdog kills the instances, and only then they start on a; so does the retry.
         hosts.agents["b"].signal(signal.SIGKILL)
         hosts.until(lambda: Counter(hosts.ready().values()) == {"a": MANY}, hosts.never_doubled)
         assert hosts.node("b")["state"] == "lost"
         assert not hosts.agents["b"].living()
+        assert hosts.ended(run) == "succeeded"
 
-        # It comes back with nothing.
+        # It comes back with nothing but logs: each attempt was made once, and the last one on a.
         hosts.agents["b"].start()
         hosts.until(lambda: hosts.node("b")["state"] == "ready", hosts.never_doubled)
+        logs = hosts.http.get(f"/api/v1/systems/default/shop/runs/{run['id']}/logs").raise_for_status().json()
+        *former, last = [one["text"] for one in sorted(logs, key=lambda one: str(one["instance"]))]
+        assert (set(former), last) == ({"on b\n"}, "on a\n")
 
         # The agent of a is stopped, and wakes up after its instances were moved.
         hosts.agents["a"].signal(signal.SIGSTOP)

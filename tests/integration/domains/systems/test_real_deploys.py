@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -162,6 +163,17 @@ async def test_a_crash_degrades_the_service_and_the_system_until_it_is_mended(ma
     await machine.becomes("shop", "stable")
     states = [line.target for line in await machine.engine.history(NS, "shop:web")]
     assert states[-2:] == ["degraded", "stable"]
+
+
+async def test_a_port_that_another_program_has_is_the_reason_until_it_is_free(machine: Machine) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ended = await machine.deployed(web=replace(program("v1", address=port), deadline=2.0))
+        assert ended.status is Status.FAILED
+        assert f"port {port} of this host is taken by another program" in str(ended.error)
+    assert (await machine.deployed(web=program("v1", address=port))).status is Status.SUCCEEDED
 
 
 async def test_a_service_whose_address_is_lost_is_updating_until_it_stands_again(

@@ -14,7 +14,6 @@ from random import Random
 
 from msgspec.structs import replace
 
-from stateward.agents.node_messages import WantedImage
 from stateward.aio.supervise import wait_for_event
 from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.backends.port import (
@@ -22,13 +21,14 @@ from stateward.domains.systems.backends.port import (
     InstancePhase,
     InstanceSpec,
     LogExcerpt,
+    ReportText,
     ServiceInstance,
     ServiceRef,
     SystemRef,
     choose_running,
 )
 from stateward.domains.systems.definition import NodePool, PinnedImage, Service
-from stateward.domains.systems.errors import NodesFull
+from stateward.domains.systems.errors import NodeCannotAnswer, NodesFull
 from stateward.domains.systems.lifecycle import INSTANCE, NODE, SERVING, InstanceState, SystemNodeState
 from stateward.domains.systems.nodes.node_hub import NodeHub, batcher
 from stateward.domains.systems.nodes.node_model import (
@@ -41,7 +41,7 @@ from stateward.domains.systems.nodes.node_model import (
     ref_of_instance,
     service_key,
 )
-from stateward.domains.systems.nodes.node_records import stop_instances
+from stateward.domains.systems.nodes.node_records import forget_instances, stop_instances
 from stateward.domains.systems.nodes.placement import has_labels
 from stateward.domains.systems.nodes.placement_records import PlaceRequest, place_instances
 from stateward.engine import Engine, Permanent
@@ -59,6 +59,7 @@ class NodesBackend:
 
     _place: TransactionBatcher[PlaceRequest, NodesFull | None]
     _stop: TransactionBatcher[Key, None]
+    _forget: TransactionBatcher[Key, None]
     hub: NodeHub
 
     def __init__(self, folder: Path, chance: Random) -> None:
@@ -73,6 +74,7 @@ class NodesBackend:
         self._engine, self.hub = engine, hub
         self._place = batcher(engine, self._chance, lambda tx, many: place_instances(tx, engine.kinds, many))
         self._stop = batcher(engine, self._chance, lambda tx, many: stop_instances(tx, engine.kinds, many))
+        self._forget = batcher(engine, self._chance, lambda tx, many: forget_instances(tx, engine.kinds, many))
 
     # --- instances ---------------------------------------------------------------------------------------------------
 
@@ -80,23 +82,15 @@ class NodesBackend:
         """Return a location that is the same in all processes: there is nothing to prepare."""
         return {"host": "nodes"}
 
-    async def pin_images(self, system_ref: SystemRef, services: Mapping[str, Service]) -> Mapping[str, PinnedImage]:
-        """Return what the images of services are now, as one node with a container engine finds them."""
-        wanted = {
-            path: WantedImage(one.image, one.pull, one.registry_login)
-            for path, one in services.items()
-            if one.image is not None and one.pinned is None
-        }
-        distinct = list(dict.fromkeys(wanted.values()))
-        found = (
-            dict(zip(distinct, await self.hub.find_images(system_ref.ns, distinct), strict=True)) if distinct else {}
-        )
-        return {path: PinnedImage(found[one].id, found[one].digest) for path, one in wanted.items()}
+    async def pin_images(self, services: Mapping[str, Service], report: ReportText) -> Mapping[str, PinnedImage]:  # noqa: ARG002
+        """Return nothing: processes have no images."""
+        return {}
 
     async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
-        """Return the instances of a service."""
+        """Return the instances of a service, without those of which only the log is kept."""
         placed, nodes = await self._placed(ref)
-        return [shown_instance(one, nodes.get(placed_instance(one).node)) for one in placed]
+        present = (one for one in placed if one.state != InstanceState.KEPT)
+        return [shown_instance(one, nodes.get(placed_instance(one).node)) for one in present]
 
     async def _placed(self, ref: ServiceRef) -> tuple[list[Object], dict[str, Object]]:
         """Return the stored instances of a service, and the nodes by name."""
@@ -124,13 +118,13 @@ class NodesBackend:
         await self._refresh_ready(ref)
         return await self._proxies.address(ref, port)
 
-    async def is_addressed(self, ref: ServiceRef, port: int | None) -> bool:
-        """Tell whether the shared port accepts connections on this host; a host that has yet to open it opens it."""
+    async def address_problem(self, ref: ServiceRef, port: int | None) -> str:
+        """Return why the shared port is not open on this host; a host that has yet to open it opens it."""
         if port is not None and not self._proxies.has_proxy(ref):
             await self._refresh_ready(ref)
             await self._proxies.address(ref, port)
-            return True
-        return await self._proxies.is_addressed(ref, port)
+            return ""
+        return await self._proxies.address_problem(ref, port)
 
     async def _refresh_ready(self, ref: ServiceRef) -> None:
         """Give the addresses of the ready instances to the proxy of this host.
@@ -145,9 +139,11 @@ class NodesBackend:
     # --- removal and node pools --------------------------------------------------------------------------------------
 
     async def forget(self, ref: ServiceRef) -> None:
-        """Close the shared port of a service on this host."""
+        """Close the shared port of a service on this host, and remove the logs that nodes keep of a run."""
         await self._proxies.forget(ref)
         self._ready.pop(ref, None)
+        kept = [one.key for one in (await self._placed(ref))[0] if one.state == InstanceState.KEPT]
+        await asyncio.gather(*(self._forget.submit(key) for key in kept))
 
     async def remove(self, system_ref: SystemRef) -> None:
         """Remove the files of a system on this host."""
@@ -164,14 +160,21 @@ class NodesBackend:
         """Do nothing: a pool is only its definition."""
 
     async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:
-        """Return the logs of the present instances, by the agents of their nodes."""
-        chosen = [one for one in await self.instances(ref) if instance in (None, one.name)]
-        return [part for one in chosen for part in await self._log(ref, one, after, most)]
-
-    async def _log(self, ref: ServiceRef, one: ServiceInstance, after: int | None, most: int) -> Sequence[LogExcerpt]:
-        node, name = Key(ref.system.ns, one.node or ""), instance_id(ref, one.name)
-        parts = await self.hub.read_log(node, name, after, most)
-        return [LogExcerpt(one.name, part.text, int(part.next) if part.next.isdecimal() else 0) for part in parts]
+        """Return the logs of the present instances, and those that are kept, by the agents of their nodes."""
+        placed = [(one.id, placed_instance(one)) for one in (await self._placed(ref))[0]]
+        found: list[LogExcerpt] = []
+        for key, one in placed:
+            if instance in (None, one.want.name):
+                try:
+                    parts = await self.hub.read_log(Key(ref.system.ns, one.node), key, after, most)
+                except NodeCannotAnswer as error:
+                    if instance is not None:
+                        raise
+                    found.append(LogExcerpt(one.want.name, "", after or 0, why=str(error)))
+                else:
+                    ends = (int(part.next) if part.next.isdecimal() else 0 for part in parts)
+                    found += [LogExcerpt(one.want.name, part.text, end) for part, end in zip(parts, ends, strict=True)]
+        return found
 
     async def run_command(
         self,
@@ -240,7 +243,7 @@ def shown_instance(found: Object, node: Object | None) -> ServiceInstance:
     placed, status = placed_instance(found), placed_status(found)
     seen = status.seen or ServiceInstance(placed.want.name, placed.want.revision, InstancePhase.STARTING)
     seen = replace(seen, node=placed.node)
-    if found.state == InstanceState.LEAVING:
+    if found.state in (InstanceState.LEAVING, InstanceState.HALTING):
         return replace(seen, phase=InstancePhase.STOPPING, ready=False)
     if node is None or seen.phase is InstancePhase.ENDED:
         return seen

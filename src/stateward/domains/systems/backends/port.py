@@ -24,6 +24,9 @@ A backend reads the values whenever it starts an instance, also after a crash, a
 """
 
 
+ReportText = Callable[[str], Awaitable[None]]
+"""Takes a line about what is being done."""
+
 LOOPBACK = "127.0.0.1"
 
 
@@ -108,11 +111,12 @@ class InstanceSpec(Struct, frozen=True):
 
 
 class LogExcerpt(Struct, frozen=True):
-    """A part of an instance's log, and the offset of the next part."""
+    """A part of an instance's log, and the offset of the next part; `why` says why it cannot be read at the moment."""
 
     instance: str
     text: str
     next: int
+    why: str = ""
 
 
 class CommandOutcome(Struct, frozen=True):
@@ -131,8 +135,11 @@ class Backend(Protocol):
     async def prepare(self, system_ref: SystemRef) -> Mapping[str, str]:
         """Prepare a system; returns its location, which the caller stores."""
 
-    async def pin_images(self, system_ref: SystemRef, services: Mapping[str, Service]) -> Mapping[str, PinnedImage]:
-        """Return what the images of services of a system are now, by path, without those that are pinned already."""
+    async def pin_images(self, services: Mapping[str, Service], report: ReportText) -> Mapping[str, PinnedImage]:
+        """Return what the images of services are now, by path, without those that are pinned already.
+
+        `report` gets lines about the progress of pulls.
+        """
 
     async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
         """Return the instances of a service by name, those that are being stopped included."""
@@ -146,8 +153,8 @@ class Backend(Protocol):
     async def address(self, ref: ServiceRef, port: int | None) -> int | None:
         """Open or close the shared port of a service; returns the port once it accepts connections."""
 
-    async def is_addressed(self, ref: ServiceRef, port: int | None) -> bool:
-        """Tell whether the shared port of a service accepts connections, or none is needed; changes nothing."""
+    async def address_problem(self, ref: ServiceRef, port: int | None) -> str:
+        """Return why the shared port of a service accepts no connections; empty if it does, or none is needed."""
 
     async def forget(self, ref: ServiceRef) -> None:
         """Remove the files of a service whose instances have ended."""

@@ -19,6 +19,7 @@ from stateward.domains.systems.backends.port import (
     InstancePhase,
     InstanceSpec,
     LogExcerpt,
+    ReportText,
     ServiceInstance,
     ServiceRef,
     SystemRef,
@@ -92,7 +93,7 @@ class SimulatedBackend:
         """Return a location; there is nothing to prepare."""
         return {"host": system_ref.system}
 
-    async def pin_images(self, system_ref: SystemRef, services: Mapping[str, Service]) -> Mapping[str, PinnedImage]:  # noqa: ARG002
+    async def pin_images(self, services: Mapping[str, Service], report: ReportText) -> Mapping[str, PinnedImage]:  # noqa: ARG002
         """Return nothing: an image is a word here."""
         return {}
 
@@ -148,9 +149,9 @@ class SimulatedBackend:
         """Return the wanted port: every port counts as open."""
         return port
 
-    async def is_addressed(self, ref: ServiceRef, port: int | None) -> bool:  # noqa: ARG002
-        """Return true: every port counts as open."""
-        return True
+    async def address_problem(self, ref: ServiceRef, port: int | None) -> str:  # noqa: ARG002
+        """Return nothing: every port counts as open."""
+        return ""
 
     async def forget(self, ref: ServiceRef) -> None:
         """Remove a service."""

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stateward.client.output import clean, out
+from stateward.client.output import clean, err, out
 from stateward.client.session import Session, on_server, requests_action
 from stateward.domains.systems.backends.port import LogExcerpt
 from stateward.domains.systems.cli.system_requests import at, finish, request_action
@@ -85,5 +85,7 @@ def logs(session: Session, system: System, run: Run, instance: Instance = None, 
 
 def print_excerpt(one: LogExcerpt) -> None:
     """Print a part of a log, each line with the name of the instance."""
+    if one.why:
+        err().print(f"{clean(one.instance)}  its log cannot be read: {clean(one.why)}", markup=False, soft_wrap=True)
     for line in one.text.splitlines():
         out().print(f"{clean(one.instance)}  {clean(line)}", markup=False, highlight=False, soft_wrap=True)

@@ -74,6 +74,7 @@ class SystemTree(Struct, frozen=True, kw_only=True):
     services: list[ServiceNode] | None = None
     node_pools: list[NodePoolNode] | None = None
     jobs: list[JobNode] | None = None
+    deploys: list[ChangeView] | None = None
 
 
 def system_tree(session: "Session", found: SystemTree) -> Tree:
@@ -94,6 +95,10 @@ def system_tree(session: "Session", found: SystemTree) -> Tree:
     for pool in found.node_pools or ():
         line = Text.assemble("node pool ", (clean(pool.name), "bold"), " is ")
         tree.add(line.append_text(state_text(session.state_class, POOL, pool.state)).append_text(_why(pool.error)))
+    for deploy in found.deploys or ():
+        line = Text.assemble("deploy of ", (clean(deploy.path), "bold"), " is ")
+        line.append_text(state_text(session.state_class, DEPLOY, deploy.state))
+        tree.add(line.append(f": {clean(deploy.progress)}" if deploy.progress else ""))
     return tree
 
 
@@ -136,7 +141,7 @@ def change_table(session: "Session", found: Sequence[ChangeView]) -> Table:
             age_text(one.created),
             str(one.services),
             one.undoes or "",
-            error_text(one.error),
+            error_text(one.error) if one.error else clean(one.progress or ""),
         )
         for one in found
     )

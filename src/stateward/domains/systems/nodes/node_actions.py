@@ -6,6 +6,7 @@ from stateward.domains.systems.errors import NodeNotEmpty
 from stateward.domains.systems.lifecycle import INSTANCE, NODE, SystemNodeState
 from stateward.domains.systems.model import SECRET_ENV
 from stateward.domains.systems.nodes.node_model import NODE_LABEL, SystemNodeSpec
+from stateward.domains.systems.nodes.placement_records import ROOM_STATES
 from stateward.domains.systems.object_ids import checked_name
 from stateward.engine import Accepted, Engine, Kind, NotFound, Request
 from stateward.engine.unit_of_work import UnitOfWork
@@ -19,7 +20,7 @@ MAX_LISTED = 10_000
 async def guard_node(uow: UnitOfWork, request: Request, found: Object) -> None:
     """Refuse the deletion of a node that has instances, unless it is lost."""
     if request.action == "delete":
-        left = await uow.select(Selector(found.ns, INSTANCE.kind, labels=((NODE_LABEL, found.id),)))
+        left = await uow.select(Selector(found.ns, INSTANCE.kind, states=ROOM_STATES, labels=((NODE_LABEL, found.id),)))
         if left and found.state != SystemNodeState.LOST:
             raise NodeNotEmpty(found.id, len(left))
 
@@ -63,7 +64,7 @@ class NodeActions:
         return await self._engine.store.reader.list_objects(Selector(self._ns, NODE.kind), Page(None, MAX_LISTED))
 
     async def instances(self, node: str | None = None) -> list[Object]:
-        """Return the instances on a node, or on all."""
+        """Return the instances on a node, or on all, without those of which only the log is kept."""
         labels = () if node is None else ((NODE_LABEL, node),)
-        chosen = Selector(self._ns, INSTANCE.kind, labels=labels)
+        chosen = Selector(self._ns, INSTANCE.kind, states=ROOM_STATES, labels=labels)
         return await self._engine.store.reader.list_objects(chosen, Page(None, 100_000))

@@ -17,7 +17,6 @@ import msgspec
 from stateward.access import Grant
 from stateward.access.lifecycle import TOKEN, TokenState
 from stateward.agents.agent_requests import AgentRequests
-from stateward.agents.app_manifest import SiteBackend
 from stateward.agents.connection import DIAL_AGAIN, AgentConnection, Disconnected, OtherMessage
 from stateward.agents.messages import (
     ENDED,
@@ -35,18 +34,21 @@ from stateward.agents.messages import (
     StatusMessage,
     Welcome,
 )
-from stateward.agents.node_messages import MAX_IMAGES, FoundImage, SecretRequest, WantedImage
+from stateward.agents.node_messages import SecretRequest
 from stateward.agents.site import SiteCapacity
 from stateward.aio.supervise import cancel_tasks
 from stateward.domains.systems.backends.port import InstancePhase, ReadSecrets, ServiceInstance
-from stateward.domains.systems.errors import ImageRefused, ImagesNotFound, NodeCannotAnswer
-from stateward.domains.systems.lifecycle import INSTANCE, NODE, SERVING, InstanceState
+from stateward.domains.systems.errors import NodeCannotAnswer
+from stateward.domains.systems.lifecycle import INSTANCE, NODE, InstanceState
 from stateward.domains.systems.nodes.lease_rules import BEATS_PER_LEASE
 from stateward.domains.systems.nodes.node_model import (
     NODE_LABEL,
     NodeOrder,
     create_number,
     delete_number,
+    halt_number,
+    halted_generation,
+    is_generation_of,
     node_status,
     placed_instance,
     placed_status,
@@ -129,8 +131,7 @@ class NodeHub:
         capacity = SiteCapacity(hello.cores, hello.memory, hello.slots, hello.address)
         who = _node(connection), hello.version, hello.installation
         takes_secrets = hello.secrets and connection.is_private
-        has_engine = SiteBackend.CONTAINER in hello.backends
-        request = NodeHello(*who, capacity, self._server_url, takes_secrets, has_engine)
+        request = NodeHello(*who, capacity, self._server_url, takes_secrets)
         answer = await self._connect.submit(request)
         if answer.rejection:
             return Goodbye(answer.rejection, held=answer.is_held)
@@ -211,27 +212,6 @@ class NodeHub:
         """Run a command in an instance, by the agent of its node; it ends when the caller leaves."""
         return await self._requests.run_command(self._serving(node), instance, tuple(argv), "", timeout_s)
 
-    async def find_images(self, ns: str, images: Sequence[WantedImage]) -> Sequence[FoundImage]:
-        """Return what images are now, by one node with a container engine; raises `ImagesNotFound`."""
-        nodes = [key for key in self.connections if key.ns == ns]
-        known = await self._engine.store.reader.objects(nodes)
-        able = sorted(key for key, one in known.items() if one.state in SERVING and node_status(one).containers)
-        chosen = next((key for key in able if self.connections[key].is_synced), None)
-        if chosen is None:
-            raise ImagesNotFound("no node with a container engine is connected to this process")
-        found: list[FoundImage] = []
-        for first in range(0, len(images), MAX_IMAGES):
-            try:
-                answer = await self._requests.find_images(
-                    self._serving(chosen), tuple(images[first : first + MAX_IMAGES])
-                )
-            except NodeCannotAnswer as error:
-                raise ImagesNotFound(str(error)) from error
-            if answer.refusal:
-                raise ImageRefused(chosen.id, answer.refusal)
-            found += answer.found
-        return found
-
     def _serving(self, node: Key) -> AgentConnection:
         connection = self.connections.get(node)
         if connection is None or not connection.is_synced:
@@ -253,7 +233,7 @@ class NodeHub:
                 self._close_token(entry.object.removeprefix("token-"))
             elif entry.kind == NODE.kind and entry.event in ("lost", "delete"):
                 self._close(Key(entry.ns, entry.object))
-            elif entry.kind == INSTANCE.kind and entry.event in ("place", "stop"):
+            elif entry.kind == INSTANCE.kind and entry.event in ("place", "halt", "stop"):
                 changed.add(Key(entry.ns, entry.object))
         if changed and self.connections:
             self._start_task(self._send_changed(changed))
@@ -278,17 +258,18 @@ class NodeHub:
         if connection is None or not connection.is_synced:
             return
         due = [(one, order) for one in await self._instances(node) if (order := due_order(one, connection.notify))]
-        once = [one.key for one, order in due if placed_instance(one).want.run_once and not _is_ordered(one)]
-        if once:
-            await self._engine.store.transact(lambda tx: mark_ordered(tx, once))
+        new = {one.key for one, order in due if order.work is OrderAction.CREATE and not _is_ordered(one)}
+        once = {one.key for one, _ in due if one.key in new and placed_instance(one).want.run_once}
+        stale = once - await self._engine.store.transact(lambda tx: mark_ordered(tx, once)) if once else set()
         with suppress(Disconnected):
-            for _, order in due:
-                await connection.send_order(order, patience)
+            for one, order in due:
+                if one.key not in stale:
+                    await connection.send_order(order, patience)
 
     async def _remove_orphan(self, connection: AgentConnection, item: InventoryItem, placed: Object | None) -> None:
         """Order the removal of what is not placed on the node, with a number above all that its agent has seen."""
         number = None if placed is None else placed_instance(placed).number
-        if item.generation in (0, number):
+        if item.generation == 0 or (number is not None and is_generation_of(item.generation, number)):
             return
         log.warning("node %s has %s, which is not placed there; it is removed", _node(connection), item.name)
         order = AgentOrder(OrderAction.DELETE, item.latest + 1, item.generation, connection.notify, item.name)
@@ -335,15 +316,18 @@ class NodeHub:
 
 
 def due_order(found: Object, notify: int) -> AgentOrder | None:
-    """Return the order due for an instance: to start it, until its agent has reported it; or to stop it."""
+    """Return the order due for an instance: to start it, until its agent has reported it; to stop or to remove it."""
     placed = placed_instance(found)
     if found.state == InstanceState.LEAVING:
         number = delete_number(placed.number)
         return AgentOrder(OrderAction.DELETE, number, placed.number, notify, found.id)
-    if placed_status(found).seen is not None:
-        return None
     ref = ref_of_instance(found.ns, found.id)
     spec = to_json(NodeOrder(found.ns, ref.system.system, ref.path, placed.want))
+    if found.state == InstanceState.HALTING:
+        numbers = halt_number(placed.number), halted_generation(placed.number)
+        return AgentOrder(OrderAction.UPDATE, *numbers, notify, found.id, spec=spec)
+    if found.state == InstanceState.KEPT or placed_status(found).seen is not None:
+        return None
     return AgentOrder(OrderAction.CREATE, create_number(placed.number), placed.number, notify, found.id, spec=spec)
 
 
@@ -375,5 +359,5 @@ def _report_of(connection: AgentConnection, message: OtherMessage) -> InstanceRe
     if isinstance(message, AgentReport) and message.event == FAILED[OrderAction.CREATE]:
         name = message.name.rpartition("~")[2]
         failed = ServiceInstance(name, name.rpartition("-")[0], InstancePhase.CRASHED, why=message.error)
-        return InstanceReport(where, message.name, message.generation, failed)
+        return InstanceReport(where, message.name, message.generation, failed, has_failed=True)
     return None

@@ -30,7 +30,6 @@ class NodeStatus(Struct, frozen=True, omit_defaults=True):
     address: str = ""
     renewals: int = 0
     renewed: float = 0.0  # when the lease was renewed, for people
-    containers: bool = False  # it has a container engine
     secrets: bool = False  # its connection may carry values of secrets
     cordoned: bool = False  # it was lost while it took no new instances
     server: str = ""  # the URL of the server that its agent is connected to; empty: unknown to other servers
@@ -50,6 +49,11 @@ class PlacedStatus(Struct, frozen=True, omit_defaults=True):
 
     seen: ServiceInstance | None = None
     is_ordered: bool = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was to run once, and has."""
+        return self.seen is not None and self.seen.phase is InstancePhase.ENDED
 
 
 class NodeOrder(Struct, frozen=True):
@@ -106,14 +110,35 @@ def ref_of_instance(ns: str, object_id: str) -> ServiceRef:
     return ServiceRef(SystemRef(ns, system), "/" + rest.rpartition("~")[0].replace(".", "/"))
 
 
+class NodeRecord(NodeOrder, frozen=True):
+    """An order as the agent of a node keeps it, with the end of an instance that was to run once."""
+
+    ended: ServiceInstance | None = None
+
+
 def create_number(number: int) -> int:
     """Return the operation number of the order to start an instance."""
     return 4 * number
 
 
-def delete_number(number: int) -> int:
-    """Return the operation number of the order to stop an instance; one more is left for the removal of an orphan."""
+def halt_number(number: int) -> int:
+    """Return the operation number of the order to stop an instance, and to keep its log."""
     return 4 * number + 1
+
+
+def delete_number(number: int) -> int:
+    """Return the operation number of the order to remove an instance; one more is left for the removal of an orphan."""
+    return 4 * number + 2
+
+
+def halted_generation(number: int) -> int:
+    """Return the generation of an instance that was stopped, and whose log is kept; a placement takes two numbers."""
+    return number + 1
+
+
+def is_generation_of(generation: int, number: int) -> bool:
+    """Tell whether a generation at an agent belongs to a placement."""
+    return generation in (number, halted_generation(number))
 
 
 def ended_without_trace(want: InstanceSpec, node: str, why: str) -> ServiceInstance:

@@ -13,13 +13,14 @@ from msgspec.structs import replace
 
 from stateward.agents.messages import InventoryItem
 from stateward.agents.site import SiteCapacity
-from stateward.domains.systems.backends.port import ServiceInstance
+from stateward.domains.systems.backends.port import InstancePhase, ServiceInstance
 from stateward.domains.systems.lifecycle import INSTANCE, NODE, SERVING, InstanceState, SystemNodeState
 from stateward.domains.systems.nodes.node_model import (
     NODE_LABEL,
     PlacedInstance,
     PlacedStatus,
     ended_without_trace,
+    is_generation_of,
     node_status,
     placed_instance,
     placed_status,
@@ -96,7 +97,6 @@ class NodeHello(Struct, frozen=True):
     capacity: SiteCapacity
     server: str = ""
     takes_secrets: bool = False
-    has_engine: bool = False
 
 
 class NodeWelcome(Struct, frozen=True):
@@ -122,8 +122,8 @@ def _connect_node(uow: UnitOfWork, hello: NodeHello) -> NodeWelcome:
         return NodeWelcome(rejection=HELD, is_held=True)
     size = {"cpu": has.cores, "memory": has.memory // 2**20, "slots": has.slots, "address": has.address}
     who = {"version": hello.version, "installation": hello.installation, "server": hello.server}
-    offers = {"containers": hello.has_engine, "secrets": hello.takes_secrets}
-    save_seen(uow, found, replace(status, notify=status.notify + 1, connected=False, **size, **who, **offers))
+    connected = {"notify": status.notify + 1, "connected": False, "secrets": hello.takes_secrets}
+    save_seen(uow, found, replace(status, **connected, **size, **who))
     return NodeWelcome(status.notify + 1)
 
 
@@ -196,13 +196,18 @@ async def sync_node(tx: Tx, kinds: Kinds, inventory: AgentInventory) -> str:
 
 
 def _missing_step(found: Object) -> Request | None:
+    """Return the step of an instance that the agent of its node does not have.
+
+    An agent has a record of all that it has started, so one that runs once and was never reported is ordered again.
+    """
     placed, status = placed_instance(found), placed_status(found)
-    if found.state == InstanceState.LEAVING:
+    if found.state != InstanceState.PLACED:
         return step_request(found.key, "gone", CONTROLLER)
-    if placed.want.run_once and status.is_ordered and not (status.seen and status.seen.exit_status is not None):
+    if status.seen is None or status.has_ended:
+        return None
+    if placed.want.run_once:
         return step_request(found.key, "report", AGENT, _vanished(placed, "its node does not have it any more"))
-    is_known = status.seen is not None and not placed.want.run_once
-    return step_request(found.key, "report", AGENT, PlacedStatus()) if is_known else None
+    return step_request(found.key, "report", AGENT, PlacedStatus())
 
 
 def _vanished(placed: PlacedInstance, why: str) -> PlacedStatus:
@@ -215,7 +220,7 @@ def _vanished(placed: PlacedInstance, why: str) -> PlacedStatus:
 async def lose_node(tx: Tx, kinds: Kinds, key: Key, renewals: int) -> bool:
     """Declare a node lost whose lease was renewed so often and not since: its instances run nowhere any more.
 
-    Its connections no longer count. Instances that run once stay, as ended in an unknown way.
+    Its connections no longer count. Instances that run once stay, as ended in an unknown way, and so do kept logs.
     """
     async with unit_of_work(tx, [key]) as uow:
         found = loaded_node(uow, key)
@@ -223,32 +228,73 @@ async def lose_node(tx: Tx, kinds: Kinds, key: Key, renewals: int) -> bool:
             return False
         status, is_ready = node_status(found), found.state == SystemNodeState.READY
         lost = replace(status, notify=status.notify + 1, connected=False, cordoned=not is_ready)
-        steps = [_loss_step(one) for one in await instances_on(uow, key)]
+        steps = [step for one in await instances_on(uow, key) if (step := _loss_step(one)) is not None]
         await take_steps(uow, kinds, [step_request(key, "lost", CONTROLLER, lost), *steps])
     return True
 
 
-def _loss_step(found: Object) -> Request:
-    placed = placed_instance(found)
-    if placed.want.run_once and found.state == InstanceState.PLACED:
-        return step_request(found.key, "report", AGENT, _vanished(placed, f"its node {placed.node} was lost"))
-    return step_request(found.key, "gone", CONTROLLER)
+def _loss_step(found: Object) -> Request | None:
+    """Return the step of an instance whose node is lost; an instance that runs once and was not ordered may move."""
+    placed, status = placed_instance(found), placed_status(found)
+    if not placed.want.run_once or found.state == InstanceState.LEAVING or not status.is_ordered:
+        return step_request(found.key, "gone", CONTROLLER)
+    if found.state == InstanceState.KEPT or status.has_ended:
+        return None
+    vanished = _vanished(placed, f"its node {placed.node} was lost")
+    if found.state == InstanceState.HALTING:
+        return step_request(found.key, "keep", CONTROLLER, vanished)
+    return step_request(found.key, "report", AGENT, vanished)
 
 
 # --- stops -----------------------------------------------------------------------------------------------------------
 
+MAX_KEPT_LOGS = 50
+"""The number of ended instances of a run whose logs are kept; those of further ones are removed."""
+
 
 async def stop_instances(tx: Tx, kinds: Kinds, keys: Sequence[Key]) -> list[None]:
-    """Store that instances are to be stopped; one whose node is lost is gone at once."""
+    """Store that instances are to be stopped; those of a run are kept with their logs, until they are forgotten."""
     async with unit_of_work(tx, ()) as uow:
-        await uow.load(keys)
-        found = [uow.objects[key] for key in dict.fromkeys(keys) if key in uow.objects]
-        present = [one for one in found if not one.removed and one.state == InstanceState.PLACED]
-        nodes = await uow.peek([Key(one.ns, placed_instance(one).node) for one in present])
-        steps = [
-            step_request(one.key, "stop" if _is_served(node) else "gone", CONTROLLER)
-            for one, node in zip(present, nodes, strict=True)
-        ]
+        present = await _load_instances(uow, keys, InstanceState.PLACED)
+        runs = {Key(one.ns, one.parent or "") for one, _ in present if placed_instance(one).want.run_once}
+        kept = {run: len(await uow.tx.select(Selector(run.ns, INSTANCE.kind, run.id, KEPT_STATES))) for run in runs}
+        steps = []
+        for found, node in present:
+            run = Key(found.ns, found.parent or "")
+            is_log_kept = run in kept and kept[run] < MAX_KEPT_LOGS
+            if is_log_kept:
+                kept[run] += 1
+            steps.append(step_request(found.key, _stop_event(found, node, is_log_kept=is_log_kept), CONTROLLER))
+        await take_steps(uow, kinds, steps)
+    return [None for _ in keys]
+
+
+KEPT_STATES = (InstanceState.HALTING.word, InstanceState.KEPT.word)
+
+
+async def _load_instances(
+    uow: UnitOfWork, keys: Sequence[Key], state: InstanceState
+) -> list[tuple[Object, Object | None]]:
+    """Return instances that are in a state, each with its node."""
+    await uow.load(keys)
+    found = [uow.objects[key] for key in dict.fromkeys(keys) if key in uow.objects]
+    present = [one for one in found if not one.removed and one.state == state]
+    return list(zip(present, await uow.peek([Key(one.ns, placed_instance(one).node) for one in present]), strict=True))
+
+
+def _stop_event(found: Object, node: Object | None, *, is_log_kept: bool) -> str:
+    if is_log_kept and placed_status(found).has_ended:
+        return "keep" if node is not None and not node.removed else "gone"
+    if not _is_served(node):
+        return "gone"
+    return "halt" if is_log_kept else "stop"
+
+
+async def forget_instances(tx: Tx, kinds: Kinds, keys: Sequence[Key]) -> list[None]:
+    """Store that the logs of ended instances are to be removed; the agent of a lost node finds out when it returns."""
+    async with unit_of_work(tx, ()) as uow:
+        present = await _load_instances(uow, keys, InstanceState.KEPT)
+        steps = [step_request(one.key, "stop" if _is_served(node) else "gone", CONTROLLER) for one, node in present]
         await take_steps(uow, kinds, steps)
     return [None for _ in keys]
 
@@ -261,12 +307,13 @@ def _is_served(node: Object | None) -> bool:
 
 
 class InstanceReport(Struct, frozen=True):
-    """A report of an agent about an instance: its state, or None if it is gone."""
+    """A report of an agent about an instance: its state, or None if it is gone; `has_failed`: it was not started."""
 
     connection: NodeConnection
     name: str
     number: int
     seen: ServiceInstance | None
+    has_failed: bool = False
 
 
 async def record_reports(tx: Tx, kinds: Kinds, reports: Sequence[InstanceReport]) -> list[bool]:
@@ -290,20 +337,28 @@ def _report_step(uow: UnitOfWork, node: Object | None, report: InstanceReport) -
     if found is None or found.removed or found.kind != INSTANCE.kind:
         return None
     placed = placed_instance(found)
-    if placed.node != report.connection.node.id or placed.number != report.number:
+    if placed.node != report.connection.node.id or not is_generation_of(report.number, placed.number):
         return None
     if report.seen is None:
         return step_request(found.key, "gone", CONTROLLER) if found.state == InstanceState.LEAVING else None
-    status = PlacedStatus(replace(report.seen, node=placed.node), is_ordered=True)
+    seen = replace(report.seen, node=placed.node)
+    if report.has_failed and placed.want.run_once:
+        seen = replace(seen, phase=InstancePhase.ENDED)
+    status = PlacedStatus(seen, is_ordered=True)
+    if found.state == InstanceState.HALTING:
+        return step_request(found.key, "keep", CONTROLLER, status) if status.has_ended else None
     if found.state != InstanceState.PLACED or to_json(status) == found.seen:
         return None
     return step_request(found.key, "report", AGENT, status)
 
 
-async def mark_ordered(tx: Tx, keys: Collection[Key]) -> None:
-    """Store that an agent is about to be told to start these instances."""
+async def mark_ordered(tx: Tx, keys: Collection[Key]) -> set[Key]:
+    """Store that an agent is about to be told to start these instances; returns those that are still to be started."""
+    placed = set()
     async with unit_of_work(tx, keys) as uow:
         for key in keys:
             found = uow.objects.get(key)
-            if found is not None and not found.removed and not placed_status(found).is_ordered:
+            if found is not None and not found.removed and found.state == InstanceState.PLACED:
+                placed.add(key)
                 save_seen(uow, found, replace(placed_status(found), is_ordered=True))
+    return placed

@@ -1,20 +1,17 @@
-"""The site of a node's agent: it starts and stops instances, and tells how they are.
+"""The site of a node's agent: it starts and stops instances by a local backend, and tells how they are.
 
-Processes are run by a local backend, and containers by a container backend, if the host has an engine for them. The
-records of what was ordered are on disk before anything is started. What runs is read from the backends.
+The records of what was ordered are on disk before anything is started. What runs is read from the local backend.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from stateward.agents.local_state import Deployed, LocalState
-from stateward.agents.message_types import clip_text
 from stateward.agents.messages import (
     MAX_ANSWER_CHARS,
     AgentOrder,
@@ -24,19 +21,14 @@ from stateward.agents.messages import (
     LogRequest,
     OrderAction,
 )
-from stateward.agents.node_messages import FoundImage, ImageAnswer, ImageRequest
 from stateward.agents.published_ports import PublishedAddress
 from stateward.agents.site import InstanceMeasure, ReportProgress, SiteCommandResult, SiteError, ThingStatus
-from stateward.containers import ContainerEngine, EngineUnavailable
-from stateward.domains.systems.backends.container import ContainerBackend
-from stateward.domains.systems.backends.container.container_specs import EngineReach
 from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.backends.local.launch import HostPlace
-from stateward.domains.systems.backends.port import ReadSecrets, SystemRef, no_secrets
-from stateward.domains.systems.definition import Service
-from stateward.domains.systems.nodes.container_fence import CONTAINERS
+from stateward.domains.systems.backends.port import InstancePhase, ReadSecrets, ServiceInstance, ServiceRef, no_secrets
 from stateward.domains.systems.nodes.lease_watchdog import INSTANCES, kill_instances
-from stateward.domains.systems.nodes.node_model import NodeOrder
+from stateward.domains.systems.nodes.node_lease import LeaseFile
+from stateward.domains.systems.nodes.node_model import NodeRecord, ended_without_trace
 from stateward.drivers.confinement import Confinement
 from stateward.errors import StatewardError
 from stateward.store.records import to_json
@@ -45,48 +37,27 @@ POLL_INTERVAL_S = 0.1
 """The time between two looks at the instances."""
 
 KIND = "instance"
-NO_SYSTEM = SystemRef("", "")
-
-InstanceBackend: TypeAlias = LocalBackend | ContainerBackend
+STOPPED = "it was stopped"
 
 
 class NodeSite:
     """The instances of this host, below one folder; implements `AgentSite`."""
 
     def __init__(
-        self,
-        folder: Path,
-        node: str,
-        place: HostPlace,
-        confinement: Confinement,
-        read_secrets: ReadSecrets = no_secrets,
-        engine: ContainerEngine | None = None,
+        self, folder: Path, node: str, address: str, confinement: Confinement, read_secrets: ReadSecrets = no_secrets
     ) -> None:
         self._folder, self._node = folder, node
         self._known = LocalState(folder / "things")
-        self._processes = LocalBackend(folder / INSTANCES, confinement, read_secrets, place)
-        self._containers: ContainerBackend | None = None
-        if engine is not None:
-            reach = EngineReach(place.host, place.host)
-            self._containers = ContainerBackend(folder / CONTAINERS, engine, reach, read_secrets, place)
+        place = HostPlace(address, LeaseFile(folder).is_valid)
+        self._backend = LocalBackend(folder / INSTANCES, confinement, read_secrets, place)
         self._running = AsyncExitStack()
-
-    def count_containers(self) -> int:
-        """Return how many of the instances that were ordered are containers."""
-        return sum(_order_of(one).want.service.image is not None for one in self._known)
 
     async def start(self) -> None:
         """Supervise the instances; none is started without a lease."""
-        await self._running.enter_async_context(self._processes.live())
-        if self._containers is not None:
-            await self._running.enter_async_context(self._containers.live())
-
-    def _backend(self, wanted: NodeOrder) -> InstanceBackend:
-        if wanted.want.service.image is None:
-            return self._processes
-        if self._containers is None:
-            raise SiteError("this node has no container engine")
-        return self._containers
+        for record in map(_read, self._known):
+            if record.ended is not None:  # the agent may have been killed before it was stopped
+                await self._backend.stop(record.ref, record.want.name)
+        await self._running.enter_async_context(self._backend.live())
 
     async def close(self) -> None:
         """End the supervision; what runs goes on until the end of the lease."""
@@ -101,9 +72,12 @@ class NodeSite:
         return ()
 
     async def execute(self, order: AgentOrder, report_progress: ReportProgress) -> None:  # noqa: ARG002 - it is quick
-        """Start or stop an instance."""
+        """Start an instance, or remove it; an update stops one of a job, and keeps its log."""
         former = self._known.get(order.name)
         try:
+            if order.work is OrderAction.UPDATE:
+                await self._halt(former or self._new_record(order), order.generation, STOPPED)
+                return
             if former is not None and former.generation != order.generation:
                 await self._remove(former)
             if order.work is OrderAction.DELETE:
@@ -114,28 +88,47 @@ class NodeSite:
         except (OSError, msgspec.DecodeError) as error:
             raise SiteError(str(error)) from error
 
+    def _new_record(self, order: AgentOrder) -> Deployed:
+        record = msgspec.json.decode(order.spec, type=NodeRecord)
+        return Deployed(order.name, KIND, order.generation, whole=False, spec=to_json(record))
+
     async def _start(self, order: AgentOrder) -> None:
-        wanted = msgspec.json.decode(order.spec, type=NodeOrder)
-        backend = self._backend(wanted)
-        self._known.save(Deployed(order.name, KIND, order.generation, whole=True, spec=order.spec))
-        await backend.prepare(wanted.ref.system)
-        service = wanted.want.service
-        named = replace(service, env={**service.env, "STATEWARD_NODE": self._node})
-        await backend.start(wanted.ref, replace(wanted.want, service=named))
+        """Start an instance; the record is whole when the backend has the order, so after a crash it comes again."""
+        known = self._known.get(order.name)
+        known = self._known.save(known if known is not None else self._new_record(order))
+        wanted = _read(known)
+        if wanted.ended is None:
+            await self._backend.prepare(wanted.ref.system)
+            service = wanted.want.service
+            named = replace(service, env={**service.env, "STATEWARD_NODE": self._node})
+            await self._backend.start(wanted.ref, replace(wanted.want, service=named))
+        self._known.save(replace(known, whole=True))
+
+    async def _halt(self, known: Deployed, generation: int, why: str) -> None:
+        """Stop an instance that was to run once, and keep how it ended, and its log."""
+        wanted = _read(known)
+        if wanted.ended is None:
+            seen = [one for one in await self._backend.instances(wanted.ref) if one.name == wanted.want.name]
+            has_ended = bool(seen) and seen[0].phase is InstancePhase.ENDED
+            ended = seen[0] if has_ended else ended_without_trace(wanted.want, self._node, why)
+            wanted = replace(wanted, ended=ended)
+            self._known.save(replace(known, spec=to_json(wanted)))  # before it is stopped: it is never started again
+        await self._stop(wanted)
+        self._known.save(replace(known, generation=generation, whole=True, spec=to_json(wanted)))
+
+    async def _stop(self, wanted: NodeRecord) -> None:
+        """Stop an instance, and wait until all its processes have ended."""
+        await self._backend.stop(wanted.ref, wanted.want.name)
+        while any(one.name == wanted.want.name for one in await self._backend.instances(wanted.ref)):
+            await self._backend.pause(wanted.ref, POLL_INTERVAL_S)
 
     async def _remove(self, known: Deployed) -> None:
-        """Stop an instance, and wait until all its processes have ended; then nothing is left of it."""
-        wanted = _order_of(known)
-        name, ref, backend = wanted.want.name, wanted.ref, self._backend(wanted)
-        await backend.stop(ref, name)
-        while any(one.name == name for one in await backend.instances(ref)):
-            await backend.pause(ref, POLL_INTERVAL_S)
+        """Stop an instance, and remove its record; its log goes with the last one of its service or run."""
+        wanted = _read(known)
+        await self._stop(wanted)
         self._known.remove(known.name)
-        left = [order for order in map(_order_of, self._known) if self._backend(order) is backend]
-        if not any(order.ref == ref for order in left):
-            await backend.forget(ref)
-        if isinstance(backend, ContainerBackend) and not any(order.ref.system == ref.system for order in left):
-            await backend.leave(ref.system)
+        if not any(_read(one).ref == wanted.ref for one in self._known):
+            await self._backend.forget(wanted.ref)
 
     async def measure(self) -> Mapping[str, InstanceMeasure]:
         """Return nothing: the controller of nodes asks for no measures."""
@@ -146,13 +139,9 @@ class NodeSite:
         known = self._known.get(request.name)
         if known is None:
             raise SiteError(f"there is no {request.name}")
-        wanted = _order_of(known)
+        wanted = _read(known)
         after = int(request.after) if request.after.isdecimal() else None
-        backend, most = self._backend(wanted), min(request.most, MAX_ANSWER_CHARS)
-        try:
-            found = await backend.logs(wanted.ref, wanted.want.name, after, most)
-        except StatewardError as error:
-            raise SiteError(str(error)) from error
+        found = await self._backend.logs(wanted.ref, wanted.want.name, after, min(request.most, MAX_ANSWER_CHARS))
         return [LogPart(one.instance, one.text, str(one.next)) for one in found]
 
     async def run_command(self, request: CommandRequest) -> SiteCommandResult:
@@ -160,36 +149,25 @@ class NodeSite:
         known = self._known.get(request.name)
         if known is None:
             raise SiteError(f"there is no {request.name}")
-        wanted = _order_of(known)
+        wanted = _read(known)
         try:
-            done = await self._backend(wanted).run_command(
+            done = await self._backend.run_command(
                 wanted.ref, wanted.want.name, request.argv, request.within, MAX_ANSWER_CHARS
             )
         except StatewardError as error:
             raise SiteError(str(error)) from error
         return SiteCommandResult(done.exit_status, done.stdout, errors=done.stderr, is_cut=done.truncated)
 
-    async def find_images(self, request: ImageRequest) -> ImageAnswer:
-        """Return what images are now for the container engine."""
-        if self._containers is None:
-            raise SiteError("this node has no container engine")
-        services = {
-            str(number): Service(image=one.image, pull=one.pull, registry_login=one.login)  # type: ignore[arg-type]
-            for number, one in enumerate(request.images)
-        }
-        numbers = request.request, request.notify
-        try:
-            found = await self._containers.pin_images(NO_SYSTEM, services)
-        except EngineUnavailable as error:
-            raise SiteError(str(error)) from error
-        except StatewardError as error:
-            return ImageAnswer(*numbers, refusal=clip_text(str(error)))
-        return ImageAnswer(*numbers, tuple(FoundImage(found[name].id, found[name].digest) for name in services))
-
     async def stop_all(self) -> None:
-        """Kill and remove everything, because the lease has ended: a controller may have moved it."""
+        """Kill everything, because the lease has ended: a controller may have moved it. Only ends of jobs are kept."""
         await asyncio.to_thread(kill_instances, self._folder)
-        await asyncio.gather(*(self._remove(one) for one in self._known))
+        await asyncio.gather(*(self._clear(one) for one in self._known))
+
+    async def _clear(self, known: Deployed) -> None:
+        if _read(known).want.run_once:
+            await self._halt(known, known.generation, f"the lease of its node {self._node} ended")
+        else:
+            await self._remove(known)
 
     async def statuses(self) -> AsyncIterator[ThingStatus]:
         """Yield the state of each instance, and again when it has changed."""
@@ -203,16 +181,23 @@ class NodeSite:
             await asyncio.sleep(POLL_INTERVAL_S)
 
     async def _current(self) -> dict[str, ThingStatus]:
-        wanted = {one.name: (one, _order_of(one)) for one in self._known}
-        services = {(self._backend(order), order.ref) for _, order in wanted.values()}
-        seen = {(backend, ref): {one.name: one for one in await backend.instances(ref)} for backend, ref in services}
+        wanted = {one.name: (one, _read(one)) for one in self._known}
+        seen: dict[ServiceRef, dict[str, ServiceInstance]] = {
+            ref: {one.name: one for one in await self._backend.instances(ref)}
+            for ref in {record.ref for _, record in wanted.values() if record.ended is None}
+        }
         found = {}
-        for name, (known, order) in wanted.items():
-            instance = seen[self._backend(order), order.ref].get(order.want.name)
-            if instance is not None:
-                found[name] = ThingStatus(name, known.generation, to_json(instance))
+        for name, (known, record) in wanted.items():
+            instance = record.ended or seen[record.ref].get(record.want.name)
+            if instance is None:
+                continue
+            found[name] = ThingStatus(name, known.generation, to_json(instance))
+            if instance.phase is InstancePhase.ENDED and record.ended is None and self._known.get(name) is known:
+                # Only then the backend may remove its folder; its log stays.
+                self._known.save(replace(known, spec=to_json(replace(record, ended=instance))))
+                await self._backend.stop(record.ref, record.want.name)
         return found
 
 
-def _order_of(known: Deployed) -> NodeOrder:
-    return msgspec.json.decode(known.spec, type=NodeOrder)
+def _read(known: Deployed) -> NodeRecord:
+    return msgspec.json.decode(known.spec, type=NodeRecord)

@@ -12,6 +12,7 @@ from stateward.domains.systems.lifecycle import INSTANCE, NODE, SERVING, SystemN
 from stateward.domains.systems.nodes.lease_rules import Watched, is_overdue, watch_renewals
 from stateward.domains.systems.nodes.node_model import NODE_LABEL, node_status
 from stateward.domains.systems.nodes.node_records import lose_node
+from stateward.domains.systems.nodes.placement_records import ROOM_STATES
 from stateward.engine import Engine, ExternalReport
 from stateward.lifecycle import CONTROLLER
 from stateward.store.changes import Changes
@@ -63,7 +64,7 @@ class NodeWatch:
                 log.warning("node %s in %s did not renew its lease; its instances are replaced", node.id, node.ns)
 
     async def _check_drain(self, node: Object) -> None:
-        chosen = Selector(node.ns, INSTANCE.kind, labels=((NODE_LABEL, node.id),))
+        chosen = Selector(node.ns, INSTANCE.kind, states=ROOM_STATES, labels=((NODE_LABEL, node.id),))
         left = len(await self._engine.store.reader.list_objects(chosen, Page(None, MAX_LISTED)))
         if node.op is None:
             return

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from stateward.domains.systems.backends.port import InstanceSpec, ServiceRef
 from stateward.domains.systems.definition import NodePool
 from stateward.domains.systems.errors import NodesFull
-from stateward.domains.systems.lifecycle import INSTANCE, NODE, SystemNodeState
+from stateward.domains.systems.lifecycle import INSTANCE, NODE, TAKES_ROOM, SystemNodeState
 from stateward.domains.systems.model import spec_of
 from stateward.domains.systems.nodes.node_model import (
     NODE_LABEL,
@@ -29,6 +29,8 @@ from stateward.lifecycle import CONTROLLER
 from stateward.store.filters import Selector
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object, to_json
+
+ROOM_STATES = tuple(one.word for one in TAKES_ROOM)
 
 
 class PlaceRequest(Struct, frozen=True):
@@ -55,7 +57,7 @@ async def place_instances(tx: Tx, kinds: Kinds, requests: Sequence[PlaceRequest]
     async with unit_of_work(tx, ()) as uow:
         namespaces = {one.key.ns for one in requests}
         nodes = {ns: await uow.select(Selector(ns, NODE.kind)) for ns in sorted(namespaces)}
-        placed = {ns: await uow.tx.select(Selector(ns, INSTANCE.kind)) for ns in sorted(namespaces)}
+        placed = {ns: await uow.tx.select(Selector(ns, INSTANCE.kind, states=ROOM_STATES)) for ns in sorted(namespaces)}
         await uow.load({one.key for one in requests}, [one for found in placed.values() for one in found])
         pools = [one.pool for one in requests if one.pool is not None]
         found_pools = dict(zip(pools, await uow.peek(pools), strict=True))
@@ -84,7 +86,7 @@ async def _place(
     except NodesFull as error:
         return error
     before = 0 if former is None else placed_instance(former).number
-    number = max(before + 1, int(uow.now * 1000))
+    number = max(before + 2, int(uow.now * 1000))
     spec = to_json(PlacedInstance(node, request.ref.path, number, request.want))
     creation = Creation(INSTANCE.kind, service_key(request.ref), to_json({NODE_LABEL: node}))
     step = replace(step_request(request.key, "place", CONTROLLER), creates=creation, spec=spec)
@@ -101,7 +103,6 @@ def demand_of(want: InstanceSpec, pool: NodePool | None) -> InstanceNeeds:
         needs.memory or 0,
         labels={} if pool is None else pool.labels,
         pool_slots=None if pool is None else pool.slots,
-        container=want.service.image is not None,
         secrets=bool(want.service.secrets),
     )
 
@@ -131,7 +132,6 @@ def node_rooms(
             used_slots=len(there),
             same_service=sum(one.parent == service for one in there),
             same_pool=0 if pool is None else sum(_pool_of(one) == pool.id for one in there),
-            has_engine=status.containers,
             secrets=status.secrets,
         )
 

@@ -7,22 +7,22 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from stateward.containers import ContainerEngine, EngineRefusal, EngineRefused, EngineUnavailable, ExecTimedOut
+from stateward.containers import ContainerEngine, EngineRefusal, EngineRefused, ExecTimedOut
 from stateward.domains.systems.backends.container.container_runner import read_output
 from stateward.domains.systems.backends.container.container_specs import ContainerNames, EngineReach
 from stateward.domains.systems.backends.container.container_supervisor import ContainerSupervisor
 from stateward.domains.systems.backends.local.backend import OrderBackend, read_excerpt
 from stateward.domains.systems.backends.local.instance_dir import BackendDir
-from stateward.domains.systems.backends.local.launch import THIS_HOST, HostPlace
 from stateward.domains.systems.backends.port import (
     CommandOutcome,
     LogExcerpt,
     ReadSecrets,
+    ReportText,
     ServiceRef,
     SystemRef,
     choose_running,
@@ -44,11 +44,10 @@ class ContainerBackend(OrderBackend):
         engine: ContainerEngine,
         reach: EngineReach = ON_THIS_HOST,
         read_secrets: ReadSecrets = no_secrets,
-        place: HostPlace = THIS_HOST,
     ) -> None:
         files = BackendDir(root.absolute())
         self._engine, self._names = engine, ContainerNames(read_installation(files.root))
-        self._containers = ContainerSupervisor(files, engine, self._names, reach, read_secrets, place)
+        self._containers = ContainerSupervisor(files, engine, self._names, reach, read_secrets)
         super().__init__(files, self._containers)
 
     @property
@@ -56,12 +55,13 @@ class ContainerBackend(OrderBackend):
         """The label of all containers, networks and volumes of this installation."""
         return self._names.filter
 
-    async def pin_images(self, system_ref: SystemRef, services: Mapping[str, Service]) -> dict[str, PinnedImage]:  # noqa: ARG002
+    async def pin_images(self, services: Mapping[str, Service], report: ReportText) -> dict[str, PinnedImage]:
         """Return what the images of services are now, by path; pulls those that the engine lacks."""
         unpinned = {path: one for path, one in services.items() if one.image is not None and one.pinned is None}
         pins = self._containers.runner.images
         distinct = {(one.image, one.pull, one.registry_login): one for one in unpinned.values()}
-        found = dict(zip(distinct, await asyncio.gather(*map(pins.pin, distinct.values())), strict=True))
+        images = await asyncio.gather(*(pins.pin(one, report) for one in distinct.values()))
+        found = dict(zip(distinct, images, strict=True))
         return {path: found[one.image, one.pull, one.registry_login] for path, one in unpinned.items()}
 
     async def remove(self, system_ref: SystemRef) -> None:
@@ -69,19 +69,10 @@ class ContainerBackend(OrderBackend):
         labels = self._names.system_filters(system_ref)
         for volume in await self._engine.list_volumes(labels):
             await self._engine.remove_volume(volume.name)
-        await self._remove_networks(system_ref)
-        await super().remove(system_ref)
-
-    async def leave(self, system_ref: SystemRef) -> None:
-        """Remove the folder and the network of a system that has no instances here; its volumes stay."""
-        await super().remove(system_ref)
-        with suppress(EngineRefused, EngineUnavailable):  # the sweep of networks makes up for it
-            await self._remove_networks(system_ref)
-
-    async def _remove_networks(self, system_ref: SystemRef) -> None:
-        self._containers.runner.forget_network(system_ref)
-        for network in await self._engine.list_networks(self._names.system_filters(system_ref)):
+        for network in await self._engine.list_networks(labels):
             await self._engine.remove_network(network.id)
+        self._containers.runner.forget_network(system_ref)
+        await super().remove(system_ref)
 
     async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:
         """Return the logs of instances: what ended containers have left, and then that of the present one."""

@@ -4,15 +4,12 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 
-from msgspec.structs import replace
-
 from stateward.containers import ContainerEngine, ContainerSpec, EngineRefusal, EngineRefused
 from stateward.domains.systems.backends.container.container_specs import ContainerNames, EngineReach, with_secrets
 from stateward.domains.systems.backends.container.engine_listing import EngineListing
 from stateward.domains.systems.backends.container.image_pins import ImagePins
 from stateward.domains.systems.backends.local.instance_dir import InstanceOrder
-from stateward.domains.systems.backends.local.launch import THIS_HOST, HostPlace
-from stateward.domains.systems.backends.port import ReadSecrets, ServiceRef, SystemRef
+from stateward.domains.systems.backends.port import ReadSecrets, ReportText, ServiceRef, SystemRef
 
 PARALLEL_STARTS = 8
 """How many containers are created and started at once: an engine does not get faster with more."""
@@ -32,16 +29,15 @@ class ContainerRunner:
         listing: EngineListing,
         read_secrets: ReadSecrets,
         notify: Callable[[], None],
-        place: HostPlace = THIS_HOST,
     ) -> None:
-        self._read_secrets, self.place = read_secrets, place
+        self._read_secrets = read_secrets
         self.engine, self.names, self.reach, self.listing, self.notify = engine, names, reach, listing, notify
         self.images = ImagePins(engine)
         self.starts = asyncio.Semaphore(PARALLEL_STARTS)
         self.removed_at = 0.0  # when the last instance was removed, by the monotonic clock
         self._networks: dict[SystemRef, asyncio.Task[str]] = {}
 
-    async def create(self, ref: ServiceRef, order: InstanceOrder, boot: int) -> str:
+    async def create(self, ref: ServiceRef, order: InstanceOrder, boot: int, report: ReportText) -> str:
         """Create the container of a start of an instance, or find it again; returns its id."""
         wanted = {one.secret for one in order.service.secrets.values()}
         secrets = await self._read_secrets(ref.system.ns, wanted) if wanted else {}
@@ -54,9 +50,8 @@ class ContainerRunner:
         except EngineRefused as error:
             if error.reason is not EngineRefusal.IMAGE_MISSING:
                 raise
-        await self.images.pull_again(order.service)
-        pinned = order.service.pinned  # another engine may have another id for the same digest
-        return await self._create(ref, spec if pinned is None else replace(spec, image=pinned.digest))
+        await self.images.pull_again(order.service, report)
+        return await self._create(ref, spec)
 
     async def _create(self, ref: ServiceRef, spec: ContainerSpec) -> str:
         try:

@@ -23,7 +23,7 @@ from stateward.containers import (
     VolumeMount,
 )
 from stateward.domains.systems.backends.local.instance_dir import InstanceOrder
-from stateward.domains.systems.backends.port import ServiceRef, SystemRef
+from stateward.domains.systems.backends.port import LOOPBACK, ServiceRef, SystemRef
 from stateward.domains.systems.definition import Resources, Service, file_name
 
 LABEL = "stateward.systems."
@@ -40,8 +40,8 @@ ENDED_STATES = frozenset({ContainerState.EXITED, ContainerState.DEAD})
 class EngineReach(Struct, frozen=True):
     """How this host reaches published ports: the address where the engine publishes, and the one to connect to."""
 
-    publish_ip: str = "127.0.0.1"
-    host: str = "127.0.0.1"
+    publish_ip: str = LOOPBACK
+    host: str = LOOPBACK
 
 
 class ContainerNames(Struct, frozen=True):

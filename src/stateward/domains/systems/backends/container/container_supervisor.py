@@ -6,7 +6,7 @@ again.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,7 @@ from stateward.domains.systems.backends.container.engine_listing import EngineLi
 from stateward.domains.systems.backends.local.backend_supervisor import BackendSupervisor, log
 from stateward.domains.systems.backends.local.instance_dir import PROXY, BackendDir, InstanceDir, InstanceOrder
 from stateward.domains.systems.backends.local.instance_supervisor import InstanceSupervisor
-from stateward.domains.systems.backends.local.launch import THIS_HOST, HostPlace
-from stateward.domains.systems.backends.port import ReadSecrets, ServiceRef
+from stateward.domains.systems.backends.port import LOOPBACK, ReadSecrets, ServiceRef
 from stateward.drivers.confinement import Confinement
 
 NETWORK_SWEEP_S = 60.0
@@ -46,11 +45,10 @@ class ContainerSupervisor(BackendSupervisor):
         names: ContainerNames,
         reach: EngineReach,
         read_secrets: ReadSecrets,
-        place: HostPlace = THIS_HOST,
     ) -> None:
-        super().__init__(files, Confinement(), read_secrets, place)
+        super().__init__(files, Confinement(), read_secrets)
         listing = EngineListing(engine, names.filter, self.wake)
-        self.runner = ContainerRunner(engine, names, reach, listing, read_secrets, self.wake, place)
+        self.runner = ContainerRunner(engine, names, reach, listing, read_secrets, self.wake)
         self._swept_at = 0.0
         self._removals: set[asyncio.Task[None]] = set()
 
@@ -96,6 +94,11 @@ class ContainerSupervisor(BackendSupervisor):
         return str(directory.folder) in self._instances or (
             (self._dir.root / "keeper.lock").exists() and _is_missing(directory.folder / "order.json")
         )
+
+    def _ready_ports(self, ref: ServiceRef) -> Sequence[int | str]:
+        """Return the ports of the ready instances, with the host of the engine if that is another one."""
+        reach, ports = self.runner.reach, super()._ready_ports(ref)
+        return ports if reach.host == LOOPBACK else [f"{reach.host}:{port}" for port in ports]
 
     def _start_removal(self, removal: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(removal)

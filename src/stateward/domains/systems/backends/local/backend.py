@@ -23,13 +23,20 @@ from stateward.domains.systems.backends.local.instance_dir import (
     InstanceOrder,
     LocalInstanceState,
 )
-from stateward.domains.systems.backends.local.launch import PROXY_PROGRAM, THIS_HOST, HostPlace, free_port
+from stateward.domains.systems.backends.local.launch import (
+    PROXY_PROGRAM,
+    THIS_HOST,
+    HostPlace,
+    free_port,
+    is_port_taken,
+)
 from stateward.domains.systems.backends.port import (
     CommandOutcome,
     InstancePhase,
     InstanceSpec,
     LogExcerpt,
     ReadSecrets,
+    ReportText,
     ServiceInstance,
     ServiceRef,
     SystemRef,
@@ -58,7 +65,7 @@ class OrderBackend:
         self._dir.system_path(system_ref).mkdir(mode=0o700, parents=True, exist_ok=True)
         return {"host": socket.gethostname(), "folder": str(self._dir.root)}
 
-    async def pin_images(self, system_ref: SystemRef, services: Mapping[str, Service]) -> Mapping[str, PinnedImage]:  # noqa: ARG002
+    async def pin_images(self, services: Mapping[str, Service], report: ReportText) -> Mapping[str, PinnedImage]:  # noqa: ARG002
         """Return nothing: processes have no images."""
         return {}
 
@@ -101,16 +108,24 @@ class OrderBackend:
             self._stop(directory)
             return None
         if order is None:
-            directory.put_order(self._proxy_order(ref, port or free_port()))
-            self._supervisor.wake()
+            # A proxy without its port would end, and a check of its health would reach the program that has it.
+            if not port or not is_port_taken(port):
+                directory.put_order(self._proxy_order(ref, port or free_port()))
+                self._supervisor.wake()
             return None
         return order.port if _stands(directory, order) else None
 
-    async def is_addressed(self, ref: ServiceRef, port: int | None) -> bool:
-        """Tell whether the TCP proxy accepts connections at the wanted port."""
+    async def address_problem(self, ref: ServiceRef, port: int | None) -> str:
+        """Return why the TCP proxy accepts no connections at the wanted port."""
         directory = self._dir.instance_dir(ref, PROXY)
         order = directory.order()
-        return port is None or (order is not None and port in (0, order.port) and _stands(directory, order))
+        if port is None or (order is not None and port in (0, order.port) and _stands(directory, order)):
+            return ""
+        if order is None and port and is_port_taken(port):
+            return f"its address is not open: port {port} of this host is taken by another program"
+        state = directory.state()
+        why = f": {state.why}" if order is not None and state is not None and state.why else ""
+        return f"its address {port or 'at any port'} is not open{why}"
 
     def _proxy_order(self, ref: ServiceRef, port: int) -> InstanceOrder:
         ready = str(self._dir.service_path(ref) / "ready.json")

@@ -204,11 +204,12 @@ class BackendSupervisor:
 
     def _write_ready_ports(self, ref: ServiceRef) -> None:
         """Write the ports of the ready instances, or their addresses on other hosts, for the TCP proxy."""
-        ports = self._local_ports(ref) if self._ready_addresses is None else self._ready_addresses(ref)
+        ports = self._ready_ports(ref) if self._ready_addresses is None else self._ready_addresses(ref)
         if self._ready.get(ref) != ports:
             write_record(self._dir.service_path(ref) / "ready.json", ports)
             self._ready[ref] = ports
 
-    def _local_ports(self, ref: ServiceRef) -> list[int]:
+    def _ready_ports(self, ref: ServiceRef) -> Sequence[int | str]:
+        """Return the ports of the ready instances on this host."""
         known = (self._instances.get(str(directory.folder)) for directory in self._dir.instance_dirs(ref))
         return [one.state.port for one in known if one is not None and one.state.ready and one.state.port is not None]

@@ -4,6 +4,7 @@ An instance leads a session and outlives the server. Its pid and start time iden
 environment, which its descendants inherit, even those that leave its session.
 """
 
+import errno
 import os
 import signal
 import socket
@@ -53,15 +54,10 @@ STARTED = "started"
 
 
 class HostPlace(Struct, frozen=True):
-    """The address of this host that instances listen on, and whether they may be started now.
-
-    `sees_container` tells by a process id and the id of a container whether its processes can be found and killed here.
-    Without it, nobody needs to.
-    """
+    """The address of this host that instances listen on, and whether they may be started now."""
 
     host: str = LOOPBACK
     may_launch: Callable[[], bool] = lambda: True
-    sees_container: Callable[[int, str], bool] | None = None
 
 
 THIS_HOST = HostPlace()
@@ -252,6 +248,17 @@ def last_log_line(log: Path, most: int = 2_000) -> str:
     except OSError:
         return ""
     return lines[-1].strip()[:200] if lines else ""
+
+
+def is_port_taken(port: int, host: str = LOOPBACK) -> bool:
+    """Tell whether a program of this machine listens on a port."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have ended do not count
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False
 
 
 def free_port(host: str = LOOPBACK) -> int:

@@ -97,7 +97,10 @@ async def main(file: str, port: int) -> None:
     """Serve until SIGTERM."""
     proxy, terminated = TcpProxy(file), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
-    server = await asyncio.start_server(proxy.serve_connection, HOST, port, backlog=1024)
+    try:
+        server = await asyncio.start_server(proxy.serve_connection, HOST, port, backlog=1024)
+    except OSError as error:
+        sys.exit(f"port {port} cannot be opened: {os.strerror(error.errno) if error.errno else error}")
     print(f"listening on {HOST}:{port}", flush=True)  # noqa: T201 - its log
     await terminated.wait()
     server.close()

@@ -1,0 +1,71 @@
+"""Connections to containers, as the network namespaces of their first processes show them.
+
+A container has a network namespace of its own, and `/proc/PID/net/tcp` lists the sockets of the namespace of a process.
+The control group of a process names its container, so a process is never taken for that of another one. Where it cannot
+be read, because the engine is on another host or in another namespace of processes, connections are unknown, not zero.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+
+from msgspec import Struct
+
+from stateward.agents.container_calls import EngineCalls
+from stateward.agents.tcp_sockets import PortUse, read_namespace_sockets, use_of_namespace
+from stateward.containers import ContainerEngine, EngineRefused
+from stateward.drivers.process.procfs import read_proc
+
+MAX_INSPECTED = 200
+"""The number of new containers whose process is looked up in one measurement."""
+
+
+class Connections(Struct, frozen=True):
+    """The connections that are established to a container, and those that are new since the last measurement."""
+
+    established: int
+    new: int
+
+
+class ConnectionMeter:
+    """Counts connections; an inspection of each container tells its process, once."""
+
+    def __init__(self, engine: ContainerEngine) -> None:
+        self._engine, self._calls = engine, EngineCalls()
+        self._pids: dict[str, int] = {}  # 0: its process is not on this host
+        self._seen: dict[str, frozenset[tuple[int, str]]] = {}
+
+    async def measure(self, running: Collection[str], probe_ports: Collection[int]) -> dict[str, Connections]:
+        """Return the connections of containers, by id, where they are known; `probe_ports` are those of our probes."""
+        self._pids = {one: pid for one, pid in self._pids.items() if one in running}
+        unknown = [one for one in running if one not in self._pids][:MAX_INSPECTED]
+        await self._calls.for_each(self._find_process, unknown)
+        uses = await asyncio.to_thread(_read_uses, self._pids, frozenset(probe_ports))
+        for one in [one for one, pid in self._pids.items() if pid and one not in uses]:
+            # It was started again by hand and has another process; or it cannot be read here, and is not asked again.
+            self._pids.pop(one) if one in self._seen else self._pids.update({one: 0})
+        found = {
+            one: Connections(use.established, len(use.seen - self._seen[one]) if one in self._seen else 0)
+            for one, use in uses.items()
+        }
+        self._seen = {one: use.seen for one, use in uses.items()}
+        return found
+
+    async def _find_process(self, container: str) -> None:
+        with suppress(EngineRefused):  # it was removed meanwhile
+            self._pids[container] = (await self._engine.inspect_container(container)).pid or 0
+
+
+def _read_uses(pids: Mapping[str, int], probe_ports: frozenset[int]) -> dict[str, PortUse]:
+    """Return the use of the ports of containers whose processes are on this host."""
+    found = {}
+    for container, pid in pids.items():
+        sockets = read_namespace_sockets(pid) if pid and _is_process_of(pid, container) else None
+        if sockets is not None:
+            found[container] = use_of_namespace(sockets, probe_ports)
+    return found
+
+
+def _is_process_of(pid: int, container: str) -> bool:
+    """Tell whether a process of this host is in the control group of a container."""
+    return container.encode() in (read_proc(pid, "cgroup") or b"")
