@@ -14,7 +14,7 @@ from msgspec import MsgspecError
 from msgspec.structs import replace
 from websockets.exceptions import WebSocketException
 
-from stateward.agents.answers import SiteAnswers
+from stateward.agents.answers import FindImages, SiteAnswers
 from stateward.agents.app_manifest import SiteBackend
 from stateward.agents.measure_reports import MeasureReporter
 from stateward.agents.message_types import clip_text
@@ -44,7 +44,7 @@ from stateward.agents.messages import (
     encode,
     read_controller,
 )
-from stateward.agents.node_messages import SecretAnswer
+from stateward.agents.node_messages import ImageRequest, SecretAnswer
 from stateward.agents.order_admission import InstanceMemory, OrderVerdict, has_related_work, judge_order
 from stateward.agents.secret_requests import SecretRequests
 from stateward.agents.site import (
@@ -117,7 +117,8 @@ class UpgradeHandler(Protocol):
 class Agent:
     """The agent of one cloudlet; it works on one of the `backends` that it offers, by default on its site alone.
 
-    The agent of a node has a capacity, a lease, and statuses of its things, and asks for values of secrets.
+    The agent of a node has a capacity, a lease, and statuses of its things. It asks for values of secrets, and finds
+    images if it has a container engine.
     """
 
     def __init__(
@@ -134,8 +135,9 @@ class Agent:
         lease: AgentLease | None = None,
         statuses: Callable[[], AsyncIterator[ThingStatus]] | None = None,
         secrets: SecretRequests | None = None,
+        find_images: FindImages | None = None,
     ) -> None:
-        self._lease, self._statuses, self._secrets = lease, statuses, secrets
+        self._lease, self._statuses, self._secrets, self._find_images = lease, statuses, secrets, find_images
         self._site, self._dialer, self.version, self._upgrades = site, dialer, version, upgrades
         self._backends = backends or {SiteBackend.PROCESS: site}
         self._observe_interval_s, self._installation = observe_interval_s, installation
@@ -177,7 +179,7 @@ class Agent:
         await self._settle()
         socket = self._socket = await self._dialer.dial()
         tasks: list[asyncio.Task[None]] = []
-        answers = SiteAnswers(self._site, self._send)
+        answers = SiteAnswers(self._site, self._send, self._find_images)
         try:
             welcome = await self._handshake(socket)
             self.notify = welcome.notify
@@ -299,7 +301,7 @@ class Agent:
                     await self._handle_order(message)
                 case Upgrade():
                     self._start_task(self._upgrade(message))
-                case LogRequest() | CommandRequest():
+                case LogRequest() | CommandRequest() | ImageRequest():
                     await answers.begin(message)
                 case RequestCancelled():
                     answers.cancel(message)

@@ -21,14 +21,18 @@ from stateward.agents.messages import (
     RequestCancelled,
     read_answer,
 )
+from stateward.agents.node_messages import ImageAnswer, ImageRequest, WantedImage
 
-T = TypeVar("T", LogAnswer, CommandAnswer)
+T = TypeVar("T", LogAnswer, CommandAnswer, ImageAnswer)
 
 LOG_TIMEOUT_S = 20.0
 """Seconds that an agent has to send a log."""
 
 COMMAND_MARGIN_S = 10.0
 """Seconds that an agent has, after the time of a command is over, to tell so."""
+
+IMAGES_TIMEOUT_S = 900.0
+"""Seconds that an agent has to pull images."""
 
 MAX_WAITING = 16
 """The number of requests that wait for one agent: an agent works on as many at once."""
@@ -75,10 +79,16 @@ class AgentRequests:
             within + COMMAND_MARGIN_S,
         )
 
+    async def find_images(self, connection: AgentConnection, images: tuple[WantedImage, ...]) -> ImageAnswer:
+        """Return what images are now for the container engine of an agent."""
+        return await self._ask(
+            connection, lambda number, notify: ImageRequest(number, notify, images), ImageAnswer, IMAGES_TIMEOUT_S
+        )
+
     async def _ask(
         self,
         connection: AgentConnection,
-        request: Callable[[int, int], LogRequest | CommandRequest],
+        request: Callable[[int, int], LogRequest | CommandRequest | ImageRequest],
         form: type[T],
         patience: float,
     ) -> T:

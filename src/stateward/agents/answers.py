@@ -7,6 +7,7 @@ it changes no record, nobody sends it again, and it ends with the connection on 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from stateward.agents.message_types import clip_text
 from stateward.agents.messages import (
@@ -20,6 +21,7 @@ from stateward.agents.messages import (
     RequestCancelled,
     answer_pieces,
 )
+from stateward.agents.node_messages import ImageAnswer, ImageRequest
 from stateward.agents.site import AgentSite, SiteError
 from stateward.aio.supervise import cancel_tasks
 
@@ -32,14 +34,20 @@ END_MARGIN_S = 2.0
 """Seconds that a site has, after the time of a command is over, to end it and to tell what it has written."""
 
 
+SiteRequest: TypeAlias = LogRequest | CommandRequest | ImageRequest
+FindImages: TypeAlias = Callable[[ImageRequest], Awaitable[ImageAnswer]]
+
+
 class SiteAnswers:
     """Answers the requests of one connection."""
 
-    def __init__(self, site: AgentSite, send: Callable[[AnswerPiece], Awaitable[None]]) -> None:
-        self._site, self._send = site, send
+    def __init__(
+        self, site: AgentSite, send: Callable[[AnswerPiece], Awaitable[None]], find_images: FindImages | None = None
+    ) -> None:
+        self._site, self._send, self._find_images = site, send, find_images
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
-    async def begin(self, request: LogRequest | CommandRequest) -> None:
+    async def begin(self, request: SiteRequest) -> None:
         """Start to answer a request; one above the limit is refused."""
         if len(self._tasks) >= MAX_REQUESTS:
             await self._send_answer(_refusal(request, f"the agent works on {MAX_REQUESTS} requests already"))
@@ -56,7 +64,7 @@ class SiteAnswers:
         """End the work on all requests."""
         await cancel_tasks(list(self._tasks.values()))
 
-    async def _answer(self, request: LogRequest | CommandRequest) -> None:
+    async def _answer(self, request: SiteRequest) -> None:
         try:
             answer = await self._ask_site(request)
         except SiteError as error:
@@ -72,10 +80,14 @@ class SiteAnswers:
         for piece in answer_pieces(answer):
             await self._send(piece)
 
-    async def _ask_site(self, request: LogRequest | CommandRequest) -> Answer:
+    async def _ask_site(self, request: SiteRequest) -> Answer:
         numbers = request.request, request.notify
         if isinstance(request, LogRequest):
             return LogAnswer(*numbers, tuple(await self._site.read_log(request)))
+        if isinstance(request, ImageRequest):
+            if self._find_images is None:
+                raise SiteError("the agent has no container engine for services")
+            return await self._find_images(request)
         async with asyncio.timeout(request.within + END_MARGIN_S):
             result = await self._site.run_command(request)
         kept = result.written[-MAX_ANSWER_CHARS:]
@@ -84,6 +96,12 @@ class SiteAnswers:
         return CommandAnswer(*numbers, result.status, kept, omitted, errors=errors, is_cut=result.is_cut)
 
 
-def _refusal(request: LogRequest | CommandRequest, error: str) -> Answer:
-    form = LogAnswer if isinstance(request, LogRequest) else CommandAnswer
-    return form(request.request, request.notify, error=clip_text(error))
+def _refusal(request: SiteRequest, error: str) -> Answer:
+    numbers, why = (request.request, request.notify), clip_text(error)
+    match request:
+        case LogRequest():
+            return LogAnswer(*numbers, error=why)
+        case CommandRequest():
+            return CommandAnswer(*numbers, error=why)
+        case ImageRequest():
+            return ImageAnswer(*numbers, error=why)

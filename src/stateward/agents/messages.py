@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from stateward.agents.app_manifest import SiteBackend
 from stateward.agents.message_types import NAME_TEXT, Name, Number, Text
-from stateward.agents.node_messages import SecretAnswer, SecretRequest
+from stateward.agents.node_messages import ImageAnswer, ImageRequest, SecretAnswer, SecretRequest
 from stateward.agents.published_ports import Addresses
 
 PROTOCOL = 1
@@ -345,7 +345,7 @@ class RequestCancelled(Struct, frozen=True, tag="cancel"):
     notify: int
 
 
-Answer: TypeAlias = LogAnswer | CommandAnswer
+Answer: TypeAlias = LogAnswer | CommandAnswer | ImageAnswer
 FromAgent: TypeAlias = (
     Hello
     | InventoryItem
@@ -359,7 +359,16 @@ FromAgent: TypeAlias = (
     | SecretRequest
 )
 FromController: TypeAlias = (
-    Welcome | AgentOrder | Upgrade | Goodbye | Heartbeat | LogRequest | CommandRequest | RequestCancelled | SecretAnswer
+    Welcome
+    | AgentOrder
+    | Upgrade
+    | Goodbye
+    | Heartbeat
+    | LogRequest
+    | CommandRequest
+    | ImageRequest
+    | RequestCancelled
+    | SecretAnswer
 )
 
 encode = msgspec.json.Encoder().encode

@@ -243,7 +243,8 @@ class DeployRun:
         await self._job.progress(f"looking for {count_text(len(images), 'image')}")
         backend = await self._context.backend(self.system_ref)
         try:
-            return msgspec.to_builtins(await backend.pin_images(self._wanted.programs, self._job.progress))
+            found = await backend.pin_images(self.system_ref, self._wanted.programs, self._job.progress)
+            return msgspec.to_builtins(found)
         except StatewardError as error:
             raise (Temporary if error.retry else Permanent)(str(error)) from error
 

@@ -119,6 +119,21 @@ class InstanceNotReached(Denied, code="agent_refused", retry=True):
     text = "instance {instance}: {why}"
 
 
+class ImagesNotFound(StatewardError, retry=True):
+    """No node could be asked what the images of services are."""
+
+    why: str
+    text = "the images cannot be looked for: {why}"
+
+
+class ImageRefused(StatewardError):
+    """The container engine of a node has refused an image."""
+
+    node: str
+    why: str
+    text = "node {node}: {why}"
+
+
 class NodeNotEmpty(Denied, code="not_empty"):
     """A node with instances cannot be deleted."""
 

@@ -79,6 +79,7 @@ class NodeView(Struct, frozen=True):
     labels: dict[str, str]
     address: str
     version: str
+    containers: bool
     secrets: bool
     slots: int
     used_slots: int

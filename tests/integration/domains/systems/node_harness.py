@@ -72,10 +72,19 @@ def living(folder: Path) -> dict[int, str]:
 class NodeAgent:
     """The agent of a node, in a process of its own; `prefix` is a command that runs it elsewhere."""
 
-    def __init__(self, name: str, folder: Path, url: str, token: Path, address: str, prefix: Sequence[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        url: str,
+        token: Path,
+        address: str,
+        prefix: Sequence[str] = (),
+        flags: Sequence[str] = (),
+    ) -> None:
         self.name, self.folder, self._said = name, folder, folder.with_suffix(".log")
         words = ("--controller", url, "--token-file", str(token), "--data", str(folder), "--address", address)
-        self._command = [*prefix, str(STATEWARD), "system", "node", "agent", name, *words]
+        self._command = [*prefix, str(STATEWARD), "system", "node", "agent", name, *words, *flags]
         self.start()
 
     def start(self) -> None:
@@ -119,11 +128,18 @@ class Hosts:
         token.write_text(made.stdout)
         token.chmod(0o600)
 
-    def join(self, name: str, url: str = "", address: str = "127.0.0.1", prefix: Sequence[str] = ()) -> NodeAgent:
+    def join(
+        self,
+        name: str,
+        url: str = "",
+        address: str = "127.0.0.1",
+        prefix: Sequence[str] = (),
+        flags: Sequence[str] = (),
+    ) -> NodeAgent:
         """Start the agent of a registered node."""
         url = url or self.server.url.replace("http", "ws", 1)
         token = self.folder / f"{name}.token"
-        agent = self.agents[name] = NodeAgent(name, self.folder / name, url, token, address, prefix)
+        agent = self.agents[name] = NodeAgent(name, self.folder / name, url, token, address, prefix, flags)
         return agent
 
     def node(self, name: str) -> dict[str, Any]:
@@ -197,10 +213,11 @@ class Hosts:
 
 
 @contextmanager
-def serving_hosts(folder: Path, *flags: str) -> Iterator[Hosts]:
+def serving_hosts(folder: Path, *flags: str, lease_s: float = LEASE_S) -> Iterator[Hosts]:
     """Run a server with a system whose services run on nodes."""
     port = free_port()
-    with served(folder / "data", *flags, "--port", str(port), environ=environment(port)) as server:
+    own = {"STATEWARD_SYSTEMS_NODE_LEASE": str(lease_s)}
+    with served(folder / "data", *flags, "--port", str(port), environ=environment(port) | own) as server:
         hosts = Hosts(server, folder, port)
         try:
             hosts.ended(hosts.http.post(URL, json={"name": "shop", "backend": "nodes"}))

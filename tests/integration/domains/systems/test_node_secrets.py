@@ -55,7 +55,7 @@ def kill_instances(hosts: Hosts) -> None:
 
 def test_an_instance_on_a_node_gets_its_secrets_at_every_start_and_no_file_has_them(tmp_path: Path) -> None:
     port = free_port()
-    with serving_hosts(tmp_path) as hosts:
+    with serving_hosts(tmp_path, lease_s=60.0) as hosts:
         hosts.register("a")
         hosts.join("a")
         hosts.until(lambda: hosts.node("a")["state"] == "ready")

@@ -214,6 +214,9 @@ def test_the_definitions_of_the_documentation_and_the_example_can_be_read() -> N
         ("local", Service(command=("x",), port=80), "port"),
         ("container", Service(command=("x",)), "image"),
         ("container", Service(image="shop:1", folder="/srv"), "folder"),
+        ("nodes", Service(), "command"),
+        ("nodes", Service(command=("x",), volumes={"data": "/data"}), "volumes"),
+        ("nodes", Service(image="shop:1", folder="/srv"), "folder"),
     ],
 )
 def test_what_a_backend_cannot_use_is_refused_with_its_field(backend: str, service: Service, field: str) -> None:

@@ -80,6 +80,20 @@ def test_a_refusal_names_what_is_asked_and_what_is_free() -> None:
     )
 
 
+def test_containers_and_secrets_go_where_they_can_run_and_the_refusal_says_what_is_missing() -> None:
+    rooms = [NodeRoom("a", slots=9), NodeRoom("b", slots=2, has_engine=True), NodeRoom("c", slots=2, secrets=True)]
+    assert choose_host(InstanceNeeds(), rooms) == "a"
+    assert choose_host(InstanceNeeds(container=True), rooms) == "b"
+    assert choose_host(InstanceNeeds(secrets=True), rooms) == "c"
+    with pytest.raises(NodesFull) as caught:
+        choose_host(InstanceNeeds(container=True, secrets=True), rooms)
+    assert str(caught.value) == (
+        "no node has room: asked is a slot, a container engine, a connection over TLS for its secrets;"
+        " a has no container engine and is not connected over TLS; b is not connected over TLS;"
+        " c has no container engine"
+    )
+
+
 def test_without_nodes_the_refusal_says_so() -> None:
     with pytest.raises(NodesFull, match="no node takes instances"):
         choose_host(InstanceNeeds(), [])

@@ -21,13 +21,17 @@ def check_backend_fields(
 
     `field_of` returns the field of a definition that has the service at a path.
     """
-    unusable = {LOCAL: CONTAINER_FIELDS, CONTAINER: LOCAL_FIELDS, NODES: CONTAINER_FIELDS}.get(backend, ())
     for path, service in services.items():
-        where = field_of(path)
-        if backend in (LOCAL, NODES) and not service.command:
-            raise BadInput(f"{where}.command", None, f"given: the backend {backend} runs commands, and no images")
+        where, is_image = field_of(path), service.image is not None
+        of_nodes = LOCAL_FIELDS if is_image else CONTAINER_FIELDS
+        unusable = {LOCAL: CONTAINER_FIELDS, CONTAINER: LOCAL_FIELDS, NODES: of_nodes}.get(backend, ())
+        if backend == LOCAL and not service.command:
+            raise BadInput(f"{where}.command", None, "given: the backend local runs commands, and no images")
+        if backend == NODES and not service.command and not is_image:
+            raise BadInput(f"{where}.command", None, "given, or an image")
         if backend == CONTAINER and service.image is None:
             raise BadInput(f"{where}.image", None, "given: the backend container runs images")
         for name in unusable:
             if getattr(service, name) != getattr(DEFAULTS, name):
-                raise BadInput(f"{where}.{name}", None, f"left out: the backend {backend} cannot use it")
+                of = f" for {'an image' if is_image else 'a command'}" if backend == NODES else ""
+                raise BadInput(f"{where}.{name}", None, f"left out: the backend {backend} cannot use it{of}")

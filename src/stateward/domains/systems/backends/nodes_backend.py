@@ -14,6 +14,7 @@ from random import Random
 
 from msgspec.structs import replace
 
+from stateward.agents.node_messages import WantedImage
 from stateward.aio.supervise import wait_for_event
 from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.backends.port import (
@@ -82,9 +83,22 @@ class NodesBackend:
         """Return a location that is the same in all processes: there is nothing to prepare."""
         return {"host": "nodes"}
 
-    async def pin_images(self, services: Mapping[str, Service], report: ReportText) -> Mapping[str, PinnedImage]:  # noqa: ARG002
-        """Return nothing: processes have no images."""
-        return {}
+    async def pin_images(
+        self, system_ref: SystemRef, services: Mapping[str, Service], report: ReportText
+    ) -> Mapping[str, PinnedImage]:
+        """Return what the images of services are now, as one node with a container engine finds them."""
+        wanted = {
+            path: WantedImage(one.image, one.pull, one.registry_login)
+            for path, one in services.items()
+            if one.image is not None and one.pinned is None
+        }
+        distinct = list(dict.fromkeys(wanted.values()))
+        found = (
+            dict(zip(distinct, await self.hub.find_images(system_ref.ns, distinct, report), strict=True))
+            if distinct
+            else {}
+        )
+        return {path: PinnedImage(found[one].id, found[one].digest) for path, one in wanted.items()}
 
     async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
         """Return the instances of a service, without those of which only the log is kept."""

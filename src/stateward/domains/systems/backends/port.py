@@ -135,8 +135,10 @@ class Backend(Protocol):
     async def prepare(self, system_ref: SystemRef) -> Mapping[str, str]:
         """Prepare a system; returns its location, which the caller stores."""
 
-    async def pin_images(self, services: Mapping[str, Service], report: ReportText) -> Mapping[str, PinnedImage]:
-        """Return what the images of services are now, by path, without those that are pinned already.
+    async def pin_images(
+        self, system_ref: SystemRef, services: Mapping[str, Service], report: ReportText
+    ) -> Mapping[str, PinnedImage]:
+        """Return what the images of services of a system are now, by path, without those that are pinned already.
 
         `report` gets lines about the progress of pulls.
         """

@@ -93,7 +93,12 @@ class SimulatedBackend:
         """Return a location; there is nothing to prepare."""
         return {"host": system_ref.system}
 
-    async def pin_images(self, services: Mapping[str, Service], report: ReportText) -> Mapping[str, PinnedImage]:  # noqa: ARG002
+    async def pin_images(
+        self,
+        system_ref: SystemRef,  # noqa: ARG002
+        services: Mapping[str, Service],  # noqa: ARG002
+        report: ReportText,  # noqa: ARG002
+    ) -> Mapping[str, PinnedImage]:
         """Return nothing: an image is a word here."""
         return {}
 

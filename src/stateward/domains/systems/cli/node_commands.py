@@ -53,6 +53,15 @@ Memory = Annotated[
 ]
 Slots = Annotated[int, typer.Option("--slots", min=1, max=100_000, help="The most instances at once.")]
 
+Engine = Annotated[
+    str,
+    typer.Option(
+        "--container-engine",
+        metavar="URL",
+        help="unix:///PATH of this host's Docker or Podman, if services may run containers here.",
+    ),
+]
+
 
 @node_app.command()
 @on_server
@@ -111,6 +120,7 @@ def agent(
     cpus: Cpus = None,
     memory: Memory = None,
     slots: Slots = 100,
+    container_engine: Engine = "",
 ) -> None:
     """Run the agent of a node on this host.
 
@@ -127,7 +137,16 @@ def agent(
     folder = (data or Path(f"stateward-node-{node}")).absolute()
     out().print(f"agent of node {namespace}/{node}, version {__version__}, starts in {folder}", markup=False)
     options = NodeAgentOptions(
-        node, tuple(controller), namespace, address, folder, token_file.absolute(), cpus, memory, slots
+        node,
+        tuple(controller),
+        namespace,
+        address,
+        folder,
+        token_file.absolute(),
+        cpus,
+        memory,
+        slots,
+        container_engine,
     )
     asyncio.run(run_node_agent(options, read_token_file(token_file).text))
 
@@ -144,11 +163,14 @@ def node_table(session: Session, found: Sequence[NodeView]) -> Table:
             f"{one.used_slots}/{one.slots}",
             f"{one.used_cpu:g}/{one.cpu:g}",
             f"{one.used_memory}/{one.memory}",
+            "yes" if one.containers else "no",
             ",".join(f"{name}={value}" for name, value in sorted(one.labels.items())),
         )
         for one in found
     )
-    return filled_table(("node", "state", "since", "connected", "address", "slots", "cores", "MiB", "labels"), rows)
+    return filled_table(
+        ("node", "state", "since", "connected", "address", "slots", "cores", "MiB", "containers", "labels"), rows
+    )
 
 
 def _show(session: Session, node: str) -> None:

@@ -3,8 +3,9 @@
     python -m stateward.domains.systems.nodes.lease_watchdog FOLDER
 
 It outlives the agent, so instances end in time even if the agent was killed or stopped. It kills whatever carries the
-mark of the folder in its environment, the process groups that the records name, and the users of confined instances.
-It ends when there is no agent, no lease and no instance.
+mark of the folder in its environment, the process groups that the records name, the users of confined instances, and
+the control groups of containers. It ends when there is no agent, no lease and no instance, and when the container
+engine, if the node has one, has removed the containers.
 """
 
 import fcntl
@@ -20,6 +21,7 @@ import msgspec
 from stateward.agents.self_upgrade import LockHolder
 from stateward.domains.systems.backends.local.instance_dir import BackendDir, write_record
 from stateward.domains.systems.backends.local.launch import is_alive, kill_all_below
+from stateward.domains.systems.nodes.container_fence import EngineCleaner, kill_containers
 from stateward.domains.systems.nodes.node_lease import WATCHDOG_FILE, LeaseFile, boot_clock
 from stateward.drivers.confinement import Confinement
 from stateward.drivers.process.procfs import PROC, process_of
@@ -50,7 +52,8 @@ def kill_instances(folder: Path) -> bool:
                 if state.uid is not None:
                     with suppress(OSError):
                         confinement.kill(one.folder, state.uid)
-    return kill_all_below(files.root)
+    had_containers = not kill_containers(folder)
+    return kill_all_below(files.root) and not had_containers
 
 
 def has_agent(folder: Path) -> bool:
@@ -64,15 +67,20 @@ def has_agent(folder: Path) -> bool:
 
 def watch(folder: Path) -> None:
     """Watch the lease until there is nothing more to watch."""
-    lease, idle_rounds = LeaseFile(folder), 0
+    lease, cleaner, idle_rounds = LeaseFile(folder), EngineCleaner(folder), 0
     while True:
         left = lease.end() - boot_clock()
         if left > 0:
             idle_rounds = 0
+            cleaner.reset()
             time.sleep(min(left, LONGEST_SLEEP_S))
             continue
         has_killed = not kill_instances(folder)
-        idle_rounds = 0 if has_killed or has_agent(folder) else idle_rounds + 1
+        if has_killed:
+            cleaner.reset()
+        cleaner.work()
+        is_needed = has_killed or not cleaner.is_clean or has_agent(folder)
+        idle_rounds = 0 if is_needed else idle_rounds + 1
         if idle_rounds > 1:
             return
         time.sleep(KILL_INTERVAL_S if has_killed or idle_rounds == 0 else IDLE_INTERVAL_S)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from ipaddress import ip_address
 from pathlib import Path
 from random import Random
 
@@ -10,14 +11,19 @@ from msgspec import Struct
 
 from stateward import __version__
 from stateward.agents.agent import Agent
+from stateward.agents.app_manifest import SiteBackend
 from stateward.agents.dialer import WebSocketDialer
 from stateward.agents.secret_requests import SecretRequests
 from stateward.agents.self_upgrade import SelfUpgrade, read_installation
 from stateward.agents.site import SiteCapacity
 from stateward.config import load
-from stateward.domains.systems.nodes.node_lease import NodeLease, Watchdog
+from stateward.containers import EngineClient
+from stateward.domains.systems.backends.local.launch import HostPlace
+from stateward.domains.systems.nodes.container_fence import save_engine, sees_container
+from stateward.domains.systems.nodes.node_lease import LeaseFile, NodeLease, Watchdog
 from stateward.domains.systems.nodes.node_site import NodeSite
 from stateward.drivers.confinement import Confinement, seal_process
+from stateward.errors import BadInput
 
 AGENTS_PATH = "/api/v1/systems/-/nodes"
 
@@ -34,6 +40,7 @@ class NodeAgentOptions(Struct, frozen=True):
     cpus: float | None = None
     memory: int | None = None
     slots: int = 100
+    container_engine: str = ""
 
 
 def host_capacity(options: NodeAgentOptions) -> SiteCapacity:
@@ -52,14 +59,37 @@ def host_confinement(options: NodeAgentOptions) -> Confinement:
     return Confinement(hidden, readable, settings.machine_uids, required=settings.confinement == "required")
 
 
+def open_container_engine(options: NodeAgentOptions) -> EngineClient | None:
+    """Return the client of the host's container engine, if the node is to have one.
+
+    Only an engine on this host will do: at the end of the lease, its containers are killed without its help.
+    """
+    if not options.container_engine:
+        return None
+    if not options.container_engine.startswith("unix://"):
+        raise BadInput("--container-engine", options.container_engine, "the engine of this host, as unix:///PATH")
+    try:
+        ip_address(options.address)
+    except ValueError:
+        raise BadInput(
+            "--address", options.address, "an IP address, where the ports of containers are published"
+        ) from None
+    return EngineClient(options.container_engine)
+
+
 async def run_node_agent(options: NodeAgentOptions, token: str) -> None:
     """Run an agent until a signal stops it; its instances go on until the end of the lease."""
-    folder = options.folder
+    folder, engine = options.folder, open_container_engine(options)
     upgrades = SelfUpgrade(folder, folder / "releases", __version__, [])  # it holds the lock of the folder
     where = options.controllers, AGENTS_PATH, options.namespace, options.node
     dialer = WebSocketDialer(*where, token, Random())  # noqa: S311 - for jitter
     secrets = SecretRequests(lambda: dialer.is_private)
-    site = NodeSite(folder, options.node, options.address, host_confinement(options), secrets.values)
+    place = HostPlace(options.address, LeaseFile(folder).is_valid, sees_container)
+    site = NodeSite(folder, options.node, place, host_confinement(options), secrets.values, engine)
+    if engine is None and (count := site.count_containers()):
+        raise BadInput("--container-engine", None, f"given: {count} containers of this node need it; drain it first")
+    save_engine(folder, options.container_engine)
+    offered = (SiteBackend.PROCESS,) if engine is None else (SiteBackend.PROCESS, SiteBackend.CONTAINER)
     made = Agent(
         site,
         dialer,
@@ -69,12 +99,16 @@ async def run_node_agent(options: NodeAgentOptions, token: str) -> None:
         capacity=host_capacity(options),
         lease=NodeLease(folder, Watchdog(folder), site.stop_all),
         statuses=site.statuses,
+        backends=dict.fromkeys(offered, site),
         secrets=secrets,
+        find_images=site.find_images,
     )
     await site.start()
     task = asyncio.ensure_future(made.run())
     for one in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(one, task.cancel)
     await asyncio.gather(task, return_exceptions=True)
+    if engine is not None:
+        await engine.close()
     if not task.cancelled() and (error := task.exception()) is not None:
         raise error

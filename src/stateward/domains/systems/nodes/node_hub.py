@@ -17,6 +17,7 @@ import msgspec
 from stateward.access import Grant
 from stateward.access.lifecycle import TOKEN, TokenState
 from stateward.agents.agent_requests import AgentRequests
+from stateward.agents.app_manifest import SiteBackend
 from stateward.agents.connection import DIAL_AGAIN, AgentConnection, Disconnected, OtherMessage
 from stateward.agents.messages import (
     ENDED,
@@ -34,12 +35,12 @@ from stateward.agents.messages import (
     StatusMessage,
     Welcome,
 )
-from stateward.agents.node_messages import SecretRequest
+from stateward.agents.node_messages import MAX_IMAGES, FoundImage, SecretRequest, WantedImage
 from stateward.agents.site import SiteCapacity
 from stateward.aio.supervise import cancel_tasks
-from stateward.domains.systems.backends.port import InstancePhase, ReadSecrets, ServiceInstance
-from stateward.domains.systems.errors import NodeCannotAnswer
-from stateward.domains.systems.lifecycle import INSTANCE, NODE, InstanceState
+from stateward.domains.systems.backends.port import InstancePhase, ReadSecrets, ReportText, ServiceInstance
+from stateward.domains.systems.errors import ImageRefused, ImagesNotFound, NodeCannotAnswer
+from stateward.domains.systems.lifecycle import INSTANCE, NODE, SERVING, InstanceState
 from stateward.domains.systems.nodes.lease_rules import BEATS_PER_LEASE
 from stateward.domains.systems.nodes.node_model import (
     NODE_LABEL,
@@ -131,7 +132,8 @@ class NodeHub:
         capacity = SiteCapacity(hello.cores, hello.memory, hello.slots, hello.address)
         who = _node(connection), hello.version, hello.installation
         takes_secrets = hello.secrets and connection.is_private
-        request = NodeHello(*who, capacity, self._server_url, takes_secrets)
+        has_engine = SiteBackend.CONTAINER in hello.backends
+        request = NodeHello(*who, capacity, self._server_url, takes_secrets, has_engine)
         answer = await self._connect.submit(request)
         if answer.rejection:
             return Goodbye(answer.rejection, held=answer.is_held)
@@ -211,6 +213,28 @@ class NodeHub:
     async def run_command(self, node: Key, instance: str, argv: Sequence[str], timeout_s: float) -> CommandAnswer:
         """Run a command in an instance, by the agent of its node; it ends when the caller leaves."""
         return await self._requests.run_command(self._serving(node), instance, tuple(argv), "", timeout_s)
+
+    async def find_images(self, ns: str, images: Sequence[WantedImage], report: ReportText) -> Sequence[FoundImage]:
+        """Return what images are now, by one node with a container engine; raises `ImagesNotFound`."""
+        nodes = [key for key in self.connections if key.ns == ns]
+        known = await self._engine.store.reader.objects(nodes)
+        able = sorted(key for key, one in known.items() if one.state in SERVING and node_status(one).containers)
+        chosen = next((key for key in able if self.connections[key].is_synced), None)
+        if chosen is None:
+            raise ImagesNotFound("no node with a container engine is connected to this process")
+        await report(f"node {chosen.id} looks for the images")
+        found: list[FoundImage] = []
+        for first in range(0, len(images), MAX_IMAGES):
+            try:
+                answer = await self._requests.find_images(
+                    self._serving(chosen), tuple(images[first : first + MAX_IMAGES])
+                )
+            except NodeCannotAnswer as error:
+                raise ImagesNotFound(str(error)) from error
+            if answer.refusal:
+                raise ImageRefused(chosen.id, answer.refusal)
+            found += answer.found
+        return found
 
     def _serving(self, node: Key) -> AgentConnection:
         connection = self.connections.get(node)

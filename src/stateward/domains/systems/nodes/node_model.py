@@ -30,6 +30,7 @@ class NodeStatus(Struct, frozen=True, omit_defaults=True):
     address: str = ""
     renewals: int = 0
     renewed: float = 0.0  # when the lease was renewed, for people
+    containers: bool = False  # it has a container engine
     secrets: bool = False  # its connection may carry values of secrets
     cordoned: bool = False  # it was lost while it took no new instances
     server: str = ""  # the URL of the server that its agent is connected to; empty: unknown to other servers

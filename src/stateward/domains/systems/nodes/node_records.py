@@ -97,6 +97,7 @@ class NodeHello(Struct, frozen=True):
     capacity: SiteCapacity
     server: str = ""
     takes_secrets: bool = False
+    has_engine: bool = False
 
 
 class NodeWelcome(Struct, frozen=True):
@@ -122,8 +123,8 @@ def _connect_node(uow: UnitOfWork, hello: NodeHello) -> NodeWelcome:
         return NodeWelcome(rejection=HELD, is_held=True)
     size = {"cpu": has.cores, "memory": has.memory // 2**20, "slots": has.slots, "address": has.address}
     who = {"version": hello.version, "installation": hello.installation, "server": hello.server}
-    connected = {"notify": status.notify + 1, "connected": False, "secrets": hello.takes_secrets}
-    save_seen(uow, found, replace(status, **connected, **size, **who))
+    offers = {"containers": hello.has_engine, "secrets": hello.takes_secrets}
+    save_seen(uow, found, replace(status, notify=status.notify + 1, connected=False, **size, **who, **offers))
     return NodeWelcome(status.notify + 1)
 
 

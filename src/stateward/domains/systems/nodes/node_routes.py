@@ -135,6 +135,7 @@ def node_view(found: Object, placed: list[Object]) -> NodeView:
         labels=node_spec(found).labels,
         address=status.address,
         version=status.version,
+        containers=status.containers,
         secrets=status.secrets,
         slots=status.slots,
         used_slots=len(there),

@@ -1,17 +1,20 @@
-"""The site of a node's agent: it starts and stops instances by a local backend, and tells how they are.
+"""The site of a node's agent: it starts and stops instances, and tells how they are.
 
-The records of what was ordered are on disk before anything is started. What runs is read from the local backend.
+Processes are run by a local backend, and containers by a container backend, if the host has an engine for them. The
+records of what was ordered are on disk before anything is started. What runs is read from the backends.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from stateward.agents.local_state import Deployed, LocalState
+from stateward.agents.message_types import clip_text
 from stateward.agents.messages import (
     MAX_ANSWER_CHARS,
     AgentOrder,
@@ -21,14 +24,19 @@ from stateward.agents.messages import (
     LogRequest,
     OrderAction,
 )
+from stateward.agents.node_messages import FoundImage, ImageAnswer, ImageRequest
 from stateward.agents.published_ports import PublishedAddress
 from stateward.agents.site import InstanceMeasure, ReportProgress, SiteCommandResult, SiteError, ThingStatus
+from stateward.containers import ContainerEngine, EngineUnavailable
+from stateward.domains.systems.backends.container import ContainerBackend
+from stateward.domains.systems.backends.container.container_specs import EngineReach
 from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.backends.local.launch import HostPlace
-from stateward.domains.systems.backends.port import InstancePhase, ReadSecrets, ServiceInstance, ServiceRef, no_secrets
+from stateward.domains.systems.backends.port import InstancePhase, ReadSecrets, SystemRef, no_secrets
+from stateward.domains.systems.definition import Service
+from stateward.domains.systems.nodes.container_fence import CONTAINERS
 from stateward.domains.systems.nodes.lease_watchdog import INSTANCES, kill_instances
-from stateward.domains.systems.nodes.node_lease import LeaseFile
-from stateward.domains.systems.nodes.node_model import NodeRecord, ended_without_trace
+from stateward.domains.systems.nodes.node_model import NodeOrder, NodeRecord, ended_without_trace
 from stateward.drivers.confinement import Confinement
 from stateward.errors import StatewardError
 from stateward.store.records import to_json
@@ -38,26 +46,52 @@ POLL_INTERVAL_S = 0.1
 
 KIND = "instance"
 STOPPED = "it was stopped"
+NO_ENGINE = "this node has no container engine"
+NO_SYSTEM = SystemRef("", "")
+
+InstanceBackend: TypeAlias = LocalBackend | ContainerBackend
 
 
 class NodeSite:
     """The instances of this host, below one folder; implements `AgentSite`."""
 
     def __init__(
-        self, folder: Path, node: str, address: str, confinement: Confinement, read_secrets: ReadSecrets = no_secrets
+        self,
+        folder: Path,
+        node: str,
+        place: HostPlace,
+        confinement: Confinement,
+        read_secrets: ReadSecrets = no_secrets,
+        engine: ContainerEngine | None = None,
     ) -> None:
         self._folder, self._node = folder, node
         self._known = LocalState(folder / "things")
-        place = HostPlace(address, LeaseFile(folder).is_valid)
-        self._backend = LocalBackend(folder / INSTANCES, confinement, read_secrets, place)
+        self._processes = LocalBackend(folder / INSTANCES, confinement, read_secrets, place)
+        self._containers: ContainerBackend | None = None
+        if engine is not None:
+            reach = EngineReach(place.host, place.host)
+            self._containers = ContainerBackend(folder / CONTAINERS, engine, reach, read_secrets, place)
         self._running = AsyncExitStack()
+
+    def count_containers(self) -> int:
+        """Return how many of the instances that were ordered are containers."""
+        return sum(_read(one).want.service.image is not None for one in self._known)
 
     async def start(self) -> None:
         """Supervise the instances; none is started without a lease."""
         for record in map(_read, self._known):
             if record.ended is not None:  # the agent may have been killed before it was stopped
-                await self._backend.stop(record.ref, record.want.name)
-        await self._running.enter_async_context(self._backend.live())
+                await self._backend(record).stop(record.ref, record.want.name)
+        await self._running.enter_async_context(self._processes.live())
+        if self._containers is not None:
+            await self._running.enter_async_context(self._containers.live())
+
+    def _backend(self, wanted: NodeOrder) -> InstanceBackend:
+        if wanted.want.service.image is None:
+            return self._processes
+        if self._containers is None:
+            raise SiteError(NO_ENGINE)
+        return self._containers
 
     async def close(self) -> None:
         """End the supervision; what runs goes on until the end of the lease."""
@@ -94,21 +128,23 @@ class NodeSite:
 
     async def _start(self, order: AgentOrder) -> None:
         """Start an instance; the record is whole when the backend has the order, so after a crash it comes again."""
-        known = self._known.get(order.name)
-        known = self._known.save(known if known is not None else self._new_record(order))
+        known = self._known.get(order.name) or self._new_record(order)
         wanted = _read(known)
+        backend = self._backend(wanted)
+        known = self._known.save(known)
         if wanted.ended is None:
-            await self._backend.prepare(wanted.ref.system)
+            await backend.prepare(wanted.ref.system)
             service = wanted.want.service
             named = replace(service, env={**service.env, "STATEWARD_NODE": self._node})
-            await self._backend.start(wanted.ref, replace(wanted.want, service=named))
+            await backend.start(wanted.ref, replace(wanted.want, service=named))
         self._known.save(replace(known, whole=True))
 
     async def _halt(self, known: Deployed, generation: int, why: str) -> None:
         """Stop an instance that was to run once, and keep how it ended, and its log."""
         wanted = _read(known)
         if wanted.ended is None:
-            seen = [one for one in await self._backend.instances(wanted.ref) if one.name == wanted.want.name]
+            listed = await self._backend(wanted).instances(wanted.ref)
+            seen = [one for one in listed if one.name == wanted.want.name]
             has_ended = bool(seen) and seen[0].phase is InstancePhase.ENDED
             ended = seen[0] if has_ended else ended_without_trace(wanted.want, self._node, why)
             wanted = replace(wanted, ended=ended)
@@ -118,17 +154,22 @@ class NodeSite:
 
     async def _stop(self, wanted: NodeRecord) -> None:
         """Stop an instance, and wait until all its processes have ended."""
-        await self._backend.stop(wanted.ref, wanted.want.name)
-        while any(one.name == wanted.want.name for one in await self._backend.instances(wanted.ref)):
-            await self._backend.pause(wanted.ref, POLL_INTERVAL_S)
+        backend = self._backend(wanted)
+        await backend.stop(wanted.ref, wanted.want.name)
+        while any(one.name == wanted.want.name for one in await backend.instances(wanted.ref)):
+            await backend.pause(wanted.ref, POLL_INTERVAL_S)
 
     async def _remove(self, known: Deployed) -> None:
         """Stop an instance, and remove its record; its log goes with the last one of its service or run."""
         wanted = _read(known)
         await self._stop(wanted)
         self._known.remove(known.name)
-        if not any(_read(one).ref == wanted.ref for one in self._known):
-            await self._backend.forget(wanted.ref)
+        backend = self._backend(wanted)
+        left = [one for one in map(_read, self._known) if self._backend(one) is backend]
+        if not any(one.ref == wanted.ref for one in left):
+            await backend.forget(wanted.ref)
+        if isinstance(backend, ContainerBackend) and not any(one.ref.system == wanted.ref.system for one in left):
+            await backend.leave(wanted.ref.system)
 
     async def measure(self) -> Mapping[str, InstanceMeasure]:
         """Return nothing: the controller of nodes asks for no measures."""
@@ -141,7 +182,11 @@ class NodeSite:
             raise SiteError(f"there is no {request.name}")
         wanted = _read(known)
         after = int(request.after) if request.after.isdecimal() else None
-        found = await self._backend.logs(wanted.ref, wanted.want.name, after, min(request.most, MAX_ANSWER_CHARS))
+        backend, most = self._backend(wanted), min(request.most, MAX_ANSWER_CHARS)
+        try:
+            found = await backend.logs(wanted.ref, wanted.want.name, after, most)
+        except StatewardError as error:
+            raise SiteError(str(error)) from error
         return [LogPart(one.instance, one.text, str(one.next)) for one in found]
 
     async def run_command(self, request: CommandRequest) -> SiteCommandResult:
@@ -151,12 +196,29 @@ class NodeSite:
             raise SiteError(f"there is no {request.name}")
         wanted = _read(known)
         try:
-            done = await self._backend.run_command(
+            done = await self._backend(wanted).run_command(
                 wanted.ref, wanted.want.name, request.argv, request.within, MAX_ANSWER_CHARS
             )
         except StatewardError as error:
             raise SiteError(str(error)) from error
         return SiteCommandResult(done.exit_status, done.stdout, errors=done.stderr, is_cut=done.truncated)
+
+    async def find_images(self, request: ImageRequest) -> ImageAnswer:
+        """Return what images are now for the container engine."""
+        if self._containers is None:
+            raise SiteError(NO_ENGINE)
+        services = {
+            str(number): Service(image=one.image, pull=one.pull, registry_login=one.login)  # type: ignore[arg-type]
+            for number, one in enumerate(request.images)
+        }
+        numbers = request.request, request.notify
+        try:
+            found = await self._containers.pin_images(NO_SYSTEM, services, no_report)
+        except EngineUnavailable as error:
+            raise SiteError(str(error)) from error
+        except StatewardError as error:
+            return ImageAnswer(*numbers, refusal=clip_text(str(error)))
+        return ImageAnswer(*numbers, tuple(FoundImage(found[name].id, found[name].digest) for name in services))
 
     async def stop_all(self) -> None:
         """Kill everything, because the lease has ended: a controller may have moved it. Only ends of jobs are kept."""
@@ -182,21 +244,23 @@ class NodeSite:
 
     async def _current(self) -> dict[str, ThingStatus]:
         wanted = {one.name: (one, _read(one)) for one in self._known}
-        seen: dict[ServiceRef, dict[str, ServiceInstance]] = {
-            ref: {one.name: one for one in await self._backend.instances(ref)}
-            for ref in {record.ref for _, record in wanted.values() if record.ended is None}
-        }
+        services = {(self._backend(record), record.ref) for _, record in wanted.values() if record.ended is None}
+        seen = {(backend, ref): {one.name: one for one in await backend.instances(ref)} for backend, ref in services}
         found = {}
         for name, (known, record) in wanted.items():
-            instance = record.ended or seen[record.ref].get(record.want.name)
+            instance = record.ended or seen[self._backend(record), record.ref].get(record.want.name)
             if instance is None:
                 continue
             found[name] = ThingStatus(name, known.generation, to_json(instance))
             if instance.phase is InstancePhase.ENDED and record.ended is None and self._known.get(name) is known:
                 # Only then the backend may remove its folder; its log stays.
                 self._known.save(replace(known, spec=to_json(replace(record, ended=instance))))
-                await self._backend.stop(record.ref, record.want.name)
+                await self._backend(record).stop(record.ref, record.want.name)
         return found
+
+
+async def no_report(text: str) -> None:
+    """Drop a line about the progress of a pull: the answer tells how it ended."""
 
 
 def _read(known: Deployed) -> NodeRecord:

@@ -14,13 +14,14 @@ from stateward.domains.systems.errors import NodesFull
 class InstanceNeeds(Struct, frozen=True):
     """The needs of one instance: cores, MiB, and labels of its node; `pool_slots` is the most of its pool on a node.
 
-    One with `secrets` needs a node whose connection may carry their values.
+    A container needs a node with an engine. Secrets need one whose connection may carry their values.
     """
 
     cpu: float = 0.0
     memory: int = 0
     labels: Mapping[str, str] = {}
     pool_slots: int | None = None
+    container: bool = False
     secrets: bool = False
 
 
@@ -37,6 +38,7 @@ class NodeRoom(Struct, frozen=True):
     used_slots: int = 0
     same_service: int = 0
     same_pool: int = 0
+    has_engine: bool = False
     secrets: bool = False
 
     @property
@@ -62,7 +64,7 @@ def has_labels(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
 
 def can_run(demand: InstanceNeeds, room: NodeRoom) -> bool:
     """Tell whether a node has what an instance needs, apart from room."""
-    return room.secrets or not demand.secrets
+    return (room.has_engine or not demand.container) and (room.secrets or not demand.secrets)
 
 
 def fits(demand: InstanceNeeds, room: NodeRoom) -> bool:
@@ -91,6 +93,7 @@ def _asked(demand: InstanceNeeds) -> str:
         "a slot" if demand.pool_slots is None else f"one of {demand.pool_slots} slots of its pool on each node",
         f"{demand.cpu:g} cores" if demand.cpu else "",
         f"{demand.memory} MiB" if demand.memory else "",
+        "a container engine" if demand.container else "",
         "a connection over TLS for its secrets" if demand.secrets else "",
         _labels_text(demand.labels),
     ]
@@ -117,7 +120,10 @@ def _free(demand: InstanceNeeds, rooms: Sequence[NodeRoom]) -> str:
 
 
 def _lack(demand: InstanceNeeds, room: NodeRoom) -> str:
-    lacks = ["is not connected over TLS" if demand.secrets and not room.secrets else ""]
+    lacks = [
+        "has no container engine" if demand.container and not room.has_engine else "",
+        "is not connected over TLS" if demand.secrets and not room.secrets else "",
+    ]
     return " and ".join(one for one in lacks if one)
 
 

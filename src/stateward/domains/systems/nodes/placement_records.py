@@ -103,6 +103,7 @@ def demand_of(want: InstanceSpec, pool: NodePool | None) -> InstanceNeeds:
         needs.memory or 0,
         labels={} if pool is None else pool.labels,
         pool_slots=None if pool is None else pool.slots,
+        container=want.service.image is not None,
         secrets=bool(want.service.secrets),
     )
 
@@ -132,6 +133,7 @@ def node_rooms(
             used_slots=len(there),
             same_service=sum(one.parent == service for one in there),
             same_pool=0 if pool is None else sum(_pool_of(one) == pool.id for one in there),
+            has_engine=status.containers,
             secrets=status.secrets,
         )
 

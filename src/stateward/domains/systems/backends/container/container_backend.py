@@ -7,17 +7,18 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from stateward.containers import ContainerEngine, EngineRefusal, EngineRefused, ExecTimedOut
+from stateward.containers import ContainerEngine, EngineRefusal, EngineRefused, EngineUnavailable, ExecTimedOut
 from stateward.domains.systems.backends.container.container_runner import read_output
 from stateward.domains.systems.backends.container.container_specs import ContainerNames, EngineReach
 from stateward.domains.systems.backends.container.container_supervisor import ContainerSupervisor
 from stateward.domains.systems.backends.local.backend import OrderBackend, read_excerpt
 from stateward.domains.systems.backends.local.instance_dir import BackendDir
+from stateward.domains.systems.backends.local.launch import THIS_HOST, HostPlace
 from stateward.domains.systems.backends.port import (
     CommandOutcome,
     LogExcerpt,
@@ -44,10 +45,11 @@ class ContainerBackend(OrderBackend):
         engine: ContainerEngine,
         reach: EngineReach = ON_THIS_HOST,
         read_secrets: ReadSecrets = no_secrets,
+        place: HostPlace = THIS_HOST,
     ) -> None:
         files = BackendDir(root.absolute())
         self._engine, self._names = engine, ContainerNames(read_installation(files.root))
-        self._containers = ContainerSupervisor(files, engine, self._names, reach, read_secrets)
+        self._containers = ContainerSupervisor(files, engine, self._names, reach, read_secrets, place)
         super().__init__(files, self._containers)
 
     @property
@@ -55,7 +57,12 @@ class ContainerBackend(OrderBackend):
         """The label of all containers, networks and volumes of this installation."""
         return self._names.filter
 
-    async def pin_images(self, services: Mapping[str, Service], report: ReportText) -> dict[str, PinnedImage]:
+    async def pin_images(
+        self,
+        system_ref: SystemRef,  # noqa: ARG002 - one engine for all
+        services: Mapping[str, Service],
+        report: ReportText,
+    ) -> dict[str, PinnedImage]:
         """Return what the images of services are now, by path; pulls those that the engine lacks."""
         unpinned = {path: one for path, one in services.items() if one.image is not None and one.pinned is None}
         pins = self._containers.runner.images
@@ -69,10 +76,19 @@ class ContainerBackend(OrderBackend):
         labels = self._names.system_filters(system_ref)
         for volume in await self._engine.list_volumes(labels):
             await self._engine.remove_volume(volume.name)
-        for network in await self._engine.list_networks(labels):
-            await self._engine.remove_network(network.id)
-        self._containers.runner.forget_network(system_ref)
+        await self._remove_networks(system_ref)
         await super().remove(system_ref)
+
+    async def leave(self, system_ref: SystemRef) -> None:
+        """Remove the folder and the network of a system that has no instances here; its volumes stay."""
+        await super().remove(system_ref)
+        with suppress(EngineRefused, EngineUnavailable):  # the sweep of networks makes up for it
+            await self._remove_networks(system_ref)
+
+    async def _remove_networks(self, system_ref: SystemRef) -> None:
+        self._containers.runner.forget_network(system_ref)
+        for network in await self._engine.list_networks(self._names.system_filters(system_ref)):
+            await self._engine.remove_network(network.id)
 
     async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:
         """Return the logs of instances: what ended containers have left, and then that of the present one."""

@@ -42,6 +42,7 @@ RETRY_S = 1.0
 
 REMOVED_BY_HAND = "its container was removed by somebody else"
 PAUSED_BY_HAND = "its container was paused by somebody else"
+OUT_OF_SIGHT = "its processes cannot be seen on this host, so nobody could end them when the lease of the node ends"
 START_UNKNOWN = "the engine did not say whether it was started, and it may run only once"
 
 SIGNAL_BASE = 128
@@ -66,12 +67,18 @@ class ContainerInstance(InstanceSupervisor):
         self._acted_at = 0.0  # the end of the last call, by the monotonic clock
         self._must_kill = False
         self._clean_boot = 0  # the last start whose secret files are known to be removed
+        self._is_in_sight = runner.place.sees_container is None  # its processes can be killed without the engine
         self._exit_status: int | None = None
 
     @property
     def key(self) -> str:
         """The key of its present container."""
         return self._runner.names.container_key(self.dir.ref, self.order.name, self.state.boot)
+
+    @property
+    def waits_to_start(self) -> bool:
+        """Whether its next step would start a container."""
+        return not self.state.container and not self.order.stop
 
     def close(self) -> None:
         """Stop supervising; the container goes on."""
@@ -170,6 +177,7 @@ class ContainerInstance(InstanceSupervisor):
     def _launch_boot(self, boot: int) -> None:
         phase = InstancePhase.WAITING if not self.state.restarts else self.state.phase
         self._failures, self._checked_at, self._must_kill = 0, 0.0, False
+        self._is_in_sight = self._runner.place.sees_container is None
         self.state = replace(self.state, boot=boot, launching=True, phase=phase, port=None, start_sent=False)
         self._write()  # before the call: the next supervisor must know that there may be a container
         self._act(self._create())
@@ -192,10 +200,12 @@ class ContainerInstance(InstanceSupervisor):
         """Show what a start waits for; the phase stays."""
         self.state = replace(self.state, why=text)
 
-    async def _start(self, container: str) -> Apply:
-        if self.order.run_once:
-            self.state = replace(self.state, start_sent=True)
-            self._write()
+    async def _start(self, container: str) -> Apply | None:
+        if not self._runner.place.may_launch():
+            return None
+        # Stored before the start: whoever ends the processes of a container finds them by its id.
+        self.state = replace(self.state, container=container, since=time.time(), start_sent=self.order.run_once)
+        self._write()
         await self._runner.engine.start_container(container)
         port = None
         if is_published(self.order.service):  # a listing would wait for all containers that are being started
@@ -240,6 +250,8 @@ class ContainerInstance(InstanceSupervisor):
             self._act(self._replace_changed(record, drift))
         elif self._must_kill:
             self._act(self._signal(record, "SIGKILL"))
+        elif not self._is_in_sight:
+            self._act(self._look_for_processes(record))
         elif service.health is None:
             self._watch_unchecked(now, listed_at)
         elif service.health.command is not None or port is not None:
@@ -251,6 +263,18 @@ class ContainerInstance(InstanceSupervisor):
             self._mark_ready(now)
         elif not self.state.ready:
             self._runner.listing.request_refresh()
+
+    async def _look_for_processes(self, record: ContainerRecord) -> Apply | None:
+        """Check that its processes can be found on this host; otherwise remove it."""
+        found, sees = await self._runner.engine.inspect_container(record.id), self._runner.place.sees_container
+        if found.state is not ContainerState.RUNNING or sees is None or sees(found.pid or 0, record.id):
+            self._is_in_sight = found.state is ContainerState.RUNNING
+            return None
+        again = await self._runner.engine.inspect_container(record.id)
+        if (again.state, again.pid) != (found.state, found.pid):  # it has ended meanwhile
+            return None
+        await self._runner.engine.remove_container(record.id, force=True)
+        return partial(self._crashed, why=OUT_OF_SIGHT)
 
     async def _replace_changed(self, record: ContainerRecord, drift: str) -> Apply:
         await self._archive(record)

@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 
+from msgspec.structs import replace
+
 from stateward.containers import ContainerEngine, ContainerSpec, EngineRefusal, EngineRefused
 from stateward.domains.systems.backends.container.container_specs import ContainerNames, EngineReach, with_secrets
 from stateward.domains.systems.backends.container.engine_listing import EngineListing
 from stateward.domains.systems.backends.container.image_pins import ImagePins
 from stateward.domains.systems.backends.local.instance_dir import InstanceOrder
+from stateward.domains.systems.backends.local.launch import THIS_HOST, HostPlace
 from stateward.domains.systems.backends.port import ReadSecrets, ReportText, ServiceRef, SystemRef
 
 PARALLEL_STARTS = 8
@@ -29,8 +32,9 @@ class ContainerRunner:
         listing: EngineListing,
         read_secrets: ReadSecrets,
         notify: Callable[[], None],
+        place: HostPlace = THIS_HOST,
     ) -> None:
-        self._read_secrets = read_secrets
+        self._read_secrets, self.place = read_secrets, place
         self.engine, self.names, self.reach, self.listing, self.notify = engine, names, reach, listing, notify
         self.images = ImagePins(engine)
         self.starts = asyncio.Semaphore(PARALLEL_STARTS)
@@ -51,7 +55,8 @@ class ContainerRunner:
             if error.reason is not EngineRefusal.IMAGE_MISSING:
                 raise
         await self.images.pull_again(order.service, report)
-        return await self._create(ref, spec)
+        pinned = order.service.pinned  # another engine may have another id for the same digest
+        return await self._create(ref, spec if pinned is None else replace(spec, image=pinned.digest))
 
     async def _create(self, ref: ServiceRef, spec: ContainerSpec) -> str:
         try:

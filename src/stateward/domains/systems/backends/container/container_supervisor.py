@@ -26,6 +26,7 @@ from stateward.domains.systems.backends.container.engine_listing import EngineLi
 from stateward.domains.systems.backends.local.backend_supervisor import BackendSupervisor, log
 from stateward.domains.systems.backends.local.instance_dir import PROXY, BackendDir, InstanceDir, InstanceOrder
 from stateward.domains.systems.backends.local.instance_supervisor import InstanceSupervisor
+from stateward.domains.systems.backends.local.launch import THIS_HOST, HostPlace
 from stateward.domains.systems.backends.port import LOOPBACK, ReadSecrets, ServiceRef
 from stateward.drivers.confinement import Confinement
 
@@ -45,10 +46,11 @@ class ContainerSupervisor(BackendSupervisor):
         names: ContainerNames,
         reach: EngineReach,
         read_secrets: ReadSecrets,
+        place: HostPlace = THIS_HOST,
     ) -> None:
-        super().__init__(files, Confinement(), read_secrets)
+        super().__init__(files, Confinement(), read_secrets, place)
         listing = EngineListing(engine, names.filter, self.wake)
-        self.runner = ContainerRunner(engine, names, reach, listing, read_secrets, self.wake)
+        self.runner = ContainerRunner(engine, names, reach, listing, read_secrets, self.wake, place)
         self._swept_at = 0.0
         self._removals: set[asyncio.Task[None]] = set()
 

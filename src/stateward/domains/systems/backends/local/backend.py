@@ -65,7 +65,12 @@ class OrderBackend:
         self._dir.system_path(system_ref).mkdir(mode=0o700, parents=True, exist_ok=True)
         return {"host": socket.gethostname(), "folder": str(self._dir.root)}
 
-    async def pin_images(self, services: Mapping[str, Service], report: ReportText) -> Mapping[str, PinnedImage]:  # noqa: ARG002
+    async def pin_images(
+        self,
+        system_ref: SystemRef,  # noqa: ARG002
+        services: Mapping[str, Service],  # noqa: ARG002
+        report: ReportText,  # noqa: ARG002
+    ) -> Mapping[str, PinnedImage]:
         """Return nothing: processes have no images."""
         return {}
 

@@ -54,10 +54,15 @@ STARTED = "started"
 
 
 class HostPlace(Struct, frozen=True):
-    """The address of this host that instances listen on, and whether they may be started now."""
+    """The address of this host that instances listen on, and whether they may be started now.
+
+    `sees_container` tells by a process id and the id of a container whether its processes can be found and killed here.
+    Without it, nobody needs to.
+    """
 
     host: str = LOOPBACK
     may_launch: Callable[[], bool] = lambda: True
+    sees_container: Callable[[int, str], bool] | None = None
 
 
 THIS_HOST = HostPlace()
