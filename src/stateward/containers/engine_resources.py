@@ -14,13 +14,16 @@ from stateward.containers.container_records import (
     ContainerVolumeSpec,
 )
 from stateward.containers.engine_requests import has_labels, label_filters
-from stateward.containers.engine_transport import EngineTransport
+from stateward.containers.engine_transport import PODMAN_API, EngineTransport
 from stateward.containers.errors import EngineRefusal, EngineRefused
 
 _CREATED = msgspec.json.Decoder(resource_wire.CreatedJson)
 _NETWORKS = msgspec.json.Decoder(list[resource_wire.NetworkJson])
+_PODMAN_NETWORKS = msgspec.json.Decoder(list[resource_wire.PodmanNetworkJson])
 _VOLUME = msgspec.json.Decoder(resource_wire.VolumeJson)
 _VOLUMES = msgspec.json.Decoder(resource_wire.VolumesJson)
+
+PODMAN_NETWORKS = f"{PODMAN_API}/networks/json"
 
 
 class EngineResources:
@@ -53,9 +56,17 @@ class EngineResources:
             raise
 
     async def list_networks(self, labels: Sequence[str] = ()) -> Sequence[ContainerNetwork]:
-        """List networks."""
-        params = {"filters": label_filters(labels)}
-        found = await self._transport.read(_NETWORKS, "list networks", "/networks", params=params)
+        """List networks.
+
+        Podman is asked in its own form: its answer in Docker's form takes the option `isolate` out of all networks, and
+        containers that start afterwards reach other networks.
+        """
+        await self._transport.negotiate()
+        call, params = "list networks", {"filters": label_filters(labels)}
+        if self._transport.is_podman:
+            podman_networks = await self._transport.read(_PODMAN_NETWORKS, call, PODMAN_NETWORKS, params=params)
+            return [resource_wire.podman_network_record(one) for one in podman_networks]
+        found = await self._transport.read(_NETWORKS, call, "/networks", params=params)
         return [resource_wire.network_record(one) for one in found]
 
     async def remove_network(self, network: str) -> bool:

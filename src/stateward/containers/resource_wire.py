@@ -53,6 +53,22 @@ class NetworkJson(Struct, frozen=True):
     Internal: bool | None = None
 
 
+class PodmanSubnetJson(Struct, frozen=True):
+    """A range of addresses in Podman's own form."""
+
+    subnet: str | None = None
+
+
+class PodmanNetworkJson(Struct, frozen=True):
+    """A network in Podman's own form."""
+
+    id: str
+    name: str
+    labels: dict[str, str] | None = None
+    subnets: list[PodmanSubnetJson] | None = None
+    internal: bool | None = None
+
+
 class VolumeJson(ApiObject, frozen=True):
     """A volume."""
 
@@ -140,6 +156,12 @@ def network_record(found: NetworkJson) -> ContainerNetwork:
     ranges = (found.IPAM and found.IPAM.config) or ()
     subnets = tuple(one.subnet for one in ranges if one.subnet)
     return ContainerNetwork(found.Id, found.Name, found.Labels or {}, subnets, bool(found.Internal))
+
+
+def podman_network_record(found: PodmanNetworkJson) -> ContainerNetwork:
+    """Return a network of Podman."""
+    subnets = tuple(one.subnet for one in found.subnets or () if one.subnet)
+    return ContainerNetwork(found.id, found.name, found.labels or {}, subnets, bool(found.internal))
 
 
 def volume_record(found: VolumeJson) -> ContainerVolume:

@@ -77,6 +77,7 @@ class TestPodman(EngineContract):
         serve = "mkdir -p /tmp/web && echo hello >/tmp/web/index.html && exec httpd -f -p 8080 -h /tmp/web"
         for name in ("one", "other"):
             await engine.create_network(ContainerNetworkSpec(name, name))
+            await engine.list_networks()  # some listings of Podman end the isolation
             container = await self.started(engine, "sh", "-c", serve, network=name)
             addresses.append((await engine.inspect_container(container)).ips[name])
         (asking,) = [one.id for one in await engine.list_containers() if "one" in one.ips]
