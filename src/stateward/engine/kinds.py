@@ -93,6 +93,7 @@ class Kind(Struct, eq=False):
     general: bool = True  # the general API may create its objects, for actors that its table allows
     made_by: str = ""  # the command that creates its objects, if the general API may not
     party: Callable[[Object], Party] | None = None  # returns the other party that carries out an object's operations
+    has_alerts: bool = False  # its objects have alerts in their status, which `why` tells
     spec: type[Struct] | None = None  # the type of its specs; any JSON without one
     spec_version: int = 1  # counts changes of the type that old specs do not fit
     upgrade: Upgrade | None = None  # returns a spec of an earlier version in the present one

@@ -11,7 +11,6 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.agents.app_manifest import SiteBackend, check_backend, check_manifest
-from stateward.domains.edge.agents.record_writer import save_alerts
 from stateward.domains.edge.errors import (
     ActionInProgress,
     AdminOnly,
@@ -64,11 +63,12 @@ from stateward.domains.edge.model import (
 from stateward.domains.edge.policy.app_members import add_member, find_policy, mark_leaving
 from stateward.domains.edge.policy.capacity import ResourceAmounts, amounts_of, check_capacity, used_amounts
 from stateward.domains.edge.policy.cluster_reservation import reserve_cluster
-from stateward.domains.edge.records.alerts import AlertName, with_alert, without_alerts
+from stateward.domains.edge.records.alert_names import AlertName
 from stateward.domains.edge.records.instance_record import begin_operation
 from stateward.domains.edge.records.restarts import CRASH_LOOP_RESTARTS, count_restart, restart_delay_s
 from stateward.domains.edge.references import check_references
 from stateward.engine import NotFound, Request
+from stateward.engine.alerts import save_alerts, with_alert, without_alerts
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.lifecycle import ADMIN, Move, decide

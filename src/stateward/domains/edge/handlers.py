@@ -94,7 +94,7 @@ class Handlers:
             "delete": handler(self.delete_cloudlet),
         }
         cloudlet["maintain"] = Handler(enter_maintenance)
-        kind = partial(Kind, cancels=False, party=responsible_agent)
+        kind = partial(Kind, cancels=False, party=responsible_agent, has_alerts=True)
         return [
             kind(with_deadlines(CLUSTERINST, settings), instance, guard=guard_cluster, lock_set=referenced_records),
             kind(with_deadlines(APPINST, settings), app, guard=guard_app),

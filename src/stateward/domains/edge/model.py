@@ -14,9 +14,9 @@ from stateward.agents.probe_specs import Probe
 from stateward.agents.published_ports import PublishedAddress
 from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, CloudletState
 from stateward.domains.edge.records.agent_upgrade import IN_UPGRADE, AgentSlots
-from stateward.domains.edge.records.alerts import Alert
 from stateward.domains.edge.records.instance_record import ERROR_STATES, InstanceRecord
 from stateward.engine import Request
+from stateward.engine.alerts import Alert
 from stateward.engine.kind_types import require_known_fields
 from stateward.errors import BadInput
 from stateward.lifecycle import Lifecycle

@@ -17,16 +17,17 @@ from msgspec.structs import replace
 
 from stateward import naming
 from stateward.access import Right
-from stateward.domains.systems.backends.names import CONTAINER, LOCAL
+from stateward.domains.systems.backends.names import CONTAINER, LOCAL, NODES
 from stateward.domains.systems.backends.port import LogExcerpt, ServiceRef, SystemRef
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition import read
 from stateward.domains.systems.exec_routes import run_in_instance
 from stateward.domains.systems.instance_output import read_instance_logs
 from stateward.domains.systems.job_views import job_views
-from stateward.domains.systems.lifecycle import SYSTEM
+from stateward.domains.systems.lifecycle import NODE, SYSTEM, SystemNodeState
+from stateward.domains.systems.model import system_spec
 from stateward.domains.systems.nodes.node_hub import NodeHub
-from stateward.domains.systems.nodes.node_routes import NODE_ROUTES
+from stateward.domains.systems.nodes.node_routes import NODE_ROUTES, alert_views
 from stateward.domains.systems.object_ids import NAME, PATH, checked_path, path_of, service_id
 from stateward.domains.systems.secrets.secret_routes import SECRET_ROUTES
 from stateward.domains.systems.service import SystemActions
@@ -34,6 +35,7 @@ from stateward.domains.systems.views import (
     AskedView,
     ChangeView,
     InstanceView,
+    NodeAlertView,
     ServiceView,
     SystemLockView,
     SystemView,
@@ -197,7 +199,16 @@ async def get_system(
     jobs = [disclosure.object(one) for one in await context.jobs(system_ref, top)]
     shown_jobs = job_views(jobs, await context.runs_of_system(system_ref) if jobs else ())
     deploys = await _change_views(request, ns, await system_actions(request, ns).open_deploys(system))
-    return replace(system_view(found), services=services, node_pools=pools, jobs=shown_jobs, deploys=deploys)
+    alerts = await _node_alerts(request, ns) if system_spec(found).backend == NODES else []
+    parts = {"services": services, "node_pools": pools, "jobs": shown_jobs, "deploys": deploys}
+    return replace(system_view(found), **parts, alerts=alerts)
+
+
+async def _node_alerts(request: Call, ns: str) -> list[NodeAlertView]:
+    """Return the alerts of lost nodes: a system on nodes may run on all of its namespace."""
+    lost = Selector(ns, NODE.kind, states=(SystemNodeState.LOST.word,))
+    found = await engine_of(request).store.reader.list_objects(lost, Page(None, 1_000))
+    return [alert for node in found for alert in alert_views(node)]
 
 
 async def _change_views(request: Call, ns: str, changes: Sequence[Object]) -> list[ChangeView]:

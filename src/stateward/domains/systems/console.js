@@ -217,11 +217,11 @@ function nodeCard(hosts, nodes, again) {
     return [
       objectAnchor(one.ns, one.id),
       one.ns,
-      [stateBadge(one), errorText(one.error)],
+      [stateBadge(one), errorText(one.error), ...nodeAlerts(one)],
       node?.connected ? `connected, version ${node.version}, at ${node.address || "?"}` : quiet("not connected"),
       node ? share(node.used_slots, node.slots, `Slots of ${one.id}`) : "",
       node ? share(node.used_cpu, node.cpu, `Cores of ${one.id}`) : "",
-      node ? share(inMebibytes(node.used_memory), inMebibytes(node.memory), `Memory of ${one.id}`, " MiB") : "",
+      node ? share(node.used_memory, node.memory, `Memory of ${one.id}`, " MiB") : "",
       labels.length ? labels.join(", ") : quiet("none"),
       h(
         "span",
@@ -236,8 +236,13 @@ function nodeCard(hosts, nodes, again) {
   return card("Nodes", "hosts whose agents run instances, and what is used of them", table("Nodes", columns, hosts.map(row)));
 }
 
-/** @param {number} bytes */
-const inMebibytes = (bytes) => Math.round(bytes / 2 ** 20);
+/** The alerts of a node. @param {ObjectView} node */
+function nodeAlerts(node) {
+  const found = /** @type {{name: string, reason: string, since: number}[]} */ (pick(node.seen, ["alerts"]) ?? []);
+  return found.map((one) =>
+    h("span", { class: "error-text fine", title: relativeTime(new Date(one.since * 1000).toISOString()) }, `${one.name}: ${one.reason}`),
+  );
+}
 
 /** How much of something is used. @param {number} used @param {number} whole @param {string} name @param {string} [unit] */
 function share(used, whole, name, unit = "") {

@@ -52,8 +52,17 @@ class PoolView(Struct, frozen=True):
     definition: NodePool | None
 
 
+class NodeAlertView(Struct, frozen=True):
+    """An alert of a node: a condition that somebody should look at."""
+
+    node: str
+    name: str
+    reason: str
+    since: datetime
+
+
 class SystemView(Struct, frozen=True):
-    """A system, and what it is made of where that was asked for."""
+    """A system, and what it is made of where that was asked for; `alerts` are those of the nodes that it may run on."""
 
     ns: str
     id: str
@@ -65,6 +74,7 @@ class SystemView(Struct, frozen=True):
     node_pools: list[PoolView] | None = None
     jobs: list[JobView] | None = None
     deploys: list["ChangeView"] | None = None  # that are under way
+    alerts: list[NodeAlertView] | None = None
 
 
 class NodeView(Struct, frozen=True):
@@ -88,6 +98,7 @@ class NodeView(Struct, frozen=True):
     memory: int
     used_memory: int
     instances: list[str]
+    alerts: list[NodeAlertView] = []
 
 
 class ChangeView(Struct, frozen=True):

@@ -7,6 +7,7 @@ from litestar import get
 from msgspec import Struct
 
 from stateward.access import Right
+from stateward.engine.alerts import alerts_of
 from stateward.engine.job_steps import awaited_signal
 from stateward.engine.privacy import Disclosure
 from stateward.plugin.request_params import Ns
@@ -57,7 +58,8 @@ async def get_why(request: ApiRequest, ns: Ns, id: Id) -> WhyView:  # noqa: A002
         kind=found.kind,
         state=found.state,
         state_class=service.state_classes.get((found.kind, found.state)),
-        text=_idle_text(look, found) if mine is None else f"{mine.action}: {mine.text}{trouble}",
+        text=(_idle_text(look, found) if mine is None else f"{mine.action}: {mine.text}{trouble}")
+        + _alerts(look, found),
         reason=None if mine is None else mine.reason,
         operation=None if operation is None else presenter.operation(operation),
         queue=queued,
@@ -188,6 +190,13 @@ def _idle_text(look: QueueInspection, found: Object) -> str:
         return "it waits for nothing"
     nobody = "no worker knows" if look.unknown_kind(found.kind) else "this server does not know"
     return f"{nobody} the kind {found.kind}; only administrators see its operations"
+
+
+def _alerts(look: QueueInspection, found: Object) -> str:
+    """Return the alerts of the object."""
+    kinds = look.service.engine.kinds
+    has_alerts = found.kind in kinds and kinds.of(found).has_alerts
+    return "".join(f"; alert: {one.name}, {one.reason}" for one in (alerts_of(found) if has_alerts else ()))
 
 
 async def _children(request: ApiRequest, work: WorkItem | None) -> list[OperationView]:

@@ -38,6 +38,7 @@ from stateward.domains.systems.nodes.node_records import (
 from stateward.domains.systems.nodes.node_secrets import NodeSecrets
 from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.engine import Engine
+from stateward.engine.alerts import alerts_of
 from stateward.lifecycle import ADMIN
 from stateward.schemas.caller import Caller
 from stateward.store.port import Store
@@ -168,6 +169,23 @@ async def test_an_instance_of_a_job_that_no_agent_was_told_of_is_placed_again(no
     assert await nodes.lose(node)
     assert await nodes.seen() == {}
     assert await nodes.place("r1-0", once=True) != node
+
+
+async def test_a_lost_node_is_an_alert_until_it_returns_or_is_deleted(nodes: Nodes) -> None:
+    node = await nodes.place("r1-0")
+    await nodes.lose(node)
+    (alert,) = alerts_of(await nodes.actions.node(node))
+    assert (alert.name, alert.reason) == ("node lost", "it did not renew its lease; 1 instance ran there")
+    with pytest.raises(NodesFull, match=f"; lost: {node}"):
+        await nodes.place("r1-1", Service(command=("run",), resources=Resources(cpu=3.0)))
+    assert await nodes.sync(node, await nodes.hello(node)) == ""
+    assert alerts_of(await nodes.actions.node(node)) == ()
+    await nodes.lose(node)
+    await nodes.actions.act(node, "delete")
+    entries = await nodes.engine.history(NS, node)
+    assert [one.event for one in entries if "lost" in one.event] == [
+        "node lost", "lost", "node lost ended", "node lost", "lost", "node lost ended",
+    ]  # fmt: skip
 
 
 async def test_a_name_that_is_placed_again_has_a_higher_number(nodes: Nodes) -> None:

@@ -9,7 +9,7 @@ import httpx
 
 from stateward.domains.systems.backends.local.launch import free_port
 from tests.integration.domains.systems.node_harness import TIMES, Hosts, serving_hosts, web
-from tests.integration.server.server_processes import served
+from tests.integration.server.server_processes import run, served
 
 MANY = 4
 
@@ -48,6 +48,19 @@ def check_logs_and_commands(hosts: Hosts, http: httpx.Client) -> None:
     assert (wrong.status_code, wrong.json()["code"]) == (409, "no_running_instance")
 
 
+def check_alert(hosts: Hosts, node: str) -> None:
+    """Check that a lost node is an alert, wherever one looks."""
+    (alert,) = hosts.node(node)["alerts"]
+    assert (alert["node"], alert["name"]) == (node, "node lost")
+    assert alert["reason"].startswith("it did not renew its lease; ")
+    assert hosts.http.get("/api/v1/systems/default/shop").json()["alerts"] == [alert]
+    why = hosts.http.get(f"/api/v1/ns/default/objects/{node}/why").raise_for_status().json()
+    assert why["text"] == f"it waits for nothing; alert: node lost, {alert['reason']}"
+    data = ("--data", str(hosts.folder / "data"))
+    assert "node lost for" in run("system", "node", "list", *data, environ={"COLUMNS": "250"}).stdout
+    assert f"{node}: node lost for" in run("system", "status", "shop", *data, environ={"COLUMNS": "250"}).stdout
+
+
 def test_a_killed_and_a_stopped_agent_and_a_drained_node_lose_no_request_and_double_nothing(tmp_path: Path) -> None:
     port = free_port()
     with serving_hosts(tmp_path) as hosts:
@@ -84,7 +97,7 @@ def test_a_killed_and_a_stopped_agent_and_a_drained_node_lose_no_request_and_dou
         assert hosts.node("a")["state"] == "cordoned"
 
         # A run of a job goes on after the server was killed; if that takes longer than the lease, with another attempt.
-        run = hosts.http.post("/api/v1/systems/default/shop/runs", json={"path": "/report"}).raise_for_status().json()
+        begun = hosts.http.post("/api/v1/systems/default/shop/runs", json={"path": "/report"}).raise_for_status().json()
         hosts.until(lambda: "0-0" in hosts.agents["b"].living().values())
         hosts.restart(signal.SIGKILL)
         hosts.until(lambda: bool(hosts.node("b")["connected"]), hosts.never_doubled)
@@ -96,14 +109,16 @@ def test_a_killed_and_a_stopped_agent_and_a_drained_node_lose_no_request_and_dou
         hosts.until(lambda: Counter(hosts.ready().values()) == {"a": MANY}, hosts.never_doubled)
         assert hosts.node("b")["state"] == "lost"
         assert not hosts.agents["b"].living()
-        assert hosts.ended(run) == "succeeded"
+        assert hosts.ended(begun) == "succeeded"
+        check_alert(hosts, "b")
 
         # It comes back with nothing but logs: each attempt was made once, and the last one on a.
         hosts.agents["b"].start()
         hosts.until(lambda: hosts.node("b")["state"] == "ready", hosts.never_doubled)
-        logs = hosts.http.get(f"/api/v1/systems/default/shop/runs/{run['id']}/logs").raise_for_status().json()
+        logs = hosts.http.get(f"/api/v1/systems/default/shop/runs/{begun['id']}/logs").raise_for_status().json()
         *former, last = [one["text"] for one in sorted(logs, key=lambda one: str(one["instance"]))]
         assert (set(former), last) == ({"on b\n"}, "on a\n")
+        assert hosts.http.get("/api/v1/systems/default/shop").json()["alerts"] == []
 
         # The agent of a is stopped, and wakes up after its instances were moved.
         hosts.agents["a"].signal(signal.SIGSTOP)

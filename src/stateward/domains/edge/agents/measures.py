@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from stateward.agents.messages import Load, Measures
 from stateward.domains.edge.agents.connections import NO_CLOUDLET
-from stateward.domains.edge.agents.record_writer import journal_rejection, save_alerts
+from stateward.domains.edge.agents.record_writer import journal_rejection
 from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST, MEASURES
 from stateward.domains.edge.lookups import NOT_PRESENT, loaded_object, save_status, unit_of_work
 from stateward.domains.edge.model import (
@@ -28,7 +28,8 @@ from stateward.domains.edge.model import (
     read_spec,
 )
 from stateward.domains.edge.records.agent_upgrade import AgentRejection
-from stateward.domains.edge.records.alerts import AlertName, with_alert, without_alerts
+from stateward.domains.edge.records.alert_names import AlertName
+from stateward.engine.alerts import save_alerts, with_alert, without_alerts
 from stateward.engine.transitions import absent_object, change_state
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import AGENT, CONTROLLER, Move, decide

@@ -1,7 +1,5 @@
 """Writing of reconciled records: the object, its operation, its work item and the journal change together."""
 
-from collections.abc import Sequence
-
 from msgspec.structs import replace
 
 from stateward.agents.published_ports import PublishedAddress
@@ -16,20 +14,14 @@ from stateward.domains.edge.model import (
     with_agent_slots,
 )
 from stateward.domains.edge.records.agent_upgrade import SlotsUpdate
-from stateward.domains.edge.records.alerts import (
-    Alert,
-    AlertName,
-    begun_alerts,
-    with_alert,
-    with_failure,
-    without_alerts,
-)
+from stateward.domains.edge.records.alert_names import AlertName
 from stateward.domains.edge.records.instance_record import ERROR_STATES, InstanceRecord
 from stateward.domains.edge.records.reconcile import ReconcileStep
+from stateward.engine.alerts import save_alerts, with_alert, with_failure, without_alerts
 from stateward.engine.finish.completion import STATUSES
 from stateward.engine.transitions import REJECTED, change_state, fence_work, journal
 from stateward.engine.unit_of_work import UnitOfWork
-from stateward.lifecycle import CONTROLLER, TRANSITIONAL, Meaning, Move, decide
+from stateward.lifecycle import TRANSITIONAL, Meaning, Move, decide
 from stateward.store.records import Object, Operation, Progress, to_json
 
 READY, NOT_PRESENT = "Ready", "NotPresent"
@@ -62,14 +54,6 @@ def write_step(
     if operation is not None:
         end_or_renew(uow, operation, move, why)
     return changed
-
-
-def save_alerts(uow: UnitOfWork, found: Object, before: Sequence[Alert], after: Sequence[Alert]) -> None:
-    """Journal the alerts that have begun, and those that have ended."""
-    for one in begun_alerts(before, after):
-        journal(uow, found, None, CONTROLLER, "", one.name, reason=one.reason)
-    for one in begun_alerts(after, before):
-        journal(uow, found, None, CONTROLLER, "", f"{one.name} ended", reason=one.reason)
 
 
 def _with_down_alert(status: InstanceStatus, step: ReconcileStep, kind: str, now: float) -> InstanceStatus:

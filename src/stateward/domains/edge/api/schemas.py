@@ -26,8 +26,9 @@ from stateward.domains.edge.model import (
     instance_status,
 )
 from stateward.domains.edge.policy.capacity import ResourceAmounts
-from stateward.domains.edge.records.alerts import Alert, AlertName
+from stateward.domains.edge.records.alert_names import AlertName
 from stateward.engine import Accepted
+from stateward.engine.alerts import Alert
 from stateward.store.records import Object, Operation
 
 Amount = Annotated[float, Meta(ge=0, le=MAX_LOAD)]

@@ -11,12 +11,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.edge.agents.record_writer import save_alerts
 from stateward.domains.edge.errors import CapacityExceeded
 from stateward.domains.edge.lifecycle import CLOUDLET
 from stateward.domains.edge.lookups import existing_clusters, list_instances, loaded_object, save_status, unit_of_work
 from stateward.domains.edge.model import CloudletStatus, ClusterInst, cloudlet_status, instance_status, read_spec
-from stateward.domains.edge.records.alerts import AlertName, with_alert, without_alerts
+from stateward.domains.edge.records.alert_names import AlertName
+from stateward.engine.alerts import save_alerts, with_alert, without_alerts
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from stateward.domains.edge.agents.record_writer import save_alerts
 from stateward.domains.edge.lookups import save_status, unit_of_work
 from stateward.domains.edge.model import INSTANCE_LIFECYCLES, InstanceStatus, instance_status
-from stateward.domains.edge.records.alerts import AlertName, without_alerts
+from stateward.domains.edge.records.alert_names import AlertName
 from stateward.domains.edge.records.restarts import is_stable
+from stateward.engine.alerts import save_alerts, without_alerts
 from stateward.store.port import Tx
 from stateward.store.records import Key
 

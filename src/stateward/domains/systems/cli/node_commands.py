@@ -11,12 +11,13 @@ from rich.table import Table
 from stateward import __version__
 from stateward.client.action_requests import finish_requests, read_outcome
 from stateward.client.confirmation import confirm_removal
-from stateward.client.formatting import age_text, filled_table, state_text
+from stateward.client.formatting import age_text, error_text, filled_table, state_text
 from stateward.client.http import idempotency_headers
 from stateward.client.output import out
 from stateward.client.session import Session, on_server, requests_action
 from stateward.client.target import read_token_file
 from stateward.client.url_paths import NamedPart, UrlPath, url_path
+from stateward.domains.systems.cli.views import alert_text
 from stateward.domains.systems.views import AskedView, NodeView
 from stateward.errors import BadInput
 
@@ -165,12 +166,12 @@ def node_table(session: Session, found: Sequence[NodeView]) -> Table:
             f"{one.used_memory}/{one.memory}",
             "yes" if one.containers else "no",
             ",".join(f"{name}={value}" for name, value in sorted(one.labels.items())),
+            error_text("; ".join(map(alert_text, one.alerts))),
         )
         for one in found
     )
-    return filled_table(
-        ("node", "state", "since", "connected", "address", "slots", "cores", "MiB", "containers", "labels"), rows
-    )
+    facts = ("slots", "cores", "MiB", "containers", "labels", "alerts")
+    return filled_table(("node", "state", "since", "connected", "address", *facts), rows)
 
 
 def _show(session: Session, node: str) -> None:

@@ -15,7 +15,7 @@ from rich.tree import Tree
 from stateward.client.formatting import age_text, error_text, filled_table, state_text
 from stateward.client.output import clean
 from stateward.domains.systems.job_views import JobRunView, SkippedView
-from stateward.domains.systems.views import ChangeView, InstanceView, SystemLockView
+from stateward.domains.systems.views import ChangeView, InstanceView, NodeAlertView, SystemLockView
 from stateward.errors import count_text
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ class SystemTree(Struct, frozen=True, kw_only=True):
     node_pools: list[NodePoolNode] | None = None
     jobs: list[JobNode] | None = None
     deploys: list[ChangeView] | None = None
+    alerts: list[NodeAlertView] | None = None
 
 
 def system_tree(session: "Session", found: SystemTree) -> Tree:
@@ -84,6 +85,8 @@ def system_tree(session: "Session", found: SystemTree) -> Tree:
         f" for {age_text(found.since)} ({found.backend})"
     )
     tree = Tree(label)
+    for alert in found.alerts or ():
+        tree.add(error_text(f"{alert.node}: {alert_text(alert)}"))
     for service in found.services or ():
         branch = tree.add(_service(session, service))
         for one in service.instances or ():
@@ -100,6 +103,11 @@ def system_tree(session: "Session", found: SystemTree) -> Tree:
         line.append_text(state_text(session.state_class, DEPLOY, deploy.state))
         tree.add(line.append(f": {clean(deploy.progress)}" if deploy.progress else ""))
     return tree
+
+
+def alert_text(alert: NodeAlertView) -> str:
+    """Return an alert of a node, with its reason and its age."""
+    return f"{alert.name} for {age_text(alert.since)}, {alert.reason}"
 
 
 def _service(session: "Session", service: ServiceNode) -> Text:

@@ -2,34 +2,41 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from stateward.domains.systems.errors import NodeNotEmpty
 from stateward.domains.systems.lifecycle import INSTANCE, NODE, SystemNodeState
 from stateward.domains.systems.model import SECRET_ENV
-from stateward.domains.systems.nodes.node_model import NODE_LABEL, SystemNodeSpec
+from stateward.domains.systems.nodes.node_model import NODE_LABEL, SystemNodeSpec, node_status
 from stateward.domains.systems.nodes.placement_records import ROOM_STATES
 from stateward.domains.systems.object_ids import checked_name
 from stateward.engine import Accepted, Engine, Kind, NotFound, Request
+from stateward.engine.alerts import save_alerts
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.schemas.caller import Caller
 from stateward.store.filters import Page, Selector
-from stateward.store.records import Key, Object
+from stateward.store.records import Key, Object, to_json
 
 MAX_LISTED = 10_000
 
 
-async def guard_node(uow: UnitOfWork, request: Request, found: Object) -> None:
-    """Refuse the deletion of a node that has instances, unless it is lost."""
+async def guard_node(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+    """Refuse the deletion of a node that has instances, unless it is lost; its alerts end with it."""
     if request.action == "delete":
         left = await uow.select(Selector(found.ns, INSTANCE.kind, states=ROOM_STATES, labels=((NODE_LABEL, found.id),)))
         if left and found.state != SystemNodeState.LOST:
             raise NodeNotEmpty(found.id, len(left))
+        status = node_status(found)
+        save_alerts(uow, found, status.alerts, ())
+        return replace(request, seen=to_json(replace(status, alerts=())))
+    return None
 
 
 def node_kinds() -> list[Kind]:
     """Return the kinds of nodes and of the instances on them."""
     made_by = "stateward system node register"
     return [
-        Kind(NODE, guard=guard_node, cancels=False, general=False, made_by=made_by),
+        Kind(NODE, guard=guard_node, cancels=False, general=False, made_by=made_by, has_alerts=True),
         Kind(INSTANCE, privacy=SECRET_ENV, general=False, reserved_labels=(NODE_LABEL,)),
     ]
 

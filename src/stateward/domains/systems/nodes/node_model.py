@@ -4,6 +4,7 @@ import msgspec
 from msgspec import Struct
 
 from stateward.domains.systems.backends.port import InstancePhase, InstanceSpec, ServiceInstance, ServiceRef, SystemRef
+from stateward.engine.alerts import Alerts
 from stateward.store.records import Object
 
 
@@ -33,6 +34,7 @@ class NodeStatus(Struct, frozen=True, omit_defaults=True):
     containers: bool = False  # it has a container engine
     secrets: bool = False  # its connection may carry values of secrets
     cordoned: bool = False  # it was lost while it took no new instances
+    alerts: Alerts = ()
     server: str = ""  # the URL of the server that its agent is connected to; empty: unknown to other servers
 
 
@@ -70,6 +72,9 @@ class NodeOrder(Struct, frozen=True):
         """The service of the instance."""
         return ServiceRef(SystemRef(self.ns, self.system), self.path)
 
+
+NODE_LOST = "node lost"
+"""The alert of a node that did not renew its lease; it ends when the node returns or is deleted."""
 
 NODE_LABEL = "node"
 """The label of an instance with the name of its node."""

@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from stateward.agents.messages import InventoryItem
 from stateward.agents.site import SiteCapacity
 from stateward.domains.systems.backends.port import InstancePhase, ServiceInstance
-from stateward.domains.systems.lifecycle import INSTANCE, NODE, SERVING, InstanceState, SystemNodeState
+from stateward.domains.systems.lifecycle import INSTANCE, NODE, SERVING, TAKES_ROOM, InstanceState, SystemNodeState
 from stateward.domains.systems.nodes.node_model import (
     NODE_LABEL,
+    NODE_LOST,
     PlacedInstance,
     PlacedStatus,
     ended_without_trace,
@@ -27,9 +28,11 @@ from stateward.domains.systems.nodes.node_model import (
 )
 from stateward.engine import Accepted, Request
 from stateward.engine.accept.accept import admit_all
+from stateward.engine.alerts import save_alerts, with_alert, without_alerts
 from stateward.engine.kinds import Kinds
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
+from stateward.errors import count_text
 from stateward.lifecycle import AGENT, CONTROLLER
 from stateward.naming import new_id
 from stateward.store.filters import Selector
@@ -184,7 +187,11 @@ async def sync_node(tx: Tx, kinds: Kinds, inventory: AgentInventory) -> str:
         status = node_status(found)
         if status.notify != inventory.connection.notify:
             return SUPERSEDED
-        status = replace(status, connected=True, cordoned=False, renewals=status.renewals + 1, renewed=uow.now)
+        alerts = without_alerts(status.alerts, NODE_LOST)
+        save_alerts(uow, found, status.alerts, alerts)
+        status = replace(
+            status, connected=True, cordoned=False, renewals=status.renewals + 1, renewed=uow.now, alerts=alerts
+        )
         steps = [_missing_step(one) for one in await instances_on(uow, key) if one.id not in items]
         if found.state in SERVING:
             save_seen(uow, found, status)
@@ -228,10 +235,18 @@ async def lose_node(tx: Tx, kinds: Kinds, key: Key, renewals: int) -> bool:
         if found is None or found.state not in SERVING or node_status(found).renewals != renewals:
             return False
         status, is_ready = node_status(found), found.state == SystemNodeState.READY
-        lost = replace(status, notify=status.notify + 1, connected=False, cordoned=not is_ready)
-        steps = [step for one in await instances_on(uow, key) if (step := _loss_step(one)) is not None]
+        there = await instances_on(uow, key)
+        alerts = with_alert(status.alerts, NODE_LOST, _loss_reason(there), uow.now)
+        lost = replace(status, notify=status.notify + 1, connected=False, cordoned=not is_ready, alerts=alerts)
+        save_alerts(uow, found, status.alerts, alerts)
+        steps = [step for one in there if (step := _loss_step(one)) is not None]
         await take_steps(uow, kinds, [step_request(key, "lost", CONTROLLER, lost), *steps])
     return True
+
+
+def _loss_reason(there: Sequence[Object]) -> str:
+    number = sum(one.state in TAKES_ROOM for one in there)
+    return f"it did not renew its lease; {count_text(number, 'instance')} ran there"
 
 
 def _loss_step(found: Object) -> Request | None:

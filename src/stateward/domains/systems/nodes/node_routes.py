@@ -23,7 +23,7 @@ from stateward.domains.systems.nodes.node_actions import NodeActions
 from stateward.domains.systems.nodes.node_hub import NodeHub
 from stateward.domains.systems.nodes.node_model import node_spec, node_status, placed_instance
 from stateward.domains.systems.object_ids import NAME
-from stateward.domains.systems.views import AskedView, NodeView, asked_view, when
+from stateward.domains.systems.views import AskedView, NodeAlertView, NodeView, asked_view, when
 from stateward.plugin.request_params import IdempotencyKey, Ns
 from stateward.plugin.route_options import actor_of, can_dry_run, engine_of, grant_of, needs
 from stateward.schemas.caller import Caller
@@ -144,7 +144,13 @@ def node_view(found: Object, placed: list[Object]) -> NodeView:
         memory=status.memory,
         used_memory=sum(one.memory or 0 for one in needs_there),
         instances=[one.id for one in there],
+        alerts=alert_views(found),
     )
+
+
+def alert_views(node: Object) -> list[NodeAlertView]:
+    """Return the alerts of a node."""
+    return [NodeAlertView(node.id, one.name, one.reason, when(one.since)) for one in node_status(node).alerts]
 
 
 NODE_ROUTES = (register_node, list_nodes, get_node, drain_node, uncordon_node, delete_node, connect_node_agent)

@@ -79,12 +79,12 @@ def fits(demand: InstanceNeeds, room: NodeRoom) -> bool:
     )
 
 
-def choose_host(demand: InstanceNeeds, rooms: Iterable[NodeRoom]) -> str:
-    """Return the node for one more instance; raises `NodesFull`, which says what is asked and what is free."""
+def choose_host(demand: InstanceNeeds, rooms: Iterable[NodeRoom], lost: Sequence[str] = ()) -> str:
+    """Return the node for one more instance; raises `NodesFull`: what is asked, what is free, and what is lost."""
     known = list(rooms)
     fitting = [one for one in known if fits(demand, one)]
     if not fitting:
-        raise NodesFull(_asked(demand), _free(demand, known))
+        raise NodesFull(_asked(demand), _free(demand, known) + _lost_text(lost))
     return min(fitting, key=lambda one: (one.same_service, one.used_slots / one.slots, one.name)).name
 
 
@@ -105,6 +105,14 @@ def _labels_text(labels: Mapping[str, str]) -> str:
 
 
 MAX_NODES_NAMED = 5
+
+
+def _lost_text(lost: Sequence[str]) -> str:
+    if not lost:
+        return ""
+    more = len(lost) - MAX_NODES_NAMED
+    named = ", ".join(lost[:MAX_NODES_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"; lost: {named}"
 
 
 def _free(demand: InstanceNeeds, rooms: Sequence[NodeRoom]) -> str:

@@ -82,7 +82,9 @@ async def _place(
         return None
     size = None if pool is None or pool.removed else spec_of(pool, NodePool)
     try:
-        node = choose_host(demand_of(request.want, size), node_rooms(nodes, placed, request.ref, request.pool))
+        rooms = node_rooms(nodes, placed, request.ref, request.pool)
+        lost = [one.id for one in nodes if one.state == SystemNodeState.LOST]
+        node = choose_host(demand_of(request.want, size), rooms, lost)
     except NodesFull as error:
         return error
     before = 0 if former is None else placed_instance(former).number
