@@ -312,7 +312,12 @@ class Engine:
         return await self._open_store.transact(lambda tx: groups.explain_none_allowed(tx, self.kinds, whole, error))
 
     async def cancel(self, ns: str, op: str, who: str = "") -> Operation:
-        """Cancel an operation and its children."""
+        """Cancel an operation and its children, or have its kind do so."""
+        asked = await self._open_store.reader.operation(Key(ns, op))
+        is_open = asked is not None and asked.kind in self.kinds and asked.status not in ENDED_STATUSES
+        if asked is not None and is_open and (action := self.kinds.of(asked).cancel_action):
+            await self.act(ns, asked.object, action, who=who)
+            return asked
         found = await self._open_store.transact(lambda tx: cancel.cancel(tx, self.kinds, Key(ns, op), who))
         await self._cancel_below([found.key], who)
         return found

@@ -88,6 +88,7 @@ class Kind(Struct, eq=False):
     lock_set: LockSet | None = None
     on_end: EndHook | None = None
     cancels: bool | Collection[str] = True  # its operations can be cancelled; or only those of these actions
+    cancel_action: str = ""  # the action on an object that cancels its operation, where that is not the engine's work
     reserved_labels: Collection[str] = ()  # by which its domain finds its objects, and which nobody else may change
     privacy: Privacy = PUBLIC  # the parts of its records that not everybody sees
     general: bool = True  # the general API may create its objects, for actors that its table allows

@@ -84,7 +84,7 @@ class DeployHandlers:
             general=False,
         )
         deploy, teardown = {"deploy": Handler(self.deploy)}, {"teardown": Handler(self.teardown)}
-        return [kind(DEPLOY, deploy, privacy=SECRET_ENV), kind(TEARDOWN, teardown)]
+        return [kind(DEPLOY, deploy, privacy=SECRET_ENV, cancel_action="cancel"), kind(TEARDOWN, teardown)]
 
     async def deploy(self, job: Job) -> Ending:
         """Deploy a definition."""

@@ -9,11 +9,12 @@ limits how long it waits.
 from collections.abc import Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 from stateward.domains.systems.change_planner import leaving_parts
 from stateward.domains.systems.errors import BackendNotGranted, LockMissing, NotLiving, SecretMissing
 from stateward.domains.systems.lifecycle import JOB, LIVING, NODEPOOL, SECRET, SERVICE, SYSTEM
-from stateward.domains.systems.model import ChangeSpec, DesiredTree, SystemSpec
+from stateward.domains.systems.model import ChangeSeen, ChangeSpec, DesiredTree, SystemSpec
 from stateward.domains.systems.object_ids import secret_id, secret_name, system_of
 from stateward.domains.systems.settings import SystemsSettings
 from stateward.engine import LockRequest, NotFound, Request
@@ -23,7 +24,7 @@ from stateward.engine.unit_of_work import UnitOfWork
 from stateward.locks.modes import Mode
 from stateward.store.changes import Ended
 from stateward.store.filters import Selector
-from stateward.store.records import Key, Object, Operation, Timer
+from stateward.store.records import Key, Object, Operation, Timer, to_json
 
 CHANGES = ("deploy", "teardown")
 WAIT = "wait"
@@ -61,10 +62,12 @@ def _secret_keys(request: Request) -> list[Key]:
     return [Key(request.ns, secret_id(name)) for name in sorted(change.picture.secrets())]
 
 
-async def guard_change(settings: SystemsSettings, uow: UnitOfWork, request: Request, found: Object) -> None:
-    """Accept a deploy or a teardown only with its lock, and only of a living system."""
+async def guard_change(settings: SystemsSettings, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+    """Accept a deploy or a teardown only with its lock, and only of a living system; note who cancels a deploy."""
+    if request.action == "cancel" and request.seen is None:
+        return replace(request, seen=to_json(ChangeSeen(cancelled=request.who or str(request.actor))))
     if request.action not in CHANGES:
-        return
+        return None
     system, change = system_of(found.id), TEARDOWN_CHANGE
     if request.action == "deploy":
         try:
@@ -82,6 +85,7 @@ async def guard_change(settings: SystemsSettings, uow: UnitOfWork, request: Requ
         seconds = float(msgspec.json.decode(request.args).get(WAIT, 0.0))
         id_, due = lock_timer_id(found.id), uow.now + seconds
         uow.changes.timers.append(Timer(found.ns, id_, due, 0, found.id, GAVE_UP, "[]", "{}"))
+    return None
 
 
 def _check_secrets(uow: UnitOfWork, request: Request) -> None:

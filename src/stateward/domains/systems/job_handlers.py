@@ -45,6 +45,7 @@ class JobHandlers:
             lock_set=guards.lock_job,
             privacy=SECRET_ENV,
             cancels=False,
+            cancel_action="cancel",
             general=False,
         )
         return [job, run]

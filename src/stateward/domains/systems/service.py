@@ -171,8 +171,7 @@ class SystemActions:
         found = await self._engine.record(self._ns, deploy)
         if found.kind != DEPLOY.kind or found.parent != system:
             raise NotFound(self._ns, deploy)
-        seen = ChangeSeen(cancelled=self._who or str(self._actor))
-        return await self._engine.act(self._ns, deploy, "cancel", seen=seen, who=self._who, actor=self._actor)
+        return await self._engine.act(self._ns, deploy, "cancel", who=self._who, actor=self._actor)
 
     async def teardown(self, system: str, wait: float | None = None, key: str | None = None) -> Accepted:
         """Stop all services of a system; the system stays."""
@@ -202,8 +201,8 @@ class SystemActions:
 
 def _rooted(top: Path, tree: Tree) -> DesiredTree:
     """Return a definition with paths from the root of the system."""
-    if top == ROOT and "/" in tree.services:
-        raise BadInput("path", "/", "a path for a service: the root of a system is a group")
+    if top == ROOT and ("/" in tree.services or "/" in tree.jobs):
+        raise BadInput("path", "/", "a path for a service or a job: the root of a system is a group")
     services = {str(Path((*top, *checked_path(path)))): one for path, one in tree.services.items()}
     jobs = {str(Path((*top, *checked_path(path)))): one for path, one in tree.jobs.items()}
     for path in (*services, *jobs):

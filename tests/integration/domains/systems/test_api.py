@@ -37,7 +37,8 @@ class Api:
         transport = httpx.ASGITransport(self._app)  # type: ignore[arg-type]
         headers = {"Authorization": f"Bearer {self._texts[who]}", **how.pop("headers", {})}
         async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers) as client:
-            return await client.request(method, BASE + path, **({} if body is None else {"json": body}), **how)
+            url = path if path.startswith("/api/") else BASE + path
+            return await client.request(method, url, **({} if body is None else {"json": body}), **how)
 
     async def done(self, method: str, path: str, body: Any = None) -> Any:
         """Ask for something that must be accepted, and wait until it has ended."""
@@ -187,6 +188,18 @@ async def test_a_deploy_can_be_cancelled(api: Api) -> None:
             await asyncio.sleep(0.02)
     assert (await api.ask("POST", f"/shop/deploys/{answer['id']}/cancel")).status_code == 409
     assert (await api.ask("POST", "/shop/deploys/shop@none/cancel")).status_code == 404
+
+
+async def test_the_operation_of_a_deploy_is_cancelled_as_the_deploy_is(api: Api) -> None:
+    answer = await api.begun("/a")
+    cancel = f"/api/v1/ns/default/operations/{answer['operation']}/cancel"
+    assert (await api.ask("POST", cancel)).status_code == 202
+    async with asyncio.timeout(PATIENT):
+        while (deploy := (await api.ask("GET", "/shop/deploys")).json()[0])["state"] != "cancelled":
+            await asyncio.sleep(0.02)
+    assert deploy["cancelled"] == "admin"
+    assert (await api.system())["services"] == []
+    assert (await api.ask("POST", cancel)).status_code == 409
 
 
 async def test_the_same_key_is_one_deploy(api: Api) -> None:

@@ -278,11 +278,13 @@ async def test_a_crash_during_a_change_fails_the_operation_of_the_system_and_is_
 async def test_a_deploy_is_cancelled_as_a_deploy_and_not_behind_its_back(harness: SystemsHarness) -> None:
     harness.backend.fail("/a")
     accepted = await harness.deploy("/a", service(deadline=600))
+    await harness.becomes(accepted.object.id, "in progress")
+    await harness.engine.cancel(NS, accepted.op.id, "bob")
+    ended = await harness.ended(accepted)
+    assert (ended.status, ended.error) == (Status.CANCELLED, "cancelled by bob")
+    assert (await harness.state(accepted.object.id), await harness.states()) == ("cancelled", {})
     with pytest.raises(Denied):
         await harness.engine.cancel(NS, accepted.op.id)
-    await harness.actions.cancel("shop", accepted.object.id)
-    await harness.ended(accepted)
-    assert (await harness.state(accepted.object.id), await harness.states()) == ("cancelled", {})
 
 
 # --- leaving ---------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from stateward.domains.systems.lifecycle import JOB, JOBRUN
 from stateward.domains.systems.model import DesiredJob, JobRunSeen, seen_of, spec_of
 from stateward.engine import Accepted, NotFound, Refused
 from stateward.engine.errors import Protected
-from stateward.errors import UnknownValue
+from stateward.errors import BadInput, UnknownValue
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Object, Operation, Status
 from tests.integration.domains.systems.conftest import HOME, NS, SystemsHarness
@@ -213,14 +213,29 @@ async def test_the_first_deploy_whose_hook_fails_leaves_nothing(harness: Systems
     assert await objects(harness, JOB.kind) == await objects(harness, JOBRUN.kind) == []
 
 
+async def test_a_job_alone_is_deployed_at_its_path_and_may_replace_a_service(harness: SystemsHarness) -> None:
+    await harness.deployed("/", HOOKED)
+    await harness.deployed("/report", "{command: serve}")
+    ended = await harness.deployed("/report", "job: {command: report v1, retries: 2}")
+    assert ended.status is Status.SUCCEEDED, ended.error
+    assert await harness.commands() == {"web": "web v1"}
+    assert [one.id for one in await objects(harness, JOB.kind)] == ["shop.check", "shop.migrate", "shop.report"]
+    run = await harness.ended(await jobs_of(harness).run("shop", "/report"))
+    assert run.status is Status.SUCCEEDED, run.error
+    with pytest.raises(BadInput, match="the root of a system is a group"):
+        await harness.deploy("/", "job: {command: report}")
+
+
 async def test_a_deploy_that_is_cancelled_cancels_its_hook(harness: SystemsHarness) -> None:
     await harness.deployed("/", HOOKED)
     harness.backend.hang("/migrate")
     accepted = await harness.deploy("/", HOOKED.replace("v1", "v2"))
     run = f"shop.migrate@before-deploy-{accepted.object.id.partition('@')[2]}"
     await harness.becomes(run, "running")
-    await harness.actions.cancel("shop", accepted.object.id)
-    assert (await harness.ended(accepted)).status is Status.CANCELLED
+    await harness.engine.cancel(NS, accepted.op.id, "bob")  # as `system cancel` does
+    ended = await harness.ended(accepted)
+    assert (ended.status, ended.error) == (Status.CANCELLED, "cancelled by bob")
+    assert await harness.locks() == []
     assert await harness.state(run) == "cancelled"
     assert not await has_instances(harness, run)
     assert await harness.commands() == {"web": "web v1"}

@@ -287,3 +287,23 @@ def test_a_job_has_a_name_of_its_own() -> None:
     assert "jobs.web: must be a name that no service" in str(
         wrong("services: {web: {command: x}}\njobs: {web: {command: x}}")
     )
+
+
+def test_a_job_alone_stands_below_its_field() -> None:
+    tree = read("job: {command: report v1, schedule: '0 3 * * *'}")
+    assert (list(tree.services), list(tree.jobs), tree.pools) == ([], ["/"], None)
+    assert tree.jobs["/"].program.command == ("report", "v1")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{command: x, schedule: '0 3 * * *'}", "schedule: must be a field of a service; a job alone stands below job"),
+        ("{job: {command: x}, services: {}}", "services: must be left out beside job"),
+        ("job: {command: x, port: 80}", "job.port: must be left out"),
+        ("job: x", "job: must be a job"),
+    ],
+)
+def test_what_is_no_job_alone_is_told(text: str, told: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(told)):
+        read(text)

@@ -46,6 +46,9 @@ JOB_FIELDS = tuple(field for field in JobDefinition.__struct_fields__ if field !
 MAX_HOOK_S = 3_600.0
 """The longest deadline of a job that a deploy waits for: a deploy has two hours."""
 
+JOB = "job"
+"""The field of a definition that is one job, for the path of the deploy."""
+
 CHECKS = ("http", "tcp", "command")
 
 
@@ -55,7 +58,9 @@ def read(text: str, file: str = "definition", base: str | None = None) -> Tree:
         raise BadInput("base", base, NO_NUL)
     document = load(text, file)
     if not isinstance(document.value, dict):
-        raise document.wrong((), document.value, "a definition, with services or with the command or image of one")
+        raise document.wrong(
+            (), document.value, "a definition, with services, a job, or the command or image of a service"
+        )
     parts = dict(_parts(document, document.value, (), ROOT))
     services = {path: one for path, one in parts.items() if isinstance(one, Service)}
     jobs = {path: one for path, one in parts.items() if isinstance(one, JobDefinition)}
@@ -77,7 +82,15 @@ def _parts(
 ) -> Iterator[tuple[str, Service | JobDefinition]]:
     if not isinstance(value, dict):
         raise document.wrong(where, value, "a service or a group: a mapping")
+    if path == ROOT and JOB in value:
+        for field in value.keys() - {JOB}:
+            raise document.wrong((field,), field, f"left out beside {JOB}: a job alone has all its fields below it")
+        yield str(path), _job(document, value[JOB], (JOB,))
+        return
     if not _is_group(value, path):
+        if path == ROOT:
+            for field in (one for one in JOB_FIELDS if one in value and one not in Service.__struct_fields__):
+                raise document.wrong((field,), field, f"a field of a service; a job alone stands below {JOB}")
         yield str(path), _service(document, value, where)
         return
     for field in value:
