@@ -9,17 +9,19 @@ from collections.abc import Callable
 import pytest
 
 from tests.chaos.processes import ROOT
+from tests.long_forms import in_long_form
 from tests.rehearsal.required_programs import missing
 
 
 @pytest.mark.skipif(bool(missing()), reason=missing())
 @pytest.mark.timeout(600)
-async def test_two_servers_three_workers_and_a_hundred_agents_survive_the_death_of_the_primary(
-    say: Callable[[object], None],
+@pytest.mark.parametrize("agents", in_long_form([10, 100], short=[10]))
+async def test_two_servers_three_workers_and_their_agents_survive_the_death_of_the_primary(
+    say: Callable[[object], None], agents: int
 ) -> None:
     # Not in this test's own folder: every run of pytest closes those to others, and PostgreSQL is not run by root.
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.rehearsal", "--short",
+        sys.executable, "-m", "tests.rehearsal", "--short", f"--agents={agents}",
         cwd=ROOT, env=os.environ, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         start_new_session=True,
     )  # fmt: skip

@@ -26,6 +26,8 @@ async def main(options: argparse.Namespace) -> int:
     began, plan = time.time(), SHORT if options.short else LONG
     if options.only:
         plan = replace(plan, faults=tuple(one for one in ALL if options.only in one.about))
+    if options.agents:
+        plan = replace(plan, agents=options.agents, pause=plan.pause * options.agents / plan.agents)
     folder = Path(options.folder or mkdtemp(prefix="stateward-rehearsal-"))
 
     def say(words: str) -> None:
@@ -55,6 +57,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     found = argparse.ArgumentParser(prog="python -m tests.rehearsal")
     found.add_argument("--short", action="store_true", help="one failover only")
+    found.add_argument("--agents", type=int, help="so many agents, under as many requests as all others would have")
     found.add_argument("--only", metavar="WORDS", help="only the faults whose description has these words")
     found.add_argument("--one-host", action="store_true", help="no network of its own, also where that is possible")
     found.add_argument("--folder", help="where to leave the database, the ledgers and the logs")

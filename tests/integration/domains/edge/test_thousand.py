@@ -1,4 +1,4 @@
-"""A thousand agents on one controller, over real sockets: all reconnect at once after its restart, and are synced."""
+"""Many agents on one controller, over real sockets: all reconnect at once after its restart, and are synced."""
 
 import asyncio
 import signal
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from stateward.agents.simulation import SimulatedFleet
 from stateward.domains.edge.api.routes import AGENTS_PATH
@@ -17,14 +18,15 @@ from stateward.store.changes import Changes
 from stateward.store.port import TxFunction
 from stateward.store.records import Object, to_json
 from tests.integration.server.server_processes import Served
+from tests.long_forms import in_long_form
 
-NS, MANY, EACH = "lab", 1000, 20
+NS, EACH = "lab", 20
 PATIENT = 120.0
 AGENTS = {"name": "all", "role": "agent", "namespaces": [f"{NS}:*"]}
 
 
 async def set_up(file: Path, cloudlets: list[str]) -> dict[str, dict[str, int]]:
-    """Write a thousand cloudlets down, each with instances that are ready."""
+    """Write cloudlets down, each with instances that are ready."""
     store = open_store(str(file))
     await store.open()
     now, things = time.time(), {}
@@ -47,25 +49,26 @@ def row(now: float, cloudlet: str, id_: str, kind: str, state: str, parent: str 
     return Object(NS, id_, kind, state, now, 1, 1, None, id_, parent, spec, "{}", None, now, seen=seen)
 
 
-async def until_all_ready(server: Served) -> None:
+async def until_all_ready(server: Served, many: int) -> None:
     client = server.client()
     async with asyncio.timeout(PATIENT):
         while True:
             counts = (await asyncio.to_thread(client.get, "/api/v1/namespaces")).json()
             found: dict[str, dict[str, int]] = next((one["counts"] for one in counts if one["ns"] == NS), {})
             here = (await asyncio.to_thread(client.get, f"/api/v1/edge/ns/{NS}/agents")).json()["agents"]
-            if found.get(CLOUDLET.kind, {}) == {"Ready": MANY} and len(here) == MANY:
+            if found.get(CLOUDLET.kind, {}) == {"Ready": many} and len(here) == many:
                 break
             await asyncio.sleep(0.1)
     client.close()
 
 
-async def test_a_thousand_agents_come_back_at_once_and_all_are_settled(
-    tmp_path: Path, record_property: Callable[[str, object], None]
+@pytest.mark.parametrize("many", in_long_form([200, 1000], short=[200]))
+async def test_agents_come_back_at_once_and_all_are_settled(
+    tmp_path: Path, record_property: Callable[[str, object], None], many: int
 ) -> None:
     folder = tmp_path / "controller"
     folder.mkdir()
-    names = [f"site{n:04}" for n in range(MANY)]
+    names = [f"site{n:04}" for n in range(many)]
     things = await set_up(folder / "stateward.db", names)
     environ = {"STATEWARD_RATE": "100000"}
     server = await asyncio.to_thread(Served, folder, environ=environ)
@@ -78,18 +81,18 @@ async def test_a_thousand_agents_come_back_at_once_and_all_are_settled(
     try:
         async with asyncio.timeout(PATIENT):
             await fleet.wait_synced()
-        await until_all_ready(server)
+        await until_all_ready(server, many)
         server.stop(signal.SIGKILL)
         await fleet.wait_disconnected()
         begun = time.monotonic()
         again = await asyncio.to_thread(Served, folder, "--port", str(port), environ=environ)
-        await until_all_ready(again)
+        await until_all_ready(again, many)
         record_property("seconds", time.monotonic() - begun)
         with again.client() as client:
             counts = client.get("/api/v1/namespaces").json()
             agents = client.get(f"/api/v1/edge/ns/{NS}/agents").json()
         found = next(one["counts"] for one in counts if one["ns"] == NS)
-        assert found[CLUSTERINST.kind] == {"Ready": MANY * EACH}
+        assert found[CLUSTERINST.kind] == {"Ready": many * EACH}
         assert agents["rejected"] == {}
         again.stop()
     finally:

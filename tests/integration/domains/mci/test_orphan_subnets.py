@@ -12,6 +12,7 @@ from stateward.domains.mci.model import NetworkSpec, Subnet, network_of, resourc
 from stateward.domains.mci.provider import provider_client
 from stateward.drivers import CloudResource, ProviderRegion, ResourceKind
 from stateward.drivers.simulated.faults import CALM, CallFate
+from stateward.engine import job
 from stateward.lifecycle import CONTROLLER
 from stateward.store.records import Object, Status
 from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, MciHarness
@@ -48,7 +49,10 @@ async def until_gone(harness: MciHarness) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_subnet_that_a_change_left_behind_is_taken_away(harness: MciHarness) -> None:
+async def test_a_subnet_that_a_change_left_behind_is_taken_away(
+    harness: MciHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "CALL_END_TIMEOUT_S", 0.1)  # the answer never comes
     await made(harness)
     harness.cloud.set_profile(SEOUL, replace(CALM, patience=LONG))
     # The network, the listing and the first subnet are answered for, and the second one is not.
