@@ -1,5 +1,7 @@
 """Fixtures of all tests: a real PostgreSQL, Podman and Nova for those that ask for them."""
 
+import gc
+
 import pytest
 from hypothesis import settings
 
@@ -16,6 +18,8 @@ from tools.reaper import restore_signals
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
+gc.disable()  # until all tests are known: they are no garbage, and to look for some takes a fifth of the time
+
 restore_signals()
 raise_open_file_limit()  # a test may hold a thousand connections
 
@@ -26,3 +30,10 @@ __all__ = ["nova_server", "pgbouncer", "podman", "postgres_server", "pytest_runt
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out cases that are like others."""
     shorten_second_parts(items, config.rootpath)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Collect garbage from now on, but not among the tests."""
+    gc.freeze()
+    gc.enable()

@@ -17,7 +17,7 @@ def in_long_form(values: Iterable[T], *, short: Collection[T]) -> list[object]:
 
 
 class SecondPart(NamedTuple):
-    """A part that cases run on as well as on a first one: in the suite, one of `every` cases of a file does."""
+    """A part that cases run on as well as on a first one: in the suite, one in `every` does, or none."""
 
     name: str
     first: str
@@ -29,6 +29,10 @@ SECOND_PARTS = (
     # Whether a store keeps its promises is tested by its own tests, all on both.
     SecondPart("postgres", "sqlite", 8, ("tests/integration/domains", "tests/integration/server")),
     SecondPart("postgres", "sqlite", 2, ("tests/integration/engine",)),
+    SecondPart(
+        "postgres", "sqlite", 0, ("tests/integration/server/test_schemathesis.py",)
+    ),  # test_fuzz_domains.py does
+    SecondPart("postgres", "sqlite", 0, ("tests/integration/domains/ovc/test_reference.py",)),  # test_crashes.py does
     SecondPart("aarch64", "x86_64", 4, ("tests/contract/drivers/test_qemu.py", "tests/integration/domains/ovc")),
 )
 
@@ -42,7 +46,7 @@ def shorten_second_parts(items: Iterable[pytest.Item], root: Path) -> None:
         if any(path.is_relative_to(root / place) for place in part.places):
             second = [item for name, item in found.items() if _on_first(part, name) in found.keys() - {name}]
             for number, item in enumerate(second):
-                if number % part.every:
+                if not part.every or number % part.every:
                     item.add_marker(pytest.mark.long)
 
 

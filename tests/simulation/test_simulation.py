@@ -11,7 +11,7 @@ from tests.simulation.kinds import check_tables
 from tests.simulation.life import simulate
 from tests.simulation.world import Size
 
-WORLDS = 80
+WORLDS = 40
 ROOT = Path(__file__).parents[2]
 
 

@@ -60,7 +60,7 @@ class ServedAsNobody(Served):
 def serving(who: str) -> Iterator[Served]:
     """Run a server as root or as nobody, in a folder that its user can reach; nothing of it stays."""
     above = Path(mkdtemp(prefix="host-test-"))
-    environ = {"A_SECRET": SECRET, "STATEWARD_SYSTEMS_LOCAL_NAMESPACES": "t1"}
+    environ = {"A_SECRET": SECRET, "STATEWARD_SYSTEMS_LOCAL_NAMESPACES": "t1,t2,t3,t4"}
     try:
         if who == "as it is":
             with served(above / "data", environ=environ) as server:
@@ -86,7 +86,7 @@ def _kill_all_below(folder: Path) -> None:
                 os.kill(int(one.name), signal.SIGKILL)
 
 
-@pytest.fixture(params=["as it is", "as nobody"])
+@pytest.fixture(params=["as it is", "as nobody"], scope="module")
 def server(request: pytest.FixtureRequest) -> Iterator[Served]:
     if request.param == "as nobody" and not _can_serve_as_nobody():
         pytest.skip("NOT PROVED HERE: a server without rights; that needs root, Landlock and a python3 for everybody")
@@ -94,10 +94,10 @@ def server(request: pytest.FixtureRequest) -> Iterator[Served]:
         yield found
 
 
-def operator(server: Served, admin: httpx.Client, role: str = "operator") -> httpx.Client:
-    """Return a client with a token for the namespace t1 alone."""
-    admin.post("/tumblebug/ns", json={"name": "t1"}).raise_for_status()
-    made = admin.post("/api/v1/tokens", json={"name": "mallory", "role": role, "namespaces": ["t1"]})
+def operator(server: Served, admin: httpx.Client, ns: str, role: str = "operator") -> httpx.Client:
+    """Return a client with a token for one namespace alone, which each test has for itself."""
+    admin.post("/tumblebug/ns", json={"name": ns}).raise_for_status()
+    made = admin.post("/api/v1/tokens", json={"name": f"mallory-{ns}", "role": role, "namespaces": [ns]})
     made.raise_for_status()
     headers = {"Authorization": f"Bearer {made.json()['token']}"}
     return httpx.Client(base_url=server.url, headers=headers, timeout=PATIENT, trust_env=False)
@@ -127,7 +127,7 @@ def asked(commands: list[str], name: str = "m1") -> dict[str, Any]:
 
 
 def test_an_operator_of_one_namespace_gets_neither_a_token_nor_the_environment_of_the_server(server: Served) -> None:
-    with server.client() as admin, operator(server, admin) as mallory:
+    with server.client() as admin, operator(server, admin, "t1") as mallory:
         refused = mallory.post("/tumblebug/ns/t1/mciDynamic", json=asked(attack(server)))
         assert refused.status_code == 403, refused.text
         for word in ("local", "t1", "administrator"):
@@ -148,78 +148,81 @@ def test_an_operator_of_one_namespace_gets_neither_a_token_nor_the_environment_o
 
 
 def test_one_machine_cannot_reach_the_folder_of_another(server: Served) -> None:
-    with server.client() as admin, operator(server, admin) as mallory:
-        admin.post("/api/v1/mci/connections/local/grant", json={"namespaces": ["t1"]}).raise_for_status()
+    with server.client() as admin, operator(server, admin, "t2") as mallory:
+        admin.post("/api/v1/mci/connections/local/grant", json={"namespaces": ["t2"]}).raise_for_status()
         mine = ["echo a-secret-of-the-first >mine; chmod 644 mine; echo $HOME"]
-        assert mallory.post("/tumblebug/ns/t1/mciDynamic?wait=60", json=asked(mine, "m1")).status_code == 200
+        assert mallory.post("/tumblebug/ns/t2/mciDynamic?wait=60", json=asked(mine, "m1")).status_code == 200
         (file,) = server.folder.rglob("mine")
-        theirs = [f"cat {file}", f"find / -name mine -readable 2>/dev/null | xargs cat; ls {file.parents[2]}"]
-        made = mallory.post("/tumblebug/ns/t1/mciDynamic?wait=60", json=asked(theirs, "m2"))
+        places = f"{server.folder.parent} /proc/self/root{server.folder} /proc/{server.process.pid}/root{server.folder}"
+        theirs = [f"cat {file}", f"find {places} -name mine -readable 2>/dev/null | xargs cat; ls {file.parents[2]}"]
+        made = mallory.post("/tumblebug/ns/t2/mciDynamic?wait=60", json=asked(theirs, "m2"))
         assert "tried" in made.text
         assert "a-secret-of-the-first" not in made.text
 
 
 def test_a_service_of_a_local_system_gets_neither_a_token_nor_the_environment_of_the_server(server: Served) -> None:
-    with server.client() as admin, operator(server, admin, "admin") as mallory:
-        admin.post("/api/v1/tokens", json={"name": "eve", "role": "admin", "namespaces": ["t2"]}).raise_for_status()
-        refused = admin.post("/api/v1/systems/t2", json={"name": "shop"})
+    with server.client() as admin, operator(server, admin, "t3", "admin") as mallory:
+        admin.post("/api/v1/tokens", json={"name": "eve", "role": "admin", "namespaces": ["t9"]}).raise_for_status()
+        refused = admin.post("/api/v1/systems/t9", json={"name": "shop"})
         assert refused.status_code == 403, refused.text
         assert "systems_local_namespaces" in refused.text
-        made = mallory.post("/api/v1/systems/t1", json={"name": "shop"})
+        made = mallory.post("/api/v1/systems/t3", json={"name": "shop"})
         assert made.status_code == 202, made.text
         script = "; ".join(f"( {one} ) 2>&1" for one in attack(server))
-        _deploy(mallory, {"services": {"web": {"command": ["sh", "-c", f"{script}; echo tried; exec sleep 1000"]}}})
+        _deploy(
+            mallory, "t3", {"services": {"web": {"command": ["sh", "-c", f"{script}; echo tried; exec sleep 1000"]}}}
+        )
         written = ""
         end = time.monotonic() + PATIENT
         while "tried" not in written and time.monotonic() < end:
-            written = mallory.get("/api/v1/systems/t1/shop/logs", params={"path": "/web"}).text
+            written = mallory.get("/api/v1/systems/t3/shop/logs", params={"path": "/web"}).text
             time.sleep(0.05)
         assert "tried" in written
         assert server.token not in written
         assert SECRET not in written
-        assert mallory.delete("/api/v1/systems/t1/shop?force=true").status_code == 202
+        assert mallory.delete("/api/v1/systems/t3/shop?force=true").status_code == 202
 
 
 def test_a_service_gets_its_secret_within_its_limits_and_another_cannot_read_it(server: Served) -> None:
     value = "a-secret-of-the-first"
-    with server.client() as admin, operator(server, admin, "admin") as owner:
-        assert owner.post("/api/v1/systems/t1/-/secrets", json={"name": "db", "value": value}).status_code == 201
-        assert owner.post("/api/v1/systems/t1", json={"name": "shop"}).status_code == 202
+    with server.client() as admin, operator(server, admin, "t4", "admin") as owner:
+        assert owner.post("/api/v1/systems/t4/-/secrets", json={"name": "db", "value": value}).status_code == 201
+        assert owner.post("/api/v1/systems/t4", json={"name": "shop"}).status_code == 202
         mine = 'test "$(cat "$FILE")" = "$WORD" && stat -c "mode %a" "$FILE"; echo path $FILE; exec sleep 1000'
         secrets = {"WORD": {"secret": "db"}, "FILE": {"secret": "db", "as": "file"}}
         limits = {"cpu": 0.5, "memory": 64, "pids": 20}
         first = {"command": ["sh", "-c", mine], "secrets": secrets, "resources": limits}
-        _deploy(owner, {"services": {"first": first}})
-        told = _written(owner, "/first", "path ")
+        _deploy(owner, "t4", {"services": {"first": first}})
+        told = _written(owner, "t4", "/first", "path ")
         assert "mode 400" in told
         path = told.partition("path ")[2].partition("\\n")[0]
         spy = f"cat {path} /dev/shm/*/*/*; cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep WORD; echo tried; sleep 999"
-        _deploy(owner, {"services": {"first": first, "second": {"command": ["sh", "-c", f"( {spy} ) 2>&1"]}}})
-        assert value not in _written(owner, "/second", "tried")
+        _deploy(owner, "t4", {"services": {"first": first, "second": {"command": ["sh", "-c", f"( {spy} ) 2>&1"]}}})
+        assert value not in _written(owner, "t4", "/second", "tried")
         assert value not in told
-        kept = owner.get("/api/v1/systems/t1/shop", params={"instances": "true", "path": "/first"}).json()["services"]
+        kept = owner.get("/api/v1/systems/t4/shop", params={"instances": "true", "path": "/first"}).json()["services"]
         unlimited = {one for instance in kept[0]["instances"] for one in instance["unlimited"]}
         assert unlimited <= {"cpu", "pids", "memory of all its processes together"}
-        assert owner.delete("/api/v1/systems/t1/shop?force=true").status_code == 202
+        assert owner.delete("/api/v1/systems/t4/shop?force=true").status_code == 202
         end = time.monotonic() + PATIENT
-        while (found := owner.get("/api/v1/systems/t1/shop")).status_code != 404:  # it has files outside of its folder
+        while (found := owner.get("/api/v1/systems/t4/shop")).status_code != 404:  # it has files outside of its folder
             assert time.monotonic() < end, found.text
             time.sleep(0.05)
 
 
-def _written(client: httpx.Client, path: str, word: str) -> str:
+def _written(client: httpx.Client, ns: str, path: str, word: str) -> str:
     """Wait until a service has written a word, and return all that it has written."""
     end = time.monotonic() + PATIENT
-    while word not in (written := client.get("/api/v1/systems/t1/shop/logs", params={"path": path}).text):
+    while word not in (written := client.get(f"/api/v1/systems/{ns}/shop/logs", params={"path": path}).text):
         assert time.monotonic() < end, written
         time.sleep(0.05)
     return written
 
 
-def _deploy(client: httpx.Client, definition: dict[str, Any]) -> None:
+def _deploy(client: httpx.Client, ns: str, definition: dict[str, Any]) -> None:
     end = time.monotonic() + PATIENT
     while True:
-        asked = client.post("/api/v1/systems/t1/shop/deploys", json={"definition": json.dumps(definition)})
+        asked = client.post(f"/api/v1/systems/{ns}/shop/deploys", json={"definition": json.dumps(definition)})
         if asked.status_code == 202:
             return
         assert time.monotonic() < end, asked.text

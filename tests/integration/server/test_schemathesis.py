@@ -39,7 +39,7 @@ CHECKS = [
 CONFIG = schemathesis.Config.from_dict({"checks": {"negative_data_rejection": {"expected-statuses": ["4xx"]}}})
 """Too large, too, is a refusal. That a server error is none is another check's matter."""
 
-GENERIC, OF_DOMAINS = (int(os.environ.get("STATEWARD_EXAMPLES", usual)) for usual in (10, 2))
+GENERIC, OF_DOMAINS = (int(os.environ.get("STATEWARD_EXAMPLES", usual)) for usual in (5, 2))
 BRIEF = settings(
     max_examples=GENERIC,
     deadline=None,

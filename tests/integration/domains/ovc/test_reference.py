@@ -30,7 +30,7 @@ from tests.integration.domains.ovc.reference_model import RUNS, TABLE, Model, No
 
 WHO = {"user": ANN, "admin": ADA}
 CHECKED = settings(
-    max_examples=int(environ.get("OVC_EXAMPLES", "25")),
+    max_examples=int(environ.get("OVC_EXAMPLES", "15")),
     stateful_step_count=30,
     deadline=None,
     database=None,
