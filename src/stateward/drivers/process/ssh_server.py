@@ -14,6 +14,7 @@ room for some, and a new one displaces the oldest of them.
 """
 
 import asyncio
+import fcntl
 import logging
 import os
 import resource
@@ -231,8 +232,8 @@ REFUSED: dict[str, bool | None] = {
 class SshServer:
     """Serves all machines of a folder that can be logged in to."""
 
-    def __init__(self, root: Path) -> None:
-        self._root, self._machines = root, MachineDir(root)
+    def __init__(self, root: Path, lock: int = 0) -> None:
+        self._root, self._machines, self._lock = root, MachineDir(root), lock
         self._ports: dict[str, MachinePort] = {}
 
     async def run(self) -> None:
@@ -243,8 +244,24 @@ class SshServer:
             if check % max(1, len(self._ports) // SWEPT_PER_CHECK) == 0:
                 self._refresh_all()
             await self._follow(changes)
-            if not self._ports or not _is_still(self._root, folder):
+            if not _is_still(self._root, folder) or (not self._ports and self._release()):
                 return
+
+    def _release(self) -> bool:
+        """Release the lock, and tell whether this server can end.
+
+        A controller that found the lock taken has started no other server for its new machine. So machines are looked
+        for once more after the release, and if there is one, the server that has the lock serves it.
+        """
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
+        records, _ = self._machines.read_all()
+        if not any(map(self._can_be_served, records)):
+            return True
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
 
     async def _open_changes(self) -> asyncio.StreamReader:
         """Open the pipe in which controllers write the keys of machines that they have changed."""

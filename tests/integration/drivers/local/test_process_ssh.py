@@ -1,9 +1,12 @@
 """Login to process machines over SSH: what a caller can do in the machine, and what no caller can."""
 
 import asyncio
+import fcntl
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -402,6 +405,44 @@ async def test_a_server_without_machines_ends(tmp_path: Path) -> None:
     await driver.create([MACHINE])
     await driver.act(MachineAction.TERMINATE, [HANDLE])
     await eventually(_holds(lambda: ssh_servers_in(tmp_path / "region") == []))
+    await driver.close()
+
+
+LINGERING = """
+import fcntl, sys, time
+from pathlib import Path
+from stateward.drivers.process import ssh_server
+
+folder, flock = Path(sys.argv[1]), fcntl.flock
+
+def linger(lock, operation):
+    if operation == fcntl.LOCK_UN:
+        (folder / "ending").touch()
+        while not (folder / "made").exists():
+            time.sleep(0.01)
+    flock(lock, operation)
+
+fcntl.flock = linger
+ssh_server.main()
+"""
+"""A server that is about to end, and still has its lock."""
+
+
+async def test_a_machine_that_is_made_while_the_server_ends_is_served(tmp_path: Path) -> None:
+    folder, driver = tmp_path / "region", make_driver(tmp_path / "region")
+    (folder / "ssh").mkdir(parents=True)
+    with (folder / "ssh" / "alive").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = [sys.executable, "-c", LINGERING, str(folder)]
+        server = subprocess.Popen(command, stdin=lock, start_new_session=True)
+    await eventually(_holds((folder / "ending").exists))
+    await driver.create([MACHINE])
+    (folder / "made").touch()
+    async with log_in(await wait_for_state(driver, "key-1", MachineState.RUNNING)) as connection:
+        assert (await connection.run("echo in")).stdout == "in\n"
+    assert server.poll() is None
+    await driver.act(MachineAction.TERMINATE, [HANDLE])
+    assert await asyncio.to_thread(server.wait, TIMEOUT_S) == 0
     await driver.close()
 
 
