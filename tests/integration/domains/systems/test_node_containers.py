@@ -11,7 +11,8 @@ import httpx
 from stateward.domains.systems.backends.local.launch import free_port
 from tests.containers import IMAGE, PodmanService
 from tests.integration.domains.systems.container_harness import SERVE
-from tests.integration.domains.systems.node_harness import URL, Hosts, serving_hosts
+from tests.integration.domains.systems.node_harness import TIMES, URL, Hosts, serving_hosts
+from tests.integration.server.server_processes import served
 
 LEASE_S = 20.0
 """Long enough for the start of an agent on a busy machine."""
@@ -51,11 +52,13 @@ def never_doubled(podman: PodmanService) -> None:
     assert all(count == 1 for count in counts.values()), counts
 
 
-def start_nodes(hosts: Hosts, podman: PodmanService) -> None:
-    """Start two nodes with an engine, and one without."""
+def start_nodes(hosts: Hosts, podman: PodmanService, url: str) -> None:
+    """Start two nodes with an engine, and one without, which connect to a server."""
     for name in ("a", "b", "c"):
         hosts.register(name)
-        hosts.join(name, flags=() if name == "c" else ("--container-engine", podman.address))
+        hosts.join(
+            name, url.replace("http", "ws", 1), flags=() if name == "c" else ("--container-engine", podman.address)
+        )
     hosts.until(lambda: all(hosts.node(name)["state"] == "ready" for name in ("a", "b", "c")))
     assert {name: hosts.node(name)["containers"] for name in ("a", "b", "c")} == {"a": True, "b": True, "c": False}
 
@@ -63,9 +66,12 @@ def start_nodes(hosts: Hosts, podman: PodmanService) -> None:
 def test_containers_are_adopted_after_a_kill_and_end_with_the_lease_though_their_engine_hangs(
     podman: PodmanService, tmp_path: Path
 ) -> None:
-    port = free_port()
-    with serving_hosts(tmp_path, lease_s=LEASE_S) as hosts:
-        start_nodes(hosts, podman)
+    port, times = free_port(), {**TIMES, "STATEWARD_SYSTEMS_NODE_LEASE": str(LEASE_S)}
+    with (
+        serving_hosts(tmp_path, lease_s=LEASE_S) as hosts,
+        served(tmp_path / "data", "--no-worker", environ=times) as other,  # deploys run in the first process
+    ):
+        start_nodes(hosts, podman, other.url)
         hosts.http.post(f"{URL}/-/secrets", json={"name": "db", "value": VALUE}).raise_for_status()
         web = {"image": IMAGE, "pull": "never", "command": ["sh", "-c", TELL], "address": port, "grace": 2}
         secrets = {"PASSWORD": {"secret": "db", "as": "file"}}

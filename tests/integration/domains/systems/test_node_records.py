@@ -1,5 +1,6 @@
 """The transactions on nodes, on both stores: what is fenced, what is placed, and what a loss leaves."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from pathlib import Path
 from random import Random
@@ -9,7 +10,7 @@ import pytest
 from stateward.agents.connection import AgentConnection
 from stateward.agents.inprocess import ControllerEnd
 from stateward.agents.messages import InventoryItem
-from stateward.agents.node_messages import SecretRequest
+from stateward.agents.node_messages import FoundImage, ImageAnswer, SecretRequest, WantedImage
 from stateward.agents.site import SiteCapacity
 from stateward.domains.systems.backends.nodes_backend import NodesBackend
 from stateward.domains.systems.backends.port import (
@@ -20,8 +21,9 @@ from stateward.domains.systems.backends.port import (
     SystemRef,
 )
 from stateward.domains.systems.definition import Resources, SecretRef, Service
-from stateward.domains.systems.errors import NodesFull
+from stateward.domains.systems.errors import ImageRefused, ImagesNotFound, NodesFull
 from stateward.domains.systems.nodes.node_actions import NodeActions
+from stateward.domains.systems.nodes.node_images import NodeImages
 from stateward.domains.systems.nodes.node_model import instance_id, node_status, placed_instance
 from stateward.domains.systems.nodes.node_records import (
     AgentInventory,
@@ -56,9 +58,11 @@ class Nodes:
         self.engine, self.backend = engine, backend
         self.actions = NodeActions(engine, NS, Caller(ADMIN, "ann"))
 
-    async def hello(self, node: str, installation: str = "one", *, takes_secrets: bool = False) -> int:
+    async def hello(
+        self, node: str, installation: str = "one", *, takes_secrets: bool = False, has_engine: bool = False
+    ) -> int:
         """Connect an agent; returns its notify id, or 0 if it is refused."""
-        hello = NodeHello(Key(NS, node), "1.0", installation, SIZE, takes_secrets=takes_secrets)
+        hello = NodeHello(Key(NS, node), "1.0", installation, SIZE, takes_secrets=takes_secrets, has_engine=has_engine)
         (answer,) = await self.engine.store.transact(lambda tx: connect_nodes(tx, [hello]))
         return answer.notify
 
@@ -256,3 +260,61 @@ async def test_secrets_go_only_to_nodes_that_need_them_over_private_connections(
         refused = await secrets.answer(connection, node, SecretRequest(1, 0, secret))
         assert (refused.value, refused.error) == ("", f"no instance on node {node.id} uses it")
     assert asked == [(NS, ["db"])]
+
+
+# --- images ----------------------------------------------------------------------------------------------------------
+
+
+class Agents:
+    """The requests to the agents of a process, all of which answer alike."""
+
+    def __init__(self, answer: ImageAnswer) -> None:
+        self.answer, self.asked = answer, list[tuple[WantedImage, ...]]()
+
+    async def find_images(self, connection: AgentConnection, images: tuple[WantedImage, ...]) -> ImageAnswer:
+        """Return the answer."""
+        self.asked.append(images)
+        return self.answer
+
+
+async def test_images_are_found_by_a_node_that_is_connected_to_another_process(nodes: Nodes) -> None:
+    async def report(text: str) -> None:
+        told.append(text)
+
+    told: list[str] = []
+    wanted, found, node = (
+        (WantedImage("shop:1"), WantedImage("shop:2")),
+        FoundImage("id", "shop@sha256:1"),
+        Key(NS, "b"),
+    )
+    agents = Agents(ImageAnswer(1, 1, (found, found)))
+    worker = NodeImages(nodes.engine, {}, Agents(ImageAnswer(1, 1)))  # type: ignore[arg-type]
+    with pytest.raises(ImagesNotFound, match="no node with a container engine is connected"):
+        await worker.find(NS, wanted, report)
+    assert await nodes.sync("b", await nodes.hello("b", has_engine=True)) == ""
+    connection = AgentConnection(ControllerEnd(), NS, "b", lambda: 0.0)
+    connection.is_synced = True
+    server = NodeImages(nodes.engine, {node: connection}, agents)  # type: ignore[arg-type]
+
+    async def ask() -> object:
+        asking = asyncio.create_task(worker.find(NS, wanted, report))
+        while not asking.done():
+            await server.answer(node)
+            await asyncio.sleep(0.01)
+        return await asking
+
+    assert await ask() == [found, found]
+    assert (agents.asked, told) == ([wanted], ["node b looks for the images"])
+    agents.answer = ImageAnswer(1, 1, refusal="no such image")
+    with pytest.raises(ImageRefused, match="node b: no such image"):
+        await ask()
+    assert node_status(await nodes.actions.node("b")).images == {}
+    assert await server.find(NS, wanted[:0], report) == []
+
+    # The agent connects again meanwhile: the question is asked again, and not forgotten.
+    asking = asyncio.create_task(worker.find(NS, wanted, report))
+    while not node_status(await nodes.actions.node("b")).images:
+        await asyncio.sleep(0.01)
+    await nodes.hello("b", has_engine=True)
+    with pytest.raises(ImagesNotFound, match="has lost its connection"):
+        await asking

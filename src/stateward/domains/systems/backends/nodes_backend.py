@@ -94,7 +94,7 @@ class NodesBackend:
         }
         distinct = list(dict.fromkeys(wanted.values()))
         found = (
-            dict(zip(distinct, await self.hub.find_images(system_ref.ns, distinct, report), strict=True))
+            dict(zip(distinct, await self.hub.images.find(system_ref.ns, distinct, report), strict=True))
             if distinct
             else {}
         )

@@ -35,13 +35,14 @@ from stateward.agents.messages import (
     StatusMessage,
     Welcome,
 )
-from stateward.agents.node_messages import MAX_IMAGES, FoundImage, SecretRequest, WantedImage
+from stateward.agents.node_messages import SecretRequest
 from stateward.agents.site import SiteCapacity
 from stateward.aio.supervise import cancel_tasks
-from stateward.domains.systems.backends.port import InstancePhase, ReadSecrets, ReportText, ServiceInstance
-from stateward.domains.systems.errors import ImageRefused, ImagesNotFound, NodeCannotAnswer
-from stateward.domains.systems.lifecycle import INSTANCE, NODE, SERVING, InstanceState
+from stateward.domains.systems.backends.port import InstancePhase, ReadSecrets, ServiceInstance
+from stateward.domains.systems.errors import NodeCannotAnswer
+from stateward.domains.systems.lifecycle import INSTANCE, NODE, InstanceState
 from stateward.domains.systems.nodes.lease_rules import BEATS_PER_LEASE
+from stateward.domains.systems.nodes.node_images import IMAGES_ASKED, NodeImages
 from stateward.domains.systems.nodes.node_model import (
     NODE_LABEL,
     NodeOrder,
@@ -116,6 +117,7 @@ class NodeHub:
         self.rejected: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._requests = AgentRequests(NodeCannotAnswer)
+        self.images = NodeImages(engine, self.connections, self._requests)
         self._connect = batcher(engine, chance, connect_nodes)
         self._renew = batcher(engine, chance, renew_leases)
         self._disconnect = batcher(engine, chance, disconnect_nodes)
@@ -214,28 +216,6 @@ class NodeHub:
         """Run a command in an instance, by the agent of its node; it ends when the caller leaves."""
         return await self._requests.run_command(self._serving(node), instance, tuple(argv), "", timeout_s)
 
-    async def find_images(self, ns: str, images: Sequence[WantedImage], report: ReportText) -> Sequence[FoundImage]:
-        """Return what images are now, by one node with a container engine; raises `ImagesNotFound`."""
-        nodes = [key for key in self.connections if key.ns == ns]
-        known = await self._engine.store.reader.objects(nodes)
-        able = sorted(key for key, one in known.items() if one.state in SERVING and node_status(one).containers)
-        chosen = next((key for key in able if self.connections[key].is_synced), None)
-        if chosen is None:
-            raise ImagesNotFound("no node with a container engine is connected to this process")
-        await report(f"node {chosen.id} looks for the images")
-        found: list[FoundImage] = []
-        for first in range(0, len(images), MAX_IMAGES):
-            try:
-                answer = await self._requests.find_images(
-                    self._serving(chosen), tuple(images[first : first + MAX_IMAGES])
-                )
-            except NodeCannotAnswer as error:
-                raise ImagesNotFound(str(error)) from error
-            if answer.refusal:
-                raise ImageRefused(chosen.id, answer.refusal)
-            found += answer.found
-        return found
-
     def _serving(self, node: Key) -> AgentConnection:
         connection = self.connections.get(node)
         if connection is None or not connection.is_synced:
@@ -257,6 +237,8 @@ class NodeHub:
                 self._close_token(entry.object.removeprefix("token-"))
             elif entry.kind == NODE.kind and entry.event in ("lost", "delete"):
                 self._close(Key(entry.ns, entry.object))
+            elif entry.kind == NODE.kind and entry.event == IMAGES_ASKED:
+                self._start_task(self.images.answer(Key(entry.ns, entry.object)))
             elif entry.kind == INSTANCE.kind and entry.event in ("place", "halt", "stop"):
                 changed.add(Key(entry.ns, entry.object))
         if changed and self.connections:

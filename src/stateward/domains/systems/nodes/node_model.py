@@ -3,6 +3,7 @@
 import msgspec
 from msgspec import Struct
 
+from stateward.agents.node_messages import ImageAnswer, WantedImage
 from stateward.domains.systems.backends.port import InstancePhase, InstanceSpec, ServiceInstance, ServiceRef, SystemRef
 from stateward.engine.alerts import Alerts
 from stateward.store.records import Object
@@ -12,6 +13,13 @@ class SystemNodeSpec(Struct, frozen=True, omit_defaults=True):
     """The labels of a node, by which node pools choose it."""
 
     labels: dict[str, str] = {}
+
+
+class ImageQuestion(Struct, frozen=True, omit_defaults=True):
+    """A question about images to a node, or the answer of its agent."""
+
+    images: tuple[WantedImage, ...] = ()
+    answer: ImageAnswer | None = None
 
 
 class NodeStatus(Struct, frozen=True, omit_defaults=True):
@@ -33,6 +41,7 @@ class NodeStatus(Struct, frozen=True, omit_defaults=True):
     renewed: float = 0.0  # when the lease was renewed, for people
     containers: bool = False  # it has a container engine
     secrets: bool = False  # its connection may carry values of secrets
+    images: dict[str, ImageQuestion] = {}  # questions of processes that it is not connected to
     cordoned: bool = False  # it was lost while it took no new instances
     alerts: Alerts = ()
     server: str = ""  # the URL of the server that its agent is connected to; empty: unknown to other servers

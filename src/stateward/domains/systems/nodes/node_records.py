@@ -126,7 +126,7 @@ def _connect_node(uow: UnitOfWork, hello: NodeHello) -> NodeWelcome:
         return NodeWelcome(rejection=HELD, is_held=True)
     size = {"cpu": has.cores, "memory": has.memory // 2**20, "slots": has.slots, "address": has.address}
     who = {"version": hello.version, "installation": hello.installation, "server": hello.server}
-    offers = {"containers": hello.has_engine, "secrets": hello.takes_secrets}
+    offers = {"containers": hello.has_engine, "secrets": hello.takes_secrets, "images": {}}
     save_seen(uow, found, replace(status, notify=status.notify + 1, connected=False, **size, **who, **offers))
     return NodeWelcome(status.notify + 1)
 
