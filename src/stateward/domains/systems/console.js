@@ -20,7 +20,7 @@ import { counted, numberText } from "/console/core/numbers.js";
 /** @typedef {Lock & {by: Operation | null}} Held a lock with the operation that holds it or waits for it */
 /** @typedef {{name: string, phase: string, ready: boolean, restarts: number, node: string | null, why: string}} Instance */
 /** @typedef {{locks: HTMLElement, actions: HTMLElement, jobs: HTMLElement}} SystemPlaces what is not drawn again with its system */
-/** @typedef {{name: string, connected: boolean, version: string, address: string, labels: Record<string, string>, slots: number, used_slots: number, cpu: number, used_cpu: number, memory: number, used_memory: number}} Node as the server counts what it has */
+/** @typedef {{name: string, connected: boolean, version: string, address: string, containers: boolean, labels: Record<string, string>, slots: number, used_slots: number, cpu: number, used_cpu: number, memory: number, used_memory: number}} Node as the server counts what it has */
 /** @typedef {{id: string, version: number, key: string, changed: string, used_by: string[]}} Secret without its value */
 /** @typedef {{instances: [string, Instance[]][], nodes: Node[], secrets: Secret[]}} Resources of a namespace */
 
@@ -218,7 +218,7 @@ function nodeCard(hosts, nodes, again) {
       objectAnchor(one.ns, one.id),
       one.ns,
       [stateBadge(one), errorText(one.error), ...nodeAlerts(one)],
-      node?.connected ? `connected, version ${node.version}, at ${node.address || "?"}` : quiet("not connected"),
+      node?.connected ? `connected, version ${node.version}, at ${node.address || "?"}${node.containers ? ", runs containers" : ""}` : quiet("not connected"),
       node ? share(node.used_slots, node.slots, `Slots of ${one.id}`) : "",
       node ? share(node.used_cpu, node.cpu, `Cores of ${one.id}`) : "",
       node ? share(node.used_memory, node.memory, `Memory of ${one.id}`, " MiB") : "",
