@@ -5,6 +5,8 @@ driver says which fields it needs. No error quotes a value, and a reference that
 secret itself.
 """
 
+import os
+import stat
 from collections.abc import Mapping, Sequence
 from configparser import ConfigParser
 from configparser import Error as IniError
@@ -18,6 +20,7 @@ from stateward.errors import StatewardError
 from stateward.naming import CREDENTIAL_REFERENCE_MEANS, is_credential_reference
 
 HIDDEN = "(hidden)"
+MAX_FILE_BYTES = 1 << 20
 
 
 class CredentialMissing(StatewardError):
@@ -26,6 +29,10 @@ class CredentialMissing(StatewardError):
     reference: str
     reason: str
     text = "no credential under {reference!r}: {reason}"
+
+
+class NotAFile(OSError):
+    """What is to have a credential is no regular file, or a very large one."""
 
 
 class CredentialField(msgspec.Struct, frozen=True):
@@ -61,7 +68,7 @@ def _values(
 
 def _profile(reference: str, path: Path, profile: str) -> Mapping[str, str]:
     try:
-        text = path.read_text()
+        text = _read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise CredentialMissing(reference, f"the file cannot be read ({type(error).__name__})") from None
     form: Literal["JSON", "ini"] = "JSON" if text.lstrip().startswith("{") else "ini"
@@ -72,6 +79,17 @@ def _profile(reference: str, path: Path, profile: str) -> Mapping[str, str]:
     if profile not in profiles:
         raise CredentialMissing(reference, f"there is no profile {profile!r} in the file")
     return profiles[profile]
+
+
+def _read_text(path: Path) -> str:
+    """Return the content of a file; whoever names a pipe or a device neither stops the reader nor takes its memory."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise NotAFile
+        content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise NotAFile
+    return content.decode()
 
 
 def _ini_profiles(text: str) -> dict[str, dict[str, str]]:

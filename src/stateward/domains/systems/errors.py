@@ -41,6 +41,18 @@ class BackendNotGranted(Denied, code="forbidden"):
     )
 
 
+class LoginNotGranted(Denied, code="forbidden"):
+    """A definition names a credential of the deployment that its namespace may not use."""
+
+    ns: str
+    field: str
+    reference: str
+    text = (
+        "{field}: namespace {ns!r} may not use the credential {reference!r}; an administrator of the deployment can"
+        " grant it by the setting systems_registry_logins={ns}={reference}"
+    )
+
+
 class NothingToRollBack(Denied, code="nothing_to_roll_back"):
     """No deploy of the path has succeeded."""
 

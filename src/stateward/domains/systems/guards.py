@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.systems.change_planner import leaving_parts
-from stateward.domains.systems.errors import BackendNotGranted, LockMissing, NotLiving, SecretMissing
+from stateward.domains.systems.errors import BackendNotGranted, LockMissing, LoginNotGranted, NotLiving, SecretMissing
 from stateward.domains.systems.lifecycle import JOB, LIVING, NODEPOOL, SECRET, SERVICE, SYSTEM
 from stateward.domains.systems.model import ChangeSeen, ChangeSpec, DesiredTree, SystemSpec
 from stateward.domains.systems.object_ids import secret_id, secret_name, system_of
@@ -80,6 +80,7 @@ async def guard_change(settings: SystemsSettings, uow: UnitOfWork, request: Requ
     if request.action == "deploy":
         check_host(settings, found.ns, uow.objects.get(Key(found.ns, system)))
         _check_secrets(uow, request)
+        _check_logins(settings, found.ns, change.picture)
     await require_no_protected_part(uow, request.action, Key(found.ns, system), change)
     if request.wait:
         seconds = float(msgspec.json.decode(request.args).get(WAIT, 0.0))
@@ -94,6 +95,14 @@ def _check_secrets(uow: UnitOfWork, request: Request) -> None:
         secret = uow.objects.get(key)
         if secret is None or secret.removed or secret.kind != SECRET.kind:
             raise SecretMissing(secret_name(key.id))
+
+
+def _check_logins(settings: SystemsSettings, ns: str, picture: DesiredTree) -> None:
+    """Refuse a credential that is not for this namespace: the server would read its own files for anybody."""
+    for path, program in picture.programs.items():
+        login = program.registry_login
+        if login is not None and not settings.may_log_in(login, ns):
+            raise LoginNotGranted(ns, f"{picture.field_of(path)}.registry_login", login)
 
 
 async def require_no_protected_part(uow: UnitOfWork, action: str, system: Key, change: ChangeSpec) -> None:

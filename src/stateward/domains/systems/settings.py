@@ -31,6 +31,10 @@ class SystemsSettings(Struct, frozen=True, forbid_unknown_fields=True):
     container_namespaces: Annotated[
         str, about("namespaces that may run containers, with commas between them; *: all; empty: none")
     ] = ""
+    registry_logins: Annotated[
+        str,
+        about("credentials that services may name in registry_login, as NAMESPACE=REFERENCE with commas; empty: none"),
+    ] = ""
     container_ca_file: Annotated[str, about("file with the authority of the container engine's certificate")] = ""
     container_cert_file: Annotated[str, about("file with our certificate for the container engine")] = ""
     container_key_file: Annotated[
@@ -42,3 +46,9 @@ class SystemsSettings(Struct, frozen=True, forbid_unknown_fields=True):
         lists = {LOCAL: self.local_namespaces, CONTAINER: self.container_namespaces}
         granted = {name.strip() for name in lists.get(backend, "*").split(",")}
         return "*" in granted or ns in granted
+
+    def may_log_in(self, reference: str, ns: str) -> bool:
+        """Tell whether services of a namespace may name a credential; a file without a profile has all of them."""
+        granted = {tuple(one.strip().partition("=")[::2]) for one in self.registry_logins.split(",")}
+        names = {reference, reference.partition("#")[0]}
+        return any((who, name) in granted for who in (ns, "*") for name in names)

@@ -44,7 +44,8 @@ class Shop:
 
     def __init__(self, folder: Path, podman: PodmanService, registry: str) -> None:
         self.folder = folder
-        self._settings = (f"systems_container_engine={podman.address}", "systems_container_namespaces=default")
+        container = (f"systems_container_engine={podman.address}", "systems_container_namespaces=default")
+        self._settings = (*container, "systems_registry_logins=default=env:SHOP_REGISTRY")
         login = {"SERVER": registry.partition("/")[0], "USERNAME": "anna", "PASSWORD": PASSWORD}
         self._environ = {f"SHOP_REGISTRY_{name}": value for name, value in login.items()}
 
@@ -96,6 +97,10 @@ def test_a_pull_is_shown_and_secrets_reach_containers_and_no_file(podman: Podman
         with shop.served():
             shop.call("POST", "-/secrets", {"name": "db", "value": VALUE})
             shop.finish("POST", "", {"name": "shop", "backend": "container"})
+            others = DEFINITION.format(image=image).replace("env:SHOP", "file:/etc/passwd#SHOP")
+            refused = shop.client.post("/api/v1/systems/default/shop/deploys", json={"definition": others})
+            assert refused.status_code == 403
+            assert "services/web.registry_login: namespace" in refused.text
             deploy = shop.call("POST", "shop/deploys", {"definition": DEFINITION.format(image=image)})
             wait_for(lambda: f"pulling {image}" in (shop.call("GET", "shop/deploys")[0]["progress"] or ""))
             for words in (("system", "status", "shop"), ("system", "deploys", "shop"), ("why", deploy["id"])):

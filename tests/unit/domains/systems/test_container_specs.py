@@ -1,5 +1,8 @@
 """Names, labels and images of containers of systems."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from stateward.domains.systems.backends.container.container_specs import ContainerNames, EngineReach
@@ -7,7 +10,8 @@ from stateward.domains.systems.backends.container.image_pins import read_login, 
 from stateward.domains.systems.backends.local.instance_dir import InstanceOrder
 from stateward.domains.systems.backends.port import ServiceRef, SystemRef
 from stateward.domains.systems.definition import HealthCheck, PinnedImage, Service, revision_of
-from stateward.drivers.credential_fields import CredentialMissing
+from stateward.domains.systems.settings import SystemsSettings
+from stateward.drivers.credential_fields import MAX_FILE_BYTES, CredentialMissing
 
 REF = ServiceRef(SystemRef("ns", "shop"), "/store/api")
 
@@ -59,6 +63,30 @@ def test_a_credential_is_for_its_own_registry_alone(monkeypatch: pytest.MonkeyPa
         with pytest.raises(CredentialMissing, match="another registry") as refused:
             read_login("env:SHOP", image)
         assert "secret" not in str(refused.value)
+
+
+def test_what_is_no_small_file_is_no_credential(tmp_path: Path) -> None:
+    pipe, large = tmp_path / "pipe", tmp_path / "large"
+    os.mkfifo(pipe)
+    large.write_text("[default]\n" + "# " * MAX_FILE_BYTES)
+    for path in (pipe, large, tmp_path, Path("/dev/zero")):
+        with pytest.raises(CredentialMissing, match="cannot be read"):
+            read_login(f"file:{path}", "web:1")
+
+
+def test_a_credential_is_for_the_namespaces_that_it_is_granted_to() -> None:
+    granted = SystemsSettings(registry_logins="shop=env:SHOP, *=file:/etc/logins, shop=file:/etc/more#night")
+    for reference, ns, may in (
+        ("env:SHOP", "shop", True),
+        ("env:SHOP", "other", False),
+        ("env:SHOPS", "shop", False),
+        ("file:/etc/logins#any", "other", True),
+        ("file:/etc/logins/../shadow", "other", False),
+        ("file:/etc/more#night", "shop", True),
+        ("file:/etc/more", "shop", False),
+    ):
+        assert granted.may_log_in(reference, ns) == may, reference
+    assert not SystemsSettings().may_log_in("env:SHOP", "shop")
 
 
 def test_the_registry_of_an_image() -> None:
