@@ -363,7 +363,7 @@ def test_a_frozen_engine_fails_an_order_and_what_it_has_created_is_removed_when_
 def test_a_full_disk_is_told_and_left_as_it_was(tmp_path: Path) -> None:
     with own_podman(SMALL_DISK_BYTES) as podman, open_cloudlet(tmp_path, podman) as deployment:
         host = Host(podman)
-        deployment.call("PUT", "/apps/large", web("large", count=12), 200)
+        deployment.call("PUT", "/apps/large", web("large", count=12, resources={}), 200)
         made = deployment.call("POST", f"{CLUSTER}/appinsts", {"app": "large"})
         told = events(deployment.client, made["operation"]["id"])
         assert "(out of disk)" in told
