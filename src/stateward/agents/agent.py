@@ -6,17 +6,15 @@ by the inventory of the next one, or the controller sends the order again. So th
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Protocol
 
-from msgspec import MsgspecError
 from msgspec.structs import replace
-from websockets.exceptions import WebSocketException
 
+from stateward.agents.agent_ports import CONNECTION_ERRORS, AgentSocket, Dialer, Dismissed, UpgradeHandler
 from stateward.agents.answers import FindImages, SiteAnswers
 from stateward.agents.app_manifest import SiteBackend
-from stateward.agents.measure_reports import MeasureReporter
+from stateward.agents.measure_reports import MeasureReporter, measure_site
 from stateward.agents.message_types import clip_text
 from stateward.agents.messages import (
     BEGUN,
@@ -51,7 +49,6 @@ from stateward.agents.site import (
     UNKNOWN_CAPACITY,
     AgentLease,
     AgentSite,
-    InstanceMeasure,
     SiteCapacity,
     SiteError,
     ThingStatus,
@@ -64,54 +61,8 @@ OBSERVE_INTERVAL_S = 5.0
 """Seconds between two observations of the site."""
 
 MAX_MISSED_HEARTBEATS = 3
-CONNECTION_ERRORS = (OSError, EOFError, WebSocketException, MsgspecError, TimeoutError)
 NOTHING_EXISTS = Existing()
 UNSEEN = "it could not be observed"
-
-
-class AgentSocket(Protocol):
-    """The client side of a WebSocket."""
-
-    async def send(self, message: bytes, *, text: bool | None = None) -> None:
-        """Send a message."""
-
-    async def recv(self) -> str | bytes:
-        """Return the next message."""
-
-    async def close(self) -> None:
-        """Close the connection."""
-
-
-class Dialer(Protocol):
-    """Connects to controllers."""
-
-    async def dial(self) -> AgentSocket:
-        """Connect to the next controller."""
-
-    def reset_backoff(self) -> None:
-        """Reset the backoff, after a connection has been stable."""
-
-    @property
-    def retry_delay_s(self) -> float:
-        """Seconds to wait before the next attempt."""
-
-
-class Dismissed(Exception):
-    """The controller has told this agent to end."""
-
-
-class UpgradeHandler(Protocol):
-    """Upgrades an agent on its machine."""
-
-    async def upgrade(self, order: Upgrade, report: Callable[[str, str], Awaitable[None]]) -> None:
-        """Start the successor and watch it; `report` is called with each event of the upgrade, and its error."""
-
-    async def take_over(self) -> None:
-        """End the predecessor, and serve from now on."""
-
-    @property
-    def successor_of(self) -> int:
-        """The upgrade for which this agent was started as a successor; 0 once it serves."""
 
 
 class Agent:
@@ -361,16 +312,7 @@ class Agent:
     async def _measure_loop(self, interval_s: float, reporter: MeasureReporter) -> None:
         """Measure the site in a loop, and send what has changed; what cannot be measured is unknown."""
         while True:
-            measures: Mapping[str, InstanceMeasure] = {}
-            problem = ""
-            try:
-                measures = await self._site.measure()
-            except SiteError as error:
-                log.warning("agent cannot measure its site and will retry: %s", error)
-                problem = clip_text(str(error))
-            except Exception as error:
-                log.exception("agent failed to measure its site and will retry")
-                problem = clip_text(f"{type(error).__name__}: {error}")
+            measures, problem = await measure_site(self._site)
             for message in reporter.messages(measures, self._existing, problem):
                 await self._send(message)
             await asyncio.sleep(interval_s)

@@ -4,13 +4,16 @@ An idle site costs no messages. The controller keeps the last values for as long
 over a connection means that nothing has changed. A lost connection means that nothing is known.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TypeVar
 
 from stateward.agents.message_types import clip_text
 from stateward.agents.messages import MAX_LOADS, MAX_NODES, Existing, Load, Measures, NodeLoad
-from stateward.agents.site import InstanceMeasure
+from stateward.agents.site import AgentSite, InstanceMeasure, SiteError
+
+log = logging.getLogger("stateward.agent")
 
 Item = TypeVar("Item")
 
@@ -53,6 +56,18 @@ def load_of(name: str, generation: int, measure: InstanceMeasure) -> Load:
 
 def _rounded(cpu: float | None) -> float | None:
     return None if cpu is None else round(cpu, 3)
+
+
+async def measure_site(site: AgentSite) -> tuple[Mapping[str, InstanceMeasure], str]:
+    """Return the measures of a site, or why there are none."""
+    try:
+        return await site.measure(), ""
+    except SiteError as error:
+        log.warning("agent cannot measure its site and will retry: %s", error)
+        return {}, clip_text(str(error))
+    except Exception as error:  # a fault of one measurement must not end the agent's connection
+        log.exception("agent failed to measure its site and will retry")
+        return {}, clip_text(f"{type(error).__name__}: {error}")
 
 
 class MeasureReporter:
