@@ -48,6 +48,7 @@ from stateward.containers import (
     ContainerRecord,
     ContainerSpec,
     ContainerState,
+    EngineRefusal,
     EngineRefused,
     EngineUnavailable,
     RegistryLogin,
@@ -307,7 +308,15 @@ class ContainerSite:
 
         async def start(spec: ContainerSpec) -> None:
             report_progress(f"starting container {spec.name}", next(numbers), len(specs))
-            await self._calls.ask(report_progress, self._engine.start_container, spec.name)
+            try:
+                await self._calls.ask(report_progress, self._engine.start_container, spec.name)
+            except EngineRefused as error:
+                if error.reason is not EngineRefusal.DAMAGED:
+                    raise
+                report_progress(f"creating container {spec.name} anew: the engine was killed while it started it")
+                await self._calls.ask(report_progress, self._engine.remove_container, spec.name, force=True)
+                await self._calls.ask(report_progress, self._engine.create_container, spec)
+                await self._calls.ask(report_progress, self._engine.start_container, spec.name)
 
         await self._calls.for_each(start, specs)
 

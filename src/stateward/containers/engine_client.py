@@ -40,10 +40,14 @@ NOT_MODIFIED = 304
 PARALLEL_STATS = 8
 """How many requests for statistics are under way at once, where an engine has none for many containers."""
 
+NAME_TRIES, NAME_RETRY_S = 3, 0.5
+"""How often, and with which pauses, a container is looked for whose name is taken."""
+
 DEFAULT_GRACE_S = 10
 """How long an engine waits before it kills, where neither the spec nor the call says."""
 
 _LISTED = msgspec.json.Decoder(list[wire.ListedContainer])
+_LISTED_BY_PODMAN = msgspec.json.Decoder(list[wire.PodmanListed])
 _INSPECTED = msgspec.json.Decoder(wire.InspectedContainer)
 _CREATED = msgspec.json.Decoder(resource_wire.CreatedJson)
 _WAITED = msgspec.json.Decoder(resource_wire.WaitJson)
@@ -86,9 +90,15 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
     # --- containers --------------------------------------------------------------------------------------------------
 
     async def list_containers(self, labels: Sequence[str] = ()) -> Sequence[ContainerRecord]:
-        """List containers in every state, by one call."""
+        """List containers in every state, by one call; a second one, if the engine has to be mended first."""
         params = {"all": "true", "filters": label_filters(labels)}
-        found = await self._transport.read(_LISTED, "list containers", "/containers/json", params=params)
+        try:
+            found = await self._transport.read(_LISTED, "list containers", "/containers/json", params=params)
+        except EngineRefused as error:
+            if error.reason is not EngineRefusal.DAMAGED:
+                raise
+            await self._finish_removals()
+            found = await self._transport.read(_LISTED, "list containers", "/containers/json", params=params)
         return [wire.listed_record(one) for one in found]
 
     async def inspect_container(self, container: str) -> ContainerRecord:
@@ -127,10 +137,28 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
                 raise EngineRefused(EngineRefusal.IMAGE_MISSING, call, error.message) from error
             if error.reason is not EngineRefusal.NAME_TAKEN:
                 raise
-            found = await self.inspect_container(spec.name)
+            found = await self._find_created(spec.name)
+            if found is None:
+                await self._remove_by_force(spec.name)
+                return (await self._transport.read(_CREATED, call, path, "POST", params=params, json=body)).id, False
             if found.key != spec.key:
                 raise
             return found.id, found.state is not ContainerState.CREATED
+
+    async def _find_created(self, name: str) -> ContainerRecord | None:
+        """Return the container that has a name, once it is there; None if nothing but its name is.
+
+        A Podman that is killed while it creates a container leaves the name with files that belong to no container.
+        """
+        for last in (*[False] * NAME_TRIES, True):
+            try:
+                return await self.inspect_container(name)
+            except EngineRefused as error:
+                if error.reason is not EngineRefusal.NOT_FOUND or (last and not self._transport.is_podman):
+                    raise
+            if not last:
+                await asyncio.sleep(NAME_RETRY_S)  # another call may just create it
+        return None
 
     async def _put_secrets(self, container: str, spec: ContainerSpec) -> None:
         await self._transport.call(
@@ -210,6 +238,8 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
                 f"remove {container}", "DELETE", container_path(container), timeout_s, params=params
             )
         except EngineRefused as error:
+            if error.reason is EngineRefusal.DAMAGED:
+                return await self._finish_removals() > 0
             if error.reason is not EngineRefusal.NOT_FOUND:
                 raise
             await self._remove_secrets(container)
@@ -217,6 +247,30 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
         if SECRETS_LABEL in found.labels:
             await self._remove_secrets(found.name)
         return True
+
+    async def _finish_removals(self) -> int:
+        """Finish the removals of our containers that a killed Podman has left half done; returns their number.
+
+        Their layers are gone, and until they are removed, Podman refuses every listing in the form of Docker's.
+        """
+        params = {"all": "true", "filters": label_filters([KEY_LABEL])}
+        path = f"{PODMAN_API}/containers/json"
+        found = await self._transport.read(_LISTED_BY_PODMAN, "list half-removed containers", path, params=params)
+        left = [one for one in found if one.State == ContainerState.REMOVING]
+        for one in left:
+            await self._remove_by_force(one.Id)
+            for name in one.Names or ():
+                await self._remove_secrets(name)
+        return len(left)
+
+    async def _remove_by_force(self, container: str) -> None:
+        """Remove what is left of a container, if anything."""
+        params = {"force": "true", "v": "true"}
+        try:
+            await self._transport.call(f"remove {container}", "DELETE", container_path(container), params=params)
+        except EngineRefused as error:
+            if error.reason is not EngineRefusal.NOT_FOUND:
+                raise
 
     async def _remove_secrets(self, name: str) -> None:
         for volume in await self.list_volumes((f"{SECRETS_LABEL}={name}", KEY_LABEL)):

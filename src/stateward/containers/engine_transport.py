@@ -73,6 +73,8 @@ _ERROR_DECODER = msgspec.json.Decoder(ErrorJson)
 _REASONS: tuple[tuple[str, EngineRefusal], ...] = (
     ("no space left", EngineRefusal.OUT_OF_DISK),
     ("disk quota exceeded", EngineRefusal.OUT_OF_DISK),
+    ("layer not known", EngineRefusal.DAMAGED),
+    ("container with given id already exists", EngineRefusal.DAMAGED),
     ("no such image", EngineRefusal.IMAGE_MISSING),
     ("image not known", EngineRefusal.IMAGE_MISSING),
     ("manifest unknown", EngineRefusal.IMAGE_MISSING),

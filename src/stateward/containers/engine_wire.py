@@ -69,6 +69,14 @@ class ListedContainer(ApiObject, frozen=True, gc=False):
     mounts: list[MountJson] | None = None
 
 
+class PodmanListed(Struct, frozen=True):
+    """A container in Podman's own listing, as far as it is needed."""
+
+    Id: str
+    Names: list[str] | None = None
+    State: str | None = None
+
+
 class HealthJson(ApiObject, frozen=True, gc=False):
     """The result of a health check."""
 

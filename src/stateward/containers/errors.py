@@ -17,6 +17,7 @@ class EngineRefusal(StrEnum):
     OUT_OF_DISK = "out of disk"
     INVALID = "invalid"
     UNAUTHORIZED = "unauthorized"
+    DAMAGED = "damaged"  # the engine was killed while it started or removed a container: remove it by force
     FAILED = "failed"  # the engine tried, and says why it did not work
 
 
