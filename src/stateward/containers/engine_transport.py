@@ -74,6 +74,7 @@ _REASONS: tuple[tuple[str, EngineRefusal], ...] = (
     ("no space left", EngineRefusal.OUT_OF_DISK),
     ("disk quota exceeded", EngineRefusal.OUT_OF_DISK),
     ("layer not known", EngineRefusal.DAMAGED),
+    ("container not known", EngineRefusal.DAMAGED),  # in Podman's storage
     ("container with given id already exists", EngineRefusal.DAMAGED),
     ("no such image", EngineRefusal.IMAGE_MISSING),
     ("image not known", EngineRefusal.IMAGE_MISSING),
