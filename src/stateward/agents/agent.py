@@ -359,7 +359,7 @@ class Agent:
 
     async def _note_result(self, order: AgentOrder, *, failed: bool) -> None:
         """Update what exists after an order, before its end is reported."""
-        if not failed:
+        if not failed and not order.keep_data:
             ports = self._site.ports_of(order.name)
             made = NOTHING_EXISTS if order.work.value == "delete" else Existing(order.generation, ports=ports)
             self._existing[order.name] = made
@@ -367,7 +367,7 @@ class Agent:
         try:
             self._existing[order.name] = (await self._site.observe()).get(order.name, NOTHING_EXISTS)
         except Exception as error:  # the order has ended even if the site cannot be observed; a part of it may be there
-            log.warning("agent cannot observe %s after a failed order: %s", order.name, error)
+            log.warning("agent cannot observe %s after an order: %s", order.name, error)
             self._existing[order.name] = Existing(max(1, order.generation), whole=False, problem=UNSEEN)
 
     async def _finish(self, order: AgentOrder, event: str, error: str = "") -> None:

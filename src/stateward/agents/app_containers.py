@@ -60,8 +60,13 @@ def _mounts(names: SiteNames, instance: str, part: AppPart) -> Iterator[VolumeMo
 
 def volume_specs(names: SiteNames, order: AgentOrder, parts: Sequence[AppPart]) -> list[ContainerVolumeSpec]:
     """Return the volumes of an app; they have no generation, because they outlive updates."""
-    volumes = sorted({volume.name for part in parts for volume in part.volumes if volume.name})
     return [
-        ContainerVolumeSpec(names.name(order.name, name), names.key(order.name, "volume", name), names.labels(order))
-        for name in volumes
+        ContainerVolumeSpec(full, names.key(order.name, "volume", name), names.labels(order))
+        for full, name in volume_names(names, order.name, parts).items()
     ]
+
+
+def volume_names(names: SiteNames, instance: str, parts: Sequence[AppPart]) -> dict[str, str]:
+    """Return the names of an app's volumes at the engine, with those of its manifest."""
+    volumes = sorted({volume.name for part in parts for volume in part.volumes if volume.name})
+    return {names.name(instance, name): name for name in volumes}

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.agents.app_containers import container_spec, volume_specs
+from stateward.agents.app_containers import container_spec, volume_names, volume_specs
 from stateward.agents.app_manifest import AppPart, SiteBackend, check_backend, parts_of
 from stateward.agents.container_calls import ENGINE_PATIENCE_S, EngineCalls
 from stateward.agents.container_identity import (
@@ -82,7 +82,7 @@ class SiteListing(Struct, frozen=True):
 
     containers: Mapping[str, Sequence[ContainerRecord]]
     networks: Mapping[str, str]
-    volumes: Collection[str]
+    volumes: Mapping[str, Sequence[str]]
 
     @property
     def instances(self) -> set[str]:
@@ -117,11 +117,11 @@ class ContainerSite:
             problems = {one.name: await self._problem(one, found) for one in self._state}
         except (EngineUnavailable, EngineRefused) as error:
             raise SiteError(str(error)) from error
-        unknown = [name for name in found.instances if self._state.get(name) is None]
+        unknown = {name: _left_over(name, found) for name in found.instances if self._state.get(name) is None}
         self._ports = {name: published_addresses(some) for name, some in found.containers.items()}
         known = ((one, problems.get(one.name, "")) for one in self._state)
         return {
-            **{name: Existing(1, False, "the agent has no record of it") for name in unknown},
+            **{name: Existing(1, False, problem) for name, problem in unknown.items()},
             **{
                 one.name: Existing(one.generation, not problem, problem, self.ports_of(one.name))
                 for one, problem in known
@@ -137,11 +137,17 @@ class ContainerSite:
         ours = (self._names.label,)
         containers = by_instance(await self._engine.list_containers(ours))
         networks = {one.labels.get(INSTANCE_LABEL, ""): one.name for one in await self._engine.list_networks(ours)}
-        volumes = {one.labels.get(INSTANCE_LABEL, "") for one in await self._engine.list_volumes(ours)}
+        volumes: dict[str, list[str]] = {}
+        for one in await self._engine.list_volumes(ours):
+            volumes.setdefault(one.labels.get(INSTANCE_LABEL, ""), []).append(one.name)
         return SiteListing(containers, networks, volumes)
 
     async def _sweep(self, found: SiteListing) -> None:
-        """Remove what a call of a killed agent has created after its instance was deleted: it was never used."""
+        """Remove what a killed agent has left.
+
+        That is what one of its calls has created after its instance was deleted, and was never used; and the volumes
+        that the last update of an app, which has succeeded, no longer names.
+        """
         async with self._sweeping:
             if self._orders:
                 return
@@ -153,6 +159,11 @@ class ContainerSite:
                 if name in found.networks:
                     with suppress(EngineRefused):  # it is in use
                         await self._engine.remove_network(found.networks[name])
+            for app in [one for one in self._state if one.kind == "appinst" and one.whole]:
+                named = volume_names(self._names, app.name, parts_of(read_program(app.spec)))
+                for volume in [one for one in found.volumes.get(app.name, ()) if one not in named]:
+                    with suppress(EngineRefused):  # it is in use
+                        await self._engine.remove_volume(volume)
 
     async def _problem(self, thing: Deployed, found: SiteListing) -> str:
         """Return what of a thing is not as it should be, or nothing."""
@@ -193,7 +204,7 @@ class ContainerSite:
         thing = self._state.get(order.name)
         kind = str(spec.get("kind") or (thing.kind if thing else "clusterinst"))
         if order.work is OrderAction.DELETE:
-            await self._remove(order.name, report_progress)
+            await self._remove(order, report_progress)
         elif kind == "appinst":
             await self._start_app(order, report_progress)
         else:
@@ -255,6 +266,7 @@ class ContainerSite:
         """Replace an app's containers by those of this generation.
 
         The former ones are removed before the new ones start, because they hold the published ports and the volumes.
+        Volumes that are no longer named are removed when the new ones run: otherwise the undo needs them.
         """
         program = read_program(order.spec)
         check_backend(program, SiteBackend.CONTAINER)
@@ -272,10 +284,11 @@ class ContainerSite:
         found = await self._containers_of(order.name, report_progress)
         keep = {spec.name for spec in specs}
         await self._remove_containers([one for one in found if one.name not in keep], report_progress)
-        await self._remove_volumes(order.name, {volume.name for volume in volumes}, report_progress)
         await self._start(specs, report_progress)
         await self._check_stable(order, copies, report_progress)
         self._state.save(replace(self._known(order.name), whole=True))
+        with suppress(EngineRefused, EngineUnavailable):  # the app runs, and the next sweep removes what is left
+            await self._remove_volumes(order.name, {volume.name for volume in volumes}, report_progress)
 
     def _save_app(self, order: AgentOrder, parts: Sequence[AppPart]) -> NodeSize:
         """Place an app and save it, in one step: orders run side by side. Returns the size of its cluster's nodes."""
@@ -347,15 +360,20 @@ class ContainerSite:
 
     # --- removal -----------------------------------------------------------------------------------------------------
 
-    async def _remove(self, name: str, report_progress: ReportProgress) -> None:
-        """Remove all that has a thing's labels, whether the local state knows it or not; with a cluster, its apps'."""
+    async def _remove(self, order: AgentOrder, report_progress: ReportProgress) -> None:
+        """Remove all that has a thing's labels, whether the local state knows it or not; with a cluster, its apps'.
+
+        Volumes that are kept are still found by their labels, so that a later delete removes them.
+        """
+        name = order.name
         thing = self._state.get(name)
         if thing is not None:
             self._state.save(replace(thing, whole=False))
         found = await self._calls.ask(report_progress, self._engine.list_containers, (self._names.label,))
         ours = [one for one in found if name in (one.labels.get(INSTANCE_LABEL), one.labels.get(CLUSTER_LABEL))]
         await self._remove_containers(ours, report_progress)
-        await self._remove_volumes(name, (), report_progress)
+        if not order.keep_data:
+            await self._remove_volumes(name, (), report_progress)
         for network in await self._calls.ask(report_progress, self._engine.list_networks, (self._names.label,)):
             if network.labels.get(INSTANCE_LABEL) == name:
                 await self._calls.ask(report_progress, self._engine.remove_network, network.name)
@@ -383,3 +401,10 @@ class ContainerSite:
         for volume in await self._calls.ask(report_progress, self._engine.list_volumes, (self._names.label,)):
             if volume.labels.get(INSTANCE_LABEL) == name and volume.name not in keep:
                 await self._calls.ask(report_progress, self._engine.remove_volume, volume.name)
+
+
+def _left_over(name: str, found: SiteListing) -> str:
+    """Return what is wrong with a thing that the local state does not know."""
+    if name in found.containers or name in found.networks:
+        return "the agent has no record of it"
+    return "only its volumes are left"

@@ -281,7 +281,11 @@ class Welcome(Struct, frozen=True, tag="welcome"):
 
 
 class AgentOrder(Struct, frozen=True, tag="order"):
-    """A request to the agent; `host` is the name of the containing thing, `id` the id of the operation for people."""
+    """A request to the agent; `host` is the name of the containing thing, `id` the id of the operation for people.
+
+    `keep_data`: a delete that nobody asked for, the undo of a re-create that failed. What runs ends, and the data of
+    the thing, which is to be created again, stays. Agents of 0.1.0 do not know it; they keep no data.
+    """
 
     work: OrderAction
     operation: int
@@ -291,6 +295,7 @@ class AgentOrder(Struct, frozen=True, tag="order"):
     host: str = ""
     id: str = ""
     spec: str = ""
+    keep_data: bool = False
 
     def __str__(self) -> str:
         return f"{self.work} (operation {self.operation}, generation {self.generation}, notify {self.notify})"

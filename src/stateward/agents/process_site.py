@@ -81,9 +81,10 @@ class ProcessSite:
         thing = self._state.get(order.name)
         kind = str(spec.get("kind") or (thing.kind if thing else "clusterinst"))
         if order.work is OrderAction.DELETE:
-            if thing is not None:
-                await (self._remove_app if thing.kind == "appinst" else self._remove_cluster)(thing, report_progress)
-                self._state.remove(order.name)
+            if thing is not None and thing.kind == "appinst":
+                await self._remove_app(thing, report_progress)
+            elif thing is not None:
+                await self._remove_cluster(thing, report_progress, keep_data=order.keep_data)
         elif kind == "appinst":
             await self._start_app(order, report_progress)
         else:
@@ -155,9 +156,16 @@ class ProcessSite:
         except (OSError, TimeoutError) as error:
             raise SiteError(f"node {key} could not be set up: {_error_text(error)}") from error
 
-    async def _remove_cluster(self, thing: Deployed, report_progress: ReportProgress) -> None:
+    async def _remove_cluster(self, thing: Deployed, report_progress: ReportProgress, *, keep_data: bool) -> None:
+        """End all nodes; to keep the data, leave those that run and are set up, since apps have their files there."""
         self._state.save(replace(thing, whole=False))
-        await self._end_nodes(thing.parts, report_progress)
+        nodes = await self._nodes() if keep_data else {}
+        kept = tuple(key for key in thing.parts if _is_up(nodes.get(key)) and key not in thing.raw)
+        await self._end_nodes([key for key in thing.parts if key not in kept], report_progress)
+        if kept:
+            self._state.save(replace(thing, whole=False, parts=kept, raw=()))
+        else:
+            self._state.remove(thing.name)
 
     async def _end_nodes(self, keys: Sequence[str], report_progress: ReportProgress) -> None:
         if not keys:
@@ -272,6 +280,7 @@ class ProcessSite:
         report_progress("ending its processes")
         for group in groups or [0]:  # processes that have left their node may outlive it
             await self._end_processes(group, thing.name)
+        self._state.remove(thing.name)
 
     async def _end_processes(self, group: int, name: str, keep: Sequence[str] = ()) -> None:
         """Kill the processes of an app, in its node and outside, except those to keep."""

@@ -47,7 +47,9 @@ class SimulatedSite:
         if spec.get("setup") == FAILING_SETUP and order.work is not OrderAction.DELETE:
             raise SiteError("it was to fail")
         self.applied.append((order.name, order.work, order.operation))
-        if order.work is OrderAction.DELETE:
+        if order.keep_data:
+            self.things[order.name] = Existing(order.generation, whole=False, problem="only its data is left")
+        elif order.work is OrderAction.DELETE:
             self.things.pop(order.name, None)
             self.logs.pop(order.name, None)
         else:

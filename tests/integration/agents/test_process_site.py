@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from stateward.agents.local_state import LocalState
@@ -163,6 +164,24 @@ async def test_a_set_up_that_fails_leaves_pieces_that_are_removed_by_the_next_or
         await place.do(order(OrderAction.CREATE, 1, setup="false"))
     assert await place.site.observe() == {"c1": Existing(1, whole=False, problem="it is not complete")}
     await place.do(order(OrderAction.DELETE, 2))
+    assert await place.nodes() == {}
+
+
+async def test_the_undo_of_a_failed_re_create_leaves_nodes_that_run_with_their_apps(place: SiteHarness) -> None:
+    await place.do(order(OrderAction.CREATE, 1, nodes=2))
+    await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command="sleep 1000"))
+    (kept, app), (_, killed) = (await place.nodes()).items()
+    os.killpg(killed, signal.SIGKILL)
+    await until_whole(place.site, "c1", whole=False)
+    with pytest.raises(SiteError, match="node c1-3-0"):
+        await place.do(order(OrderAction.CREATE, 3, nodes=2, setup="false"))
+    await place.do(msgspec.structs.replace(order(OrderAction.DELETE, 4), keep_data=True))
+    assert await place.nodes() == {kept: app}
+    assert list(await place.apps()) == ["stateward-app/c1:web/2/0"]
+    await place.do(order(OrderAction.CREATE, 5, nodes=2))
+    assert (await place.nodes())[kept] == app
+    assert await place.site.observe() == {"c1": Existing(5), "c1:web": Existing(2)}
+    await place.do(order(OrderAction.DELETE, 6))
     assert await place.nodes() == {}
 
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.agents import container_calls
-from stateward.agents.app_manifest import AppPart, PartResources
+from stateward.agents.app_manifest import AppPart, PartResources, PartVolume
 from stateward.agents.container_identity import Copy, SiteNames
 from stateward.agents.container_images import BadLogins, ImageSource, read_logins
 from stateward.agents.container_nodes import NodeSize, PlacedApp, place_apps
@@ -117,6 +117,47 @@ async def test_a_site_sees_what_its_own_installation_has_created_alone(world: Co
     await other.execute(delete("c1", 4))
     assert await world.whole() == {"c1": (1, True), "c1:shop": (2, True)}
     assert await world.left() == (2, 1, 1)
+
+
+# --- volumes ---------------------------------------------------------------------------------------------------------
+
+UNDO = replace(delete("c1:shop", 3), keep_data=True)
+
+
+async def test_the_undo_of_a_failed_re_create_keeps_the_volumes_until_a_delete(world: ContainerWorld) -> None:
+    with pytest.raises(SiteError, match="image missing"):
+        await world.execute(create("c1:shop", 3, app(part(volumes=(DATA,)), AppPart("db", "missing:1"))))
+    await world.execute(UNDO)
+    world.restart()
+    assert await problem(world) == "only its volumes are left"
+    assert await world.left() == (0, 1, 1)
+    await world.execute(create("c1:shop", 4, app(part(volumes=(DATA,)))))
+    assert "remove_volume" not in world.faulty.calls
+    await world.execute(replace(UNDO, operation=50))
+    await world.execute(delete("c1:shop", 6))
+    assert await world.left() == (0, 1, 0)
+
+
+async def test_an_update_that_fails_removes_no_volume(world: ContainerWorld) -> None:
+    log = PartVolume("/log", "log")
+    with pytest.raises(SiteError, match="at once"):
+        await world.execute(update("c1:shop", 3, app(part(command=("false",), volumes=(log,)))))
+    await world.site.observe()
+    assert await world.left() == (1, 1, 2)
+    await world.execute(update("c1:shop", 4, app(part(volumes=(DATA,)))))  # the undo
+    assert [one.name.rpartition(".")[2] for one in await world.engine.list_volumes()] == ["data"]
+    assert world.faulty.calls.count("remove_volume") == 1
+
+
+async def test_volumes_that_a_killed_or_refused_update_has_left_are_removed_later(world: ContainerWorld) -> None:
+    world.engine.faults.refuses["remove volume"] = EngineRefusal.FAILED
+    await world.execute(update("c1:shop", 3, app(part())))
+    assert await world.left() == (1, 1, 1)
+    await world.site.observe()
+    world.engine.faults.refuses.clear()
+    world.restart()
+    assert await world.whole() == {"c1": (1, True), "c1:shop": (3, True)}
+    assert await world.left() == (1, 1, 0)
 
 
 # --- faults ----------------------------------------------------------------------------------------------------------

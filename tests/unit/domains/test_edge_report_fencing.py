@@ -151,6 +151,14 @@ def test_an_override_of_the_operation_turns_an_agents_error_into_success() -> No
 
 
 @pytest.mark.parametrize("state", ACTION_BY_STATE)
+@pytest.mark.parametrize("confirmed", [0, BEFORE])
+def test_only_the_undo_of_a_failed_re_create_keeps_data(state: State, confirmed: int) -> None:
+    order = due_order(InstanceRecord(state, operation=NOW, generation=NOW, confirmed=confirmed), 1)
+    assert order is not None
+    assert order.keep_data == (state == S.CREATE_ERROR and bool(confirmed))
+
+
+@pytest.mark.parametrize("state", ACTION_BY_STATE)
 def test_an_agent_is_not_asked_for_what_is_to_be_done_without_it(state: State) -> None:
     record = InstanceRecord(state, operation=NOW, generation=NOW, confirmed=NOW)
     assert due_order(record, 1) is not None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stateward.agents.messages import AgentOrder
+from stateward.agents.messages import AgentOrder, OrderAction
 from stateward.domains.edge.model import instance_status
 from stateward.domains.edge.records import restarts
 from stateward.store.records import Object
@@ -64,6 +64,30 @@ async def test_an_app_that_cannot_be_re_created_is_missing_and_tried_again(
     assert "create error" in failed
     await harness.ended(await harness.service.update(NS, WEB, "edge.appinst", {"count": 2}, ANN))
     assert (await harness.instance_status(WEB)).restarts == 0  # with another spec it begins anew
+
+
+async def test_the_data_of_an_app_that_cannot_be_re_created_is_kept_until_somebody_deletes_it(
+    harness: EdgeHarness,
+) -> None:
+    runner = await harness.cloudlet()
+    await harness.cluster()
+    await harness.app()
+    await harness.deployed()
+    orders: list[tuple[OrderAction, bool]] = []
+
+    def refuse(order: AgentOrder) -> None:
+        orders.append((order.work, order.keep_data))
+        if order.work is OrderAction.CREATE:
+            raise RuntimeError("the disk is full")
+
+    runner.site.gate = refuse
+    runner.site.things.pop("c1:web")
+    await harness.until_true(WEB, lambda one: one.state == "Ready" and instance_status(one).restarts == 1)
+    assert runner.site.things["c1:web"].problem == "only its data is left"
+    assert (await harness.instance_status(WEB)).missing
+    await harness.ended(await harness.service.delete(NS, WEB, "edge.appinst", ANN))
+    assert orders == [(OrderAction.CREATE, False), (OrderAction.DELETE, True), (OrderAction.DELETE, False)]
+    assert "c1:web" not in runner.site.things
 
 
 @pytest.mark.parametrize(

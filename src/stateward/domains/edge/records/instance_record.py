@@ -142,9 +142,15 @@ def requested_action(record: InstanceRecord) -> OrderAction | None:
 
 
 def due_order(record: InstanceRecord, connection: int) -> AgentOrder | None:
-    """Return the order due over a connection, if any; none is sent for an operation that ignores the agent."""
+    """Return the order due over a connection, if any; none is sent for an operation that ignores the agent.
+
+    The undo of a failed re-create keeps the data of the instance: nobody has asked to delete it.
+    """
     work = None if IGNORE_AGENT in record.facts else requested_action(record)
-    return None if work is None else AgentOrder(work, record.operation, record.generation, connection)
+    if work is None:
+        return None
+    keep_data = work is OrderAction.DELETE and WAS_READY in current_facts(record)
+    return AgentOrder(work, record.operation, record.generation, connection, keep_data=keep_data)
 
 
 def fenced_fields(record: InstanceRecord) -> FencedFields:
