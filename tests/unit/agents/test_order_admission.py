@@ -1,6 +1,7 @@
 """The agent's admission of orders, over all combinations of orders and memories."""
 
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,7 +29,7 @@ from stateward.agents.order_admission import InstanceMemory, OrderVerdict, has_r
 
 
 def order(
-    work: OrderAction = OrderAction.CREATE, operation: int = 5, generation: int = 5, notify: int = 2, **more: str
+    work: OrderAction = OrderAction.CREATE, operation: int = 5, generation: int = 5, notify: int = 2, **more: Any
 ) -> AgentOrder:
     return AgentOrder(work, operation, generation, notify, **more)
 
