@@ -16,15 +16,15 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from stateward.domains.systems.backends.names import check_backend_fields
 from stateward.domains.systems.backends.port import SystemRef
 from stateward.domains.systems.change_planner import ChangePlanner, current_tree
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.controllers import SystemRollUp
-from stateward.domains.systems.definition import NodePool, PinnedImage
+from stateward.domains.systems.definition import NodePool
 from stateward.domains.systems.definition.model import Hook
+from stateward.domains.systems.deploy_images import CancelledMeanwhile, pin_images
 from stateward.domains.systems.guards import (
     TEARDOWN_CHANGE,
     drop_lock_timer,
@@ -52,7 +52,7 @@ from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Perman
 from stateward.engine.errors import Protected
 from stateward.engine.kinds import Party
 from stateward.engine.unit_of_work import UnitOfWork
-from stateward.errors import BadInput, StatewardError, UnknownName, count_text
+from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import CONTROLLER, WORKER
 from stateward.locks.paths import Path, parse_path
 from stateward.store.records import Key, Object, Operation, Status, to_json
@@ -93,7 +93,11 @@ class DeployHandlers:
             raise Permanent("nothing is known of what is to be deployed")
         work = DeployRun(self._context, job, change)
         await self._begin(job)
-        trouble = await work.run()
+        try:
+            trouble = await work.run()
+        except CancelledMeanwhile as error:
+            seen = to_json(ChangeSeen(work.before, error.who))
+            return Ending("cancelled", WORKER, error=f"cancelled by {error.who}", seen=seen)
         await self._roll_ups.refresh(work.system_ref)
         cancelled = seen_of(job.claim.object, ChangeSeen).cancelled
         seen = to_json(ChangeSeen(work.before, cancelled))
@@ -206,7 +210,7 @@ class DeployRun:
         """Apply the definition, or restore the former one; returns what went wrong."""
         kept = await self._job.once("before", self._snapshot)
         self.before = msgspec.convert(kept, DesiredTree)
-        await self._pin_images()
+        self._wanted = await pin_images(self._context, self._job, self.system_ref, self._wanted)
         trouble = await self._apply()
         if trouble or self._cancelled:
             await self._roll_back()
@@ -222,31 +226,6 @@ class DeployRun:
         pools = None if self._wanted.pools is None else await self._context.pools(self.system_ref)
         services = await self._context.services(self.system_ref, self._path)
         return msgspec.to_builtins(current_tree(services, pools, await self._present_jobs()))
-
-    async def _pin_images(self) -> None:
-        """Let each image stay what it is now: tags may move while this deploy runs, and before it is rolled back."""
-        if all(one.image is None or one.pinned is not None for one in self._wanted.programs.values()):
-            return
-        pins = msgspec.convert(await self._job.once("images", self._find_images), dict[str, PinnedImage])
-        services = {
-            path: replace(one, pinned=pins[path]) if path in pins else one
-            for path, one in self._wanted.services.items()
-        }
-        jobs = {
-            path: replace(one, program=replace(one.program, pinned=pins[path])) if path in pins else one
-            for path, one in self._wanted.jobs.items()
-        }
-        self._wanted = replace(self._wanted, services=services, jobs=jobs)
-
-    async def _find_images(self) -> Any:  # noqa: ANN401 - JSON
-        images = sorted({one.image for one in self._wanted.programs.values() if one.image is not None})
-        await self._job.progress(f"looking for {count_text(len(images), 'image')}")
-        backend = await self._context.backend(self.system_ref)
-        try:
-            found = await backend.pin_images(self.system_ref, self._wanted.programs, self._job.progress)
-            return msgspec.to_builtins(found)
-        except StatewardError as error:
-            raise (Temporary if error.retry else Permanent)(str(error)) from error
 
     async def _check(self) -> None:
         """Refuse an impossible definition, or one that removes a protected part, before anything was done."""

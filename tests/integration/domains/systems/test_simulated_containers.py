@@ -10,7 +10,9 @@ from stateward.containers import ContainerSpec, EngineRefusal, SimulatedEngine
 from stateward.containers.simulated_programs import ProgramRun, stdout
 from stateward.domains.systems.backends.container import ContainerBackend, container_instance, engine_listing
 from stateward.domains.systems.backends.port import InstancePhase, InstanceSpec, ServiceInstance, ServiceRef, SystemRef
-from stateward.domains.systems.definition import Service, revision_of
+from stateward.domains.systems.definition import Service, Tree, revision_of
+from stateward.store.records import Status
+from tests.integration.domains.systems.container_harness import NS, run_host, shell
 
 HOME = SystemRef("default", "shop")
 WEB = ServiceRef(HOME, "/web")
@@ -157,3 +159,19 @@ async def test_one_listing_serves_all_instances(engine: SimulatedEngine, backend
                 await asyncio.sleep(0.01)
     assert "inspect" not in engine.faults.calls
     assert engine.faults.calls.count("create network") == 1
+
+
+async def test_a_deploy_is_cancelled_while_its_image_is_pulled(tmp_path: Path) -> None:
+    engine = SimulatedEngine([])
+    engine.faults.hangs, engine.faults.timeout_s = {"pull"}, 3600.0
+    async with run_host(tmp_path, engine) as host:
+        accepted = await host.actions.deploy("shop", "/", Tree({"/web": shell("sleep 1", pull="always")}))
+
+        async def is_pulling() -> bool:
+            return "pull" in engine.faults.calls
+
+        await host.until(is_pulling)
+        await host.actions.cancel("shop", accepted.op.object)
+        ended = await host.engine.wait_record(NS, accepted.op.id, PATIENT)
+        assert (ended.status, ended.error) == (Status.CANCELLED, "cancelled by ann")
+        assert (await host.engine.record(NS, "shop")).state == "stable"

@@ -1,0 +1,65 @@
+"""The images of a deploy: what each of them is now, pulled where that is needed.
+
+A pull can take long, or hang with its registry, and nothing has changed until it has ended. So a deploy that is
+cancelled meanwhile ends at once.
+"""
+
+import asyncio
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.aio.supervise import cancel_tasks
+from stateward.domains.systems.backends.port import SystemRef
+from stateward.domains.systems.context import SystemContext
+from stateward.domains.systems.definition import PinnedImage
+from stateward.domains.systems.model import ChangeSeen, DesiredTree, seen_of
+from stateward.engine import Job, Permanent, Temporary
+from stateward.errors import StatewardError, count_text
+
+CANCEL_CHECK_S = 1.0
+"""Seconds between two looks whether the deploy was cancelled."""
+
+
+class CancelledMeanwhile(Exception):
+    """The deploy was cancelled before it had changed anything."""
+
+    def __init__(self, who: str) -> None:
+        super().__init__(who)
+        self.who = who
+
+
+async def pin_images(context: SystemContext, job: Job, system_ref: SystemRef, wanted: DesiredTree) -> DesiredTree:
+    """Let each image stay what it is now: tags may move while this deploy runs, and before it is rolled back."""
+    if all(one.image is None or one.pinned is not None for one in wanted.programs.values()):
+        return wanted
+
+    async def find() -> Any:  # noqa: ANN401 - JSON
+        return await _find_images(context, job, system_ref, wanted)
+
+    pins = msgspec.convert(await job.once("images", find), dict[str, PinnedImage])
+    services = {path: replace(one, pinned=pins[path]) if path in pins else one for path, one in wanted.services.items()}
+    jobs = {
+        path: replace(one, program=replace(one.program, pinned=pins[path])) if path in pins else one
+        for path, one in wanted.jobs.items()
+    }
+    return replace(wanted, services=services, jobs=jobs)
+
+
+async def _find_images(context: SystemContext, job: Job, system_ref: SystemRef, wanted: DesiredTree) -> Any:  # noqa: ANN401 - JSON
+    images = sorted({one.image for one in wanted.programs.values() if one.image is not None})
+    await job.progress(f"looking for {count_text(len(images), 'image')}")
+    backend = await context.backend(system_ref)
+    search = asyncio.ensure_future(backend.pin_images(system_ref, wanted.programs, job.progress))
+    try:
+        while not search.done():
+            await asyncio.wait([search], timeout=CANCEL_CHECK_S)
+            found = None if search.done() else await context.object(job.ns, job.object)
+            if found is not None and (who := seen_of(found, ChangeSeen).cancelled) is not None:
+                raise CancelledMeanwhile(who)
+        return msgspec.to_builtins(search.result())
+    except StatewardError as error:
+        raise (Temporary if error.retry else Permanent)(str(error)) from error
+    finally:
+        await cancel_tasks([search])
