@@ -82,6 +82,7 @@ _REASONS: tuple[tuple[str, EngineRefusal], ...] = (
     ("unauthorized", EngineRefusal.UNAUTHORIZED),
     ("authentication required", EngineRefusal.UNAUTHORIZED),
     ("access denied", EngineRefusal.UNAUTHORIZED),
+    ("no basic auth credentials", EngineRefusal.UNAUTHORIZED),
     ("overlaps with other", EngineRefusal.CONFLICT),  # a subnet
     ("already used on the host", EngineRefusal.CONFLICT),
     ("port is already allocated", EngineRefusal.PORT_TAKEN),
@@ -96,6 +97,7 @@ _REASONS: tuple[tuple[str, EngineRefusal], ...] = (
     ("is using its referenced image", EngineRefusal.IN_USE),
     ("volume is in use", EngineRefusal.IN_USE),
     ("state improper", EngineRefusal.CONFLICT),
+    ("is not paused", EngineRefusal.CONFLICT),
     ("executable file not found", EngineRefusal.INVALID),
     ("command that was not found", EngineRefusal.INVALID),
     ("no command", EngineRefusal.INVALID),
