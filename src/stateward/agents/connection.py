@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
+from stateward.agents.measure_messages import Measures
 from stateward.agents.messages import (
     AgentOrder,
     AgentReport,
@@ -22,7 +23,6 @@ from stateward.agents.messages import (
     Hello,
     InventoryEnd,
     InventoryItem,
-    Measures,
     ProgressMessage,
     StatusMessage,
     Welcome,

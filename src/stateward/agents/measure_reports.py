@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TypeVar
 
+from stateward.agents.measure_messages import MAX_LOADS, MAX_NODES, Load, Measures, NodeLoad
 from stateward.agents.message_types import clip_text
-from stateward.agents.messages import MAX_LOADS, MAX_NODES, Existing, Load, Measures, NodeLoad
+from stateward.agents.messages import Existing
 from stateward.agents.site import AgentSite, InstanceMeasure, SiteError
 
 log = logging.getLogger("stateward.agent")

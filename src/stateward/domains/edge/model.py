@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from stateward.agents.app_manifest import AppProgram, Parts, SiteBackend
-from stateward.agents.messages import Load
+from stateward.agents.measure_messages import Load
 from stateward.agents.probe_specs import Probe
 from stateward.agents.published_ports import PublishedAddress
 from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, CloudletState

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 
 from stateward.access.lifecycle import TOKEN
-from stateward.agents.messages import Load
+from stateward.agents.measure_messages import Load
 from stateward.aio.supervise import Loop, background, supervise
 from stateward.domains.edge.agents.agent_hub import HEARTBEAT_INTERVAL_S, MEASURE_INTERVAL_S, ORDER_RETRY_S, AgentHub
 from stateward.domains.edge.agents.controller_lease import CONTROLLER_LEASE_S, ControllerLease

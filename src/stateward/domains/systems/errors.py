@@ -138,6 +138,13 @@ class ImagesNotFound(StatewardError, retry=True):
     text = "the images cannot be looked for: {why}"
 
 
+class NoContainerEngine(StatewardError):
+    """No node of a namespace can run containers."""
+
+    ns: str
+    text = "no node in {ns} has a container engine: start an agent with stateward system node agent --container-engine"
+
+
 class ImageRefused(StatewardError):
     """The container engine of a node has refused an image."""
 

@@ -19,7 +19,8 @@ import pytest
 from stateward.agents.agent import Agent
 from stateward.agents.dialer import WebSocketDialer
 from stateward.agents.inprocess import AgentEnd
-from stateward.agents.messages import Load, Measures, Welcome, encode
+from stateward.agents.measure_messages import Load, Measures
+from stateward.agents.messages import Welcome, encode
 from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.simulation import SimulatedSite
 from stateward.domains.edge.api.routes import AGENTS_PATH

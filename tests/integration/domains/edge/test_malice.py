@@ -16,6 +16,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from stateward.agents.measure_messages import Load, Measures
 from stateward.agents.messages import (
     AgentOrder,
     AgentReport,
@@ -23,8 +24,6 @@ from stateward.agents.messages import (
     Hello,
     InventoryEnd,
     InventoryItem,
-    Load,
-    Measures,
     ProgressMessage,
     Welcome,
     encode,

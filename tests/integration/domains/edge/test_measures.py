@@ -6,7 +6,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from stateward.agents.messages import AgentOrder, Existing, Load, Measures, OrderAction
+from stateward.agents.measure_messages import Load, Measures
+from stateward.agents.messages import AgentOrder, Existing, OrderAction
 from stateward.agents.probes import Health
 from stateward.agents.published_ports import PublishedAddress
 from stateward.agents.site import InstanceMeasure, ReportProgress, SiteError

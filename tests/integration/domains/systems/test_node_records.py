@@ -21,7 +21,7 @@ from stateward.domains.systems.backends.port import (
     SystemRef,
 )
 from stateward.domains.systems.definition import Resources, SecretRef, Service
-from stateward.domains.systems.errors import ImageRefused, ImagesNotFound, NodesFull
+from stateward.domains.systems.errors import ImageRefused, ImagesNotFound, NoContainerEngine, NodesFull
 from stateward.domains.systems.nodes.node_actions import NodeActions
 from stateward.domains.systems.nodes.node_images import NodeImages
 from stateward.domains.systems.nodes.node_model import instance_id, node_status, placed_instance
@@ -289,9 +289,12 @@ async def test_images_are_found_by_a_node_that_is_connected_to_another_process(n
     )
     agents = Agents(ImageAnswer(1, 1, (found, found)))
     worker = NodeImages(nodes.engine, {}, Agents(ImageAnswer(1, 1)))  # type: ignore[arg-type]
+    with pytest.raises(NoContainerEngine, match="no node in default has a container engine"):
+        await worker.find(NS, wanted, report)
+    notify = await nodes.hello("b", has_engine=True)
     with pytest.raises(ImagesNotFound, match="no node with a container engine is connected"):
         await worker.find(NS, wanted, report)
-    assert await nodes.sync("b", await nodes.hello("b", has_engine=True)) == ""
+    assert await nodes.sync("b", notify) == ""
     connection = AgentConnection(ControllerEnd(), NS, "b", lambda: 0.0)
     connection.is_synced = True
     server = NodeImages(nodes.engine, {node: connection}, agents)  # type: ignore[arg-type]

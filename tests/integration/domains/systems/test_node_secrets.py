@@ -63,8 +63,12 @@ def test_an_instance_on_a_node_gets_its_secrets_at_every_start_and_no_file_has_t
         hosts.http.post(f"{URL}/-/secrets", json={"name": "db", "value": VALUE}).raise_for_status()
         refs = {"PASSWORD": {"secret": "db"}, "PASSWORD_FILE": {"secret": "db", "as": "file"}}
         web = {"command": [PYTHON, "-I", "-S", "-c", PROGRAM], "health": {"http": "/", "interval": 0.2}}
-        hosts.deploy(web={**web, "secrets": refs, "address": port, "redeploy_on_secret_change": True})
+        check = {"command": ["sh", "-c", '[ "$(cat "$PASSWORD_FILE")" = "$PASSWORD" ]'], "secrets": refs}
+        hosts.deploy({"check": check}, web={**web, "secrets": refs, "address": port, "redeploy_on_secret_change": True})
         hosts.until(lambda: served_value(port).startswith(digest(VALUE)))
+
+        # A job gets them, too.
+        assert hosts.ended(hosts.http.post(f"{URL}/shop/runs", json={"path": "/check"})) == "succeeded"
 
         # After a kill -9 of the agent, the next one takes the instance over, and asks again when it has crashed.
         before = served_value(port)

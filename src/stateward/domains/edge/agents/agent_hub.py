@@ -29,6 +29,7 @@ from stateward.agents.connection import (
     Disconnected,
     OtherMessage,
 )
+from stateward.agents.measure_messages import Load, Measures
 from stateward.agents.messages import (
     BUSY,
     ENDED,
@@ -37,8 +38,6 @@ from stateward.agents.messages import (
     AnswerPiece,
     Goodbye,
     Hello,
-    Load,
-    Measures,
     StatusMessage,
     Upgrade,
     Welcome,

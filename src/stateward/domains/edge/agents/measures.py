@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.agents.messages import Load, Measures
+from stateward.agents.measure_messages import Load, Measures
 from stateward.domains.edge.agents.connections import NO_CLOUDLET
 from stateward.domains.edge.agents.record_writer import journal_rejection
 from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST, MEASURES

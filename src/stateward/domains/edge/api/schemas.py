@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from stateward.agents.app_manifest import Parts, SiteBackend
+from stateward.agents.measure_messages import MAX_LOAD
 from stateward.agents.message_types import ANY_TEXT
-from stateward.agents.messages import MAX_LOAD
 from stateward.domains.edge.lifecycle import CLOUDLET, IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
 from stateward.domains.edge.model import (
     INSTANCE_LIFECYCLES,

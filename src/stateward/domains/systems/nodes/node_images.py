@@ -15,7 +15,7 @@ from stateward.agents.agent_requests import IMAGES_TIMEOUT_S, AgentRequests
 from stateward.agents.connection import AgentConnection
 from stateward.agents.node_messages import MAX_IMAGES, FoundImage, ImageAnswer, WantedImage
 from stateward.domains.systems.backends.port import ReportText
-from stateward.domains.systems.errors import ImageRefused, ImagesNotFound, NodeCannotAnswer
+from stateward.domains.systems.errors import ImageRefused, ImagesNotFound, NoContainerEngine, NodeCannotAnswer
 from stateward.domains.systems.lifecycle import NODE, SERVING
 from stateward.domains.systems.nodes.node_model import ImageQuestion, node_status
 from stateward.domains.systems.nodes.node_records import loaded_node, save_seen, unit_of_work
@@ -43,7 +43,7 @@ class NodeImages:
         self._answering: set[str] = set()
 
     async def find(self, ns: str, images: Sequence[WantedImage], report: ReportText) -> Sequence[FoundImage]:
-        """Return what images are now; raises `ImagesNotFound` or `ImageRefused`."""
+        """Return what images are now; raises `NoContainerEngine`, `ImagesNotFound` or `ImageRefused`."""
         node = await self._choose(ns)
         await report(f"node {node.id} looks for the images")
         found: list[FoundImage] = []
@@ -61,7 +61,10 @@ class NodeImages:
     async def _choose(self, ns: str) -> Object:
         """Return a node with an engine; one that is connected to this process comes first."""
         nodes = await self._engine.store.reader.list_objects(Selector(ns, NODE.kind), Page(None, MAX_LISTED))
-        able = [one for one in nodes if one.state in SERVING and _offers_containers(one)]
+        engines = [one for one in nodes if node_status(one).containers]
+        if not engines:
+            raise NoContainerEngine(ns)
+        able = [one for one in engines if one.state in SERVING and node_status(one).connected]
         if not able:
             raise ImagesNotFound(NO_ENGINE)
         return min(able, key=lambda one: (one.key not in self._connections, one.id))
@@ -107,11 +110,6 @@ class NodeImages:
                     await self._engine.store.transact(partial(_change, node=node, number=number, answered=answered))
                 finally:
                     self._answering.discard(number)
-
-
-def _offers_containers(node: Object) -> bool:
-    status = node_status(node)
-    return status.connected and status.containers
 
 
 async def _ask(tx: Tx, node: Key, number: str, images: tuple[WantedImage, ...]) -> None:
