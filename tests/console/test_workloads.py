@@ -271,6 +271,9 @@ def test_an_app_shows_its_logs_runs_commands_and_tells_when_its_agent_is_gone(
     deployment.until(f"{MUNICH}/clusterinsts/c1/appinsts/web", "Ready")
     logs, form = open_object(page, NS, "munich:c1:web")
     expect(logs.locator(".log-line").last).to_contain_text(MARKUP)
+    health = page.locator(".card-health-and-load")
+    expect(health).to_contain_text("No alerts.")
+    expect(health).to_contain_text("MiB", timeout=20_000)  # it is read again every ten seconds
     form.get_by_role("textbox", name="command").fill("sh -c 'echo here; exit 3'")
     form.get_by_role("button", name="Run").click()
     expect(form).to_contain_text("Exit status 3.")
@@ -281,6 +284,7 @@ def test_an_app_shows_its_logs_runs_commands_and_tells_when_its_agent_is_gone(
     sign.touch()
     expect(logs.locator(".log-line").last).to_contain_text("second")
     deployment.kill_agent()
+    expect(health).to_contain_text("load unknown")
     expect(logs.get_by_role("alert")).to_contain_text("the agent of cloudlet munich is not connected")
     expect(logs.get_by_role("status")).to_have_text("not available now")
     expect(logs.locator(".log-line").last).to_contain_text("second")  # what was read stays

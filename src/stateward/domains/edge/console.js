@@ -1,7 +1,7 @@
 // Edge: cloudlets with their agents and versions, how far an upgrade is, and what runs on them.
 
 import { actionButton } from "/console/ui/object-actions.js";
-import { get, part } from "/console/core/api.js";
+import { get, isOutage, part } from "/console/core/api.js";
 import { fill, h } from "/console/core/dom.js";
 import { hasOwnApi } from "/console/core/domains.js";
 import { countObjects, countsBy, rowsBy } from "/console/core/counts.js";
@@ -16,7 +16,7 @@ import { outputCards } from "/console/ui/log-view.js";
 import { objectOptions } from "/console/ui/form.js";
 import { counted, numberText } from "/console/core/numbers.js";
 
-/** @import {ActionForm, Context, CreateForm, Domain, ObjectView} from "/console/core/types.js" */
+/** @import {ActionForm, Context, CreateForm, Domain, JournalEntry, ObjectView} from "/console/core/types.js" */
 /** @import {Field} from "/console/ui/form.js" */
 /** @typedef {{version: string, settled: boolean, orders: number}} Agent as its controller sees it */
 /** @typedef {Map<string, Map<string, Map<string, number>>>} Below the number of what runs on each cloudlet, by kind and state */
@@ -242,10 +242,13 @@ function alerts(thing) {
   );
 }
 
+/** @param {Port} one */
+const portText = (one) => `${one.part}: ${one.port} at ${one.address}:${one.host_port}`;
+
 /** Where the published ports of an app are reached. @param {ObjectView} thing @returns {string} */
 function portsText(thing) {
   const found = /** @type {Port[]} */ (pick(thing.seen, ["ports"]) ?? []);
-  const shown = found.slice(0, MAX_PORTS).map((one) => `${one.part}: ${one.port} at ${one.address}:${one.host_port}`);
+  const shown = found.slice(0, MAX_PORTS).map(portText);
   return [...shown, found.length > shown.length ? `${found.length - shown.length} more` : ""].filter(Boolean).join(", ");
 }
 
@@ -341,12 +344,58 @@ const ACTIONS = {
   },
 };
 
+// --- load and health ------------------------------------------------------------------------------------------------
+
+/** @typedef {{node: string, up: boolean, cpu: number | null, mem: number | null}} NodeLoad */
+
+/** The path of a cloudlet or an instance in the domain's own API. @param {ObjectView} thing */
+function ownPath(thing) {
+  const [cloudlet = "", ...inner] = thing.id.split(":");
+  const names = ["clusterinsts", "appinsts"].flatMap((name, nth) => (inner[nth] ? [name, part(inner[nth])] : []));
+  return [cloudletPath({ ...thing, id: cloudlet }), ...names].join("/");
+}
+
+/** What the agent tells of a cloudlet or an instance: alerts, load, health, published ports. @param {ObjectView} thing @param {Context} context */
+function healthCard(thing, context) {
+  const about = h("div", { class: "column" });
+  const path = ownPath(thing);
+  const concerns = (/** @type {JournalEntry} */ entry) =>
+    entry.ns === thing.ns && `${thing.id}:`.startsWith(`${entry.object}:`); // its cloudlet, too: without an agent, loads are unknown
+  keepRead(context, concerns, async () => {
+    const found = await get(path, {}, context.signal).catch(nothingIfGone);
+    if (found && !context.signal.aborted) fill(about, healthLines(thing, found));
+  });
+  return [card("Health and load", "as its agent has told last", about)];
+}
+
+/** @param {unknown} error */
+function nothingIfGone(error) {
+  if (isOutage(error)) throw error;
+  return null;
+}
+
+/** @param {ObjectView} thing @param {any} found its view in the domain's own API */
+function healthLines(thing, found) {
+  const raised = /** @type {{name: string, reason: string}[]} */ (found.conditions.alerts);
+  const nodes = /** @type {NodeLoad[]} */ (found.load?.nodes ?? []);
+  const isInstance = thing.kind !== "edge.cloudlet";
+  return [
+    raised.length
+      ? raised.map((one) => h("span", { class: "error-text" }, `${one.name}: ${one.reason}`))
+      : note("No alerts."),
+    isInstance ? h("span", null, loadText(found.load) || "load unknown") : null,
+    nodes.map((one) => h("span", { class: "fine" }, `node ${one.node}: ${one.up ? loadText({ ...one, connections: null, healthy: null }) || "load unknown" : "down"}`)),
+    found.ports.map((/** @type {Port} */ one) => h("span", { class: "fine" }, portText(one))),
+    capacityMeters(thing.id, found.capacity ?? undefined),
+  ];
+}
+
 // --- logs and commands ----------------------------------------------------------------------------------------------
 
 /** The output of an app instance, which its agent reads. @param {ObjectView} thing @param {Context} context */
 function appOutput(thing, context) {
   const [cloudlet = "", cluster = "", app = ""] = thing.id.split(":");
-  const path = `${cloudletPath({ ...thing, id: cloudlet })}/clusterinsts/${part(cluster)}/appinsts/${part(app)}`;
+  const path = ownPath(thing);
   const names = [`${cloudlet}/${cluster}/${app}`];
   return outputCards(context, {
     ns: thing.ns,
@@ -443,5 +492,9 @@ export default {
   view: { title: "Edge", show },
   actions: ACTIONS,
   createForms: CREATE_FORMS,
-  panels: { "edge.appinst": appOutput },
+  panels: {
+    "edge.cloudlet": healthCard,
+    "edge.clusterinst": healthCard,
+    "edge.appinst": (thing, context) => [...healthCard(thing, context), ...appOutput(thing, context)],
+  },
 };
