@@ -219,6 +219,8 @@ def _checked(config: Config) -> Config:
         raise BadInput("pooler", True, "false: only a database on PostgreSQL is reached through a pooler")
     if config.direct_url and not (config.pooler and config.direct_url.startswith("postgres")):
         raise BadInput("direct_url", masked(config.direct_url), "postgresql://..., together with pooler = true")
+    if config.server_url and not config.server_url.startswith(("http://", "https://")):
+        raise BadInput("server_url", masked(config.server_url), "a URL such as https://10.0.0.5:8420")
     return config
 
 

@@ -188,6 +188,12 @@ def test_a_pooler_stands_before_postgresql_and_a_direct_url_leads_past_it(
     assert raised.value.field == named
 
 
+def test_the_url_of_a_server_is_one_of_http() -> None:
+    with pytest.raises(BadInput, match=r"server_url: .* must be a URL such as https"):
+        load({"server_url": "10.0.0.5:8420"}, {}, None)
+    assert load({"server_url": "https://10.0.0.5:8420"}, {}, None).config.server_url == "https://10.0.0.5:8420"
+
+
 # --- settings of domains ---------------------------------------------------------------------------------------------
 
 

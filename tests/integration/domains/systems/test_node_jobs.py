@@ -123,6 +123,8 @@ async def test_a_cancelled_run_keeps_its_logs_until_it_is_forgotten(nodes: Simul
     assert site.halted == set(site.orders)
     assert await logs(nodes, accepted) == {"0-0": "output of 0-0\n"}
     assert [one.id for one in await nodes.node_actions.instances("a")] == []  # it takes no room
+    assert (await nodes.ended(await nodes.node_actions.act("a", "drain"))).status is Status.SUCCEEDED
+    await nodes.node_actions.act("a", "uncordon")
     site.ends = {"0-0": 0}
     second = await nodes.jobs.run("shop", "/report")
     await ended(nodes, second)

@@ -9,7 +9,7 @@ import pytest
 
 from stateward.agents.connection import AgentConnection
 from stateward.agents.inprocess import ControllerEnd
-from stateward.agents.messages import InventoryItem
+from stateward.agents.messages import InventoryItem, OrderAction
 from stateward.agents.node_messages import FoundImage, ImageAnswer, SecretRequest, WantedImage
 from stateward.agents.site import SiteCapacity
 from stateward.domains.systems.backends.nodes_backend import NodesBackend
@@ -23,6 +23,7 @@ from stateward.domains.systems.backends.port import (
 from stateward.domains.systems.definition import Resources, SecretRef, Service
 from stateward.domains.systems.errors import ImageRefused, ImagesNotFound, NoContainerEngine, NodesFull
 from stateward.domains.systems.nodes.node_actions import NodeActions
+from stateward.domains.systems.nodes.node_hub import due_order
 from stateward.domains.systems.nodes.node_images import NodeImages
 from stateward.domains.systems.nodes.node_model import instance_id, node_status, placed_instance
 from stateward.domains.systems.nodes.node_records import (
@@ -190,6 +191,17 @@ async def test_a_lost_node_is_an_alert_until_it_returns_or_is_deleted(nodes: Nod
     assert [one.event for one in entries if "lost" in one.event] == [
         "node lost", "lost", "node lost ended", "node lost", "lost", "node lost ended",
     ]  # fmt: skip
+
+
+async def test_an_instance_of_a_job_whose_order_never_arrived_is_ordered_again(nodes: Nodes) -> None:
+    node = await nodes.place("r1-0", once=True)
+    found = (await nodes.stored("r1-0")).key
+    await nodes.engine.store.transact(lambda tx: mark_ordered(tx, [found]))
+    notify = await nodes.hello(node)
+    assert await nodes.sync(node, notify) == ""  # its agent would have a record of it
+    order = due_order(await nodes.stored("r1-0"), notify)
+    assert order is not None
+    assert order.work is OrderAction.CREATE
 
 
 async def test_a_name_that_is_placed_again_has_a_higher_number(nodes: Nodes) -> None:

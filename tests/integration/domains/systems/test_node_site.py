@@ -9,13 +9,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from stateward.agents.messages import AgentOrder, OrderAction
+from stateward.agents.messages import AgentOrder, LogRequest, OrderAction
 from stateward.agents.node_messages import ImageRequest, WantedImage
 from stateward.agents.site import SiteError
 from stateward.containers import ContainerSpec, SimulatedEngine
 from stateward.domains.systems.backends.container import container_instance, engine_listing
 from stateward.domains.systems.backends.local.launch import HostPlace
-from stateward.domains.systems.backends.port import InstanceSpec, ServiceInstance
+from stateward.domains.systems.backends.port import InstancePhase, InstanceSpec, ServiceInstance
 from stateward.domains.systems.definition import PinnedImage, SecretRef, Service
 from stateward.domains.systems.nodes.container_fence import CONTAINERS
 from stateward.domains.systems.nodes.node_model import NodeOrder
@@ -154,3 +154,56 @@ async def test_a_site_without_an_engine_refuses_containers(tmp_path: Path) -> No
             await site.find_images(ImageRequest(1, 2, (WantedImage("shop:1"),)))
         assert await site.observe() == {}
         assert not (tmp_path / CONTAINERS).exists()
+
+
+def job_order(work: OrderAction, name: str, script: str = "", number: int = 1) -> AgentOrder:
+    want = InstanceSpec(name, "r1", Service(command=("sh", "-c", script), drain=0.05, grace=0.1), run_once=True)
+    wanted = NodeOrder("default", "shop", "/report@1", want)
+    return AgentOrder(work, 4, number, 1, f"shop:report@1~{name}", spec=msgspec.json.encode(wanted).decode())
+
+
+async def ends(site: NodeSite, *names: str) -> dict[str, tuple[int | None, str]]:
+    """Wait until instances have ended; returns their exit statuses and reasons."""
+    found: dict[str, tuple[int | None, str]] = {}
+    async with asyncio.timeout(PATIENT):
+        async for one in site.statuses():
+            instance = msgspec.json.decode(one.status, type=ServiceInstance)
+            if instance.phase is InstancePhase.ENDED:
+                found[instance.name] = instance.exit_status, instance.why
+            if set(names) <= found.keys():
+                return found
+    raise AssertionError
+
+
+async def test_an_instance_of_a_job_is_never_started_again_and_its_end_and_log_are_kept(tmp_path: Path) -> None:
+    first, second = "echo hello; exit 3", "echo begins; exec sleep 1000"
+    async with opened(tmp_path, None) as site:
+        await site.execute(job_order(OrderAction.CREATE, "0-0", first), no_progress)
+        assert await ends(site, "0-0") == {"0-0": (3, "ended with 3: hello")}
+        await site.execute(job_order(OrderAction.CREATE, "1-0", second), no_progress)
+        async with asyncio.timeout(PATIENT):
+            while not await log_of(site, "1-0"):
+                await asyncio.sleep(0.01)
+        await site.execute(job_order(OrderAction.UPDATE, "1-0", second, number=2), no_progress)
+        await site.execute(job_order(OrderAction.UPDATE, "2-0", second, number=2), no_progress)  # it was never started
+        await site.stop_all()
+    async with opened(tmp_path, None) as site:
+        await site.execute(job_order(OrderAction.CREATE, "0-0", first), no_progress)
+        assert await ends(site, "0-0", "1-0", "2-0") == {
+            "0-0": (3, "ended with 3: hello"),
+            "1-0": (None, "it was stopped"),
+            "2-0": (None, "it was stopped"),
+        }
+        assert {name[-3:]: one.generation for name, one in (await site.observe()).items()} == {
+            "0-0": 1, "1-0": 2, "2-0": 2,
+        }  # fmt: skip
+        logs = [(await log_of(site, name)).split("\n")[0] for name in ("0-0", "1-0", "2-0")]
+        assert logs == ["hello", "begins", ""]
+        for name in ("0-0", "1-0", "2-0"):
+            await site.execute(job_order(OrderAction.DELETE, name), no_progress)
+        assert await site.observe() == {}
+        assert not list(tmp_path.rglob("*.log"))
+
+
+async def log_of(site: NodeSite, name: str) -> str:
+    return "".join(one.text for one in await site.read_log(LogRequest(1, 1, f"shop:report@1~{name}")))
