@@ -14,6 +14,8 @@ from msgspec import Struct
 
 PROC = Path("/proc")
 DEAD = frozenset("ZXx")
+LISTENING = "0A"
+"""The state of a socket that accepts connections, in `/proc/net/tcp`."""
 MAX_READ = 4096
 """Bytes of one read: the kernel gives a file of a process in parts of at most a page."""
 
@@ -177,3 +179,25 @@ def _command_lines() -> Iterator[tuple[int, list[bytes]]]:
             yield pid, (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue  # it has ended, or is not readable for us
+
+
+def has_listening_socket(pid: int, port: int) -> bool:
+    """Tell whether a process itself listens on a TCP port; a connection is answered by whichever program does."""
+    sockets = {f"socket:[{words[9]}]" for words in _listening_rows(pid) if int(words[1].rpartition(":")[2], 16) == port}
+    with suppress(OSError):
+        for handle in sorted(os.listdir(PROC / str(pid) / "fd"), key=int):  # noqa: PTH208 - it is one of the first
+            with suppress(FileNotFoundError):
+                if os.readlink(f"/proc/{pid}/fd/{handle}") in sockets:  # noqa: PTH115 - a text, not a path
+                    return True
+    return False
+
+
+def _listening_rows(pid: int) -> Iterator[list[str]]:
+    """Return the rows of listening sockets in the network of a process; the kernel lists them before all others."""
+    with suppress(OSError), (PROC / str(pid) / "net/tcp").open() as stream:
+        next(stream)
+        for line in stream:
+            words = line.split()
+            if words[3] != LISTENING:
+                return
+            yield words

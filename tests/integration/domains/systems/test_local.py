@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import pytest
 
 from stateward.domains.systems.backends.local import backend_supervisor, health_check, instance_supervisor
 from stateward.domains.systems.backends.local.instance_dir import (
+    PROXY,
     BackendDir,
     InstanceDir,
     InstanceOrder,
@@ -355,6 +357,34 @@ async def asked(port: int) -> str:
     answer = (await reader.read()).decode()
     writer.close()
     return answer.rpartition("\r\n")[2]
+
+
+async def test_an_address_whose_port_another_program_holds_is_not_open_and_says_so(folder: Path) -> None:
+    async with run_backend(folder) as backend:
+        while (port := await backend.address(WEB, 0)) is None:
+            await asyncio.sleep(0.02)
+        proxy = BackendDir(folder).instance_dir(WEB, PROXY)
+        process = getattr(proxy.state(), "process", None)
+        assert process is not None
+        os.kill(process.pid, signal.SIGKILL)
+        with socket.socket() as thief:  # it accepts connections, as the proxy would
+            thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            while not is_bound(thief, port):
+                await asyncio.sleep(0.02)
+            thief.listen()
+            while getattr(proxy.state(), "restarts", 0) < 2:
+                await asyncio.sleep(0.02)
+            assert await backend.address(WEB, port) is None
+            assert f"port {port} cannot be opened: Address already in use" in await backend.address_problem(WEB, port)
+        await backend.forget(WEB)
+
+
+def is_bound(one: socket.socket, port: int) -> bool:
+    try:
+        one.bind(("127.0.0.1", port))
+    except OSError:
+        return False
+    return True
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT PROVED HERE: users of their own need a server that is root")

@@ -13,7 +13,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from stateward.domains.systems.backends.local import health_check
-from stateward.domains.systems.backends.local.instance_dir import InstanceDir, InstanceOrder, LocalInstanceState
+from stateward.domains.systems.backends.local.instance_dir import PROXY, InstanceDir, InstanceOrder, LocalInstanceState
 from stateward.domains.systems.backends.local.launch import (
     environment_of,
     exit_text,
@@ -33,7 +33,7 @@ from stateward.domains.systems.backends.port import LOOPBACK, InstancePhase, Rea
 from stateward.domains.systems.definition import Resources
 from stateward.drivers.confinement import Confinement, Sandbox
 from stateward.drivers.process.limits import ProgramGroups
-from stateward.drivers.process.procfs import ProcessId, process_of
+from stateward.drivers.process.procfs import ProcessId, has_listening_socket, process_of
 from stateward.errors import StatewardError
 
 READY_AFTER_S = 0.5
@@ -226,6 +226,8 @@ class InstanceSupervisor:
     async def _looking(self) -> str:
         check, port = self.order.service.health, self.state.port or 0
         assert check is not None
+        if self.order.name == PROXY:
+            return self._proxy_problem(port)
         sandbox = Sandbox(self.dir.folder, uid=self.state.uid)
         environment: Mapping[str, str] = {}
         if check.command is not None:  # the other checks start no process
@@ -236,6 +238,12 @@ class InstanceSupervisor:
         return await health_check.check_health(
             check, port, environment, start_dir(self.order, sandbox), begin, host=self._host
         )
+
+    def _proxy_problem(self, port: int) -> str:
+        """Return why a TCP proxy is not ready: a connection would be answered by whichever program has the port."""
+        process = self.state.process
+        is_open = process is not None and has_listening_socket(process.pid, port)
+        return "" if is_open else f"it does not listen on port {port} yet"
 
     async def _secrets_of_check(self) -> Mapping[str, str]:
         """Return the secrets for a health check; a supervisor that took the instance over has to read them.
