@@ -54,11 +54,13 @@ class RequestOutcome(Struct, frozen=True):
     operation: OperationView | None = None
     problem: ProblemFacts | None = None
     skipped: bool = False  # it was chosen by a selector, so its refusal is no failure of the command
+    cancels: bool = False  # the operation is the one that was to be cancelled
 
     @property
     def is_good(self) -> bool:
         """Whether it was accepted and has not failed."""
-        return self.problem is None and (self.operation is None or self.operation.status not in ("failed", "cancelled"))
+        bad = ("failed",) if self.cancels else ("failed", "cancelled")
+        return self.problem is None and (self.operation is None or self.operation.status not in bad)
 
     @property
     def exit_code(self) -> int:
@@ -117,8 +119,8 @@ def accepted_outcome(answer: AcceptedView) -> RequestOutcome:
 
 
 def read_outcome(session: "Session", id_: str, operation: str | None) -> RequestOutcome:
-    """Return an accepted request of which a response named only the object and the operation."""
-    found = session.client.object(session.ns, id_)
+    """Return an accepted request of which a response named only the object and the operation; it may be gone."""
+    found = none_if(NOT_FOUND, lambda: session.client.object(session.ns, id_))
     return RequestOutcome(id_, found, None if operation is None else session.client.operation(session.ns, operation))
 
 
@@ -184,6 +186,13 @@ def finish_requests(session: "Session", outcomes: list[RequestOutcome]) -> None:
     """Print the outcomes of requests; with `--wait`, after their operations have ended."""
     warn_of_waiting(session, outcomes)
     print_outcomes(session, wait_for_outcomes(session, outcomes, session.timeout) if session.wait else outcomes)
+
+
+def finish_cancellation(session: "Session", id_: str) -> None:
+    """Print the operation of an object that was told to cancel it; with `--wait`, after the operation has ended."""
+    found = session.client.object(session.ns, id_)
+    outcome = replace(read_outcome(session, id_, found.op), cancels=True)
+    print_outcomes(session, wait_for_outcomes(session, [outcome], session.timeout)[:1] if session.wait else [outcome])
 
 
 def warn_of_waiting(session: "Session", outcomes: Iterable[RequestOutcome]) -> None:

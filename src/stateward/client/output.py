@@ -2,7 +2,7 @@
 
 import sys
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import msgspec
 import typer
@@ -65,6 +65,12 @@ def results() -> "Console":
     if not sys.stdout.isatty():
         console.width = WIDE
     return console
+
+
+def write_program_output(text: str, stream: TextIO) -> None:
+    """Write the output of a program: as it is into a pipe or a file, and without control characters on a terminal."""
+    stream.write("\t".join(map(clean, text.split("\t"))) if stream.isatty() else text)
+    stream.flush()
 
 
 def clean(text: str) -> str:

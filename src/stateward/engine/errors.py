@@ -22,6 +22,7 @@ class Blocker(Struct, frozen=True, gc=False):
     path: str | None = None
     mode: str | None = None
     waiting: bool = False
+    object: str | None = None
 
 
 class Denied(StatewardError):
@@ -85,7 +86,8 @@ class Locked(Denied, code="locked", retry=True):
 
 def _describe_lock(blocker: Blocker) -> str:
     """Return the lock that an operation holds or waits for, as text."""
-    what = f"{blocker.action} " * bool(blocker.action) + blocker.op
+    op = f"operation {blocker.op}"
+    what = op if blocker.object is None else f"{blocker.action} {blocker.object} ({op})"
     who = f" of {blocker.who}" if blocker.who else ""
     return f"{what}{who} {'waits for' if blocker.waiting else 'holds'} {blocker.mode} on {blocker.path}"
 

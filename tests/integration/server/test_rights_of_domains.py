@@ -58,6 +58,7 @@ EXCEPTIONS: dict[str, Rule] = {
     "DELETE /api/v1/ovc/{ns}/queues": "govern in shop",
     # systems: whoever deploys runs commands on the machine
     "POST /api/v1/systems/{ns}/{system}/deploys": "govern in shop",
+    "POST /api/v1/systems/{ns}/{system}/rollback": "govern in shop",
     "POST /api/v1/systems/{ns}/-/nodes": "govern in shop",
     "DELETE /api/v1/systems/{ns}/-/nodes/{node}": "govern in shop",
     "POST /api/v1/systems/{ns}/-/nodes/{node}/drain": "govern in shop",

@@ -1,7 +1,7 @@
 """The API of systems: `/api/v1/systems/NAMESPACE/SYSTEM/...`.
 
 A definition is sent as text with the name of its file, so that an error names the file and the line. A deploy runs
-commands on this host as the server's own user, so it needs the right to govern.
+commands on this host as the server's own user, so it needs the right to govern; a rollback is a deploy.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from stateward.access import Right
 from stateward.domains.systems.backends.names import CONTAINER, LOCAL, NODES
 from stateward.domains.systems.backends.port import LogExcerpt, ServiceRef, SystemRef
 from stateward.domains.systems.context import SystemContext
-from stateward.domains.systems.definition import read
+from stateward.domains.systems.definition import locate_error, read
 from stateward.domains.systems.exec_routes import run_in_instance
 from stateward.domains.systems.instance_output import read_instance_logs
 from stateward.domains.systems.job_views import job_views
@@ -142,10 +142,15 @@ async def deploy(
     actions = system_actions(request, ns)
     await actions.system(system)
     tree = await asyncio.to_thread(read, data.definition, data.file, data.base)  # a large one takes a second
-    return await _locked(request, await actions.deploy(system, data.path, tree, data.wait, own_key(request, key)))
+    try:
+        accepted = await actions.deploy(system, data.path, tree, data.wait, own_key(request, key))
+    except BadInput as error:
+        located = await asyncio.to_thread(locate_error, error, data.definition, data.file, checked_path(data.path))
+        raise located from (None if located is error else error)
+    return await _locked(request, accepted)
 
 
-@post("/{ns:str}/{system:str}/rollback", opt=needs(Right.ACT) | can_dry_run(), status_code=202, summary="Roll back")
+@post("/{ns:str}/{system:str}/rollback", opt=needs(Right.GOVERN) | can_dry_run(), status_code=202, summary="Roll back")
 async def rollback(
     request: Call, ns: Ns, system: Name, data: JSONBody[NewRollback], key: IdempotencyKey = None
 ) -> AskedView:

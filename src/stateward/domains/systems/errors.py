@@ -1,7 +1,7 @@
 """The errors of the systems domain."""
 
 from stateward.domains.systems.lifecycle import LIVING, SystemState
-from stateward.engine import Denied
+from stateward.engine import Denied, Locked
 from stateward.errors import StatewardError
 
 
@@ -14,6 +14,13 @@ class LockMissing(Denied, code="unlocked"):
         "{action!r} of system {system} needs its lock: use the button on the page of the system, the command"
         " stateward system {action} {system}, or the routes below /api/v1/systems"
     )
+
+
+class DeletionLocked(Locked):
+    """A deploy or a teardown is in the way of a deletion."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; a deletion by force (--force) cancels the deploys, and waits for them"
 
 
 class NotLiving(Denied):

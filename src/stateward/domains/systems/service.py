@@ -10,7 +10,7 @@ from typing import Any
 
 from stateward.domains.systems.backends.names import check_backend_fields
 from stateward.domains.systems.definition import Tree
-from stateward.domains.systems.errors import NothingToRollBack
+from stateward.domains.systems.errors import DeletionLocked, NothingToRollBack
 from stateward.domains.systems.guards import WAIT, exclusive_lock
 from stateward.domains.systems.lifecycle import DEPLOY, NODEPOOL, SYSTEM, TEARDOWN, DeployState
 from stateward.domains.systems.model import (
@@ -24,7 +24,7 @@ from stateward.domains.systems.model import (
 )
 from stateward.domains.systems.object_ids import change_id, checked_name, checked_path, from_key, pool_id, secret_name
 from stateward.domains.systems.secrets.secret_actions import list_secrets
-from stateward.engine import Accepted, Denied, Engine, NotFound
+from stateward.engine import Accepted, Denied, Engine, Locked, NotFound
 from stateward.engine.accept.idempotency import bare_key, was_created_by
 from stateward.errors import BadInput, UnknownValue
 from stateward.lifecycle import USER
@@ -181,7 +181,10 @@ class SystemActions:
         """Delete a system with everything in it; with force, cancel the blocking deploys and wait for them."""
         how: dict[str, Any] = {"who": self._who, "actor": self._actor}
         locks = exclusive_lock("/")
-        accepted = await self._engine.act(self._ns, system, "delete", tree=system, locks=locks, wait=force, **how)
+        try:
+            accepted = await self._engine.act(self._ns, system, "delete", tree=system, locks=locks, wait=force, **how)
+        except Locked as error:
+            raise DeletionLocked(error.tree, error.lock, error.blockers) from error
         if force:
             await self._cancel_all(system)
         return accepted

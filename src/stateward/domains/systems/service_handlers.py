@@ -25,6 +25,9 @@ POLL_MAX_S = 0.5
 CANCEL_CHECK_S = 0.5
 """How often a rollout checks whether its deploy was cancelled."""
 
+STOP_MARGIN_S = 2.0
+"""Seconds for the kill after the grace of an instance."""
+
 UNDO = "undo"
 """The argument of operations that undo a deploy; they go on although the deploy is cancelled."""
 
@@ -155,6 +158,7 @@ class ServiceRollout:
         self.seen: list[ServiceInstance] = []
         self._missing_dependency = self._address_problem = ""
         self._has_acted = False
+        self._stopping_since: dict[str, float] = {}
 
     @property
     def why(self) -> str:
@@ -167,7 +171,8 @@ class ServiceRollout:
         clock = asyncio.get_running_loop().time
         best, moved, checked = -(10**9), clock(), clock()
         while not await self._step():
-            if (now := progress_score(self._wanted.revision, self.seen)) > best or is_queued(self.seen):
+            now = progress_score(self._wanted.revision, self.seen)
+            if now > best or is_queued(self.seen) or self._is_stopping_in_time(clock()):
                 best, moved = max(now, best), clock()
             if clock() - moved > self._wanted.service.deadline:
                 return False
@@ -177,6 +182,12 @@ class ServiceRollout:
             if not self._has_acted:  # after an action the instances may have changed already
                 await self._backend.pause(self._ref, POLL_MAX_S)
         return True
+
+    def _is_stopping_in_time(self, now: float) -> bool:
+        """Tell whether an instance is stopping within its own grace, which may be longer than the deadline."""
+        stopping = [one for one in self.seen if not one.is_wanted]
+        self._stopping_since = {one.name: self._stopping_since.get(one.name, now) for one in stopping}
+        return any(now - self._stopping_since[one.name] <= one.stop_s + STOP_MARGIN_S for one in stopping)
 
     async def _step(self) -> bool:
         service, revision = self._wanted.service, self._wanted.revision

@@ -137,5 +137,7 @@ def _requested_locks(uow: UnitOfWork, request: Request) -> list[Lock]:
 def _lock_blockers(uow: UnitOfWork, locks: Iterable[Lock]) -> Iterable[Blocker]:
     for lock in locks:
         holder = uow.operations.get(Key(lock.ns, lock.op))
-        base = Blocker(lock.op, "", "", "", 0.0) if holder is None else blocker_of(holder)
+        base = (
+            Blocker(lock.op, "", "", "", 0.0) if holder is None else replace(blocker_of(holder), object=holder.object)
+        )
         yield replace(base, path=lock.path, mode=lock.mode, waiting=lock.waiting)

@@ -108,7 +108,7 @@ def start_logging(form: Literal["text", "json"], level: str, stream: IO[str] | N
     root.addHandler(handler)
     root.setLevel(level.upper())
     if root.level > logging.DEBUG:
-        for chatty in ("uvicorn.error", "asyncio"):  # a line for each start, stop and connection
+        for chatty in ("uvicorn.error", "asyncio", "httpx"):  # a line for each start, stop, connection and request
             logging.getLogger(chatty).setLevel(logging.WARNING)
 
 

@@ -116,7 +116,7 @@ def test_a_system_is_deployed_shown_rolled_back_and_torn_down(cli: SystemCliServ
     assert "/web is stable, 2 of 2 ready" in shown
     file.write_text(file.read_text().replace("web v1", "web v2"))
     cli.done("deploy", "shop", "--file", str(file), "--wait")
-    assert cli.done("exec", "shop/web", "--", "echo", "--all") == "echo --all"
+    assert cli.done("exec", "shop/web", "--", "echo", "--all", "\t\r\x1b[0m") == "echo --all \t\r\x1b[0m"
     assert "SYSTEM/PATH" in cli.run("exec", "shop", "--", "echo").output
     cli.done("rollback", "shop", "--wait")
     web = next(one for one in cli.found("status", "shop")["services"] if one["path"] == "/web")
@@ -129,20 +129,36 @@ def test_a_system_is_deployed_shown_rolled_back_and_torn_down(cli: SystemCliServ
 
 
 def test_delete_is_refused_beside_a_deploy_and_with_force_cancels_it(cli: SystemCliServer, file: Path) -> None:
-    cli.stuck(file)
+    stuck = cli.stuck(file)
     assert "/" in cli.done("locks", "shop")
     refused = cli.run("delete", "shop")
     assert refused.exit_code != 0
-    assert "holds X on /" in refused.output
+    said = " ".join(refused.output.split())
+    assert f"deploy {stuck} (operation" in said
+    assert "holds X on /" in said
+    assert "--force" in said
     cli.done("delete", "shop", "--force", "--wait")
     assert cli.run("status", "shop").exit_code != 0
+
+
+def test_a_node_is_deleted_and_the_command_says_so(cli: SystemCliServer) -> None:
+    cli.done("node", "register", "n3")
+    (gone,) = cli.found("node", "delete", "n3", "--yes")
+    assert (gone["id"], gone["object"], gone["problem"]) == ("n3", None, None)
+
+
+def test_what_the_backend_cannot_use_is_told_by_file_and_line(cli: SystemCliServer, file: Path) -> None:
+    file.write_text("services:\n  store:\n    services:\n      db:\n        command: db\n        node_pool: none\n")
+    refused = cli.run("deploy", "shop", "--file", str(file))
+    assert "line 6, services.store.services.db.node_pool: must be a known node pool" in " ".join(refused.output.split())
 
 
 def test_a_deploy_is_cancelled_and_who_queued_behind_it_goes_on(cli: SystemCliServer, file: Path) -> None:
     stuck = cli.stuck(file)
     behind = cli.found("teardown", "shop", "--queue", "600")
     assert [one["waiting"] for one in cli.found("locks", "shop")] == [False, True]
-    cli.done("cancel", "shop", stuck)
+    shown = cli.found("cancel", "shop", stuck, "--wait")
+    assert [(one["object"]["state"], one["operation"]["status"]) for one in shown] == [("cancelled", "cancelled")]
     eventually(lambda: cli.found("locks", "shop") == [])
     assert cli.found("deploys", "shop")[0]["state"] == "cancelled"
     assert behind

@@ -84,6 +84,14 @@ async def test_a_service_that_never_gets_healthy_fails_the_deploy_which_goes_bac
     assert await harness.locks() == []
 
 
+async def test_an_instance_that_stops_within_its_grace_is_progress_whatever_the_deadline(
+    harness: SystemsHarness,
+) -> None:
+    await harness.deployed("/a", service("run v1", deadline=0.2))
+    harness.backend.stop_delay = 0.6
+    assert (await harness.deployed("/a", service("run v2", deadline=0.2))).status is Status.SUCCEEDED
+
+
 async def test_a_new_service_that_never_gets_healthy_is_gone_after_the_deploy(harness: SystemsHarness) -> None:
     harness.backend.fail("/new")
     ended = await harness.deployed("/new", service(deadline=0.3))

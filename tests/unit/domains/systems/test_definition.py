@@ -283,6 +283,12 @@ def test_a_wrong_job_is_told_by_line_and_field(job: str, said: str) -> None:
     assert said in str(error)
 
 
+@pytest.mark.parametrize("words", ["[]", "''"])
+def test_a_health_check_by_command_has_a_word(words: str) -> None:
+    error = wrong(f"services:\n  a: {{command: x, health: {{command: {words}}}}}")
+    assert "line 2, services.a.health.command: must be a command of at least one word" in str(error)
+
+
 def test_a_job_has_a_name_of_its_own() -> None:
     assert "jobs.web: must be a name that no service" in str(
         wrong("services: {web: {command: x}}\njobs: {web: {command: x}}")

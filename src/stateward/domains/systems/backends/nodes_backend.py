@@ -258,7 +258,7 @@ def shown_instance(found: Object, node: Object | None) -> ServiceInstance:
     seen = status.seen or ServiceInstance(placed.want.name, placed.want.revision, InstancePhase.STARTING)
     seen = replace(seen, node=placed.node)
     if found.state in (InstanceState.LEAVING, InstanceState.HALTING):
-        return replace(seen, phase=InstancePhase.STOPPING, ready=False)
+        return replace(seen, phase=InstancePhase.STOPPING, ready=False, stop_s=placed.want.service.stop_s)
     if node is None or seen.phase is InstancePhase.ENDED:
         return seen
     there = node_status(node)

@@ -89,6 +89,7 @@ class ServiceInstance(Struct, frozen=True, omit_defaults=True):
     exit_status: int | None = None  # of an ended one; None: unknown
     unlimited: tuple[str, ...] = ()  # the resources whose limits are not enforced
     host: str | None = None  # the address at which its port is reached; None: this host
+    stop_s: float = 0.0  # the seconds that its end may take, if it is being stopped: its drain and its grace
     must_move: bool = False  # its node is being drained: another instance replaces it, as if it were an old revision
 
     @property

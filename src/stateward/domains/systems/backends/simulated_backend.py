@@ -31,10 +31,10 @@ from stateward.domains.systems.definition import NodePool, PinnedImage, Service
 
 
 class SimulatedBackend:
-    """Simulates instances that become ready after `delay` seconds."""
+    """Simulates instances that become ready after `delay` seconds, and need `stop_delay` seconds to stop."""
 
-    def __init__(self, delay: float = 0.0) -> None:
-        self.delay = delay
+    def __init__(self, delay: float = 0.0, stop_delay: float = 0.0) -> None:
+        self.delay, self.stop_delay = delay, stop_delay
         self._instances: defaultdict[ServiceRef, dict[str, ServiceInstance]] = defaultdict(dict)
         self._due: dict[tuple[ServiceRef, str], float] = {}
         self._failing: set[tuple[str, str]] = set()
@@ -141,9 +141,18 @@ class SimulatedBackend:
         return Counter(one.node for one in here if one.node is not None)
 
     async def stop(self, ref: ServiceRef, name: str) -> None:
-        """Stop an instance at once."""
+        """Stop an instance."""
+        one = self._instances.get(ref, {}).get(name)
+        if one is not None and not self.stop_delay:
+            self._gone(ref, name)
+        elif one is not None and one.is_wanted:
+            self._put(ref, replace(one, phase=InstancePhase.STOPPING, ready=False, stop_s=self.stop_delay), name)
+            asyncio.get_running_loop().call_later(self.stop_delay, self._end_stop, ref, name)
+
+    def _end_stop(self, ref: ServiceRef, name: str) -> None:
         if name in self._instances.get(ref, ()):
             self._gone(ref, name)
+            self._notify(ref)
 
     def _gone(self, ref: ServiceRef, name: str) -> None:
         del self._instances[ref][name]

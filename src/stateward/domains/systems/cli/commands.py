@@ -1,13 +1,14 @@
 """`stateward system ...`: deploy, show and tear down systems of services."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from stateward.client.action_requests import wait_for_outcomes
+from stateward.client.action_requests import finish_cancellation, wait_for_outcomes
 from stateward.client.confirmation import confirm_action, confirm_removal
-from stateward.client.output import clean, err, out
+from stateward.client.output import err, write_program_output
 from stateward.client.session import Session, on_server, requests_action
 from stateward.domains.systems.backends.port import CommandOutcome, LogExcerpt
 from stateward.domains.systems.cli import job_commands
@@ -134,10 +135,11 @@ def rollback(
 
 
 @app.command()
-@on_server
+@requests_action
 def cancel(session: Session, system: System, deploy: Deploy) -> None:
     """Cancel a deploy: it goes back to the definition before."""
-    finish(session, request_action(session, "POST", ("SYSTEM", system), "deploys", ("DEPLOY", deploy), "cancel"))
+    asked = request_action(session, "POST", ("SYSTEM", system), "deploys", ("DEPLOY", deploy), "cancel")
+    finish_cancellation(session, asked.id)
 
 
 @app.command()
@@ -223,8 +225,8 @@ def run_command(
     if session.json:
         session.print_data(done)
     else:
-        out().print(clean(done.stdout), markup=False, highlight=False, soft_wrap=True, end="")
-        err().print(clean(done.stderr), markup=False, highlight=False, soft_wrap=True, end="")
+        write_program_output(done.stdout, sys.stdout)
+        write_program_output(done.stderr, sys.stderr)
         if done.truncated:
             err().print("Some of the output is left out: it was too long.", markup=False)
     if done.exit_status != 0:

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from stateward.client.action_requests import finish_cancellation
 from stateward.client.output import clean, err, out
 from stateward.client.session import Session, on_server, requests_action
 from stateward.domains.systems.backends.port import LogExcerpt
@@ -49,10 +50,11 @@ def runs(session: Session, system: System, path: MaybeJobPath = "/") -> None:
 
 
 @app.command()
-@on_server
+@requests_action
 def cancel(session: Session, system: System, run: Run) -> None:
     """Cancel a run: its instances are stopped."""
-    finish(session, request_action(session, "POST", ("SYSTEM", system), "runs", ("RUN", run), "cancel"))
+    asked = request_action(session, "POST", ("SYSTEM", system), "runs", ("RUN", run), "cancel")
+    finish_cancellation(session, asked.id)
 
 
 @app.command()

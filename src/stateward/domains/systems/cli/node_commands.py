@@ -134,7 +134,8 @@ def agent(
     from stateward.domains.systems.nodes.node_agent import NodeAgentOptions, run_node_agent
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
-    logging.getLogger("websockets").setLevel(logging.WARNING)
+    for chatty in ("websockets", "httpx"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     folder = (data or Path(f"stateward-node-{node}")).absolute()
     out().print(f"agent of node {namespace}/{node}, version {__version__}, starts in {folder}", markup=False)
     options = NodeAgentOptions(

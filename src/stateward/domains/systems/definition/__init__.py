@@ -15,7 +15,7 @@ from stateward.domains.systems.definition.model import (
     revision_of,
     used_versions,
 )
-from stateward.domains.systems.definition.parser import read
+from stateward.domains.systems.definition.parser import locate_error, read
 
 __all__ = [
     "BadDefinition",
@@ -29,6 +29,7 @@ __all__ = [
     "Service",
     "Tree",
     "file_name",
+    "locate_error",
     "read",
     "revision_of",
     "used_versions",

@@ -124,6 +124,11 @@ class Service(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     read_only: bool = False  # the root of the container's file system
     capabilities: tuple[Capability, ...] = ()
 
+    @property
+    def stop_s(self) -> float:
+        """The seconds that the end of an instance may take."""
+        return self.drain + self.grace
+
 
 class NodePool(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The nodes that services run on; each has slots for instances.

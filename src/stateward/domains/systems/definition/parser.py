@@ -32,7 +32,7 @@ from stateward.domains.systems.definition.model import (
 )
 from stateward.domains.systems.object_ids import MAX_LEVELS, NAME_RULE, checked_name
 from stateward.errors import BadInput
-from stateward.locks.paths import ROOT, Path
+from stateward.locks.paths import ROOT, Path, parse_path
 from stateward.validation_texts import explain
 
 T = TypeVar("T")
@@ -68,6 +68,17 @@ def read(text: str, file: str = "definition", base: str | None = None) -> Tree:
         services = {path: _with_absolute_folder(one, base) for path, one in services.items()}
         jobs = {path: replace(one, program=_with_absolute_folder(one.program, base)) for path, one in jobs.items()}
     return Tree(services, _pools(document), jobs)
+
+
+def locate_error(error: BadInput, text: str, file: str, top: Path) -> BadInput:
+    """Return an error about a program of a definition that was deployed at a path, with its file and line."""
+    found = re.fullmatch(r"(services|jobs)(/[^.]*)\.(.+)", error.field)
+    if found is None:
+        return error
+    below = parse_path(found[2])[len(top) :]
+    where = tuple(word for name in below[:-1] for word in ("services", name))
+    where += (found[1], below[-1]) if below else (JOB,) if found[1] == "jobs" else ()
+    return load(text, file).wrong((*where, *found[3].split(".")), error.value, error.allowed)
 
 
 def _is_group(value: dict[str, Any], path: Path) -> bool:
@@ -178,6 +189,8 @@ def _check_combination(document: Document, service: Service, where: Where) -> No
         raise document.wrong((*where, "pinned"), None, "left out: a deploy finds the digest of the image")
     if health is not None and sum((health.http is not None, health.tcp, health.command is not None)) != 1:
         raise document.wrong((*where, "health"), "", f"a check with exactly one of {', '.join(CHECKS)}")
+    if health is not None and health.command == ():
+        raise document.wrong((*where, "health", "command"), "", "a command of at least one word")
     _check_secrets(document, service, (*where, "secrets"))
     if rollout.max_surge == rollout.max_unavailable == 0:
         raise document.wrong((*where, "rollout"), "", "able to replace something: max_surge and max_unavailable are 0")

@@ -264,6 +264,7 @@ def _instance(order: InstanceOrder, state: LocalInstanceState) -> ServiceInstanc
         why=state.why,
         exit_status=state.exit_status,
         unlimited=state.unlimited,
+        stop_s=order.service.stop_s if order.stop else 0.0,
     )
 
 

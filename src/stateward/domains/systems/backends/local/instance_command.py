@@ -52,7 +52,7 @@ async def run_in_process_instance(
     assert process.stdout is not None
     assert process.stderr is not None
     reading = asyncio.gather(
-        *(asyncio.to_thread(_read_bounded, one.fileno(), max_output // 2) for one in (process.stdout, process.stderr))
+        *(asyncio.to_thread(_read_bounded, one.fileno(), max_output) for one in (process.stdout, process.stderr))
     )
     has_timed_out = False
     try:
@@ -67,10 +67,18 @@ async def run_in_process_instance(
         await _wait(process)
         process.stdout.close()
         process.stderr.close()
+    kept_out, kept_err = share_room(stdout, stderr, max_output)
+    is_cut = is_cut or is_cut_too or (kept_out, kept_err) != (stdout, stderr)
     code = process.returncode
     status = None if has_timed_out else code if code >= 0 else SIGNAL_BASE - code
-    out, err = (one.decode(errors="replace") for one in (stdout, stderr))
-    return CommandOutcome(order.name, status, out, err, truncated=is_cut or is_cut_too)
+    out, err = (one.decode(errors="replace") for one in (kept_out, kept_err))
+    return CommandOutcome(order.name, status, out, err, truncated=is_cut)
+
+
+def share_room(stdout: bytes, stderr: bytes, most: int) -> tuple[bytes, bytes]:
+    """Return the beginnings of two outputs that have room together; one gets what the other leaves, at least half."""
+    kept_err = stderr[: max(most // 2, most - len(stdout))]
+    return stdout[: most - len(kept_err)], kept_err
 
 
 async def _wait(process: "subprocess.Popen[bytes]") -> None:
