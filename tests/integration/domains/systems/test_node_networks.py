@@ -93,6 +93,7 @@ def test_a_node_without_a_network_stops_its_instances_before_others_start_and_a_
             hosts.register(node)
             hosts.join(node, address=lan.address(node), prefix=("ip", "netns", "exec", lan.space(node)))
         hosts.until(lambda: all(hosts.node(node)["state"] == "ready" for node in NODES))
+        assert not any(hosts.node(node)["secrets"] for node in NODES)  # everybody on the network could read them
         hosts.deploy(web=web(MANY))
         assert Counter(hosts.ready().values()) == {"a": 2, "b": 2}
 
