@@ -125,7 +125,7 @@ class ContainerNames(Struct, frozen=True):
 
 
 def with_secrets(spec: ContainerSpec, service: Service, secrets: Mapping[str, str]) -> ContainerSpec:
-    """Return a container with the values of its secrets, as variables or as files in memory."""
+    """Return a container with the values of its secrets, as variables or as files."""
     variables, files = {}, {}
     for variable, one in service.secrets.items():
         if one.delivery == "env":
