@@ -138,8 +138,18 @@ def _systems() -> Iterator[SampleObject]:
         yield SampleObject(
             "systems.service", f"billing.{name}", state, parent, spec, {"ready": 2 if state == "degraded" else 3}
         )
+    yield from _jobs()
+    memory = {"cpu": 8, "memory": 16 * 2**30, "slots": 12, "connected": True, "version": "0.2.0", "address": "10.0.0.7"}
+    yield SampleObject("systems.node", "rack-7", "ready", None, {"labels": {"zone": "a"}}, memory)
+    yield SampleObject("systems.secret", "secret+db", "stored", None, {"version": 2})
     yield SampleObject("systems.deploy", "deploy-0", "succeeded", "billing", {"path": "/web"})
     yield SampleObject("systems.nodepool", "billing.pool", "stable", "billing", {"nodes": 5})
+
+
+def _jobs() -> Iterator[SampleObject]:
+    job = {"path": "/close", "job": {"command": ["close-month"], "schedule": "0 3 1 * *"}}
+    yield SampleObject("systems.job", "billing.close", "active", "billing", job)
+    yield SampleObject("systems.jobrun", "billing.close@0193a1", "succeeded", "billing.close", {"trigger": "request"})
 
 
 def large_fleet(cells: int, chance: Random) -> Iterator[SampleObject]:

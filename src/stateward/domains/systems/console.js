@@ -20,7 +20,7 @@ import { counted, numberText } from "/console/core/numbers.js";
 /** @typedef {Lock & {by: Operation | null}} Held a lock with the operation that holds it or waits for it */
 /** @typedef {{name: string, phase: string, ready: boolean, restarts: number, node: string | null, why: string}} Instance */
 /** @typedef {{locks: HTMLElement, actions: HTMLElement, jobs: HTMLElement}} SystemPlaces what is not drawn again with its system */
-/** @typedef {{name: string, connected: boolean, version: string, address: string, containers: boolean, labels: Record<string, string>, slots: number, used_slots: number, cpu: number, used_cpu: number, memory: number, used_memory: number}} Node as the server counts what it has */
+/** @typedef {{name: string, used_slots: number, used_cpu: number, used_memory: number}} Node what is used of it */
 /** @typedef {{id: string, version: number, key: string, changed: string, used_by: string[]}} Secret without its value */
 /** @typedef {{instances: [string, Instance[]][], nodes: Node[], secrets: Secret[]}} Resources of a namespace */
 
@@ -185,7 +185,7 @@ function jobCard(system, jobs, runs, again) {
       own.length ? plainList(own.map((run) => runLine(run, again))) : quiet("none"),
       h(
         "span",
-        { class: "row" },
+        { class: "buttons" },
         actionButton(job, "run", job.state !== "deleting", again),
         actionButton(job, "suspend", job.state === "active", again),
         actionButton(job, "resume", job.state === "suspended", again),
@@ -212,20 +212,21 @@ function nextRun(job) {
 function nodeCard(hosts, nodes, again) {
   if (!hosts.length) return null;
   const row = (/** @type {ObjectView} */ one) => {
-    const node = nodes.get(`${one.ns}/${one.id}`);
-    const labels = Object.entries(node?.labels ?? {}).map(([name, value]) => `${name}=${value}`);
+    const { connected, version, address, containers, slots, cpu, memory } = one.seen ?? {};
+    const used = nodes.get(`${one.ns}/${one.id}`);
+    const labels = Object.entries(pick(one.spec, ["labels"]) ?? {}).map(([name, value]) => `${name}=${value}`);
     return [
       objectAnchor(one.ns, one.id),
       one.ns,
       [stateBadge(one), errorText(one.error), ...nodeAlerts(one)],
-      node?.connected ? `connected, version ${node.version}, at ${node.address || "?"}${node.containers ? ", runs containers" : ""}` : quiet("not connected"),
-      node ? share(node.used_slots, node.slots, `Slots of ${one.id}`) : "",
-      node ? share(node.used_cpu, node.cpu, `Cores of ${one.id}`) : "",
-      node ? share(node.used_memory, node.memory, `Memory of ${one.id}`, " MiB") : "",
+      connected ? `version ${version || "?"} at ${address || "?"}${containers ? ", runs containers" : ""}` : quiet("not connected"),
+      share(used?.used_slots, slots, `Slots of ${one.id}`),
+      share(used?.used_cpu, cpu, `Cores of ${one.id}`),
+      share(used?.used_memory, memory, `Memory of ${one.id}`, " MiB"),
       labels.length ? labels.join(", ") : quiet("none"),
       h(
         "span",
-        { class: "row" },
+        { class: "buttons" },
         actionButton(one, "drain", ["ready", "cordoned"].includes(one.state), again),
         actionButton(one, "uncordon", ["draining", "cordoned"].includes(one.state), again),
         actionButton(one, "delete", one.state !== "draining", again),
@@ -240,14 +241,16 @@ function nodeCard(hosts, nodes, again) {
 function nodeAlerts(node) {
   const found = /** @type {{name: string, reason: string, since: number}[]} */ (pick(node.seen, ["alerts"]) ?? []);
   return found.map((one) =>
-    h("span", { class: "error-text fine", title: relativeTime(new Date(one.since * 1000).toISOString()) }, `${one.name}: ${one.reason}`),
+    h("span", { class: "error-text fine", title: ago(one.since) }, `${one.name}: ${one.reason}`),
   );
 }
 
-/** How much of something is used. @param {number} used @param {number} whole @param {string} name @param {string} [unit] */
+/** How much of something is used. @param {number | undefined} used @param {number | undefined} whole @param {string} name @param {string} [unit] */
 function share(used, whole, name, unit = "") {
   if (!whole) return quiet("unknown");
-  return h("span", { class: "share" }, meter(used, whole, name), `${numberText(used)} of ${numberText(whole)}${unit}, ${numberText(Math.max(0, whole - used))} free`);
+  if (used === undefined) return `${numberText(whole)}${unit}`;
+  const text = `${numberText(used)} of ${numberText(whole)}${unit}, ${numberText(Math.max(0, whole - used))} free`;
+  return h("span", { class: "share" }, meter(used, whole, name), text);
 }
 
 /** The names and versions of secrets; nothing shows their values. @param {ObjectView[]} objects @param {Map<string, Secret>} secrets @param {() => void} again */
@@ -262,7 +265,7 @@ function secretCard(objects, secrets, again) {
       secret ? relativeTime(secret.changed) : "",
       secret ? code(secret.key) : "",
       secret?.used_by.length ? secret.used_by.join(", ") : quiet("none"),
-      h("span", { class: "row" }, actionButton(one, "update", true, again), actionButton(one, "delete", true, again)),
+      h("span", { class: "buttons" }, actionButton(one, "update", true, again), actionButton(one, "delete", true, again)),
     ];
   };
   const spaces = may("govern") ? [...new Set(objects.map((one) => one.ns))] : [];
@@ -536,8 +539,8 @@ const ACTIONS = {
 /** @param {any[]} found @returns {LogExcerpt[]} */
 const excerptsOf = (found) => found.map(({ instance, text, next }) => ({ name: instance, text, next }));
 
-/** The output of a service. @param {ObjectView} thing @param {Context} context */
-function serviceOutput(thing, context) {
+/** The output of a service, or of one instance. @param {ObjectView} thing @param {Context} context @param {string} [only] */
+function serviceOutput(thing, context, only = "") {
   const [system = "", place = ""] = thing.id.split(":");
   const base = systemPath({ ...thing, id: system });
   const path = `/${place.replaceAll(".", "/")}`;
@@ -546,11 +549,11 @@ function serviceOutput(thing, context) {
     name: thing.id,
     noun: "instance",
     read: async ({ part: instance, after, most }, signal) =>
-      excerptsOf(await get(`${base}/logs`, { path, instance, after, most }, signal)),
-    command: (instance) => ({ command: "system logs --follow", options: [["--instance", instance]], names: [system, path] }),
+      excerptsOf(await get(`${base}/logs`, { path, instance: only || instance, after, most }, signal)),
+    command: (instance) => ({ command: "system logs --follow", options: [["--instance", only || instance]], names: [system, path] }),
     exec: {
-      otherwise: "a ready instance",
-      call: ({ argv, part: instance, timeout }) => ["POST", `${base}/exec`, { path, argv, instance: instance || null, timeout }],
+      otherwise: only || "a ready instance",
+      call: ({ argv, part: instance, timeout }) => ["POST", `${base}/exec`, { path, argv, instance: only || instance || null, timeout }],
       outcome: ({ exit_status: status, instance, stdout, stderr, truncated }) => ({
         status,
         part: instance,
@@ -560,7 +563,7 @@ function serviceOutput(thing, context) {
       }),
       command: ({ argv, part: instance, timeout }) => ({
         command: "system exec",
-        options: [["--instance", instance], ["--timeout", timeout]],
+        options: [["--instance", only || instance], ["--timeout", timeout]],
         names: [`${system}${path}`],
         words: argv,
       }),
@@ -568,8 +571,8 @@ function serviceOutput(thing, context) {
   });
 }
 
-/** The output of a run of a job. @param {ObjectView} run @param {Context} context */
-function runOutput(run, context) {
+/** The output of a run of a job, or of one of its instances. @param {ObjectView} run @param {Context} context @param {string} [only] */
+function runOutput(run, context, only = "") {
   const [system = ""] = run.id.split(".");
   return outputCards(context, {
     ns: run.ns,
@@ -577,9 +580,16 @@ function runOutput(run, context) {
     noun: "instance",
     isEnded: run.state_class === "final",
     read: async ({ part: instance, after, most }, signal) =>
-      excerptsOf(await get(`${systemPath({ ...run, id: system })}/runs/${part(run.id)}/logs`, { instance, after, most }, signal)),
-    command: (instance) => ({ command: "system job logs", options: [["--instance", instance]], names: [system, run.id] }),
+      excerptsOf(await get(`${systemPath({ ...run, id: system })}/runs/${part(run.id)}/logs`, { instance: only || instance, after, most }, signal)),
+    command: (instance) => ({ command: "system job logs", options: [["--instance", only || instance]], names: [system, run.id] }),
   });
+}
+
+/** The output of an instance on a node. Its id is that of its service, or of its run with a colon, and its name. @param {ObjectView} thing @param {Context} context */
+function instanceOutput(thing, context) {
+  const at = thing.id.lastIndexOf("~");
+  const [owner, name] = [thing.id.slice(0, at), thing.id.slice(at + 1)];
+  return owner.includes("@") ? runOutput({ ...thing, id: owner.replace(":", ".") }, context, name) : serviceOutput({ ...thing, id: owner }, context, name);
 }
 
 // --- create forms ---------------------------------------------------------------------------------------------------
@@ -624,5 +634,9 @@ export default {
   actions: ACTIONS,
   extraActions: { "systems.system": ["deploy", "roll back", "teardown"], [JOB]: ["run"] },
   createForms: CREATE_FORMS,
-  panels: { "systems.service": serviceOutput, [RUN]: runOutput },
+  panels: {
+    "systems.service": (thing, context) => serviceOutput(thing, context),
+    "systems.instance": instanceOutput,
+    [RUN]: (thing, context) => runOutput(thing, context),
+  },
 };
