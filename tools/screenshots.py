@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from playwright.sync_api import expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,6 +25,8 @@ from tests.console.server_process import ConsoleServer, run_console_server  # no
 from tests.integration.server.server_processes import Served, served  # noqa: E402
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from playwright.sync_api import Browser, Page
 
 FOLDER = ROOT / "build" / "screenshots"
@@ -30,7 +35,7 @@ GALLERY = frozenset(
     {
         *("overview", "overview-light", "overview-phone", "objects", "object", "object-phone", "search", "question"),
         *("refusal", "form", "kind-form", "operations", "operation-light", "queues", "journal"),
-        *("demo-mci", "leases-light", "systems"),
+        *("demo-mci", "leases-light", "systems", "logs"),
     }
 )
 """The pictures of docs/gallery.md."""
@@ -56,6 +61,18 @@ VIEWS = {
     **DOMAIN_VIEWS,
 }  # fmt: skip
 
+SHOP_PROGRAM = """
+printf '\\033[32mINFO\\033[0m  web listens on port %s\\n' "${PORT:-8080}"
+number=0
+while :; do
+  number=$((number + 1))
+  echo "INFO  GET /cart/$((number * 37 % 900)) 200 $((number * 7 % 90)) ms"
+  [ $((number % 9)) = 0 ] && echo "WARN  prices took 612 ms: the cached price of item $((number * 11)) is used"
+  sleep 0.2
+done
+"""
+"""What the service in the picture of logs runs."""
+
 DEMO = {
     "demo": ("overview", "canvas[data-loaded]"),
     **{f"demo-{name}": view for name, view in DOMAIN_VIEWS.items()},
@@ -68,7 +85,7 @@ def main() -> None:
         sys.exit("There is no Chromium here: apt-get install chromium")
     for folder in (FOLDER, SHOWN):
         folder.mkdir(parents=True, exist_ok=True)
-    wanted = sys.argv[1:] or [*VIEWS, *DEMO, *SCENES, "form", "kind-form"]
+    wanted = sys.argv[1:] or [*VIEWS, *DEMO, *SCENES, "form", "kind-form", "logs"]
     expect.set_options(timeout=PATIENT)
     with tempfile.TemporaryDirectory() as data, sync_playwright() as playwright:
         browser = launch_browser(playwright)
@@ -87,6 +104,9 @@ def main() -> None:
             flags, environ = ("--domain", "tests.console.printing:domain"), {"PYTHONPATH": str(ROOT)}
             with served(Path(data) / "printing", *flags, environ=environ) as printing:
                 kind_form(browser, printing)
+        if "logs" in wanted:
+            with served(Path(data) / "shop") as shop, running_shop(shop):
+                logs(browser, shop)
         browser.close()
 
 
@@ -113,7 +133,9 @@ def take(
             expect(page.locator(f"main {sign}").first).to_be_visible()
             page.wait_for_timeout(2_000)  # until the domains' own APIs have answered, and some transitions are seen
             shoot(
-                page, f"{name}{suffix}", whole=width == PHONE[0] or name in ("overview", "object", "demo", "demo-ovc")
+                page,
+                f"{name}{suffix}",
+                whole=width == PHONE[0] or name in ("overview", "object", "systems", "demo", "demo-ovc"),
             )
 
 
@@ -176,6 +198,43 @@ def kind_form(browser: Browser, printing: Served) -> None:
         page.get_by_role("button", name="Create").click()
         page.locator("#question").evaluate("one => one.scrollTo(0, 0)")
         shoot(page, "kind-form", whole=False)
+
+
+@contextmanager
+def running_shop(shop: Served) -> Iterator[None]:
+    """Run a system whose service writes logs, as processes of this machine."""
+    service = {"command": ["sh", "-c", SHOP_PROGRAM], "instances": 2, "drain": 0.05, "grace": 0.05}
+    with shop.client() as client:
+
+        def wait_for(state: str) -> None:
+            while client.get("/api/v1/systems/default/shop").json().get("state") != state:
+                time.sleep(0.1)
+
+        client.post("/api/v1/systems/default", json={"name": "shop"}).raise_for_status()
+        wait_for("stable")
+        body = {"definition": msgspec.json.encode({"services": {"web": service}}).decode()}
+        client.post("/api/v1/systems/default/shop/deploys", json=body).raise_for_status()
+        while not client.get("/api/v1/systems/default/shop/logs", params={"path": "/web"}).json():
+            time.sleep(0.1)
+        try:
+            yield
+        finally:
+            client.delete("/api/v1/systems/default/shop", params={"force": "true"}).raise_for_status()
+            while client.get("/api/v1/systems/default/shop").is_success:
+                time.sleep(0.1)
+
+
+def logs(browser: Browser, shop: Served) -> None:
+    """Take a picture of a service's logs, and of a command in one of its instances."""
+    with signed_in(browser, f"{shop.url}/#/object/default/shop%3Aweb", shop.token, height=1290) as (_, page, _):
+        form, lines = page.locator(".card-run-a-command"), page.locator(".card-logs .log-line")
+        expect(lines.nth(40)).to_be_visible()
+        form.locator("[name=command]").fill("sh -c 'uname -s; echo $0 >&2; exit 3' \"it's all\"")
+        form.get_by_role("button", name="Run").click()
+        expect(form.get_by_text("Exit status 3")).to_be_visible()
+        form.get_by_text("As a command").click()
+        page.mouse.move(0, 0)
+        shoot(page, "logs", whole=False)
 
 
 def shoot(page: Page, name: str, *, whole: bool) -> None:

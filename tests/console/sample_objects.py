@@ -48,7 +48,7 @@ def sample_objects(now: float) -> Iterator[SampleObject]:
     yield from _ovc()
     yield from _edge()
     yield from _leases(now)
-    yield from _systems()
+    yield from _systems(now)
 
 
 def _mci() -> Iterator[SampleObject]:
@@ -127,7 +127,7 @@ def _leases(now: float) -> Iterator[SampleObject]:
         yield SampleObject("leases.host", f"host-{number + 1}", state, None, {"name": f"host-{number + 1}"}, seen)
 
 
-def _systems() -> Iterator[SampleObject]:
+def _systems(now: float) -> Iterator[SampleObject]:
     yield SampleObject("systems.system", "billing", "degraded", spec={"backend": "simulated"})
     tree = (
         ("api", "billing", "stable"), ("api.auth", "billing.api", "stable"), ("api.rates", "billing.api", "degraded"),
@@ -138,7 +138,7 @@ def _systems() -> Iterator[SampleObject]:
         yield SampleObject(
             "systems.service", f"billing.{name}", state, parent, spec, {"ready": 2 if state == "degraded" else 3}
         )
-    yield from _jobs()
+    yield from _jobs(now)
     memory = {"cpu": 8, "memory": 16 * 2**30, "slots": 12, "connected": True, "version": "0.2.0", "address": "10.0.0.7"}
     yield SampleObject("systems.node", "rack-7", "ready", None, {"labels": {"zone": "a"}}, memory)
     yield SampleObject("systems.secret", "secret+db", "stored", None, {"version": 2})
@@ -146,9 +146,9 @@ def _systems() -> Iterator[SampleObject]:
     yield SampleObject("systems.nodepool", "billing.pool", "stable", "billing", {"nodes": 5})
 
 
-def _jobs() -> Iterator[SampleObject]:
+def _jobs(now: float) -> Iterator[SampleObject]:
     job = {"path": "/close", "job": {"command": ["close-month"], "schedule": "0 3 1 * *"}}
-    yield SampleObject("systems.job", "billing.close", "active", "billing", job)
+    yield SampleObject("systems.job", "billing.close", "active", "billing", job, {"next": now + DAY})
     yield SampleObject("systems.jobrun", "billing.close@0193a1", "succeeded", "billing.close", {"trigger": "request"})
 
 

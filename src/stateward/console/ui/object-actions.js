@@ -41,7 +41,7 @@ export function actionButtons(thing, actions, then) {
   const shown = [...ways.values(), ...more];
   return shown.length
     ? shown.map((one) => button(thing, one, then))
-    : [quiet("No action is possible until the current operation has ended.")];
+    : [quiet(thing.op ? "No action is possible until the current operation has ended." : "This state has no actions for you.")];
 }
 
 /** Whether an action makes new objects only. @param {string} kind @param {string} action */

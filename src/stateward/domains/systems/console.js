@@ -3,6 +3,7 @@
 import { actionButton, showAllowedActions } from "/console/ui/object-actions.js";
 import { get, part, send } from "/console/core/api.js";
 import { fill, fillIfChanged, h, throttle } from "/console/core/dom.js";
+import { hasOwnApi } from "/console/core/domains.js";
 import { liveObjects, pick } from "/console/core/live-objects.js";
 import { pollResource } from "/console/core/polled-resource.js";
 import { may } from "/console/core/store.js";
@@ -268,7 +269,7 @@ function secretCard(objects, secrets, again) {
       h("span", { class: "buttons" }, actionButton(one, "update", true, again), actionButton(one, "delete", true, again)),
     ];
   };
-  const spaces = may("govern") ? [...new Set(objects.map((one) => one.ns))] : [];
+  const spaces = may("govern") && hasOwnApi(SECRET) ? [...new Set(objects.map((one) => one.ns))] : [];
   const columns = ["secret", "namespace", "version", "changed", "key", "used by", ""];
   return card(
     "Secrets",
