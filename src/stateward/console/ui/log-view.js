@@ -9,9 +9,9 @@ import { counted } from "../core/numbers.js";
 import { may } from "../core/store.js";
 import { plainLine } from "../core/terminal-text.js";
 import { commandCard } from "./command-form.js";
-import { card, labeled, select } from "./components.js";
-import { fieldsOf, problemPanel, toast } from "./problems.js";
-import { commandDetails } from "./sending.js";
+import { card, labeled } from "./components.js";
+import { fieldsOf, problemPanel } from "./problems.js";
+import { commandDetails, copyText } from "./sending.js";
 
 /** @import {Context, DomainCommand} from "../core/types.js" */
 /** @import {CommandSource} from "./command-form.js" */
@@ -64,7 +64,8 @@ class LogView {
     this.open = new Map();
     this.follow = checkbox("follow", !source.isEnded);
     this.wrap = checkbox("wrap lines", true);
-    this.choice = h("span", { class: "row" });
+    this.choice = /** @type {HTMLSelectElement} */ (h("select", { onchange: () => this.choose(this.choice.value) }));
+    this.chooser = labeled(source.noun, this.choice);
     this.count = h("span", { class: "quiet" });
     this.status = h("span", { class: "quiet", role: "status" });
     this.trouble = h("div");
@@ -78,10 +79,10 @@ class LogView {
       h(
         "div",
         { class: "row log-tools" },
-        this.choice,
+        this.chooser,
         h("label", { class: "row" }, this.follow, "follow"),
         h("label", { class: "row" }, this.wrap, "wrap lines"),
-        h("button", { type: "button", onclick: () => this.copy() }, "Copy logs"),
+        h("button", { type: "button", onclick: () => copyText("Logs", this.text()) }, "Copy logs"),
         h("button", { type: "button", onclick: () => download(`${source.name.replaceAll(/[^\w.-]+/g, "-")}.log`, [this.text()], "text/plain") }, "Download logs"),
       ),
       this.trouble,
@@ -158,8 +159,9 @@ class LogView {
       if (isLast && !one) break;
       const before = this.open.get(name);
       const raw = (before?.raw ?? "") + one;
-      const place = before?.text ?? h("span");
-      if (!before) fresh.append(h("div", { class: "log-line" }, h("span", { class: "log-name" }, `${name}  `), place));
+      const isShown = before !== undefined && this.lines.contains(before.text); // or it was among the oldest lines
+      const place = isShown ? before.text : h("span");
+      if (!isShown) fresh.append(h("div", { class: "log-line" }, h("span", { class: "log-name" }, `${name}  `), place));
       place.textContent = plainLine(raw);
       // A line without an end must not grow for ever.
       if (isLast && raw.length < MAX_LINE_CHARS) this.open.set(name, { raw, text: place });
@@ -175,11 +177,6 @@ class LogView {
     return lines.map((one) => `${one}\n`).join("");
   }
 
-  async copy() {
-    await navigator.clipboard.writeText(this.text());
-    toast("Logs copied", "good");
-  }
-
   // --- the head ------------------------------------------------------------------------------------------------------
 
   showParts() {
@@ -188,9 +185,9 @@ class LogView {
     this.onParts(names);
     this.lines.classList.toggle("named", names.length > 1 && !this.part);
     this.command.show(ns, command(this.part));
-    if (names.length < 2) return fill(this.choice);
-    const options = /** @type {[string, string][]} */ ([["", `all ${noun}s`], ...names.map((one) => [one, one])]);
-    fill(this.choice, labeled(noun, select(options, this.part, (chosen) => this.choose(chosen), noun)));
+    this.chooser.hidden = names.length < 2;
+    const options = ["", ...names].map((one) => h("option", { value: one, selected: one === this.part }, one || `all ${noun}s`));
+    fill(this.choice, options);
   }
 
   /** Show the log of one part, or of all, from its end. @param {string} part empty for all */

@@ -75,12 +75,19 @@ function commandOf(call) {
   return `curl -fsS -X ${method} ${shellWord(url)} ${headers} --data-binary @- ${hereDocument(JSON.stringify(body ?? {}, null, 2))}`;
 }
 
+/** Copy a text, if the browser lets us. @param {string} name @param {string} text */
+export async function copyText(name, text) {
+  try {
+    await navigator.clipboard.writeText(text); // there is no clipboard without HTTPS, but on the same machine
+    toast(`${name} copied`, "good");
+  } catch {
+    toast("The browser does not let this page copy. Select the text, and copy it with the keys.", "failed");
+  }
+}
+
 /** @param {string} name @param {string} text */
 function copyable(name, text) {
-  const copy = async () => {
-    await navigator.clipboard.writeText(text);
-    toast(`${name} copied`, "good");
-  };
+  const copy = () => copyText(name, text);
   return h(
     "section",
     { "aria-label": name },
