@@ -15,6 +15,7 @@ import { createButtons } from "/console/ui/create-buttons.js";
 import { outputCards } from "/console/ui/log-view.js";
 import { objectOptions } from "/console/ui/form.js";
 import { counted, numberText } from "/console/core/numbers.js";
+import { ago } from "/console/core/time.js";
 
 /** @import {ActionForm, Context, CreateForm, Domain, JournalEntry, ObjectView} from "/console/core/types.js" */
 /** @import {Field} from "/console/ui/form.js" */
@@ -238,7 +239,7 @@ function loadText(load) {
 function alerts(thing) {
   const found = /** @type {Alert[]} */ (pick(thing.seen, ["alerts"]) ?? []);
   return found.map((one) =>
-    h("span", { class: "error-text fine", title: relativeTime(new Date(one.since * 1000).toISOString()) }, `${one.name}: ${one.reason}`),
+    h("span", { class: "error-text fine", title: ago(one.since) }, `${one.name}: ${one.reason}`),
   );
 }
 
