@@ -139,8 +139,8 @@ def _systems(now: float) -> Iterator[SampleObject]:
             "systems.service", f"billing.{name}", state, parent, spec, {"ready": 2 if state == "degraded" else 3}
         )
     yield from _jobs(now)
-    memory = {"cpu": 8, "memory": 16_384, "slots": 12, "connected": True, "version": "0.2.0", "address": "10.0.0.7"}
-    yield SampleObject("systems.node", "rack-7", "ready", None, {"labels": {"zone": "a"}}, memory)
+    host = {"cpu": 8, "memory": 16_384, "slots": 12, "connected": True, "version": "0.2.0", "address": "10.0.0.7"}
+    yield SampleObject("systems.node", "rack-7", "ready", None, {"labels": {"zone": "a"}}, host)
     yield SampleObject("systems.secret", "secret+db", "stored", None, {"version": 2})
     yield SampleObject("systems.deploy", "deploy-0", "succeeded", "billing", {"path": "/web"})
     yield SampleObject("systems.nodepool", "billing.pool", "stable", "billing", {"nodes": 5})
