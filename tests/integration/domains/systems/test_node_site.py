@@ -13,6 +13,7 @@ from stateward.agents.messages import AgentOrder, LogRequest, OrderAction
 from stateward.agents.node_messages import ImageRequest, WantedImage
 from stateward.agents.site import SiteError
 from stateward.containers import ContainerSpec, SimulatedEngine
+from stateward.containers.simulated_programs import ProgramRun, stdout
 from stateward.domains.systems.backends.container import container_instance, engine_listing
 from stateward.domains.systems.backends.local.launch import HostPlace
 from stateward.domains.systems.backends.port import InstancePhase, InstanceSpec, ServiceInstance
@@ -207,3 +208,21 @@ async def test_an_instance_of_a_job_is_never_started_again_and_its_end_and_log_a
 
 async def log_of(site: NodeSite, name: str) -> str:
     return "".join(one.text for one in await site.read_log(LogRequest(1, 1, f"shop:report@1~{name}")))
+
+
+async def test_a_container_that_runs_once_leaves_its_exit_status_and_its_log(tmp_path: Path) -> None:
+    programs = {"count": lambda _: ProgramRun((stdout(b"one run\n"),), 3, 0.05)}
+    engine = SimulatedEngine(["shop:1"], programs=programs)
+    service = Service(image="shop:1", command=("count",), drain=0.05)
+    wanted = NodeOrder("default", "shop", "/report@1", InstanceSpec("r1-0", "r1", service, run_once=True))
+    spec, name = msgspec.json.encode(wanted).decode(), "shop:report@1~r1-0"
+    async with opened(tmp_path, engine) as site:
+        await site.execute(AgentOrder(OrderAction.CREATE, 4, 1, 1, name, spec=spec), no_progress)
+        ended = await seen(site, lambda one: one.phase is InstancePhase.ENDED)
+        assert ended.exit_status == 3
+        async with asyncio.timeout(PATIENT):
+            while await engine.list_containers():
+                await asyncio.sleep(0.01)
+        (log,) = await site.read_log(LogRequest(1, 1, name))
+        assert log.text == "one run\n"
+        assert engine.faults.calls.count("start") == 1
