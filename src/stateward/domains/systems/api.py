@@ -276,7 +276,8 @@ def own_key(request: Call, key: str | None) -> str | None:
 
 def system_actions(request: Call, ns: str) -> SystemActions:
     """Return the actions on systems, on behalf of the caller."""
-    return SystemActions(engine_of(request), ns, grant_of(request).name, actor_of(request))
+    grant = grant_of(request)
+    return SystemActions(engine_of(request), ns, grant.name, actor_of(request), grant.opens)
 
 
 async def _locked(request: Call, accepted: Accepted) -> AskedView:

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from stateward.domains.systems.addresses import check_free_addresses
 from stateward.domains.systems.backends.names import check_backend_fields
 from stateward.domains.systems.backends.port import SystemRef
 from stateward.domains.systems.change_planner import ChangePlanner, current_tree
@@ -234,6 +235,9 @@ class DeployRun:
         try:
             backend = "" if system is None else system_spec(system).backend
             check_backend_fields(backend, self._wanted.programs, self._wanted.field_of)
+            if system is not None:
+                reader, ns = self._context.engine.store.reader, self.system_ref.ns
+                await check_free_addresses(reader, system, self._change.path, self._wanted, ns.__eq__)
         except BadInput as error:
             raise Permanent(str(error)) from error
         for level in range(1, len(self._path)):

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
+from stateward.domains.systems.addresses import check_allowed_ports
 from stateward.domains.systems.change_planner import leaving_parts
 from stateward.domains.systems.errors import BackendNotGranted, LockMissing, LoginNotGranted, NotLiving, SecretMissing
 from stateward.domains.systems.lifecycle import JOB, LIVING, NODEPOOL, SECRET, SERVICE, SYSTEM
@@ -79,6 +80,7 @@ async def guard_change(settings: SystemsSettings, uow: UnitOfWork, request: Requ
     _check_living(uow, Key(found.ns, system))
     if request.action == "deploy":
         check_host(settings, found.ns, uow.objects.get(Key(found.ns, system)))
+        check_allowed_ports(settings.address_ports, change.picture)
         _check_secrets(uow, request)
         _check_logins(settings, found.ns, change.picture)
     await require_no_protected_part(uow, request.action, Key(found.ns, system), change)

@@ -8,6 +8,7 @@ or waits in a fair queue if the caller says so.
 from contextlib import suppress
 from typing import Any
 
+from stateward.domains.systems.addresses import MaySee, check_free_addresses
 from stateward.domains.systems.backends.names import check_backend_fields
 from stateward.domains.systems.definition import Tree
 from stateward.domains.systems.errors import DeletionLocked, NothingToRollBack
@@ -39,8 +40,11 @@ OPEN = (DeployState.PENDING, DeployState.ACCEPTED, DeployState.IN_PROGRESS)
 class SystemActions:
     """The actions on the systems of one namespace, on behalf of one caller."""
 
-    def __init__(self, engine: Engine, ns: str, who: str = "", actor: str = USER) -> None:
+    def __init__(
+        self, engine: Engine, ns: str, who: str = "", actor: str = USER, may_see: MaySee | None = None
+    ) -> None:
         self._engine, self._ns, self._who, self._actor = engine, ns, who, actor
+        self._may_see: MaySee = may_see or ns.__eq__
 
     async def create(self, system: str, backend: str, key: str | None = None) -> Accepted:
         """Create a system."""
@@ -91,6 +95,10 @@ class SystemActions:
 
     async def _deploy(self, system: str, change: ChangeSpec, wait: float | None, key: str | None) -> Accepted:
         await self._check_secrets(change.picture)
+        found = await self._engine.store.reader.object(Key(self._ns, system))
+        if found is not None and found.kind == SYSTEM.kind:
+            reader = self._engine.store.reader
+            await check_free_addresses(reader, found, change.path, change.picture, self._may_see)
         return await self._create_change(DEPLOY.kind, "deploy", system, change, wait, key)
 
     async def _create_change(

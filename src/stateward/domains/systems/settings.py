@@ -7,6 +7,8 @@ from msgspec import Meta, Struct
 from stateward.config import about
 from stateward.domains.systems.backends.names import CONTAINER, LOCAL
 
+PORT_RANGES = r"^[0-9]{1,5}(-[0-9]{1,5})?(, ?[0-9]{1,5}(-[0-9]{1,5})?)*$"
+
 
 class SystemsSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of the domain."""
@@ -14,6 +16,11 @@ class SystemsSettings(Struct, frozen=True, forbid_unknown_fields=True):
     local_namespaces: Annotated[
         str, about("namespaces that may deploy on this host, with commas between them; *: all; empty: none")
     ] = "default"
+    address_ports: Annotated[
+        str,
+        Meta(pattern=PORT_RANGES),
+        about("ports that services may have as their address: numbers and ranges, with commas between them"),
+    ] = "1024-65535"
     secrets_key_file: Annotated[
         str,
         about("file with the keys of secrets, one per line; empty: made in the data folder if embedded", hidden=True),
