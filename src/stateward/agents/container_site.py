@@ -48,10 +48,10 @@ from stateward.containers import (
     ContainerRecord,
     ContainerSpec,
     ContainerState,
-    EngineRefusal,
     EngineRefused,
     EngineUnavailable,
     RegistryLogin,
+    start_created,
 )
 from stateward.errors import BadInput
 
@@ -321,15 +321,12 @@ class ContainerSite:
 
         async def start(spec: ContainerSpec) -> None:
             report_progress(f"starting container {spec.name}", next(numbers), len(specs))
-            try:
-                await self._calls.ask(report_progress, self._engine.start_container, spec.name)
-            except EngineRefused as error:
-                if error.reason is not EngineRefusal.DAMAGED:
-                    raise
+
+            async def create_again() -> str:
                 report_progress(f"creating container {spec.name} anew: the engine was killed while it started it")
-                await self._calls.ask(report_progress, self._engine.remove_container, spec.name, force=True)
-                await self._calls.ask(report_progress, self._engine.create_container, spec)
-                await self._calls.ask(report_progress, self._engine.start_container, spec.name)
+                return await self._engine.create_container(spec)
+
+            await self._calls.ask(report_progress, start_created, self._engine, spec.name, create_again)
 
         await self._calls.for_each(start, specs)
 

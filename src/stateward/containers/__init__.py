@@ -27,6 +27,7 @@ from stateward.containers.container_records import (
     RegistryLogin,
     VolumeMount,
 )
+from stateward.containers.container_starts import start_created
 from stateward.containers.engine_client import EngineClient
 from stateward.containers.engine_images import describe_pull
 from stateward.containers.engine_transport import EngineTls
@@ -69,4 +70,5 @@ __all__ = [
     "SimulatedEngine",
     "VolumeMount",
     "describe_pull",
+    "start_created",
 ]

@@ -57,6 +57,7 @@ _HEALTH = msgspec.json.Decoder(wire.HealthJson)
 _INFO = msgspec.json.Decoder(resource_wire.InfoJson)
 _VERSION = msgspec.json.Decoder(resource_wire.VersionJson)
 
+_MAY_BE_DONE = (EngineRefusal.CONFLICT, EngineRefusal.FAILED, EngineRefusal.DAMAGED)
 _RUNS = (ContainerState.RUNNING,)
 _PAUSED = (ContainerState.PAUSED,)
 _ENDED = (ContainerState.EXITED, ContainerState.DEAD, ContainerState.CREATED)
@@ -171,7 +172,12 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
         )
 
     async def start_container(self, container: str) -> bool:
-        """Start a container."""
+        """Start a container; a start that fails over the remains of an interrupted one has removed them."""
+        try:
+            return await self._act(container, "start", _RUNS)
+        except EngineRefused as error:
+            if error.reason is not EngineRefusal.DAMAGED:
+                raise
         return await self._act(container, "start", _RUNS)
 
     async def stop_container(self, container: str, grace_s: int | None = None) -> bool:
@@ -215,7 +221,7 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
                 params=params,
             )
         except EngineRefused as error:
-            if error.reason not in (EngineRefusal.CONFLICT, EngineRefusal.FAILED) or not wanted:
+            if error.reason not in _MAY_BE_DONE or not wanted:
                 raise
             with suppress(EngineRefused, EngineUnavailable):
                 if (await self.inspect_container(container)).state in wanted:

@@ -76,6 +76,8 @@ _REASONS: tuple[tuple[str, EngineRefusal], ...] = (
     ("layer not known", EngineRefusal.DAMAGED),
     ("container not known", EngineRefusal.DAMAGED),  # in Podman's storage
     ("container with given id already exists", EngineRefusal.DAMAGED),
+    ("runc start ", EngineRefusal.DAMAGED),  # Podman believes that it has not begun
+    ("crun start ", EngineRefusal.DAMAGED),
     ("no such image", EngineRefusal.IMAGE_MISSING),
     ("image not known", EngineRefusal.IMAGE_MISSING),
     ("manifest unknown", EngineRefusal.IMAGE_MISSING),

@@ -129,6 +129,7 @@ class SimulatedEngine(SimulatedResources):
 
     def _start(self, found: SimulatedContainer) -> None:
         call, now = f"start {found.spec.name}", self._clock()
+        self.faults.check_start(call, found.id)
         if found.state(now) is ContainerState.PAUSED:
             raise EngineRefused(EngineRefusal.CONFLICT, call, "it is paused")
         taken = {

@@ -19,6 +19,8 @@ class SimulatedFaults:
         self.hangs: set[str] = set()  # calls that are not answered, and not carried out
         self.loses: Counter[str] = Counter()  # how many of a call are carried out, but not answered
         self.refuses: dict[str, EngineRefusal] = {}  # calls that are refused, with the reason
+        self.half_starts = 0  # how many containers are left half started, as by an engine that is killed
+        self._damaged: set[str] = set()  # their ids
         self.calls: list[str] = []  # the calls that have arrived, in order
 
     async def pass_call(self, call: str) -> None:
@@ -47,3 +49,11 @@ class SimulatedFaults:
         """Refuse what needs room on a full disk."""
         if self.is_disk_full:
             raise EngineRefused(EngineRefusal.OUT_OF_DISK, call, "no space left on device")
+
+    def check_start(self, call: str, container: str) -> None:
+        """Refuse to start a container that is half started; only its removal helps."""
+        if self.half_starts > 0:
+            self.half_starts -= 1
+            self._damaged.add(container)
+        if container in self._damaged:
+            raise EngineRefused(EngineRefusal.DAMAGED, call, "container with given ID already exists")

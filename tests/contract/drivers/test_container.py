@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from stateward.containers import EngineClient, SimulatedEngine
-from stateward.drivers import Driver, Observation, ProviderRegion
+from stateward.drivers import CallAccepted, Driver, MachineSpec, MachineState, Observation, ProviderRegion
 from stateward.drivers.container import ContainerDriver
 from tests.containers import IMAGE, PodmanService
 from tests.contract.drivers.conformance import Conformance
@@ -140,3 +140,15 @@ class TestSimulatedMachines(Conformance, FaultContract):
         case = SimulatedCase()
         yield case
         await case.close()
+
+
+async def test_machines_whose_containers_a_killed_engine_has_left_half_started_are_created_again() -> None:
+    engine = SimulatedEngine(["machine:1"])
+    driver = ContainerDriver(ProviderRegion("lab", "here"), engine=engine)
+    engine.faults.half_starts = 1
+    outcomes = await driver.create([MachineSpec(f"k{n}", f"m{n}", "1c-512m", "machine:1") for n in range(3)])
+    created = {one.native_id for one in outcomes if isinstance(one, CallAccepted)}
+    assert len(created) == 3, outcomes
+    seen = (await driver.observe()).machines
+    assert {one.native_id for one in seen if one.state is MachineState.RUNNING} == created
+    await driver.close()

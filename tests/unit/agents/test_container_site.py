@@ -193,6 +193,17 @@ async def test_a_refusal_of_the_engine_is_told(
     assert await world.left() == (2, 1, 1)
 
 
+async def test_containers_that_a_killed_engine_has_left_half_started_are_created_again(world: ContainerWorld) -> None:
+    world.engine.faults.half_starts = 1
+    await world.execute(update("c1:shop", 3, app(part(count=3))))
+    assert len(await world.running()) == 3
+    first = NAMES.container("c1:shop", Copy(3, "web", 0))
+    assert f"creating container {first} anew: the engine was killed while it started it" in world.lines
+    world.engine.faults.half_starts = 100
+    with pytest.raises(SiteError, match=r"refused start .* \(damaged\)"):
+        await world.execute(update("c1:shop", 4, app(part(count=1))))
+
+
 async def test_a_port_that_another_app_is_published_at_is_told(world: ContainerWorld) -> None:
     await world.execute(create("c1:one", 3, app(part(ports=(PORT,)))))
     with pytest.raises(SiteError, match="port taken"):

@@ -26,6 +26,7 @@ from stateward.containers import (
     EngineRefused,
     EngineUnavailable,
     ExecEnd,
+    start_created,
 )
 from stateward.drivers.container.engine_answers import (
     NAME_LABEL,
@@ -184,19 +185,29 @@ class ContainerDriver:
 
     async def _start(self, spec: ContainerSpec) -> Outcome:
         """Start a container, unless it was started before: it may have ended since."""
-        self._meter("inspect")
-        container = await self._engine.inspect_container(spec.name)
+        container = await self._inspect_created(spec)
         if container.state is not ContainerState.CREATED:
             return AlreadyDone(spec.key, container.id)
         self._meter("start")
         try:
-            was_started = await self._engine.start_container(container.id)
+            started = await start_created(self._engine, container.id, partial(self._engine.create_container, spec))
         except EngineRefused as error:
             if error.reason in REASONS:  # no repetition would start it
                 self._meter("remove")
                 await self._engine.remove_container(container.id, force=True)
             raise
-        return CallAccepted(spec.key, container.id) if was_started else AlreadyDone(spec.key, container.id)
+        return CallAccepted(spec.key, started.id) if started.was_started else AlreadyDone(spec.key, started.id)
+
+    async def _inspect_created(self, spec: ContainerSpec) -> ContainerRecord:
+        """Inspect a container that was created; one that a killed engine has forgotten is created again."""
+        self._meter("inspect")
+        try:
+            return await self._engine.inspect_container(spec.name)
+        except EngineRefused as error:
+            if error.reason is not EngineRefusal.NOT_FOUND:
+                raise
+        await self._create_container(spec)
+        return await self._engine.inspect_container(spec.name)
 
     # --- actions -----------------------------------------------------------------------------------------------------
 

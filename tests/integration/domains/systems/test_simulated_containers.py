@@ -96,6 +96,24 @@ async def test_a_refusal_is_the_reason_of_the_instance_and_it_is_tried_again(
     assert len(await engine.list_containers()) == 1
 
 
+async def test_a_container_that_a_killed_engine_has_left_half_started_is_created_again(
+    engine: SimulatedEngine, backend: ContainerBackend
+) -> None:
+    engine.faults.half_starts = 1
+    await start(backend)
+    assert (await until(backend, is_ready)).restarts == 0
+    assert len(await engine.list_containers()) == 1
+
+
+async def test_a_job_whose_container_is_half_started_is_not_started_again(
+    engine: SimulatedEngine, backend: ContainerBackend
+) -> None:
+    engine.faults.half_starts = 1
+    await start(backend, run_once=True)
+    await until(backend, lambda one: one.phase is InstancePhase.ENDED and "damaged" in one.why)
+    assert engine.faults.calls.count("start") == 1
+
+
 async def test_a_container_that_is_out_of_memory_says_so(engine: SimulatedEngine, backend: ContainerBackend) -> None:
     await start(backend)
     await until(backend, is_ready)

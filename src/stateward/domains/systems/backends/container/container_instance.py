@@ -17,7 +17,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from stateward.aio.supervise import cancel_tasks
-from stateward.containers import ContainerRecord, ContainerState, EngineRefused, EngineUnavailable, ExecTimedOut
+from stateward.containers import (
+    ContainerRecord,
+    ContainerState,
+    EngineRefused,
+    EngineUnavailable,
+    ExecTimedOut,
+    start_created,
+)
 from stateward.domains.systems.backends.container.container_runner import (
     MAX_ARCHIVE_BYTES,
     ContainerRunner,
@@ -203,14 +210,25 @@ class ContainerInstance(InstanceSupervisor):
     async def _start(self, container: str) -> Apply | None:
         if not self._runner.place.may_launch():
             return None
-        # Stored before the start: whoever ends the processes of a container finds them by its id.
-        self.state = replace(self.state, container=container, since=time.time(), start_sent=self.order.run_once)
-        self._write()
-        await self._runner.engine.start_container(container)
+        self._note_container(container)
+        if self.order.run_once:
+            await self._runner.engine.start_container(container)
+        else:
+            container = (await start_created(self._runner.engine, container, self._create_again)).id
         port = None
         if is_published(self.order.service):  # a listing would wait for all containers that are being started
             port = find_host_port(await self._runner.engine.inspect_container(container), self.order.service)
         return partial(self._started, container, port)
+
+    def _note_container(self, container: str) -> None:
+        """Store a container before its start: whoever ends the processes of a container finds them by its id."""
+        self.state = replace(self.state, container=container, since=time.time(), start_sent=self.order.run_once)
+        self._write()
+
+    async def _create_again(self) -> str:
+        container = await self._runner.create(self.dir.ref, self.order, self.state.boot, self._note_progress)
+        self._note_container(container)
+        return container
 
     def _started(self, container: str, port: int | None, now: float) -> None:
         self.state = replace(self.state, container=container, port=port, since=now)
