@@ -113,7 +113,14 @@ def run(tmp_path: Path) -> Run:
         (tmp_path / "lamps.py").write_text(DOMAIN)
         (tmp_path / "test_lamps.py").write_text(tests)
         (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\npythonpath = .\n")
-        plugins = ("-p", "stateward.pytest_plugin", "-p", "no:cacheprovider")
+        plugins = (
+            "-p",
+            "stateward.pytest_plugin",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:schemathesis",
+        )  # takes half a second
         command = [sys.executable, "-m", "pytest", "-q", "-ra", *plugins, *options]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert (done.returncode == 0) == passes, done.stdout + done.stderr
