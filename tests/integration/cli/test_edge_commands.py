@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
 from stateward.access import Role, Tokens
@@ -16,8 +17,11 @@ from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.agents.agent import Agent
 from stateward.agents.inprocess import InProcessDialer
+from stateward.agents.probes import Health
+from stateward.agents.published_ports import PublishedAddress
 from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.simulation import SimulatedSite
+from stateward.agents.site import InstanceMeasure
 from stateward.cli.main import app as command_line
 from stateward.config import Config
 from stateward.domains.edge.runtime import EdgeRuntime
@@ -31,6 +35,7 @@ from tests.integration.cli.cli_server import CliServer
 from tests.integration.engine.pump_kinds import Plant
 
 NUMBERS = count(1)
+PATIENT_S = 60.0
 
 
 class EdgeCliServer(CliServer):
@@ -41,7 +46,7 @@ class EdgeCliServer(CliServer):
         self.plant = Plant()
         self.agents: list[asyncio.Task[None]] = []
         config = Config(data=str(self.folder), rate=100_000)
-        self.plugin = EdgeRuntime(ProcessContext(self.folder, random=Random(1)))
+        self.plugin = EdgeRuntime(ProcessContext(self.folder, random=Random(1)), measure_s=0.05)
         engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *self.plugin.kinds], lease_s=30.0)
         self.plugin.bind_engine(engine)
         async with engine as self.engine, self.plugin.running(engine, works=True):
@@ -58,8 +63,8 @@ class EdgeCliServer(CliServer):
 
     def work(self, cloudlet: str, installation: str = "") -> None:
         """Let an agent work for a cloudlet."""
-        board = InProcessDialer(self.plugin.agent_hub, self.ns, cloudlet)
-        agent = Agent(SimulatedSite(), board, "1.0", NoUpgrade(), observe_interval_s=0.05, installation=installation)
+        board, self.site = InProcessDialer(self.plugin.agent_hub, self.ns, cloudlet), SimulatedSite()
+        agent = Agent(self.site, board, "1.0", NoUpgrade(), observe_interval_s=0.05, installation=installation)
         self.do(lambda: self.agents.append(asyncio.get_running_loop().create_task(agent.run())))
 
     def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:
@@ -114,6 +119,26 @@ def test_a_cluster_lives_by_the_command_line_with_lines_that_can_be_shown_again(
     lab.done("clusterinst", "delete", "munich/c1", "--wait")
     assert "there is no object" in lab.refused("clusterinst", "show", "munich/c1")
     assert lab.seen("clusterinst", "show") == []
+
+
+def test_load_health_alerts_and_published_ports_of_an_app_are_shown_alone_and_in_the_list(lab: EdgeCliServer) -> None:
+    lab.done("app", "create", "web", "command=sleep 1")
+    lab.done("clusterinst", "create", "munich/c1", "--wait")
+    lab.done("appinst", "create", "munich/c1/web", "--wait")
+    address = PublishedAddress("web/0", 8000, "127.0.0.1", 34567)
+    lab.site.things["c1:web"] = replace(lab.site.things["c1:web"], ports=(address,))
+    bad = Health(False, "HTTP status 500")
+    lab.site.measures["c1:web"] = InstanceMeasure(0.25, 3 << 20, 7, 7, health=bad)
+    end = time.monotonic() + PATIENT_S
+    while True:
+        found = lab.seen("appinst", "show", "munich/c1/web")
+        if found["ports"] and found["load"] and found["conditions"]["alerts"]:
+            break
+        assert time.monotonic() < end, found
+    texts = ("0.25 cores, 3 MiB, 7 connections, unhealthy", "8000/tcp at 127.0.0.1:34567", "unhealthy: HTTP status 500")
+    for words in (("show", "munich/c1/web"), ("show",)):
+        shown = " ".join(lab.done("appinst", *words).split())
+        assert all(text in shown for text in texts), shown
 
 
 def test_an_app_is_deployed_changed_refreshed_and_removed(lab: EdgeCliServer) -> None:
