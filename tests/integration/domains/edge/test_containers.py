@@ -22,6 +22,7 @@ HERE = "/cloudlets/munich"
 CLUSTER = f"{HERE}/clusterinsts/c1"
 APP = f"{CLUSTER}/appinsts/web"
 PORT, TAKEN = 18_473, 18_474
+ANY_PORT = [{"port": 8000, "published": True}]
 PASSWORD = "pass-word-1"
 SMALL_DISK_BYTES = 12 << 20
 SERVE = "mkdir -p /data; echo %s > /data/index.html; trap exit TERM; httpd -f -p 8000 -h /data & wait"
@@ -119,12 +120,12 @@ def deployment(
         yield opened
 
 
-def answer() -> str:
+def answer(port: int = PORT) -> str:
     """Return what the app answers at its published port."""
     end = time.monotonic() + 30
     while True:
         try:
-            return httpx.get(f"http://127.0.0.1:{PORT}/", trust_env=False).text.strip()
+            return httpx.get(f"http://127.0.0.1:{port}/", trust_env=False).text.strip()
         except httpx.HTTPError:
             assert time.monotonic() < end
             time.sleep(0.05)
@@ -220,14 +221,14 @@ def test_what_dies_at_any_point_leaves_nothing_doubled_and_nothing_behind(
 def test_what_is_killed_or_removed_by_hand_is_created_anew_with_the_reason(
     deployment: ProcessDeployment, podman: PodmanService, host: Host
 ) -> None:
-    app = deploy(deployment, "web", web("again"))
+    app = deploy(deployment, "web", web("again", ports=ANY_PORT))
     deployment.until(app, "Ready")
     for words in (("kill",), ("rm", "--force", "--time=0")):
         before = generation(deployment, app)
         podman.run(*words, host.containers()[0]["Id"])
         deployment.until_true(lambda before=before: generation(deployment, app) != before)  # type: ignore[misc]
-        deployment.until(app, "Ready", missing=False)
-        assert (host.running(), answer()) == (1, "again")
+        (port,) = deployment.until(app, "Ready", missing=False)["ports"]
+        assert (host.running(), answer(port["host_port"])) == (1, "again")
     found = deployment.client.get("/api/v1/ns/lab/objects/munich:c1:web/history?limit=1000").json()["items"]
     reasons = [one["reason"] for one in found if one["event"] == "app down"]
     for why in ("has ended with exit code 137", "is gone"):
@@ -249,15 +250,15 @@ def test_what_is_changed_by_hand_is_told_and_left_if_the_policy_says_so(
         assert (alert["name"], down["ports"]) == ("app down", [])
         assert f"web/0 {why}" in alert["reason"]
         podman.run(*repair, container["Id"])
-        back = deployment.until(APP, "Ready", missing=False, alerts=[])
-        assert (generation(deployment, APP), answer(), len(back["ports"])) == (before, "again", 1)
+        (port,) = deployment.until(APP, "Ready", missing=False, alerts=[])["ports"]
+        assert (generation(deployment, APP), answer(port["host_port"])) == (before, "again")
     podman.run("network", "disconnect", "--force", network, container["Id"])
     down = deployment.until(APP, "Ready", missing=True)
     assert "web/0 is not in the network of its cluster" in down["conditions"]["alerts"][0]["reason"]
     deployment.call("PATCH", HERE, {"missing": "recreate"}, 200)
     deployment.until_true(lambda: generation(deployment, APP) != before)
-    deployment.until(APP, "Ready", missing=False)
-    assert (host.running(), answer()) == (1, "again")
+    (port,) = deployment.until(APP, "Ready", missing=False)["ports"]
+    assert (host.running(), answer(port["host_port"])) == (1, "again")
     remove(deployment, APP)
     assert host.everything() == (0, 1, 0)
 
