@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,9 @@ location = "127.0.0.1"
 insecure = true
 """
 """Registries on this host need no TLS, and there are no others."""
+SERVICES = count()
+"""Numbers the services of this process: each has networks of its own, since they are all on one host."""
+
 PT_INTERP = 3
 SHORT_FOLDER = "/mnt"
 """Where the namespace of the service has its folder as well: Podman takes no `runroot` of more than 50 characters."""
@@ -70,7 +74,7 @@ class PodmanService:
         self.socket = self.folder / "podman.sock"
         self.address = f"unix://{self.socket}"
         self.log = self.folder / "podman.log"
-        settings = SETTINGS.format(folder=self.folder, net=100 + os.getpid() % 100)
+        settings = SETTINGS.format(folder=self.folder, net=100 + (os.getpid() + 37 * next(SERVICES)) % 100)
         (self.folder / "containers.conf").write_text(settings)
         (self.folder / "registries.conf").write_text(REGISTRIES)
         self._environment = {

@@ -1,6 +1,7 @@
 """The networks and volumes of Docker and Podman."""
 
 from collections.abc import Sequence
+from hashlib import sha256
 from urllib.parse import quote
 
 import msgspec
@@ -26,6 +27,20 @@ _VOLUMES = msgspec.json.Decoder(resource_wire.VolumesJson)
 PODMAN_NETWORKS = f"{PODMAN_API}/networks/json"
 
 
+BRIDGE_OPTION, BRIDGE_PREFIX = "com.docker.network.bridge.name", "sw"
+MAX_INTERFACE_NAME = 15
+
+
+def podman_network_options(spec: ContainerNetworkSpec) -> dict[str, str]:
+    """Return what Docker does by itself: isolation, and a bridge that no other engine on the host takes for its own.
+
+    Podman counts the names of its bridges. Two engines may count to the same one, and the first that removes its last
+    container there removes the bridge of the other.
+    """
+    digest = sha256(spec.key.encode()).hexdigest()
+    return {"isolate": "true", BRIDGE_OPTION: f"{BRIDGE_PREFIX}{digest}"[:MAX_INTERFACE_NAME]}
+
+
 class EngineResources:
     """The part of the client that is about networks and volumes."""
 
@@ -41,7 +56,7 @@ class EngineResources:
             "Labels": {**spec.labels, KEY_LABEL: spec.key},
             "Internal": spec.internal,
             "CheckDuplicate": True,
-            **({"Options": {"isolate": "true"}} if self._transport.is_podman else {}),  # Docker isolates by itself
+            **({"Options": podman_network_options(spec)} if self._transport.is_podman else {}),
             **addresses,
         }
         try:
