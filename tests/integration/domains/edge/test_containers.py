@@ -120,6 +120,12 @@ def deployment(
         yield opened
 
 
+def published(deployment: ProcessDeployment, app: str) -> int:
+    """Return the one port of an app that is published, once the agent has told it."""
+    deployment.until_true(lambda: len(deployment.get(app)["ports"]) == 1)
+    return int(deployment.get(app)["ports"][0]["host_port"])
+
+
 def answer(port: int = PORT) -> str:
     """Return what the app answers at its published port."""
     end = time.monotonic() + 30
@@ -227,8 +233,8 @@ def test_what_is_killed_or_removed_by_hand_is_created_anew_with_the_reason(
         before = generation(deployment, app)
         podman.run(*words, host.containers()[0]["Id"])
         deployment.until_true(lambda before=before: generation(deployment, app) != before)  # type: ignore[misc]
-        (port,) = deployment.until(app, "Ready", missing=False)["ports"]
-        assert (host.running(), answer(port["host_port"])) == (1, "again")
+        deployment.until(app, "Ready", missing=False)
+        assert (host.running(), answer(published(deployment, app))) == (1, "again")
     found = deployment.client.get("/api/v1/ns/lab/objects/munich:c1:web/history?limit=1000").json()["items"]
     reasons = [one["reason"] for one in found if one["event"] == "app down"]
     for why in ("has ended with exit code 137", "is gone"):
@@ -250,15 +256,15 @@ def test_what_is_changed_by_hand_is_told_and_left_if_the_policy_says_so(
         assert (alert["name"], down["ports"]) == ("app down", [])
         assert f"web/0 {why}" in alert["reason"]
         podman.run(*repair, container["Id"])
-        (port,) = deployment.until(APP, "Ready", missing=False, alerts=[])["ports"]
-        assert (generation(deployment, APP), answer(port["host_port"])) == (before, "again")
+        deployment.until(APP, "Ready", missing=False, alerts=[])
+        assert (generation(deployment, APP), answer(published(deployment, APP))) == (before, "again")
     podman.run("network", "disconnect", "--force", network, container["Id"])
     down = deployment.until(APP, "Ready", missing=True)
     assert "web/0 is not in the network of its cluster" in down["conditions"]["alerts"][0]["reason"]
     deployment.call("PATCH", HERE, {"missing": "recreate"}, 200)
     deployment.until_true(lambda: generation(deployment, APP) != before)
-    (port,) = deployment.until(APP, "Ready", missing=False)["ports"]
-    assert (host.running(), answer(port["host_port"])) == (1, "again")
+    deployment.until(APP, "Ready", missing=False)
+    assert (host.running(), answer(published(deployment, APP))) == (1, "again")
     remove(deployment, APP)
     assert host.everything() == (0, 1, 0)
 
