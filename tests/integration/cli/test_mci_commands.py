@@ -273,6 +273,18 @@ def test_a_connection_is_added_listed_and_removed(cli: MciServer) -> None:
     assert cli.run("mci", "connection", "remove", "moon").exit_code == 2
 
 
+def test_specs_and_images_are_added_used_listed_and_removed(cli: MciServer) -> None:
+    at = ["--connection", "aws-ap-northeast-2", "--native"]
+    spec = cli.json("mci", "spec", "add", "little", *at, "t3.nano", "--vcpu", "2", "--memory", "0.5", "--cost", "0.01")
+    assert (spec["vCPU"], spec["memoryGiB"], spec["costPerHour"]) == (2, 0.5, 0.01)
+    assert cli.json("mci", "image", "add", "linux", *at, "ubuntu22.04", "--system", "Ubuntu")["osType"] == "Ubuntu"
+    for kind, name in (("spec", "little"), ("image", "linux")):
+        assert [one["name"] for one in cli.json("mci", kind, "list")] == [name]
+        assert name in cli.run("mci", kind, "list").stdout
+        assert cli.run("mci", kind, "remove", name).exit_code == 0
+        assert cli.run("mci", kind, "remove", name).exit_code == 2
+
+
 def test_a_secret_in_place_of_a_reference_is_refused_before_it_is_sent(
     cli: MciServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

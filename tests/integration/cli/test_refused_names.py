@@ -41,6 +41,8 @@ OPTIONS = {
     "lanes set": ["--capacity", "1"],
     "lanes group": ["--lanes", "1"],
     "mci connection add": ["--provider", "aws", "--region", "r", "--driver", "simulated"],
+    "mci spec add": ["--connection", "aws-ap-northeast-2", "--native", "t3.nano"],
+    "mci image add": ["--connection", "aws-ap-northeast-2", "--native", "ubuntu22.04"],
     "mci delete": ["--force"],
     "mci do": ["--force"],
     "mci scale": ["--add", "1"],
@@ -62,6 +64,8 @@ NAME_IN_BODY = {
     "system node register",
     "system exec",
     "mci connection add",
+    "mci spec add",
+    "mci image add",
     "mci namespace create",
     "lease host add",
 } | {f"edge {kind} create" for kind in ("cloudlet", "clusterinst", "appinst")}

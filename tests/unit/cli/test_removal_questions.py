@@ -36,6 +36,8 @@ REMOVALS = (
     "ovc decommission node-1",
     "mci namespace delete shop",
     "mci connection remove aws",
+    "mci spec remove small",
+    "mci image remove debian",
     "system delete shop",
     "system teardown shop",
 )

@@ -19,7 +19,13 @@ from stateward.client.output import NO, clean, err, results
 from stateward.client.session import Session, on_server, requests_action
 from stateward.client.shared_options import Force, complete_objects
 from stateward.client.url_paths import NamedPart, url_path
-from stateward.domains.mci.cli import connection_commands, key_commands, namespace_commands, remote_commands
+from stateward.domains.mci.cli import (
+    catalogue_commands,
+    connection_commands,
+    key_commands,
+    namespace_commands,
+    remote_commands,
+)
 from stateward.domains.mci.cli.creation_progress import groups_of, is_watched, wait_until_held, wait_with_progress
 from stateward.domains.mci.cli.key_file import private_file, read_file
 from stateward.domains.mci.cli.tumblebug_calls import (
@@ -48,6 +54,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Create, show and control groups of VMs over many clouds.")
 app.add_typer(connection_commands.app, name="connection")
+app.add_typer(catalogue_commands.specs, name="spec")
+app.add_typer(catalogue_commands.images, name="image")
 remote_commands.add_to(app)
 app.add_typer(key_commands.app, name="key")
 app.add_typer(namespace_commands.app, name="namespace")

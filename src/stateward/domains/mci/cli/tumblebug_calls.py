@@ -25,6 +25,26 @@ class VmLocation(Struct, frozen=True):
     display: str = ""
 
 
+class SpecEntry(Struct, frozen=True, rename="camel"):
+    """A size of machines that is registered in a namespace."""
+
+    name: str
+    connection_name: str
+    csp_spec_name: str
+    vcpu: int = field(name="vCPU", default=1)
+    memory_gib: float = field(name="memoryGiB", default=1.0)
+    cost_per_hour: float = 0.0
+
+
+class ImageEntry(Struct, frozen=True, rename="camel"):
+    """An image of machines that is registered in a namespace."""
+
+    name: str
+    connection_name: str
+    csp_image_name: str
+    os_type: str = ""
+
+
 class Vm(Struct, frozen=True, rename="camel"):
     """The fields of a VM that commands show."""
 
