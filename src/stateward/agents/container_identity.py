@@ -152,7 +152,7 @@ def describe_state(container: ContainerRecord) -> str:
         case ContainerState.RUNNING:
             return "is not in the network of its cluster"
         case ContainerState.EXITED | ContainerState.DEAD if container.exit_code == KILLED:
-            return f"has ended with exit code {KILLED}: it was killed, perhaps out of memory"
+            return f"has ended with exit code {KILLED}: it was killed (signal 9), by hand or out of memory"
         case ContainerState.EXITED | ContainerState.DEAD if container.exit_code is not None:
             return f"has ended with exit code {container.exit_code}"
         case ContainerState.CREATED if container.error:

@@ -350,7 +350,7 @@ def refuse_unknown_fields(given: Any, decoded: Any, place: str, state: str | Non
     elif isinstance(given, dict) and (known := _field_names(decoded.__class__)) is not None:
         for name, one in given.items():
             if name not in known:
-                unknown = UnknownField(f"{place}.{name}", known)
+                unknown = UnknownField(f"{place}.{name}".removeprefix("."), known)
                 unknown.state = state
                 raise unknown
             if isinstance(one, dict | list):

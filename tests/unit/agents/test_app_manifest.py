@@ -41,6 +41,10 @@ def test_the_short_form_is_one_part() -> None:
         (web(ports=(PartPort(80, host_port=8080),)), "parts[0].ports[0].host_port"),
         (web(count=2, ports=(PartPort(80, published=True, host_port=8080),)), "parts[0].ports[0].host_port"),
         (web(volumes=(PartVolume("/a/../b", "data"),)), "parts[0].volumes[0].path"),
+        (web(volumes=(PartVolume("/proc", "data"),)), "parts[0].volumes[0].path"),
+        (web(volumes=(PartVolume("/./sys/fs"),)), "parts[0].volumes[0].path"),
+        (web(volumes=(PartVolume("/dev/shm"), PartVolume("//dev"))), "parts[0].volumes[1].path"),
+        (web(volumes=(PartVolume("/./", "data"),)), "parts[0].volumes[0].path"),
         (web(volumes=(PartVolume("/a", "data", size_mib=1),)), "parts[0].volumes[0].size_mib"),
     ],
 )

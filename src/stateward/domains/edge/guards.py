@@ -70,7 +70,7 @@ from stateward.domains.edge.references import check_references
 from stateward.engine import NotFound, Request
 from stateward.engine.alerts import save_alerts, with_alert, without_alerts
 from stateward.engine.unit_of_work import UnitOfWork
-from stateward.errors import BadInput
+from stateward.errors import BadInput, UnknownField
 from stateward.lifecycle import ADMIN, Move, decide
 from stateward.store.records import Object, to_json
 
@@ -78,6 +78,9 @@ GUARDED_ACTIONS = ("create", "update", "re-create", "delete", "expire")
 DELETE_ACTIONS = ("delete", "expire")
 IMMUTABLE_FIELDS = ("flavor", "size", "cores", "memory", "organization", "reservable")
 """Fields of a cluster that an update cannot change."""
+
+KNOWN_ARGUMENTS = {"create": ("reserved_by",), "update": ("change", "refresh")}
+"""The arguments of actions on instances; others would be ignored."""
 
 READY = "Ready"
 
@@ -89,6 +92,7 @@ async def guard_cluster(uow: UnitOfWork, request: Request, found: Object) -> Req
     """Check an action on a ClusterInst, and fill in its spec and numbers."""
     if request.action not in GUARDED_ACTIONS:
         return None
+    _refuse_unknown_arguments(request)
     cloudlet, cluster = parse_instance_id(found.kind, found.id)
     check_caller(request, cloudlet)
     site = await get_open_cloudlet(uow, request, cloudlet)
@@ -110,6 +114,13 @@ async def guard_cluster(uow: UnitOfWork, request: Request, found: Object) -> Req
         args = msgspec.json.decode(request.args)
         status = replace(status, reserved_by=str(args.get("reserved_by", "")) if spec.reservable else "")
     return await _with_numbers(uow, request, found, spec, status)
+
+
+def _refuse_unknown_arguments(request: Request) -> None:
+    known = KNOWN_ARGUMENTS.get(request.action, ())
+    for name in msgspec.json.decode(request.args):
+        if name not in known:
+            raise UnknownField(f"args.{name}", known)
 
 
 async def _cluster_spec(uow: UnitOfWork, request: Request, found: Object, status: InstanceStatus) -> ClusterInst:
@@ -148,6 +159,7 @@ async def guard_app(uow: UnitOfWork, request: Request, found: Object) -> Request
     """Check an action on an AppInst, and fill in its spec and numbers."""
     if request.action not in GUARDED_ACTIONS:
         return None
+    _refuse_unknown_arguments(request)
     cloudlet, cluster, app = parse_instance_id(found.kind, found.id)
     check_caller(request, cloudlet)
     backend = read_spec(await get_open_cloudlet(uow, request, cloudlet), CloudletSpec).backend

@@ -8,6 +8,7 @@ from litestar.dto import AbstractDTO, DTOFieldDefinition
 from litestar.openapi.spec import Reference, Schema
 from litestar.typing import FieldDefinition
 
+from stateward.engine.typed_values import refuse_unknown_fields
 from stateward.errors import StatewardError, UnknownField
 from stateward.validation_texts import explain
 
@@ -27,10 +28,39 @@ class BadBody(StatewardError):
     text = "{field}: {why}"
 
 
+class BodyDecoder:
+    """Decodes bodies of one type; a body that has no unknown fields has none in the records inside it either.
+
+    Such records may be read leniently elsewhere, because they are stored too, and another version may have stored them.
+    """
+
+    def __init__(self, form: Any) -> None:  # noqa: ANN401 - what the handler declares
+        self.type, self._decoder = form, msgspec.json.Decoder(form)
+        self._is_deep: bool | None = None
+
+    def decode(self, body: bytes) -> Any:  # noqa: ANN401 - what the handler declares
+        """Return a decoded body; raises what msgspec does, or `UnknownField`."""
+        decoded = self._decoder.decode(body)
+        if self._is_deep is None:
+            self._is_deep = _has_lenient_records(self.type)
+        if self._is_deep:
+            refuse_unknown_fields(msgspec.json.decode(body), decoded, "", None)
+        return decoded
+
+
+def _has_lenient_records(form: Any) -> bool:  # noqa: ANN401 - what a handler declares
+    """Tell whether a record forbids unknown fields, and one inside it does not."""
+    is_record = isinstance(form, type) and issubclass(form, msgspec.Struct)
+    if not is_record or not form.__struct_config__.forbid_unknown_fields:
+        return False
+    _, records = msgspec.json.schema_components([form])
+    return any("properties" in one and one.get("additionalProperties") is not False for one in records.values())
+
+
 class StrictJson(AbstractDTO[Any]):
     """Decodes every body as the type that its handler declares."""
 
-    _decoders: ClassVar[dict[str, msgspec.json.Decoder[Any]]] = {}
+    _decoders: ClassVar[dict[str, BodyDecoder]] = {}
 
     @classmethod
     def create_for_field_definition(
@@ -40,7 +70,7 @@ class StrictJson(AbstractDTO[Any]):
         backend_cls: object = None,  # noqa: ARG003
     ) -> None:
         """Create the decoder for a handler's body."""
-        cls._decoders[handler_id] = msgspec.json.Decoder(field_definition.annotation)
+        cls._decoders[handler_id] = BodyDecoder(field_definition.annotation)
 
     @classmethod
     def create_openapi_schema(

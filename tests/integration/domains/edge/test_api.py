@@ -111,6 +111,22 @@ async def test_what_cannot_be_is_refused_with_the_field_named(api: Api) -> None:
     await api.call("GET", "/cloudlets/munich:c1", status=400)
 
 
+async def test_a_field_of_a_part_that_nobody_reads_is_refused_with_the_nearest_name(api: Api) -> None:
+    wrong: tuple[tuple[dict[str, object], str, str], ...] = (
+        ({"privileged": True}, "privileged", "Known: name, image"),
+        ({"read_onyl": True}, "read_onyl", "did you mean 'read_only'?"),
+        ({"volumes": [{"path": "/d", "source": "/etc"}]}, "volumes[0].source", "Known: path, name"),
+        ({"ports": [{"port": 80, "publishd": True}]}, "ports[0].publishd", "did you mean 'published'?"),
+        ({"probe": {"type": "tcp", "port": 80, "host": "x"}}, "probe.host", "Known: type, port"),
+        ({"resources": {"memory": 64}}, "resources.memory", "did you mean 'memory_mib'?"),
+    )
+    for part, field, told in wrong:
+        for method, path in (("PUT", "/apps/web"), ("PATCH", "/cloudlets/munich/clusterinsts/c1/appinsts/web")):
+            problem = await api.call(method, path, {"parts": [{"image": "web:1", **part}]}, 400)
+            assert problem["field"] == f"parts[0].{field}"
+            assert told in problem["detail"]
+
+
 @pytest.mark.parametrize(
     ("path", "whole", "field"),
     [

@@ -8,7 +8,7 @@ from stateward.domains.edge.api.schemas import view
 from stateward.domains.edge.errors import StillReferenced
 from stateward.domains.edge.lifecycle import APP, APPINST, CLOUDLET, CLUSTERINST
 from stateward.domains.edge.model import AppInst, AppSpec, CloudletSpec, cloudlet_status, read_spec
-from stateward.errors import BadInput
+from stateward.errors import BadInput, UnknownField
 from stateward.store.records import Object
 from tests.integration.domains.edge.conftest import ANN, NS, AgentRunner, EdgeHarness
 
@@ -77,3 +77,15 @@ async def test_a_manifest_that_does_not_fit_the_back_end_is_refused_when_it_is_d
     await harness.service.put_record(NS, APP.kind, "web", AppSpec("sleep 10"), ANN)
     with pytest.raises(BadInput, match="image"):
         await harness.service.refresh(NS, "munich:c1:web", ANN)
+
+
+async def test_an_argument_that_would_be_ignored_is_refused(harness: EdgeHarness) -> None:
+    await harness.cloudlet()
+    await harness.cluster()
+    await harness.app()
+    await harness.deployed()
+    for id_, args in (("munich:c1", {"nodes": 2}), ("munich:c1:web", {"parts": []}), ("munich:c1:web", {"refesh": 1})):
+        with pytest.raises(UnknownField, match="change, refresh") as refused:
+            await harness.engine.act(NS, id_, "update", args=args, actor=ANN.actor, who=ANN.who)
+        assert refused.value.field == f"args.{next(iter(args))}"
+    assert (await harness.get("munich:c1:web")).op is None
