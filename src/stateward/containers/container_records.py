@@ -92,6 +92,7 @@ class ContainerSpec(Struct, frozen=True):
     health_check: ContainerHealthCheck | None = None
     stop_signal: str = "SIGTERM"
     stop_grace_s: int = 10
+    starts_once: bool = False  # it is never started again, so its secret files may be gone when it has stopped
 
     def __repr__(self) -> str:
         """Show no environment and no secret: specs may be logged."""
@@ -115,6 +116,7 @@ class ContainerVolumeSpec(Struct, frozen=True):
     name: str
     key: str
     labels: Mapping[str, str] = {}
+    in_memory: bool = False  # while it is in use; its content goes with the last container that uses it
 
 
 class RegistryLogin(Struct, frozen=True):

@@ -69,6 +69,7 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
     def __init__(self, address: str, tls: EngineTls | None = None, timeout_s: float = CALL_TIMEOUT_S) -> None:
         self._transport = EngineTransport(address, tls, timeout_s)
         self._timeout_s = timeout_s
+        self._has_init: bool | None = None  # None: not known yet
 
     async def ping(self) -> None:
         """Return if the engine answers."""
@@ -113,9 +114,10 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
         Secret files are written between creation and start, so a container that was found as created gets them again.
         """
         check_spec(spec)
+        in_memory = bool(spec.secret_files) and spec.starts_once and await self._initialises_containers()
         if spec.secret_files:
             labels = {SECRETS_LABEL: spec.name}
-            await self.create_volume(ContainerVolumeSpec(secrets_volume(spec), spec.key, labels))
+            await self.create_volume(ContainerVolumeSpec(secrets_volume(spec), spec.key, labels, in_memory))
         try:
             container, has_started = await self._create_or_find(spec)
         except EngineRefused:
@@ -124,8 +126,25 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
                     await self.remove_volume(secrets_volume(spec))
             raise
         if spec.secret_files and not has_started:
+            if in_memory:  # mounts the volume, which would lose the files after the call that writes them
+                path = f"{PODMAN_API}{container_path(container)}/init"
+                await self._transport.call(f"initialise {spec.name}", "POST", path)
             await self._put_secrets(container, spec)
         return container
+
+    async def _initialises_containers(self) -> bool:
+        """Tell whether the engine can mount the volumes of a container before its start.
+
+        Docker has no such call, and a Podman without root mounts no volume in memory.
+        """
+        if self._has_init is None:
+            await self._transport.negotiate()
+            self._has_init = self._transport.is_podman and not await self._is_rootless()
+        return self._has_init
+
+    async def _is_rootless(self) -> bool:
+        found = await self._transport.read(_INFO, "info", "/info")
+        return any("rootless" in one for one in found.SecurityOptions or ())
 
     async def _create_or_find(self, spec: ContainerSpec) -> tuple[str, bool]:
         """Return the id of a container, and whether it was started before."""

@@ -26,6 +26,9 @@ _VOLUMES = msgspec.json.Decoder(resource_wire.VolumesJson)
 
 PODMAN_NETWORKS = f"{PODMAN_API}/networks/json"
 
+MEMORY_OPTIONS = {"type": "tmpfs", "device": "tmpfs", "o": "mode=0755,nosuid,nodev,noexec"}
+"""The options of a volume in memory; Podman takes no size."""
+
 
 BRIDGE_OPTION, BRIDGE_PREFIX = "com.docker.network.bridge.name", "sw"
 MAX_INTERFACE_NAME = 15
@@ -90,7 +93,9 @@ class EngineResources:
 
     async def create_volume(self, spec: ContainerVolumeSpec) -> str:
         """Create a volume, or find it again; returns its name."""
-        call, body = f"create volume {spec.name}", {"Name": spec.name, "Labels": {**spec.labels, KEY_LABEL: spec.key}}
+        call = f"create volume {spec.name}"
+        options = {"DriverOpts": MEMORY_OPTIONS} if spec.in_memory else {}
+        body = {"Name": spec.name, "Labels": {**spec.labels, KEY_LABEL: spec.key}, **options}
         found = await self._transport.read(_VOLUME, call, "/volumes/create", "POST", json=body)
         if (found.labels or {}).get(KEY_LABEL) != spec.key:  # engines return a volume that exists, whose-ever it is
             raise EngineRefused(EngineRefusal.NAME_TAKEN, call, f"there is another volume {spec.name!r}")

@@ -93,6 +93,7 @@ class InfoJson(Struct, frozen=True):
     Driver: str | None = None
     Containers: int | None = None
     Images: int | None = None
+    SecurityOptions: list[str] | None = None
 
 
 class VersionJson(Struct, frozen=True):

@@ -108,6 +108,18 @@ async def test_a_create_whose_answer_is_lost_is_found_by_its_key(engine: EngineC
     assert await engine.create_container(spec) == found.id
 
 
+async def test_secret_files_of_a_container_that_starts_once_are_in_memory(engine: EngineClient) -> None:
+    files = {"/run/secrets/token": b"x"}
+    spec = ContainerSpec("forgetful", "key-f", IMAGE, FOREVER, secret_files=files, starts_once=True)
+    container = await engine.create_container(spec)
+    assert await engine.create_container(spec) == container  # as after a crash: the files are written again
+    await engine.start_container(container)
+    shown = await engine.exec(container, ["sh", "-c", "cat /run/secrets/token; grep /run/secrets /proc/mounts"])
+    assert shown.stdout.startswith(b"xtmpfs /run/secrets tmpfs")
+    await engine.remove_container(container, force=True)
+    assert await engine.list_volumes((f"{KEY_LABEL}=key-f",)) == []
+
+
 async def test_secret_files_do_not_outlive_a_removal_that_was_interrupted(
     engine: EngineClient, podman: PodmanService
 ) -> None:

@@ -168,11 +168,14 @@ class ContainerInstance(InstanceSupervisor):
             self._launch_boot(state.boot + 1)
 
     @property
+    def _has_secret_files(self) -> bool:
+        return any(one.delivery == "file" for one in self.order.service.secrets.values())
+
+    @property
     def _may_have_left_secrets(self) -> bool:
         """Whether a container that is gone may have left its secret files: somebody, or a crash, removed it alone."""
-        has_files = any(one.delivery == "file" for one in self.order.service.secrets.values())
         is_over = self.order.stop or not self.state.launching
-        return has_files and is_over and self._clean_boot != self.state.boot
+        return self._has_secret_files and is_over and self._clean_boot != self.state.boot
 
     async def _remove_left_secrets(self) -> None:
         boot = self.state.boot
@@ -254,8 +257,8 @@ class ContainerInstance(InstanceSupervisor):
     def _start_again(self, now: float, record: ContainerRecord) -> None:
         if self.order.run_once and self.state.start_sent:
             self._crashed(now, START_UNKNOWN)
-        else:
-            self._act(self._start(record.id))
+        else:  # a call that was interrupted, or a boot of the host, may have left it without its secret files
+            self._act(self._create() if self._has_secret_files else self._start(record.id))
 
     def _watch_running(self, now: float, record: ContainerRecord, listed_at: float) -> None:
         port, service = find_host_port(record, self.order.service), self.order.service

@@ -121,6 +121,7 @@ class ContainerNames(Struct, frozen=True):
             capabilities=service.capabilities,
             limits=limits_of(service.resources),
             stop_grace_s=ceil(service.grace),
+            starts_once=True,
         )
 
 
