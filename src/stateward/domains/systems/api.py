@@ -260,13 +260,19 @@ async def read_logs(
         int, QueryParameter(ge=1, le=MAX_DEFINITION_CHARS, description="most bytes of each instance")
     ] = 10_000,
 ) -> list[LogExcerpt]:
-    """Return the end of the logs of a service's instances, or the part after an offset."""
+    """Return the end of the logs of a service's instances, or the part after an offset.
+
+    Of a new service that a failed deploy has removed again, the backends local and container keep the last logs.
+    """
     found = await system_actions(request, ns).system(system)
     top = checked_path(path)
-    if top == ROOT or await context.object(ns, service_id(system, top)) is None:
+    if top == ROOT:
         raise NotFound(ns, service_id(system, top))
     ref = ServiceRef(SystemRef(ns, system), str(top))
-    return await read_instance_logs(request, context.backend_of(found), ref, instance, after, most)
+    excerpts = await read_instance_logs(request, context.backend_of(found), ref, instance, after, most)
+    if not excerpts and await context.object(ns, service_id(system, top)) is None:
+        raise NotFound(ns, service_id(system, top))
+    return excerpts
 
 
 def own_key(request: Call, key: str | None) -> str | None:

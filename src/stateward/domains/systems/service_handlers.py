@@ -86,14 +86,14 @@ class ServiceHandlers:
         return Ending(TIMED_OUT, CLOCK, error=error, seen=_summary(wanted, change.seen))
 
     async def end(self, job: Job) -> None:
-        """Stop all instances of a service."""
+        """Stop all instances of a service; after a deploy that has failed, their logs are kept."""
         ref = ref_of(job)
         backend = await self._context.backend(ref.system)
         while seen := await backend.instances(ref):
             for one in seen:
                 await backend.stop(ref, one.name)
             await backend.pause(ref, POLL_MAX_S)
-        await backend.forget(ref)
+        await backend.forget(ref, keep_logs=bool(job.args.get(UNDO)))
 
     async def observe_end(self, job: Job) -> ObservedOutcome:
         """Tell whether a cancelled deletion had started: an instance that was told to stop, stops."""

@@ -323,6 +323,20 @@ async def test_a_log_is_read_on_from_a_place(folder: Path) -> None:
         await end_all(backend)
 
 
+async def test_the_log_of_a_service_that_a_failed_deploy_removes_is_kept_until_it_is_removed_again(
+    folder: Path,
+) -> None:
+    async with run_backend(folder) as backend:
+        for keep_logs, kept in ((True, ["no luck\n"]), (False, [])):
+            await start(backend, shell("echo no luck; exec sleep 60"))
+            await ready(backend)
+            await backend.stop(WEB, "one")
+            await until(backend, lambda seen: not seen)
+            await backend.forget(WEB, keep_logs=keep_logs)
+            assert [one.text for one in await backend.logs(WEB, None, None, 1_000)] == kept
+        assert not BackendDir(folder).services(HOME)
+
+
 async def test_nodes_have_room_for_so_many(folder: Path) -> None:
     async with run_backend(folder) as backend:
         await backend.ensure_pool(HOME, "main", NodePool(nodes=2, slots=1))

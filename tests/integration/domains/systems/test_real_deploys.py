@@ -172,6 +172,8 @@ async def test_a_port_that_another_program_has_is_the_reason_until_it_is_free(ma
         port = taken.getsockname()[1]
         ended = await machine.deployed(web=replace(program("v1", address=port), deadline=2.0))
         assert ended.status is Status.FAILED
+        (kept,) = await machine.backend.logs(ServiceRef(HOME, "/web"), None, None, 1_000)
+        assert "v1" in kept.text  # the service is gone, and its log is not
         assert f"port {port} of this host is taken by another program" in str(ended.error)
     assert (await machine.deployed(web=program("v1", address=port))).status is Status.SUCCEEDED
 

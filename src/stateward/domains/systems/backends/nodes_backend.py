@@ -152,7 +152,7 @@ class NodesBackend:
 
     # --- removal and node pools --------------------------------------------------------------------------------------
 
-    async def forget(self, ref: ServiceRef) -> None:
+    async def forget(self, ref: ServiceRef, *, keep_logs: bool = False) -> None:  # noqa: ARG002 - nodes have removed them
         """Close the shared port of a service on this host, and remove the logs that nodes keep of a run."""
         await self._proxies.forget(ref)
         self._ready.pop(ref, None)

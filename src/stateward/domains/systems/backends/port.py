@@ -159,8 +159,8 @@ class Backend(Protocol):
     async def address_problem(self, ref: ServiceRef, port: int | None) -> str:
         """Return why the shared port of a service accepts no connections; empty if it does, or none is needed."""
 
-    async def forget(self, ref: ServiceRef) -> None:
-        """Remove the files of a service whose instances have ended."""
+    async def forget(self, ref: ServiceRef, *, keep_logs: bool = False) -> None:
+        """Remove the files of a service whose instances have ended; `logs` still has what is kept."""
 
     async def ensure_pool(self, system_ref: SystemRef, name: str, pool: NodePool) -> None:
         """Create or resize a node pool; raises `NodePoolFull` if its instances would not fit."""

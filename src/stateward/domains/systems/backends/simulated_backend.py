@@ -167,7 +167,7 @@ class SimulatedBackend:
         """Return nothing: every port counts as open."""
         return ""
 
-    async def forget(self, ref: ServiceRef) -> None:
+    async def forget(self, ref: ServiceRef, *, keep_logs: bool = False) -> None:  # noqa: ARG002 - it has no logs
         """Remove a service."""
         self._instances.pop(ref, None)
 

@@ -153,13 +153,13 @@ class OrderBackend:
 
     # --- removal -----------------------------------------------------------------------------------------------------
 
-    async def forget(self, ref: ServiceRef) -> None:
-        """Remove the folder of a service, with its logs."""
+    async def forget(self, ref: ServiceRef, *, keep_logs: bool = False) -> None:
+        """Remove the folder of a service; its logs go with it, or are the kept ones of its path from now on."""
         while (proxy := self._dir.instance_dir(ref, PROXY)).order() is not None:
             self._stop(proxy)
             await asyncio.sleep(POLL_INTERVAL_S)
         self._seen.pop(ref, None)
-        await asyncio.to_thread(remove_tree, self._dir.service_path(ref))
+        await asyncio.to_thread(self._dir.drop_service, ref, keep_logs=keep_logs)
 
     async def remove(self, system_ref: SystemRef) -> None:
         """Remove the folder of a system."""
@@ -190,8 +190,9 @@ class OrderBackend:
     # --- looking -----------------------------------------------------------------------------------------------------
 
     async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:
-        """Return the logs of instances, ended ones included."""
+        """Return the logs of instances, ended ones included; of a service that is gone, those that were kept."""
         folder = self._dir.service_path(ref) / "logs"
+        folder = folder if folder.is_dir() else self._dir.kept_logs_path(ref)
         files = sorted(folder.glob("*.log"), key=lambda file: file.stat().st_mtime) if folder.is_dir() else []
         chosen = [one for one in files if one.stem == instance or (instance is None and one.stem != PROXY)]
         return [read_excerpt(one, after, most) for one in chosen]

@@ -6,6 +6,7 @@
     NS/SYSTEM/services/PATH/gate/                   the same, of the service's TCP proxy
     NS/SYSTEM/services/PATH/logs/NAME.log
     NS/SYSTEM/jobs/PATH@RUN/                        the same, of a run of a job, whose instances run once
+    NS/SYSTEM/kept/PATH/NAME.log                    the logs of a service that a failed deploy has removed again
 
 The backend writes orders, the backend supervisor alone writes states. Each file is replaced atomically. File names and
 field names never change: a supervisor of another version may have written them.
@@ -34,6 +35,8 @@ CACHED_PATHS = 20_000
 """How many paths are kept: making them took half of the time of a round with hundreds of services."""
 MAX_LOGS = 20
 """How many log files a service keeps."""
+MAX_KEPT_LOGS, MAX_KEPT_SERVICES, MAX_KEPT_BYTES = 3, 50, 1_000_000
+"""How many logs of a removed service are kept, of how many services of a system, and how much of each log."""
 
 
 class InstanceOrder(Struct, frozen=True, omit_defaults=True):
@@ -148,6 +151,21 @@ class BackendDir:
             for name in _names(self.system_path(system_ref) / folder)
         ]
 
+    def kept_logs_path(self, ref: ServiceRef) -> Path:
+        """Return the folder with the logs of a service that a failed deploy has removed again."""
+        return self.system_path(ref.system) / "kept" / self.service_path(ref).name
+
+    def drop_service(self, ref: ServiceRef, *, keep_logs: bool = False) -> None:
+        """Remove the folder of a service; keep the ends of its newest logs, or remove also those that were kept."""
+        kept = self.kept_logs_path(ref)
+        remove_tree(kept)
+        if keep_logs:
+            _keep_logs(self.service_path(ref) / "logs", kept)
+            oldest = sorted(kept.parent.iterdir(), key=_changed_at, reverse=True)[MAX_KEPT_SERVICES:]
+            for one in oldest:
+                remove_tree(one)
+        remove_tree(self.service_path(ref))
+
     def pools(self, system_ref: SystemRef) -> dict[str, NodePool]:
         """Return the node pools of a system."""
         return read_record(self.system_path(system_ref) / "pools.json", dict[str, NodePool]) or {}
@@ -195,6 +213,20 @@ def prepare_log(log: Path) -> None:
     kept = sorted(log.parent.iterdir(), key=lambda one: one.stat().st_mtime)
     for old in [one for one in kept if one != log][: max(0, len(kept) - MAX_LOGS)]:
         old.unlink(missing_ok=True)
+
+
+def _keep_logs(logs: Path, kept: Path) -> None:
+    """Copy the ends of the newest logs of instances."""
+    kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = sorted((one for one in logs.glob("*.log") if one.stem != PROXY), key=_changed_at, reverse=True)
+    for one in found[:MAX_KEPT_LOGS]:
+        with one.open("rb") as stream:
+            stream.seek(max(0, one.stat().st_size - MAX_KEPT_BYTES))
+            (kept / one.name).write_bytes(stream.read(MAX_KEPT_BYTES))
+
+
+def _changed_at(path: Path) -> float:
+    return path.stat().st_mtime
 
 
 def _names(folder: Path | str) -> list[str]:
