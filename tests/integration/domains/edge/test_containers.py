@@ -387,5 +387,7 @@ def own_podman(disk_bytes: int = 0) -> Iterator[PodmanService]:
     if missing := missing_for_podman():
         pytest.skip(f"{missing}: real containers are NOT tested here")
     service = PodmanService(disk_bytes)
-    yield service
-    service.stop()
+    try:
+        yield service
+    finally:
+        service.stop()
