@@ -270,7 +270,7 @@ class ProcessSite:
         except CommandFailed as failed:
             return SiteCommandResult(failed.status, failed.written)
         except OSError as error:
-            raise SiteError(f"the command could not be run: {error}") from error
+            raise SiteError(f"the command could not be run: {_error_text(error)}") from error
 
     async def _remove_app(self, thing: Deployed, report_progress: ReportProgress) -> None:
         self._state.save(replace(thing, whole=False))

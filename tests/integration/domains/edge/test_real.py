@@ -161,6 +161,8 @@ def test_a_command_runs_where_the_app_runs_and_ends_with_its_caller(deployment: 
     assert found["written"].rstrip().endswith("it's; $HOME")
     done = run("edge", "appinst", "exec", "munich/c1/web", *where(deployment), "--", "sh", "-c", "echo here; exit 4")
     assert (done.returncode, done.stdout) == (4, "here\n"), done.stderr
+    tabs = run("edge", "appinst", "exec", "munich/c1/web", *where(deployment), "--", "printf", r"a\tb\033[0m")
+    assert tabs.stdout == "a\tb\x1b[0m"
     late = deployment.call("POST", f"{APP}/exec", {"argv": ["sleep", "4711.1"], "within": 0.5}, 409)
     assert "took too long" in late["detail"]
     with pytest.raises(httpx.ReadTimeout):

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from enum import StrEnum
 from itertools import chain
+from shlex import join
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.console import RenderableType
 from rich.text import Text
@@ -132,7 +134,7 @@ def show_one(session: Session, where: UrlPath) -> None:
     def table(found: View) -> RenderableType:
         facts, spec = _facts(session, found), found.spec if isinstance(found.spec, dict) else {}
         error = facts.pop("error")
-        details = [(str(name), str(value)) for name, value in spec.items()]
+        details = spec_facts(spec)
         load = [] if found.load is None else [("load", load_text(found.load)), *map(_node_fact, found.load.nodes)]
         ports = [("published", port_text(one)) for one in found.ports]
         capacity = [] if found.capacity is None else [("capacity", capacity_text(found.capacity))]
@@ -150,6 +152,32 @@ def _facts(session: Session, found: View) -> dict[str, str | Text]:
         "conditions": conditions_text(found.conditions),
         "error": error_text(found.error),
     }
+
+
+SHORT_FORM = ("command", "setup", "count", "probe")
+"""The fields of an app without parts."""
+
+
+def spec_facts(spec: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the fields of a spec; each part of an app is a fact, with the copies, image and command first."""
+    parts = spec.get("parts") or ()
+    hidden = ("parts", *SHORT_FORM) if parts else ("parts",)
+    return [
+        *((str(name), str(value)) for name, value in spec.items() if name not in hidden),
+        *((f"part {part.get('name', 'main')}", _part_text(part)) for part in parts),
+    ]
+
+
+def _part_text(part: dict[str, Any]) -> str:
+    command = part.get("command", "")
+    words = command if isinstance(command, str) else join(command)
+    copies = count_text(part.get("count", 1), "copy", "copies")
+    more = [
+        f"{name} {msgspec.json.encode(value).decode()}"
+        for name, value in part.items()
+        if name not in ("name", "image", "command", "count")
+    ]
+    return ", ".join(filter(None, (copies, part.get("image", ""), words, *more)))
 
 
 OPTIONAL = ("capacity", "load", "published")

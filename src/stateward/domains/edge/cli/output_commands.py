@@ -1,11 +1,12 @@
 """`stateward edge appinst logs|exec`: what an app writes, and commands where it runs."""
 
+import sys
 from typing import Annotated
 
 import typer
 
 from stateward.agents.messages import LogPart
-from stateward.client.output import clean, err, out
+from stateward.client.output import clean, err, out, write_program_output
 from stateward.client.session import Session, on_server
 from stateward.domains.edge.api.schemas import CommandView
 from stateward.domains.edge.cli.instance_requests import APPINST, object_parts, path
@@ -53,7 +54,7 @@ def run_command(session: Session, name: Name, words: Words, part: Part = "", wit
     if session.json:
         session.print_data(answer)
     else:
-        out().print(clean(answer.written), markup=False, highlight=False, soft_wrap=True, end="")
+        write_program_output(answer.written, sys.stdout)
         if answer.omitted:
             err().print(f"{answer.omitted:,} bytes of output before that are not shown.", markup=False)
     if answer.status:
