@@ -251,11 +251,21 @@ class KeptLoad(Struct, frozen=True):
     load: Load
 
 
+class ReportedLoad(Struct, frozen=True):
+    """A cluster's load as a program has reported it; it counts instead of the measured one until then."""
+
+    until: float
+    cpu: float | None
+    mem: float | None
+    connections: float | None
+
+
 class CloudletMeasures(Struct, frozen=True):
-    """The loads on a cloudlet, by local name; they are known only while the connection `notify` serves it."""
+    """The loads on a cloudlet, by local name; measured ones are known only while the connection `notify` serves it."""
 
     notify: int = 0
     loads: dict[str, KeptLoad] = {}
+    reported: dict[str, ReportedLoad] = {}
 
 
 def measures_key(ns: str, cloudlet: str) -> Key:

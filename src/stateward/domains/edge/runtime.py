@@ -29,7 +29,7 @@ from stateward.domains.edge.model import ClusterInst, read_spec
 from stateward.domains.edge.policy.demand import ClusterLoad
 from stateward.domains.edge.policy.policy_controller import POLICY_INTERVAL_S, PolicyController
 from stateward.domains.edge.references import guard_record, referenced_records
-from stateward.domains.edge.service import Service
+from stateward.domains.edge.service import REPORT_INTERVALS, Service
 from stateward.domains.edge.settings import EdgeSettings
 from stateward.engine import Engine, Kind, NotFound, Request
 from stateward.engine.maintenance.horizon import EntriesPruned
@@ -79,7 +79,7 @@ class EdgeRuntime(DomainRuntime):
     def bind_engine(self, engine: Engine) -> None:
         """Create the parts of the domain that need the engine."""
         self._handlers.engine = engine
-        self.service = Service(engine)
+        self.service = Service(engine, report_s=REPORT_INTERVALS * self._times["measure_s"])
         times = {"interval_s": self._policy_interval_s, "idle_s": self._settings.idle}
         self.policy_controller = PolicyController(self.service, **times)
         self.controller_lease = ControllerLease(engine, self._context.server_url, lease_s=self._lease_s)
@@ -101,7 +101,7 @@ class EdgeRuntime(DomainRuntime):
 
     async def _on_load(self, ns: str, cluster: str, load: Load) -> None:
         with suppress(NotFound):  # it was deleted meanwhile
-            await self.service.report_load(ns, cluster, ClusterLoad(load.cpu, load.mem, load.connections))
+            await self.service.apply_load(ns, cluster, ClusterLoad(load.cpu, load.mem, load.connections))
 
     @asynccontextmanager
     async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:

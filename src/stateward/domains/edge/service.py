@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.edge.agents.measures import loads_on
+from stateward.domains.edge.agents.agent_hub import MEASURE_INTERVAL_S
+from stateward.domains.edge.agents.measures import loads_on, store_reported_load
 from stateward.domains.edge.cloudlet_guards import end_facts
 from stateward.domains.edge.errors import AgentConnectionChanged
 from stateward.domains.edge.handlers import instance_creation, related_ids
@@ -28,6 +30,7 @@ from stateward.domains.edge.model import (
     CloudletSpec,
     ClusterInst,
     KeptLoad,
+    ReportedLoad,
     app_id,
     cloudlet_of,
     cluster_id,
@@ -48,13 +51,15 @@ from stateward.store.records import Key, Object
 
 MAX_LISTED = 100_000
 FIX_TRIES = 3
+REPORT_INTERVALS = 6
+"""For how many intervals of measurement a reported load counts instead of the measured one."""
 
 
 class Service:
     """The edge domain's operations, for its API, its policies and its demo."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(self, engine: Engine, *, report_s: float = REPORT_INTERVALS * MEASURE_INTERVAL_S) -> None:
+        self.engine, self._report_s = engine, report_s
 
     # --- cloudlets ---------------------------------------------------------------------------------------------------
 
@@ -216,6 +221,13 @@ class Service:
     # --- demand ------------------------------------------------------------------------------------------------------
 
     async def report_load(self, ns: str, cluster: str, load: ClusterLoad) -> Accepted | None:
+        """Apply a cluster's load that a program reports; measured loads do not count for a while."""
+        if read_spec(await self.get(ns, cluster, CLUSTERINST.kind), ClusterInst).autoscale:
+            kept = ReportedLoad(self._report_s, load.cpu, load.mem, load.connections)
+            await self.engine.store.transact(partial(store_reported_load, cluster=Key(ns, cluster), load=kept))
+        return await self.apply_load(ns, cluster, load)
+
+    async def apply_load(self, ns: str, cluster: str, load: ClusterLoad) -> Accepted | None:
         """Apply a cluster's load; its autoscale policy may change the number of nodes."""
         found = await self.get(ns, cluster, CLUSTERINST.kind)
         spec = read_spec(found, ClusterInst)
@@ -228,7 +240,7 @@ class Service:
         try:
             return await self.update(ns, cluster, CLUSTERINST.kind, {"nodes": nodes}, Caller(who="autoscale"))
         except Denied:
-            return None  # another operation runs; the next load report tries again
+            return None  # another operation runs; the policy controller tries again
 
     async def report_demand(self, ns: str, app: str, requests: dict[str, int]) -> None:
         """Count an interval of an app's requests, by cloudlet."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from stateward.agents.measure_messages import Load, Measures
@@ -15,6 +16,7 @@ from stateward.domains.edge.agents.measures import OUT_OF_RANGE, STALE_LOAD
 from stateward.domains.edge.api.schemas import PortView, view
 from stateward.domains.edge.model import ClusterInst, cloudlet_status, instance_status, measures_key, read_spec
 from stateward.domains.edge.policy.app_members import app_status
+from stateward.domains.edge.policy.demand import ClusterLoad
 from stateward.domains.edge.records.agent_upgrade import AgentRejection
 from stateward.store.port import Store
 from tests.integration.domains.edge.conftest import ADA, ANN, NS, AgentRunner, EdgeHarness, open_harness
@@ -54,6 +56,27 @@ async def test_a_measured_load_scales_its_cluster_up_and_down(harness: EdgeHarne
     assert has_nodes(3)(await harness.get(C1))
     runner.site.measures["c1"] = InstanceMeasure(cpu=0.2)
     await harness.until_true(C1, has_nodes(1))
+
+
+async def test_a_reported_load_counts_instead_of_the_measured_one_for_a_while(
+    new_store: Callable[[], Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_harness(new_store(), tmp_path) as harness:
+        runner = await harness.cloudlet()
+        await harness.autoscale("busy", min=1, max=4, cpu=1.0)
+        await harness.cluster(autoscale="busy")
+        monkeypatch.setattr(harness.service, "_report_s", 3600.0)
+        assert await harness.service.report_load(NS, C1, ClusterLoad(cpu=2.5))
+        await harness.until_true(C1, has_nodes(3))
+        for cpu in (0.2, 0.8):
+            runner.site.measures["c1"] = InstanceMeasure(cpu=cpu)
+            await until_load(harness, C1, cpu)
+            await harness.plugin.policy_controller._reconcile_all()
+            assert has_nodes(3)(await harness.get(C1))
+        monkeypatch.setattr(harness.service, "_report_s", 0.0)
+        assert await harness.service.report_load(NS, C1, ClusterLoad(cpu=2.5)) is None  # and counts no longer
+        await harness.plugin.policy_controller._reconcile_all()
+        await harness.until_true(C1, has_nodes(1))
 
 
 async def test_the_load_of_a_lost_agent_is_unknown_and_scales_nothing_down(harness: EdgeHarness) -> None:

@@ -2,7 +2,8 @@
 
 Loads change all the time. In a row of their own they neither change the versions of instances nor fill the journal.
 Measures count only over the connection that serves the cloudlet, and a load only for a generation of its instance that
-may run. So measures of a lost connection are unknown, not zero.
+may run. So measures of a lost connection are unknown, not zero. A load that a program has reported is kept in the same
+row, and for a while it counts instead of the measured one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +23,12 @@ from stateward.domains.edge.model import (
     CloudletMeasures,
     ClusterInst,
     KeptLoad,
+    ReportedLoad,
+    cloudlet_of,
     cloudlet_status,
+    cluster_id,
     instance_status,
+    local_name,
     measures_key,
     read_spec,
 )
@@ -53,7 +58,7 @@ class CloudletReport(Struct, frozen=True):
 
 
 class MeasuresResult(Struct, frozen=True):
-    """The loads of clusters that have an autoscale policy, by id; and why loads or all measures did not count."""
+    """The loads of clusters that scale by them, by id; and why loads or all measures did not count."""
 
     scaled: tuple[tuple[str, Load], ...] = ()
     rejections: tuple[str, ...] = ()
@@ -77,6 +82,7 @@ def _store_report(uow: UnitOfWork, report: CloudletReport) -> MeasuresResult:
         return MeasuresResult(rejections=(why,))
     rejections: list[str] = []
     counted: dict[str, Load] = {}
+    reported = _fresh_reports(uow.objects.get(measures_key(report.ns, report.cloudlet)), uow.now)
     scaled = []
     for load in report.measures.loads:
         found = uow.objects.get(Key(report.ns, f"{report.cloudlet}:{load.name}"))
@@ -86,7 +92,7 @@ def _store_report(uow: UnitOfWork, report: CloudletReport) -> MeasuresResult:
             continue
         counted[load.name] = load
         _set_health(uow, found, load)
-        if found.kind == CLUSTERINST.kind and read_spec(found, ClusterInst).autoscale:
+        if found.kind == CLUSTERINST.kind and load.name not in reported and read_spec(found, ClusterInst).autoscale:
             scaled.append((found.id, load))
     _keep(uow, report, counted)
     _set_site_alert(uow, cloudlet, report.measures.problem)
@@ -124,21 +130,56 @@ def _set_site_alert(uow: UnitOfWork, cloudlet: Object, problem: str) -> None:
 
 
 def _keep(uow: UnitOfWork, report: CloudletReport, counted: Mapping[str, Load]) -> None:
-    key, measures = measures_key(report.ns, report.cloudlet), report.measures
-    row = uow.objects.get(key)
+    measures, row = report.measures, uow.objects.get(measures_key(report.ns, report.cloudlet))
     before = CloudletMeasures() if row is None or row.removed else read_measures(row)
     loads = before.loads if before.notify == measures.notify else {}
     unknown = {*measures.unknown, *(one.name for one in measures.loads)} - counted.keys()
     kept = {name: one for name, one in loads.items() if name not in unknown}
     kept |= {name: KeptLoad(uow.now, measures.notify, load) for name, load in counted.items()}
-    after = CloudletMeasures(measures.notify, kept)
+    _save(uow, report.ns, report.cloudlet, CloudletMeasures(measures.notify, kept, _fresh_reports(row, uow.now)))
+
+
+def _save(uow: UnitOfWork, ns: str, cloudlet: str, after: CloudletMeasures) -> None:
+    key = measures_key(ns, cloudlet)
+    row = uow.objects.get(key)
     if row is not None and not row.removed:
         save_status(uow, row, after)
         return
     new = absent_object(key, MEASURES, uow.now)
     move = decide(MEASURES, new.state, "measure", CONTROLLER)
     assert isinstance(move, Move), move
-    change_state(uow, new, move, report.cloudlet, None, seen=to_json(after))
+    change_state(uow, new, move, cloudlet, None, seen=to_json(after))
+
+
+async def store_reported_load(tx: Tx, cluster: Key, load: ReportedLoad) -> None:
+    """Keep a cluster's reported load; `until` is in seconds from now."""
+    ns, cloudlet = cluster.ns, cloudlet_of(cluster.id)
+    key = measures_key(ns, cloudlet)
+    async with unit_of_work(tx, [Key(ns, cloudlet), key]) as uow:
+        if loaded_object(uow, Key(ns, cloudlet), CLOUDLET.kind) is None:
+            return  # it was deleted meanwhile
+        row = uow.objects.get(key)
+        before = CloudletMeasures() if row is None or row.removed else read_measures(row)
+        reported = {**_fresh_reports(row, uow.now), local_name(cluster.id): replace(load, until=uow.now + load.until)}
+        _save(uow, ns, cloudlet, replace(before, reported=reported))
+
+
+def _fresh_reports(row: Object | None, now: float) -> dict[str, ReportedLoad]:
+    """Return the reported loads that still count, by local name."""
+    measures = CloudletMeasures() if row is None or row.removed else read_measures(row)
+    return {name: one for name, one in measures.reported.items() if now < one.until}
+
+
+async def reported_loads_on(reader: Reader, cloudlets: Sequence[Object]) -> dict[str, ReportedLoad]:
+    """Return the reported loads that still count on cloudlets of a namespace, by cluster; one query reads them all."""
+    keys = {measures_key(one.ns, one.id): one.id for one in cloudlets}
+    rows = await reader.objects(list(keys)) if keys else {}
+    now = await reader.time()
+    return {
+        cluster_id(keys[key], name): load
+        for key, row in rows.items()
+        for name, load in _fresh_reports(row, now).items()
+    }
 
 
 def read_measures(row: Object) -> CloudletMeasures:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from stateward.domains.edge.agents.measures import KnownLoads, loads_on
+from stateward.domains.edge.agents.measures import KnownLoads, loads_on, reported_loads_on
 from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, CLOUDLET, CLUSTERINST, AppInstState
 from stateward.domains.edge.lookups import NOT_PRESENT, cluster_of, is_online
 from stateward.domains.edge.model import (
@@ -18,6 +18,7 @@ from stateward.domains.edge.model import (
     AutoprovSpec,
     ClusterInst,
     CountedRequests,
+    ReportedLoad,
     cloudlet_of,
     instance_status,
     local_name,
@@ -115,7 +116,7 @@ class PolicyController:
             with self._faults.isolate(f"crash loops in {ns}"):
                 await self._end_crash_loops([*clusters, *await self._service.list_all(ns, APPINST.kind)])
             with self._faults.isolate(f"scaling of clusters in {ns}"):
-                await self._scale_clusters(ns, clusters, loads)
+                await self._scale_clusters(ns, clusters, loads, await reported_loads_on(self._reader, online))
             for app in await self._service.list_all(ns, APP.kind):
                 with self._faults.isolate(f"measured demand of {app.id} in {ns}"):
                     await self._count_demand(ns, app, loads)
@@ -140,14 +141,21 @@ class PolicyController:
             if stable:
                 await self._service.engine.store.transact(partial(end_crash_loops, keys=stable))
 
-    async def _scale_clusters(self, ns: str, clusters: Sequence[Object], loads: Mapping[str, KnownLoads]) -> None:
+    async def _scale_clusters(
+        self,
+        ns: str,
+        clusters: Sequence[Object],
+        loads: Mapping[str, KnownLoads],
+        reported: Mapping[str, ReportedLoad],
+    ) -> None:
         """Apply known loads again: a change may have been refused when the load was reported, and is now possible."""
         for cluster in clusters:
             kept = loads.get(cloudlet_of(cluster.id), {}).get(local_name(cluster.id))
-            if kept is not None and read_spec(cluster, ClusterInst).autoscale:
-                load = ClusterLoad(kept.load.cpu, kept.load.mem, kept.load.connections)
+            known = reported.get(cluster.id) or (None if kept is None else kept.load)
+            if known is not None and read_spec(cluster, ClusterInst).autoscale:
                 with suppress(NotFound):
-                    await self._service.report_load(ns, cluster.id, load)
+                    load = ClusterLoad(known.cpu, known.mem, known.connections)
+                    await self._service.apply_load(ns, cluster.id, load)
 
     async def _count_demand(self, ns: str, app: Object, loads: Mapping[str, KnownLoads]) -> None:
         """Count an interval of an app's measured requests."""
