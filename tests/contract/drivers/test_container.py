@@ -2,12 +2,23 @@
 
 from collections.abc import AsyncIterator
 from itertools import count
+from time import time
 
 import pytest
 
 from stateward.containers import EngineClient, SimulatedEngine
-from stateward.drivers import CallAccepted, Driver, MachineSpec, MachineState, Observation, ProviderRegion
+from stateward.drivers import (
+    CallAccepted,
+    Driver,
+    MachineAction,
+    MachineHandle,
+    MachineSpec,
+    MachineState,
+    Observation,
+    ProviderRegion,
+)
 from stateward.drivers.container import ContainerDriver
+from stateward.drivers.container.reboot_records import RebootRecords
 from tests.containers import IMAGE, PodmanService
 from tests.contract.drivers.conformance import Conformance
 from tests.contract.drivers.driver_case import find
@@ -140,6 +151,26 @@ class TestSimulatedMachines(Conformance, FaultContract):
         case = SimulatedCase()
         yield case
         await case.close()
+
+
+async def test_what_ended_long_ago_by_the_engines_time_is_removed_by_the_first_listing_of_a_new_driver() -> None:
+    behind_s = 100.0
+    engine = SimulatedEngine(["machine:1"], clock=lambda: time() - behind_s)
+    former = ContainerDriver(ProviderRegion("lab", "here"), engine=engine)
+    await former.create([MachineSpec(f"k{n}", f"m{n}", "1c-512m", "machine:1") for n in range(3)])
+    for key in ("k0", "k1"):
+        await former.act(MachineAction.REBOOT, [MachineHandle(key, token="t")])
+    assert len(await engine.list_volumes()) == 2
+    ids = {one.key: one.native_id for one in (await former.observe()).machines}
+    engine.end_program(ids["k0"], 137)
+    behind_s = 0.0
+    engine.end_program(ids["k2"], 137)  # just now
+    await former.observe()
+    assert len(await engine.list_containers()) == 3  # an hour is not over
+    driver = ContainerDriver(ProviderRegion("lab", "here", options={"keep": "10"}), engine=engine)
+    assert len((await driver.observe()).machines) == 3
+    assert {one.key for one in await engine.list_containers()} == {"k1", "k2"}
+    assert [one.key for one in await RebootRecords(engine, {}).list_all()] == ["k1"]
 
 
 async def test_machines_whose_containers_a_killed_engine_has_left_half_started_are_created_again() -> None:

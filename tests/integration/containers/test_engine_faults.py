@@ -247,4 +247,5 @@ async def test_an_ended_machine_is_removed_after_its_time() -> None:
     await driver.observe()
     await asyncio.sleep(0.01)
     await driver.create([MachineSpec("key-2", "two", "small", "machine:1")])
+    await driver.observe()
     assert [one.key for one in await engine.list_containers()] == ["key-2"]

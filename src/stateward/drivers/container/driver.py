@@ -10,7 +10,6 @@ grants, and machines get no capability, no path of the host, and no network unle
 
 import asyncio
 import re
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -28,6 +27,7 @@ from stateward.containers import (
     ExecEnd,
     start_created,
 )
+from stateward.drivers.container.ended_containers import ENDED_STATES, EndedContainers
 from stateward.drivers.container.engine_answers import (
     NAME_LABEL,
     REASONS,
@@ -65,7 +65,6 @@ PARALLEL_CALLS = 8
 """How many machines are worked on at once: engines start containers one after the other anyway."""
 MAX_OUTPUT_BYTES = 1 << 20
 """How much of a command's output is kept: the end of it."""
-SWEEP_INTERVAL_S = 60.0
 
 CAPABILITIES = Capabilities(
     suspension=Suspension.NATIVE,
@@ -77,8 +76,6 @@ CAPABILITIES = Capabilities(
     has_resources=False,
     lists_reboot_tokens=True,
 )
-
-_ENDED = (ContainerState.EXITED, ContainerState.DEAD)
 
 
 def _count_nothing(_call: str) -> None:
@@ -97,8 +94,7 @@ class ContainerDriver:
         self._region = {REGION_LABEL: "/".join(filter(None, (region.provider, region.region, region.zone)))}
         self._records = RebootRecords(self._engine, self._region)
         self._gate = asyncio.Semaphore(PARALLEL_CALLS)
-        self._ended_since: dict[str, float] = {}  # by the container's id; of this driver's own listings
-        self._swept_at = time.monotonic()
+        self._ended = EndedContainers(self._engine, self._records, self._options.keep_s, meter)
 
     @property
     def caps(self) -> Capabilities:
@@ -141,7 +137,6 @@ class ContainerDriver:
 
     async def create(self, machine_specs: Sequence[MachineSpec]) -> Sequence[Outcome]:
         """Create machines, each key once."""
-        await self._sweep()
         return await asyncio.gather(*(self._answer(one.key, partial(self._create, one)) for one in machine_specs))
 
     async def _create(self, machine_spec: MachineSpec) -> Outcome:
@@ -272,7 +267,7 @@ class ContainerDriver:
         """End a container for good; a reboot that is not confirmed must not make it look as if it came back."""
         self._meter("list volumes")
         records = await self._records.list_all(key)
-        if container.state in _ENDED and all(one.is_confirmed for one in records):
+        if container.state in ENDED_STATES and all(one.is_confirmed for one in records):
             return AlreadyDone(key, container.id)
         await self._records.remove(records)
         if container.state is ContainerState.CREATED:
@@ -297,7 +292,7 @@ class ContainerDriver:
             containers = await self._engine.list_containers(labels)
         except (EngineRefused, EngineUnavailable) as error:
             return MachineListing((), complete=False, problem=str(error))
-        self._note_ended(containers)
+        await self._ended.sweep(containers, records)
         reboots = {one.key: one for one in sorted(records, key=lambda one: not one.is_confirmed)}
         wanted = None if keys is None else set(keys)
         machines = [observation(one, reboots.get(one.key)) for one in containers if wanted is None or one.key in wanted]
@@ -343,31 +338,6 @@ class ContainerDriver:
     async def close(self) -> None:
         """Close the connections; the machines stay as they are."""
         await self._engine.close()
-
-    # --- machines that have ended ------------------------------------------------------------------------------------
-
-    def _note_ended(self, containers: Sequence[ContainerRecord]) -> None:
-        now = time.monotonic()
-        ended = {one.id for one in containers if one.state in _ENDED}
-        self._ended_since = {one: self._ended_since.get(one, now) for one in ended}
-
-    async def _sweep(self) -> None:
-        """Remove the containers of machines that ended long ago, with their records of reboots."""
-        now, keep_s = time.monotonic(), self._options.keep_s
-        if now < self._swept_at + min(keep_s, SWEEP_INTERVAL_S):
-            return
-        self._swept_at = now
-        old = {one for one, since in self._ended_since.items() if now - since > keep_s}
-        try:
-            for record in await self._records.list_all() if old else ():
-                found = await self._find(record.key)
-                if found is None or found.id in old:
-                    await self._records.remove([record])
-            for container in old:
-                self._meter("remove")
-                await self._engine.remove_container(container)
-        except (EngineRefused, EngineUnavailable):
-            return  # the next sweep tries again
 
     # --- in common ---------------------------------------------------------------------------------------------------
 
