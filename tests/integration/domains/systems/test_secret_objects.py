@@ -180,7 +180,7 @@ async def test_a_deploy_with_an_unknown_secret_is_refused_and_names_the_field(va
     answer = await vault.admin.post(f"/api/v1/systems/{NS}/shop/deploys", json={"definition": definition})
     assert answer.status_code == 400
     found = answer.json()
-    assert (found["field"], found["known"]) == ("services/web.secrets.PASSWORD.secret", ["db"])
+    assert (found["field"], found["known"]) == ("definition, line 1, services.web.secrets.PASSWORD.secret", ["db"])
 
 
 async def test_a_used_secret_is_not_deleted_and_the_error_names_the_users(vault: Vault) -> None:

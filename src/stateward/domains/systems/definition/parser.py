@@ -78,7 +78,8 @@ def locate_error(error: BadInput, text: str, file: str, top: Path) -> BadInput:
     below = parse_path(found[2])[len(top) :]
     where = tuple(word for name in below[:-1] for word in ("services", name))
     where += (found[1], below[-1]) if below else (JOB,) if found[1] == "jobs" else ()
-    return load(text, file).wrong((*where, *found[3].split(".")), error.value, error.allowed)
+    error.field = load(text, file).wrong((*where, *found[3].split(".")), error.value, error.allowed).field
+    return error
 
 
 def _is_group(value: dict[str, Any], path: Path) -> bool:
