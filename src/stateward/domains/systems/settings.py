@@ -6,8 +6,12 @@ from msgspec import Meta, Struct
 
 from stateward.config import about
 from stateward.domains.systems.backends.names import CONTAINER, LOCAL
+from stateward.validation_texts import describe_pattern
 
-PORT_RANGES = r"^[0-9]{1,5}(-[0-9]{1,5})?(, ?[0-9]{1,5}(-[0-9]{1,5})?)*$"
+PORT_RANGES = describe_pattern(
+    r"^[0-9]{1,5}(-[0-9]{1,5})?(, ?[0-9]{1,5}(-[0-9]{1,5})?)*\Z",
+    "ports and ranges of ports with commas between them, such as 80,8000-8999",
+)
 
 
 class SystemsSettings(Struct, frozen=True, forbid_unknown_fields=True):

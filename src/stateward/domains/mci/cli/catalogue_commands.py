@@ -1,15 +1,18 @@
 """`stateward mci spec ...` and `stateward mci image ...`: names in a namespace for what a provider offers."""
 
+import re
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from stateward import naming
 from stateward.client.confirmation import confirm_removal
 from stateward.client.formatting import filled_table
 from stateward.client.output import clean, results
 from stateward.client.session import Session, Yes, on_server
 from stateward.domains.mci.cli.tumblebug_calls import ImageEntry, SpecEntry, ask
+from stateward.errors import BadInput
 
 specs = typer.Typer(no_args_is_help=True, help="Register, list and remove sizes of machines.")
 images = typer.Typer(no_args_is_help=True, help="Register, list and remove images of machines.")
@@ -38,7 +41,7 @@ def add_spec(
     cost: Cost = 0,
 ) -> None:
     """Register a size of machines of a connection."""
-    wanted = SpecEntry(name, connection, native, vcpu, memory, cost)
+    wanted = SpecEntry(_checked(name), connection, native, vcpu, memory, cost)
     made = ask(session, SpecEntry, "POST", RESOURCES, "spec", body=wanted)
     session.show(made, lambda made: _spec_table([made]))
 
@@ -62,7 +65,7 @@ def remove_spec(session: Session, name: SpecName, yes: Yes = False) -> None:
 @on_server
 def add_image(session: Session, name: ImageName, connection: At, native: Native, system: System = "") -> None:
     """Register an image of a connection."""
-    wanted = ImageEntry(name, connection, native, system)
+    wanted = ImageEntry(_checked(name), connection, native, system)
     made = ask(session, ImageEntry, "POST", RESOURCES, "image", body=wanted)
     session.show(made, lambda made: _image_table([made]))
 
@@ -80,6 +83,13 @@ def list_images(session: Session) -> None:
 def remove_image(session: Session, name: ImageName, yes: Yes = False) -> None:
     """Remove an image; VMs keep what they were created from."""
     _remove(session, "image", name, yes)
+
+
+def _checked(name: str) -> str:
+    """Return a name, or raise: without one, the server would choose it."""
+    if re.match(naming.NAME, name) is None:
+        raise BadInput("NAME", name, naming.NAME_MEANS)
+    return name
 
 
 def _remove(session: Session, kind: str, name: str, yes: bool) -> None:
