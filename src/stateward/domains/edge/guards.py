@@ -20,6 +20,7 @@ from stateward.domains.edge.errors import (
     RestartDelayed,
     StillReferenced,
 )
+from stateward.domains.edge.flavor_sizes import amounts_per_node
 from stateward.domains.edge.lifecycle import (
     APP,
     CLUSTERINST,
@@ -140,7 +141,8 @@ async def _cluster_spec(uow: UnitOfWork, request: Request, found: Object, status
         return wanted
     flavor = await get_object(uow, found.ns, record_id(FLAVOR.kind, wanted.flavor), FLAVOR.kind)
     of_flavor = read_spec(flavor, FlavorSpec)
-    return replace(wanted, size=of_flavor.size, cores=of_flavor.cores, memory=of_flavor.memory)
+    cores, memory = amounts_per_node(of_flavor)
+    return replace(wanted, size=of_flavor.size, cores=cores, memory=memory)
 
 
 def _refuse_use(what: str, apps: list[Object], request: Request, status: InstanceStatus) -> None:

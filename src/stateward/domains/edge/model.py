@@ -74,7 +74,7 @@ class CloudletSpec(Struct, frozen=True):
 class FlavorSpec(Struct, frozen=True):
     """A node size, by the name that the agents' driver has for it, with the cores and bytes that a node takes.
 
-    They count against the capacity of a cloudlet; 0 takes nothing.
+    They count against the capacity of a cloudlet. If both are 0, a size such as 2c512m counts; a name takes nothing.
     """
 
     size: Annotated[str, Meta(min_length=1, max_length=MAX_SIZE_CHARS)]

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from stateward.agents.app_manifest import check_manifest
 from stateward.domains.edge.errors import ReferenceBeingDeleted, StillReferenced
+from stateward.domains.edge.flavor_sizes import check_size
 from stateward.domains.edge.lifecycle import (
     APP,
     APPINST,
@@ -104,6 +105,8 @@ async def guard_record(uow: UnitOfWork, request: Request, found: Object) -> Requ
         raise BadInput("max", wanted.max, f"at least {wanted.min}, the minimum")
     if isinstance(wanted, AutoscaleSpec):
         _check_targets(wanted)
+    if isinstance(wanted, FlavorSpec):
+        check_size(wanted)
     if isinstance(wanted, AppSpec):
         check_manifest(app_program(wanted))
     before = {} if request.creates is not None else _decode_spec(found.spec)

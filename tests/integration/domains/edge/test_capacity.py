@@ -11,7 +11,9 @@ from stateward.agents.site import SiteCapacity
 from stateward.domains.edge.errors import CapacityExceeded
 from stateward.domains.edge.lifecycle import FLAVOR
 from stateward.domains.edge.model import ClusterInst, FlavorSpec, cloudlet_status
+from stateward.domains.edge.policy.capacity import ResourceAmounts
 from stateward.domains.edge.service import Service
+from stateward.errors import BadInput
 from stateward.store.port import Store
 from tests.integration.domains.edge.conftest import ADA, ANN, NS, AgentRunner, EdgeHarness, open_harness
 
@@ -53,6 +55,25 @@ async def test_growing_beyond_the_capacity_is_refused_and_shrinking_makes_room(h
     assert not await create(harness.service, "c2")
     await harness.ended(await harness.service.update(NS, C1, "edge.clusterinst", {"nodes": 2}, ANN))
     assert await create(harness.service, "c2")
+
+
+async def test_the_size_of_a_flavor_counts_and_a_malformed_one_is_refused_with_the_flavor(harness: EdgeHarness) -> None:
+    await limited(harness, cores=5, memory=4 << 30)
+    for name, flavor in {
+        "m1": FlavorSpec("2c512m"),
+        "half": FlavorSpec("2c512m", cores=0.5),
+        "named": FlavorSpec("huge"),
+    }.items():
+        await harness.service.put_record(NS, FLAVOR.kind, name, flavor, ANN)
+    assert await create(harness.service, "c1", nodes=2)
+    assert not await create(harness.service, "c2")
+    await harness.cluster("c3", flavor="half")
+    await harness.cluster("c4", flavor="named")
+    used = (await harness.service.used_capacities(NS, [await harness.get("munich")]))["munich"]
+    assert used == ResourceAmounts(4.5, 1 << 30)
+    for size in ("0.5c256m", "2c", "0c1g", "2c512"):
+        with pytest.raises(BadInput, match="such as 2c512m"):
+            await harness.service.put_record(NS, FLAVOR.kind, "m1", FlavorSpec(size), ANN)
 
 
 async def test_an_agent_that_comes_back_with_less_leaves_what_runs_and_raises_an_alert(harness: EdgeHarness) -> None:
