@@ -6,6 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from stateward.access import Role
+from stateward.server.telemetry import prometheus_metrics
 from stateward.store.errors import Unavailable
 from stateward.store.records import Lane, LaneGroup
 from tests.integration.server.live_server import PATIENT, LiveServer, open_live_server, until
@@ -143,7 +144,10 @@ async def test_open_streams_are_counted(live_server: LiveServer) -> None:
         assert at(await scraped(live_server), "stream_readers") == 1
 
 
-async def test_a_scrape_within_a_second_asks_the_store_nothing(live_server: LiveServer) -> None:
+async def test_a_scrape_within_a_second_asks_the_store_nothing(
+    live_server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prometheus_metrics, "monotonic", lambda: 1000.0)
     await text(live_server)
     asked = list[object]()
     live_server.live_feeds.metrics._survey = asked.append  # type: ignore[assignment]
