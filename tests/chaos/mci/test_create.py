@@ -136,7 +136,7 @@ async def check_ec2(lives: Lives, cloud_url: str) -> None:
     assert (await results(lives)).keys() == {"g1-1", "g1-2", "g1-3"}
 
 
-@pytest.mark.parametrize("kind", ["process", pytest.param("qemu", marks=needs_qemu)])
+@pytest.mark.parametrize("kind", ["process", pytest.param("qemu", marks=[needs_qemu, pytest.mark.long])])
 async def test_machines_on_this_host_are_made_once_though_their_maker_is_killed_at_every_step(
     lives_of: MakeLives, kind: str
 ) -> None:

@@ -24,7 +24,7 @@ HERE = "/cloudlets/munich"
 CLUSTER = f"{HERE}/clusterinsts/c1"
 APP = f"{CLUSTER}/appinsts/web"
 FAULTS = ("controller", "agent", "cut", "both")
-every_fault = pytest.mark.parametrize("fault", in_long_form(FAULTS, short=("cut", "both")))
+every_fault = pytest.mark.parametrize("fault", in_long_form(FAULTS, short=("both",)))
 
 
 @pytest.fixture(scope="module")

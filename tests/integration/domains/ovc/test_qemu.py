@@ -27,6 +27,7 @@ from stateward.store import open_store
 from tests.integration.domains.ovc.machine_processes import nodes_in, vms_in, vms_of
 from tests.integration.domains.ovc.ovc_harness import ADA, FILES, Cloud, open_cloud
 from tests.integration.drivers.local.host_machines import ARCHITECTURES, kill_all_in
+from tests.long_forms import in_long_form
 
 pytestmark = pytest.mark.skipif(
     which("qemu-img") is None, reason="qemu-img is not installed: apt-get install qemu-utils"
@@ -236,7 +237,7 @@ async def test_a_cancelled_migration_leaves_the_machine_running_and_the_request_
     assert (await cloud.node_of(vm), await real.status(vm), len(real.processes())) == (before, "paused", 1)
 
 
-@pytest.mark.parametrize("action", ["stop", "delete", "destroy"])
+@pytest.mark.parametrize("action", in_long_form(("stop", "delete", "destroy"), short=("stop",)))
 async def test_a_machine_whose_power_off_is_cancelled_is_told_as_what_it_is_afterwards(real: Real, action: str) -> None:
     cloud, endings = real.cloud, Counter[str]()
     for number in range(3):
@@ -257,7 +258,7 @@ async def test_a_machine_whose_power_off_is_cancelled_is_told_as_what_it_is_afte
     assert endings["cancelled"] < endings.total()
 
 
-@pytest.mark.parametrize("obeys", [True, False])
+@pytest.mark.parametrize("obeys", in_long_form((True, False), short=(False,)))
 async def test_a_stop_that_another_worker_has_begun_and_is_cancelled_is_not_told_as_not_done(
     real: Real, obeys: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
