@@ -54,7 +54,7 @@ def test_a_run_goes_on_after_its_server_was_killed_and_no_instance_is_started_tw
         pids = eventually(lambda: started(folder) if len(started(folder)) == 2 else None)
         server.stop(signal.SIGKILL)
     assert all(map(is_alive, pids.values()))
-    (folder / "go-0").write_text("3\n")  # it ends while nobody looks
+    let_end(folder, 0, status=3)  # it ends while nobody looks
     eventually(lambda: not is_alive(pids["0"]))
     (folder / "go-0").unlink()
     with served(data, environ=environ) as server, server.client() as client:
@@ -62,8 +62,8 @@ def test_a_run_goes_on_after_its_server_was_killed_and_no_instance_is_started_tw
         server.stop(signal.SIGKILL)
     assert is_alive(pids["1"])
     with served(data, environ=environ) as server, server.client() as client:
-        (folder / "go-0").write_text("0\n")
-        (folder / "go-1").write_text("0\n")
+        let_end(folder, 0, status=0)
+        let_end(folder, 1, status=0)
         (run,) = eventually(lambda: ended_runs(client))
         assert (run["id"], run["state"], run["succeeded"], run["failed"]) == (asked["id"], "succeeded", 2, 1)
         assert sorted((folder / "started").read_text().split("\n")) == sorted(
@@ -87,6 +87,13 @@ def test_a_run_goes_on_after_its_server_was_killed_and_no_instance_is_started_tw
         eventually(lambda: client.get(SHOP).status_code == 404)
         assert not any(map(is_alive, started(folder).values()))
         assert list(data.glob("systems/default/shop")) == []
+
+
+def let_end(folder: Path, index: int, status: int) -> None:
+    """Let an instance end with a status: the file is there with all that it has, or not at all."""
+    new = folder / "new"
+    new.write_text(f"{status}\n")
+    new.rename(folder / f"go-{index}")
 
 
 def started(folder: Path) -> dict[str, int]:
