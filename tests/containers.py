@@ -113,9 +113,12 @@ class PodmanService:
             self._process.wait(PATIENT_S)
 
     def freeze(self) -> None:
-        """Let the service hang."""
+        """Let the service hang; all its threads have stopped when this returns."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        threads = Path(f"/proc/{self._process.pid}/task")
+        while any(_thread_state(one) != "T" for one in threads.iterdir()):
+            time.sleep(0.01)
 
     def thaw(self) -> None:
         """Let the service go on."""
@@ -251,3 +254,9 @@ def podman() -> Iterator[PodmanService]:
     service = PodmanService()
     yield service
     service.stop()
+
+
+def _thread_state(thread: Path) -> str:
+    with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    return "T"

@@ -161,7 +161,7 @@ def journal_by_keys(page: Page) -> bool:
 def test_the_fleet_map_is_walked_with_arrows(browser: Browser, server: ConsoleServer) -> None:
     with signed_in(browser, server.url, server.token) as (_, page, _):
         canvas = page.locator("canvas[data-loaded]")
-        expect(canvas).to_have_attribute("data-cells", "459")
+        expect(canvas).to_have_attribute("data-cells", "463")
         canvas.focus()
         page.keyboard.press("ArrowRight")
         page.keyboard.press("ArrowRight")
