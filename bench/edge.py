@@ -319,15 +319,31 @@ def crashes(folder: Path) -> list[Line]:
     ]
 
 
-def restarts(folder: Path) -> list[Line]:
-    """Kill a real agent that has a real cluster, and start it again at once."""
-    server, taken = Server(folder), []
-    (folder / "token").write_text(server.token())
-    here = f"/api/v1/edge/ns/{NS}/cloudlets/site0001"
-    agent = working(server, "site0001")
+def with_cluster(server: Server, cloudlet: str) -> subprocess.Popen[bytes]:
+    """Start a real agent, and create a cluster of two nodes at it."""
+    (server.folder / "token").write_text(server.token())
+    here = f"/api/v1/edge/ns/{NS}/cloudlets/{cloudlet}"
+    agent = working(server, cloudlet)
     until(server.client, here, "Ready")
     server.client.post(f"{here}/clusterinsts", json={"name": "c1", "nodes": 2})
     until(server.client, f"{here}/clusterinsts/c1", "Ready")
+    return agent
+
+
+def end_with_cluster(server: Server, cloudlet: str, agent: subprocess.Popen[bytes]) -> None:
+    """Delete the cluster of an agent, and stop both."""
+    cluster = f"/api/v1/edge/ns/{NS}/cloudlets/{cloudlet}/clusterinsts/c1"
+    server.client.delete(cluster)
+    until(server.client, cluster, "NotPresent")
+    agent.kill()
+    agent.wait(60)
+    server.stop()
+
+
+def restarts(folder: Path) -> list[Line]:
+    """Kill a real agent that has a real cluster, and start it again at once."""
+    server, taken = Server(folder), []
+    agent, here = with_cluster(server, "site0001"), f"/api/v1/edge/ns/{NS}/cloudlets/site0001"
     for _ in range(RESTARTS):
         begun = time.perf_counter()
         agent.kill()
@@ -336,11 +352,7 @@ def restarts(folder: Path) -> list[Line]:
         until(server.client, here, "Offline")
         until(server.client, here, "Ready")
         taken.append(time.perf_counter() - begun)
-    server.client.delete(f"{here}/clusterinsts/c1")
-    until(server.client, f"{here}/clusterinsts/c1", "NotPresent")
-    agent.kill()
-    agent.wait(60)
-    server.stop()
+    end_with_cluster(server, "site0001", agent)
     return [
         plain("an agent's crash, until its next process has told what it has, and all is settled", median(taken), "s")
     ]
@@ -349,21 +361,12 @@ def restarts(folder: Path) -> list[Line]:
 def idle(folder: Path) -> list[Line]:
     """Let a real agent that has a real cluster do nothing but observe, measure and send heartbeats."""
     server = Server(folder, heartbeat=USUAL_HEARTBEAT)
-    (folder / "token").write_text(server.token())
-    here = f"/api/v1/edge/ns/{NS}/cloudlets/site0002"
-    agent = working(server, "site0002")
-    until(server.client, here, "Ready")
-    server.client.post(f"{here}/clusterinsts", json={"name": "c1", "nodes": 2})
-    until(server.client, f"{here}/clusterinsts/c1", "Ready")
+    agent = with_cluster(server, "site0002")
     time.sleep(SETTLED_S)
     used = cpu(agent.pid)
     time.sleep(IDLE_S)
     share, memory = (cpu(agent.pid) - used) / IDLE_S, resident_mb(agent.pid)
-    server.client.delete(f"{here}/clusterinsts/c1")
-    until(server.client, f"{here}/clusterinsts/c1", "NotPresent")
-    agent.kill()
-    agent.wait(60)
-    server.stop()
+    end_with_cluster(server, "site0002", agent)
     what = "an idle agent with a cluster of two nodes"
     return [plain(what, share * 100, "% of a processor", 0.5), plain(what, memory, "MB of memory", 60)]
 

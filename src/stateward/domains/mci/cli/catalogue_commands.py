@@ -19,8 +19,7 @@ images = typer.Typer(no_args_is_help=True, help="Register, list and remove image
 
 RESOURCES = "resources"
 
-SpecName = Annotated[str, typer.Argument(metavar="NAME", help="The name that fleets use for it.")]
-ImageName = Annotated[str, typer.Argument(metavar="NAME", help="The name that fleets use for it.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name that fleets use for it.")]
 At = Annotated[str, typer.Option("--connection", metavar="NAME", help="The connection that offers it.")]
 Native = Annotated[str, typer.Option("--native", metavar="NAME", help="What the provider calls it.")]
 Processors = Annotated[int, typer.Option("--vcpu", min=1, help="Its processors, for people.")]
@@ -33,7 +32,7 @@ System = Annotated[str, typer.Option("--system", metavar="TEXT", help="Its opera
 @on_server
 def add_spec(
     session: Session,
-    name: SpecName,
+    name: Name,
     connection: At,
     native: Native,
     vcpu: Processors = 1,
@@ -56,14 +55,14 @@ def list_specs(session: Session) -> None:
 
 @specs.command("remove")
 @on_server
-def remove_spec(session: Session, name: SpecName, yes: Yes = False) -> None:
+def remove_spec(session: Session, name: Name, yes: Yes = False) -> None:
     """Remove a size; VMs keep what they were created from."""
     _remove(session, "spec", name, yes)
 
 
 @images.command("add")
 @on_server
-def add_image(session: Session, name: ImageName, connection: At, native: Native, system: System = "") -> None:
+def add_image(session: Session, name: Name, connection: At, native: Native, system: System = "") -> None:
     """Register an image of a connection."""
     wanted = ImageEntry(_checked(name), connection, native, system)
     made = ask(session, ImageEntry, "POST", RESOURCES, "image", body=wanted)
@@ -80,7 +79,7 @@ def list_images(session: Session) -> None:
 
 @images.command("remove")
 @on_server
-def remove_image(session: Session, name: ImageName, yes: Yes = False) -> None:
+def remove_image(session: Session, name: Name, yes: Yes = False) -> None:
     """Remove an image; VMs keep what they were created from."""
     _remove(session, "image", name, yes)
 
