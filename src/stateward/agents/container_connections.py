@@ -6,13 +6,13 @@ be read, because the engine is on another host or in another namespace of proces
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 from msgspec import Struct
 
 from stateward.agents.container_calls import EngineCalls
-from stateward.agents.tcp_sockets import PortUse, read_namespace_sockets, use_of_namespace
+from stateward.agents.tcp_sockets import TcpSocket, read_namespace_sockets, use_of_namespace
 from stateward.containers import ContainerEngine, EngineRefused
 from stateward.drivers.process.procfs import read_proc
 
@@ -35,12 +35,19 @@ class ConnectionMeter:
         self._pids: dict[str, int] = {}  # 0: its process is not on this host
         self._seen: dict[str, frozenset[tuple[int, str]]] = {}
 
-    async def measure(self, running: Collection[str], probe_ports: Collection[int]) -> dict[str, Connections]:
-        """Return the connections of containers, by id, where they are known; `probe_ports` are those of our probes."""
+    async def measure(
+        self, running: Collection[str], probe_ports: Callable[[], Collection[int]]
+    ) -> dict[str, Connections]:
+        """Return the connections of containers, by id, where they are known; `probe_ports` tells those of our probes.
+
+        It is asked after the connections were listed, so that each listed probe is known.
+        """
         self._pids = {one: pid for one, pid in self._pids.items() if one in running}
         unknown = [one for one in running if one not in self._pids][:MAX_INSPECTED]
         await self._calls.for_each(self._find_process, unknown)
-        uses = await asyncio.to_thread(_read_uses, self._pids, frozenset(probe_ports))
+        listed = await asyncio.to_thread(_list_sockets, dict(self._pids))
+        probes = probe_ports()
+        uses = {one: use_of_namespace(sockets, probes) for one, sockets in listed.items()}
         for one in [one for one, pid in self._pids.items() if pid and one not in uses]:
             # It was started again by hand and has another process; or it cannot be read here, and is not asked again.
             self._pids.pop(one) if one in self._seen else self._pids.update({one: 0})
@@ -56,14 +63,10 @@ class ConnectionMeter:
             self._pids[container] = (await self._engine.inspect_container(container)).pid or 0
 
 
-def _read_uses(pids: Mapping[str, int], probe_ports: frozenset[int]) -> dict[str, PortUse]:
-    """Return the use of the ports of containers whose processes are on this host."""
-    found = {}
-    for container, pid in pids.items():
-        sockets = read_namespace_sockets(pid) if pid and _is_process_of(pid, container) else None
-        if sockets is not None:
-            found[container] = use_of_namespace(sockets, probe_ports)
-    return found
+def _list_sockets(pids: Mapping[str, int]) -> dict[str, list[TcpSocket]]:
+    """Return the sockets in containers whose processes are on this host."""
+    found = {one: read_namespace_sockets(pid) for one, pid in pids.items() if pid and _is_process_of(pid, one)}
+    return {one: sockets for one, sockets in found.items() if sockets is not None}
 
 
 def _is_process_of(pid: int, container: str) -> bool:

@@ -46,7 +46,7 @@ class ContainerReader:
             containers = by_instance(await self._engine.list_containers((self._names.label,)))
             running = [one.id for group in containers.values() for one in group if one.state is ContainerState.RUNNING]
             stats = await self._engine.read_stats(running) if running else ()
-            connections = await self._connections.measure(running, self._probes.source_ports())
+            connections = await self._connections.measure(running, self._probes.source_ports)
         except (EngineUnavailable, EngineRefused) as error:
             raise SiteError(str(error)) from error
         uses, things = self._meter.uses(stats, connections), list(self._state)

@@ -5,6 +5,7 @@ after as many equal results in a row as the probe's threshold says. Until the fi
 """
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
@@ -139,10 +140,16 @@ class ProbeRunner:
         return ""
 
     async def _connect(self, app: ProbedApp, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        source = (app.source, 0) if app.source else None
-        found = await asyncio.open_connection(app.address, port, limit=MAX_STATUS_LINE, local_addr=source)
-        self._source_ports[found[1].get_extra_info("sockname")[1]] = asyncio.get_running_loop().time()
-        return found
+        loop, connection = asyncio.get_running_loop(), socket.socket()
+        try:
+            connection.setblocking(False)
+            connection.bind((app.source, 0))
+            self._source_ports[connection.getsockname()[1]] = loop.time()  # before anybody can see the connection
+            await loop.sock_connect(connection, (app.address, port))
+            return await asyncio.open_connection(sock=connection, limit=MAX_STATUS_LINE)
+        except BaseException:
+            connection.close()
+            raise
 
 
 async def _http_failure(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, path: str) -> str:

@@ -94,6 +94,16 @@ class ProcessDeployment:
             self.agent.ended()
         self.until_true(lambda: holder.pid not in processes("--cloudlet"))
 
+    @contextmanager
+    def stopped_agent(self) -> Iterator[None]:
+        """Let the agent that serves see nothing for a while."""
+        serving = self.holder.pid
+        os.kill(serving, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(serving, signal.SIGCONT)
+
     @property
     def holder(self) -> LockHolder:
         """The agent that serves, as it says in its folder."""
