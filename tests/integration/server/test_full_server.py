@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from litestar.routes import HTTPRoute
 
 from tests.integration.server.full_server import open_full_server
 from tests.integration.server.server_harness import NS, ServerHarness
@@ -62,6 +63,13 @@ async def test_every_route_is_described_with_its_problems_its_texts_and_its_body
             problem = operation["responses"]["403"]["content"]
             own = path.startswith(PLAIN)
             assert problem.keys() == {"application/json" if own else "application/problem+json"}, path
+
+
+async def test_the_arguments_of_every_route_can_be_read(full_server: ServerHarness) -> None:
+    """An application leaves that to the first request to a route; a route that cannot be served fails here."""
+    listed = [one for one in full_server.app.routes if isinstance(one, HTTPRoute)]
+    taken = [takes.expected_reserved_kwargs for one in listed for _, takes in one.route_handler_map.values()]
+    assert len(taken) > 300
 
 
 async def test_every_record_that_is_named_is_described_once(full_server: ServerHarness) -> None:

@@ -11,6 +11,7 @@ of the framework is served by it.
 
 import math
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -134,16 +135,21 @@ class FastRoute:
 
 
 def bind_fast_routes(routes: Iterable[BaseRoute]) -> None:
-    """Put all routes that qualify on the fast path."""
+    """Let all routes that qualify be served on the fast path; the first request to a route finds out."""
     for route in routes:
         for handler, takes in route.route_handler_map.values() if isinstance(route, HTTPRoute) else ():
-            if is_fast_route(handler, takes):
-                handler.opt[_OPTION] = FastRoute(handler, takes)
+            handler.opt[_OPTION] = partial(_fast_route, handler, takes)
+
+
+def _fast_route(handler: HTTPRouteHandler, takes: "KwargsModel") -> FastRoute | None:
+    return FastRoute(handler, takes) if is_fast_route(handler, takes) else None
 
 
 def fast_route_of(handler: BaseRouteHandler) -> FastRoute | None:
     """Return how a route is served on the fast path; None if the framework serves it."""
-    route: FastRoute | None = handler.opt.get(_OPTION)
+    route: partial[FastRoute | None] | FastRoute | None = handler.opt.get(_OPTION)
+    if isinstance(route, partial):
+        route = handler.opt[_OPTION] = route()
     return route
 
 

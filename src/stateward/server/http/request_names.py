@@ -7,6 +7,7 @@ an error. The compatible APIs stay as their originals are, except for routes tha
 
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from litestar.handlers import BaseRouteHandler
@@ -20,18 +21,21 @@ from stateward.errors import UnknownField, UnknownName
 from stateward.naming import DEFAULT_NAMESPACE, NAME
 from stateward.plugin.route_options import STRICT_QUERY
 
+if TYPE_CHECKING:
+    from litestar._kwargs import KwargsModel
+
 _OPTION = "query parameters"
 _MOST_TOKENS = 1_000
 
 
 def bind_query_names(routes: Iterable[BaseRoute], base: str) -> None:
-    """Note the declared query parameters of each route below a path, and of each one elsewhere that wants it."""
+    """Note what each route below a path declares, and each one elsewhere that wants it."""
     for route in routes:
         if not isinstance(route, HTTPRoute):
             continue
         for handler, takes in route.route_handler_map.values():
             if route.path.startswith(base) or handler.opt.get(STRICT_QUERY):
-                handler.opt[_OPTION] = frozenset(one.field_alias for one in takes.expected_query_params)
+                handler.opt[_OPTION] = takes
 
 
 class RequestNames:
@@ -44,10 +48,11 @@ class RequestNames:
 
     async def check(self, scope: HTTPScope, handler: BaseRouteHandler) -> None:
         """Raise if a request names a query parameter that its route does not have, or reads an unknown namespace."""
-        declared: frozenset[str] | None = handler.opt.get(_OPTION)
-        if declared is None:
+        takes: KwargsModel | None = handler.opt.get(_OPTION)
+        if takes is None:
             return
         given = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        declared = {one.field_alias for one in takes.expected_query_params} if given else ()
         for name in given:
             if name not in declared:
                 raise UnknownField(name, sorted(declared), "query parameter of this route")
