@@ -1,7 +1,7 @@
 """Screenshots of every view of the console: `make screenshots`, into build/screenshots; the gallery's go into the docs.
 
 One server has objects of all kinds that tests made, another runs the demo. Each view is shot dark and light, on a
-laptop and on a phone. This needs Chromium (`apt-get install chromium`), and takes a few minutes.
+laptop and on a phone. This needs Chromium (`apt-get install chromium-headless-shell`), and takes a few minutes.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ DEMO = {
 def main() -> None:
     """Take all pictures, or those that are named."""
     if CHROMIUM is None:
-        sys.exit("There is no Chromium here: apt-get install chromium")
+        sys.exit("There is no Chromium here: apt-get install chromium-headless-shell")
     for folder in (FOLDER, SHOWN):
         folder.mkdir(parents=True, exist_ok=True)
     wanted = sys.argv[1:] or [*VIEWS, *DEMO, *SCENES, "form", "kind-form", "logs"]

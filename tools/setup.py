@@ -30,7 +30,7 @@ PROGRAMS = {
     "qemu-img": "qemu-utils",
     "as": "binutils",
     f"{OTHER}-linux-gnu-as": f"binutils-{OTHER.replace('_', '-')}-linux-gnu",
-    "chromium": "chromium",
+    "chromium-headless-shell": "chromium-headless-shell",
     "patroni": "patroni",
     "etcd": "etcd-server",
     "pgbouncer": "pgbouncer",

@@ -118,7 +118,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, environment: FreshEnvironment
 @pytest.fixture
 def page(site: Site) -> Iterator[Page]:
     if CHROMIUM is None:
-        missing("chromium", "chromium")
+        missing("chromium-headless-shell", "chromium-headless-shell")
     with sync_playwright() as playwright:
         browser = launch_browser(playwright)
         with signed_in(browser, site.server.url, site.server.token) as (_, opened, errors):

@@ -19,7 +19,9 @@ expect.set_options(timeout=PATIENT)
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
-        pytest.skip("there is no Chromium on this machine: apt-get install chromium, or run tools/setup.py dev as root")
+        pytest.skip(
+            "there is no Chromium here: apt-get install chromium-headless-shell, or run tools/setup.py dev as root"
+        )
     with sync_playwright() as playwright:
         started = launch_browser(playwright)
         yield started
