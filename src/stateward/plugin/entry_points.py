@@ -5,8 +5,8 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from functools import reduce
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, reduce
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -76,22 +76,28 @@ def _declared_parts(group: str) -> Iterator[FoundPart]:
     """
     seen = set[str]()
     for folder in sys.path:
-        for info in _package_infos(folder or "."):
+        for info, lines in _package_infos(Path(folder).absolute()):
             name = re.sub(r"[-_.]+", "-", info.name.partition("-")[0]).lower()
             if name not in seen:
                 seen.add(name)
-                entries = list(_entries(_read_lines(info / "entry_points.txt"), group))
+                entries = list(_entries(lines, group))
                 package = _named_version(info) if entries else ""
                 yield from (FoundPart(*pair, package) for pair in entries)
 
 
-def _package_infos(folder: str) -> list[Path]:
+def _package_infos(folder: Path) -> Sequence[tuple[Path, Sequence[str]]]:
+    """Return the packages in a folder, each with the lines of its entry points."""
     try:
-        with os.scandir(folder) as entries:
-            names = sorted(one.name for one in entries if one.name.endswith(INFO_FOLDERS))
+        return _read_packages(folder, folder.stat().st_mtime_ns)
     except OSError:  # an archive, or a folder that is not there
-        return []
-    return [Path(folder, one) for one in names]
+        return ()
+
+
+@lru_cache(maxsize=64)  # a process looks for several groups, and the files of all packages are read for each
+def _read_packages(folder: Path, _changed_ns: int) -> Sequence[tuple[Path, Sequence[str]]]:
+    with os.scandir(folder) as entries:
+        names = sorted(one.name for one in entries if one.name.endswith(INFO_FOLDERS))
+    return [(folder / one, _read_lines(folder / one / "entry_points.txt")) for one in names]
 
 
 def _named_version(info: Path) -> str:
@@ -105,7 +111,7 @@ def _named_version(info: Path) -> str:
     return f"{head.get('Name', info.name.partition('-')[0])} {head.get('Version', '')}"
 
 
-def _entries(lines: list[str], group: str) -> Iterator[tuple[str, str]]:
+def _entries(lines: Sequence[str], group: str) -> Iterator[tuple[str, str]]:
     """Yield the names and places in a group of a file with entry points."""
     section = ""
     for line in (one.strip() for one in lines):

@@ -13,7 +13,7 @@ The server creates the runtimes before the engine, because the engine needs thei
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -89,9 +89,14 @@ class DomainRuntime:
         demo: "Demo | None" = None,
     ) -> None:
         self.kinds = list(kinds)
-        self.routes = list(routes)
+        self._routes = routes
         self._tasks = tuple(tasks)
         self._demo = demo
+
+    @cached_property
+    def routes(self) -> "Sequence[ControllerRouterHandler]":
+        """Its HTTP routes; only a server needs them, and those of a domain take some ten milliseconds to make."""
+        return list(self._routes)
 
     def bind_engine(self, engine: Engine) -> None:
         """Keep the engine. It is not open yet; once it is, the worker may call a handler at once."""

@@ -3,6 +3,9 @@
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
+from functools import cached_property
+
+from litestar.types import ControllerRouterHandler
 
 from stateward.access.lifecycle import TOKEN
 from stateward.agents.measure_messages import Load
@@ -74,7 +77,12 @@ class EdgeRuntime(DomainRuntime):
             Kind(LISTENER, general=False),
             Kind(MEASURES, general=False),
         ]
-        super().__init__(kinds, routes(lambda: self.service, lambda: self.agent_hub, lambda: self.policy_controller))
+        super().__init__(kinds)
+
+    @cached_property
+    def routes(self) -> Sequence[ControllerRouterHandler]:
+        """Its HTTP routes, made when a server asks for them."""
+        return routes(lambda: self.service, lambda: self.agent_hub, lambda: self.policy_controller)
 
     def bind_engine(self, engine: Engine) -> None:
         """Create the parts of the domain that need the engine."""

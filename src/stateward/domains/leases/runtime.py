@@ -1,7 +1,10 @@
 """The plug-in of the leases domain: its kinds with guards and handlers, and its routes."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
 from uuid import uuid4
+
+from litestar.types import ControllerRouterHandler
 
 from stateward.domains.leases import handlers, host_replacement, update
 from stateward.domains.leases.api import routes
@@ -63,7 +66,12 @@ class LeasesRuntime(DomainRuntime):
             Kind(PROPERTY, spec=PropertySpec),
             Kind(NOTICE, {"deliver": Handler(self._handler(deliver))}, general=False),
         ]
-        super().__init__(kinds, routes(lambda: self.leases, lambda: self.hosts))
+        super().__init__(kinds)
+
+    @cached_property
+    def routes(self) -> Sequence[ControllerRouterHandler]:
+        """Its HTTP routes, made when a server asks for them."""
+        return routes(lambda: self.leases, lambda: self.hosts)
 
     def bind_engine(self, engine: Engine) -> None:
         """Create the parts of the domain that need the engine."""

@@ -2,7 +2,10 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import cached_property
 from typing import ClassVar
+
+from litestar.types import ControllerRouterHandler
 
 from stateward.aio.supervise import background
 from stateward.domains.mci.action_effects import describe_access, describe_cost_change, removed_vms
@@ -97,9 +100,13 @@ class MciRuntime(DomainRuntime):
                 CommandHandlers(self.shells).kind(),
                 *parts.kinds(lambda guard: grants.wrap(new_objects.wrap(guard))),
                 *records,
-            ],
-            routes(self, context.on_calls_saved),
+            ]
         )
+
+    @cached_property
+    def routes(self) -> Sequence[ControllerRouterHandler]:
+        """Its HTTP routes, made when a server asks for them."""
+        return routes(self, self._context.on_calls_saved)
 
     @property
     def cloud(self) -> SimulatedCloud:

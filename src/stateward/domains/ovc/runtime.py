@@ -1,8 +1,10 @@
 """The plug-in of the ovc domain: its kinds with their handlers and guards, its API, and drift detection."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
+
+from litestar.types import ControllerRouterHandler
 
 from stateward.aio.supervise import background
 from stateward.domains.ovc.api.routes import ovc_routes
@@ -62,7 +64,12 @@ class OvcRuntime(DomainRuntime):
         ]
         for kind in kinds:
             kind.reserved_labels, kind.privacy = NAME_LABELS, PRIVACY.get(kind.name, PUBLIC)
-        super().__init__([hide_nodes_in_errors(kind, self.nodes) for kind in kinds], ovc_routes())
+        super().__init__([hide_nodes_in_errors(kind, self.nodes) for kind in kinds])
+
+    @cached_property
+    def routes(self) -> Sequence[ControllerRouterHandler]:
+        """Its HTTP routes, made when a server asks for them."""
+        return ovc_routes()
 
     def bind_engine(self, engine: Engine) -> None:
         """Create the parts of the domain that need the engine."""
