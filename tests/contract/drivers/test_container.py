@@ -20,35 +20,9 @@ from stateward.drivers import (
 from stateward.drivers.container import ContainerDriver
 from stateward.drivers.container.reboot_records import RebootRecords
 from tests.containers import IMAGE, PodmanService
-from tests.contract.drivers.conformance import Conformance
+from tests.contract.drivers.conformance import REAL_MACHINES, Conformance
 from tests.contract.drivers.driver_case import find
 from tests.contract.drivers.fault_contract import BreakableDriverCase, FaultContract
-
-SHORT_FORM = frozenset(
-    {
-        "test_the_short_form_has_names_of_tests_alone",
-        "test_a_machine_is_seen_by_its_key_and_comes_to_run",
-        "test_concurrent_creates_with_one_key_make_one_machine",
-        "test_two_drivers_on_one_place_make_one_machine_of_a_key",
-        "test_a_key_whose_machine_was_terminated_makes_no_running_one",
-        "test_what_does_not_exist_is_refused_by_the_check",
-        "test_suspend_and_resume_reach_their_states",
-        "test_a_second_reboot_with_another_token_is_a_second_reboot",
-        "test_a_reboot_that_is_repeated_with_its_token_is_one_reboot",
-        "test_a_listing_shows_which_reboot_was_done_where_the_driver_says_so",
-        "test_rebooting_what_is_suspended_is_refused",
-        "test_a_suspended_machine_can_be_terminated",
-        "test_concurrent_deeds_of_every_sort_leave_a_machine_in_order",
-        "test_machines_in_different_states_each_get_their_own_answer",
-        "test_a_command_runs_where_there_is_a_way_in",
-        "test_a_command_that_ends_badly_tells_its_status",
-        "test_changes_are_hinted_at_where_there_are_events",
-        "test_a_create_at_a_dead_provider_is_never_taken_for_done",
-        "test_after_the_cut_everything_goes_on",
-        "test_a_machine_that_died_behind_our_back_can_be_terminated",
-    }
-)
-"""What is always run on a real engine; `make prove` runs the rest, and the simulated engine all of it."""
 
 _regions = count(1)
 
@@ -101,10 +75,10 @@ class PodmanCase(BreakableDriverCase):
 class TestPodmanMachines(Conformance, FaultContract):
     """Containers of a real Podman."""
 
-    short_form = SHORT_FORM
+    short_form = REAL_MACHINES
 
     def test_the_short_form_has_names_of_tests_alone(self) -> None:
-        assert [name for name in SHORT_FORM if not hasattr(self, name)] == []
+        assert [name for name in REAL_MACHINES if not hasattr(self, name)] == []
 
     @pytest.fixture
     async def case(self, podman: PodmanService) -> AsyncIterator[PodmanCase]:

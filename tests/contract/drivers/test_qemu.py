@@ -10,7 +10,7 @@ import pytest
 
 from stateward.drivers import Driver, Observation, ProviderRegion
 from stateward.drivers.qemu import QemuDriver
-from tests.contract.drivers.conformance import Conformance
+from tests.contract.drivers.conformance import REAL_MACHINES, Conformance
 from tests.contract.drivers.driver_case import find
 from tests.contract.drivers.fault_contract import BreakableDriverCase, FaultContract
 from tests.integration.drivers.local.host_machines import ARCHITECTURES, kill_all_in, live_processes_in
@@ -55,6 +55,8 @@ class QemuCase(BreakableDriverCase):
 
 class TestQemu(Conformance, FaultContract):
     """Machines under QEMU, on the boards of both architectures."""
+
+    short_form = REAL_MACHINES
 
     @pytest.fixture(params=ARCHITECTURES)
     async def case(self, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[QemuCase]:

@@ -123,7 +123,7 @@ async def end(world: World) -> None:
 
 
 @pytest.mark.parametrize("storm", STORMS)
-@pytest.mark.parametrize("seed", in_long_form(range(4), short=range(2)))
+@pytest.mark.parametrize("seed", in_long_form(range(4), short=range(1)))
 def test_after_a_storm_all_is_at_rest_and_true_and_can_be_ended(storm: str, seed: int) -> None:
     async def course(world: World) -> None:
         await trouble(world, Random(f"{storm}/{seed}"), kills=False)
@@ -133,7 +133,7 @@ def test_after_a_storm_all_is_at_rest_and_true_and_can_be_ended(storm: str, seed
     live(seed, STORMS[storm], course)
 
 
-@pytest.mark.parametrize("seed", in_long_form(range(20), short=range(8)))
+@pytest.mark.parametrize("seed", in_long_form(range(20), short=range(4)))
 def test_after_a_storm_in_which_processes_are_killed_all_is_at_rest_and_true(seed: int) -> None:
     chance = Random(f"kills/{seed}")
     storm = chance.choice(list(STORMS))
@@ -158,7 +158,7 @@ async def answered(harness: MciHarness) -> None:
 
 
 @pytest.mark.parametrize("storm", SILENT)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", in_long_form(range(2), short=range(1)))
 def test_a_provider_that_only_loses_lies_late_or_throttles_fails_no_vm(storm: str, seed: int) -> None:
     async def course(world: World) -> None:
         harness = world.harness
@@ -214,7 +214,7 @@ async def come_to(harness: MciHarness, state: MciState) -> None:
             await asyncio.sleep(0.1)
 
 
-@pytest.mark.parametrize("first", range(STRIDE))
+@pytest.mark.parametrize("first", in_long_form(range(STRIDE), short=range(1)))
 def test_whenever_a_process_is_killed_the_next_one_goes_on(first: int) -> None:
     for step in range(1 + first, LAST_STEP, STRIDE):
         live(step, BRISK, whole_life, victim=step)

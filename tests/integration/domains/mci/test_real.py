@@ -39,8 +39,8 @@ from tests.integration.drivers.local.host_machines import (
     needs_qemu,
     ssh_servers_in,
 )
+from tests.long_forms import in_long_form
 
-GUESTS, PROCESSES = 50, 50
 LATE = 1.0
 """How many seconds a machine has after the end of an operation to show what comes late."""
 REACHED = {"suspend": "Suspended", "resume": "Running", "terminate": "Terminated"}
@@ -304,19 +304,21 @@ async def register_qemu(harness: MciHarness) -> None:
 
 
 @needs_qemu
+@pytest.mark.parametrize("size", in_long_form((8, 50), short=(8,)))
 async def test_qemu_guests_of_one_mci_are_suspended_resumed_and_rebooted_and_one_that_was_killed_is_found(
-    harness: MciHarness, tmp_path: Path
+    harness: MciHarness, tmp_path: Path, size: int
 ) -> None:
     await register_qemu(harness)
     folder = tmp_path / "machines" / "qemu" / "here"
     async with nothing_stays(folder):
-        await whole_life(harness, SubGroup("guest", GUESTS, "tiny", "tick"), "lab", folder)
+        await whole_life(harness, SubGroup("guest", size, "tiny", "tick"), "lab", folder)
 
 
+@pytest.mark.parametrize("size", in_long_form((8, 50), short=(8,)))
 async def test_process_machines_of_one_mci_are_suspended_resumed_and_rebooted_and_one_that_was_killed_is_found(
-    harness: MciHarness, tmp_path: Path
+    harness: MciHarness, tmp_path: Path, size: int
 ) -> None:
     await harness.grant_host()
     folder = tmp_path / "machines" / "process" / "here"
     async with nothing_stays(folder):
-        await whole_life(harness, SubGroup("p", PROCESSES, "local+here+tiny", "sh"), "local", folder)
+        await whole_life(harness, SubGroup("p", size, "local+here+tiny", "sh"), "local", folder)

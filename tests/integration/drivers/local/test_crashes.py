@@ -18,8 +18,11 @@ from tests.integration.drivers.local.host_machines import (
     wait_for_state,
 )
 from tests.integration.drivers.local.killed_controller import make
+from tests.long_forms import in_long_form
 
 KINDS = ["process", pytest.param("qemu", marks=needs_qemu)]
+MOSTLY_PROCESS = ["process", pytest.param("qemu", marks=(needs_qemu, pytest.mark.long))]
+"""Both kinds have the same records of machines; the long form has both."""
 IMAGES = {"process": "sh", "qemu": "tick"}
 
 
@@ -56,7 +59,7 @@ async def alone(driver: Driver, folder: Path) -> Observation:
     return shown
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MOSTLY_PROCESS)
 @pytest.mark.parametrize("last", ["recorded", "started", "settled", "never"])
 async def test_a_create_that_was_cut_short_ends_in_one_machine(folder: Path, kind: str, last: str) -> None:
     await die(kind, folder, "create", last)
@@ -85,7 +88,7 @@ async def test_a_machine_that_was_started_and_not_yet_noted_is_seen_and_can_be_c
     await driver.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MOSTLY_PROCESS)
 async def test_a_machine_that_was_never_started_can_be_terminated(folder: Path, kind: str) -> None:
     await die(kind, folder, "create", "recorded")
     driver = make(kind, str(folder))
@@ -124,7 +127,7 @@ async def test_a_terminate_that_was_cut_short_is_repeated_and_ends(folder: Path,
     await driver.close()
 
 
-@pytest.mark.parametrize("lines", [1, 9, 25])
+@pytest.mark.parametrize("lines", in_long_form((1, 9, 25), short=(9,)))
 async def test_a_controller_killed_amid_many_creates_leaves_one_machine_for_each_key(folder: Path, lines: int) -> None:
     process = await controller("process", folder, "create", "no milestone", number=20)
     assert process.stdout is not None

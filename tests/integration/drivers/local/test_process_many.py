@@ -15,8 +15,7 @@ from tests.integration.drivers.local.host_machines import (
     timed,
     wait_for_all,
 )
-
-NUMBER = 100
+from tests.long_forms import in_long_form
 
 
 async def live(folder: Path, number: int) -> None:
@@ -45,6 +44,7 @@ async def live(folder: Path, number: int) -> None:
     await driver.close()
 
 
-async def test_a_hundred_machines_live_and_end(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    await live(folder, NUMBER)
+@pytest.mark.parametrize("number", in_long_form((20, 100), short=(20,)))
+async def test_many_machines_live_and_end(folder: Path, number: int, capsys: pytest.CaptureFixture[str]) -> None:
+    await live(folder, number)
     assert "terminate" in capsys.readouterr().out

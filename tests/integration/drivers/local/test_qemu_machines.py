@@ -36,9 +36,9 @@ from tests.integration.drivers.local.host_machines import (
     wait_for_all,
     wait_for_state,
 )
+from tests.long_forms import in_long_form
 
 pytestmark = needs_qemu
-NUMBER = 10
 
 
 def local(folder: Path, **options: str) -> QemuDriver:
@@ -82,9 +82,9 @@ async def live(folder: Path, number: int) -> None:
     await driver.close()
 
 
-async def test_ten_machines_live_and_end_and_one_that_is_killed_is_found(folder: Path) -> None:
-    await asyncio.sleep(0)
-    await live(folder, NUMBER)
+@pytest.mark.parametrize("number", in_long_form((3, 10), short=(3,)))
+async def test_machines_live_and_end_and_one_that_is_killed_is_found(folder: Path, number: int) -> None:
+    await live(folder, number)
 
 
 async def test_the_folder_may_be_deeper_than_the_name_of_a_socket_can_be_long(folder: Path) -> None:
