@@ -11,7 +11,7 @@ import httpx
 from msgspec import Struct
 
 from tests.integration.domains.edge.proxy import Proxy
-from tests.integration.server.server_processes import Process, Served, run
+from tests.integration.server.server_processes import STATEWARD, Process, Served, run
 
 AGAIN = (httpx.TransportError, OSError)
 """Errors that a caller gets from a server that was killed."""
@@ -57,11 +57,13 @@ class SoakDeployment:
     def _start(self, name: str) -> None:
         if name == "server":
             flags = ("--no-worker",) if self.database else ()
-            server = Served(self._folder / "data", *flags, environ=self._environ)
+            server = Served(self._folder / "data", *flags, environ=self._environ, program=STATEWARD)
             self.processes[name] = server
             self.proxy.target = int(server.url.rpartition(":")[2])
         else:
-            self.processes[name] = Process(self._folder / "data", "worker", "--data", "data", environ=self._environ)
+            self.processes[name] = Process(
+                self._folder / "data", "worker", "--data", "data", environ=self._environ, program=STATEWARD
+            )
 
     @property
     def server(self) -> Served:

@@ -4,39 +4,51 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import httpx
 import msgspec
 
 from stateward.config import Config
+from tests.fork_server import Command, ForkedProcess, fork_server
 from tests.integration.drivers.local.host_machines import kill_all_in
 
 STATEWARD = Path(sys.executable).parent / "stateward"
 PATIENT = 120.0
 
 
+def start(
+    arguments: Sequence[str],
+    folder: Path,
+    environ: Mapping[str, str] | None,
+    program: Path | None,
+    stdout: IO[bytes],
+    stderr: IO[bytes],
+) -> subprocess.Popen[bytes] | ForkedProcess:
+    """Start `stateward`: forked, unless a program is named or the environment is one that Python reads."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("STATEWARD_")}
+    whole = {**clean, "PYTHONUNBUFFERED": "1", **(environ or {})}
+    argv = [str(program or STATEWARD), *arguments]
+    if program is None and not any(name.startswith("PYTHON") for name in environ or ()):
+        return fork_server().start(Command(argv, whole, str(folder)), stdout, stderr)
+    return subprocess.Popen(argv, stdout=stdout, stderr=stderr, stdin=subprocess.DEVNULL, env=whole, cwd=folder)
+
+
 class Process:
     """A process of ours, with what it printed in a file."""
 
     def __init__(
-        self, folder: Path, *arguments: str, environ: dict[str, str] | None = None, program: Path = STATEWARD
+        self, folder: Path, *arguments: str, environ: dict[str, str] | None = None, program: Path | None = None
     ) -> None:
         self.folder = folder
         self.said = folder.with_name(f"{folder.name}.{time.monotonic_ns()}.log")
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("STATEWARD_")}
         with self.said.open("wb") as log:
-            self.process = subprocess.Popen(
-                [str(program), *arguments],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                env={**clean, "PYTHONUNBUFFERED": "1", **(environ or {})},
-                cwd=folder.parent,
-            )
+            self.process = start(arguments, folder.parent, environ, program, log, log)
 
     @property
     def output(self) -> str:
@@ -65,7 +77,7 @@ class Served(Process):
     """A server that answers."""
 
     def __init__(
-        self, folder: Path, *flags: str, environ: dict[str, str] | None = None, program: Path = STATEWARD
+        self, folder: Path, *flags: str, environ: dict[str, str] | None = None, program: Path | None = None
     ) -> None:
         data = () if folder.name == Config().data else ("--data", folder.name)  # the default folder is not named
         words = ("serve", *data, "--port", "0", *flags)
@@ -91,7 +103,7 @@ class Served(Process):
 
 @contextmanager
 def served(
-    folder: Path, *flags: str, environ: dict[str, str] | None = None, program: Path = STATEWARD
+    folder: Path, *flags: str, environ: dict[str, str] | None = None, program: Path | None = None
 ) -> Iterator[Served]:
     """Run a server; whatever happens, it is gone in the end."""
     server = Served(folder, *flags, environ=environ, program=program)
@@ -111,7 +123,14 @@ def kill_machines_below(folder: Path) -> None:
 
 def run(*arguments: str, environ: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("STATEWARD_")}
-    command = [str(STATEWARD), *arguments]
-    env = {**clean, **(environ or {})}
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENT, check=False, env=env)
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        process = start(arguments, Path.cwd(), environ, None, stdout, stderr)
+        try:
+            status = process.wait(PATIENT)
+        finally:
+            process.kill()
+        texts = []
+        for file in (stdout, stderr):
+            file.seek(0)
+            texts.append(file.read().decode())
+    return subprocess.CompletedProcess(list(arguments), status, *texts)

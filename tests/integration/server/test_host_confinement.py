@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from stateward.drivers.confinement import landlock
-from tests.integration.server.server_processes import PATIENT, Served, kill_machines_below, served
+from tests.integration.server.server_processes import PATIENT, STATEWARD, Served, kill_machines_below, served
 
 ROOT = Path(__file__).parents[3]
 NOBODY = 65534
@@ -63,7 +63,7 @@ def serving(who: str) -> Iterator[Served]:
     environ = {"A_SECRET": SECRET, "STATEWARD_SYSTEMS_LOCAL_NAMESPACES": "t1,t2,t3,t4"}
     try:
         if who == "as it is":
-            with served(above / "data", environ=environ) as server:
+            with served(above / "data", environ=environ, program=STATEWARD) as server:
                 yield server
         else:
             os.chown(above, NOBODY, NOBODY)

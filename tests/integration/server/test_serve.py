@@ -15,7 +15,15 @@ import httpx
 import pytest
 
 from stateward.aio.open_files import WANTED_OPEN_FILES
-from tests.integration.server.server_processes import PATIENT, Process, Served, kill_machines_below, run, served
+from tests.integration.server.server_processes import (
+    PATIENT,
+    STATEWARD,
+    Process,
+    Served,
+    kill_machines_below,
+    run,
+    served,
+)
 from tests.servers import PostgresServer
 
 OBJECTS = "/api/v1/ns/a/objects"
@@ -67,7 +75,7 @@ def _end_machines(tmp_path: Path) -> Iterator[None]:
 
 class TestStarting:
     def test_a_server_makes_its_folder_and_a_token_that_only_its_owner_can_read(self, tmp_path: Path) -> None:
-        with served(tmp_path / "data") as server:
+        with served(tmp_path / "data", program=STATEWARD) as server:
             assert mode(server.folder) == 0o700
             assert mode(server.folder / "admin-token") == 0o600
             assert server.token.startswith("sw_")
@@ -111,7 +119,7 @@ class TestStarting:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))  # as a login shell does, which children inherit
         try:
-            server = Served(tmp_path / "data")
+            server = Served(tmp_path / "data", program=STATEWARD)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)[0] == min(hard, WANTED_OPEN_FILES)
