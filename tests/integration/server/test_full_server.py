@@ -1,6 +1,7 @@
 """The whole application with all domains: its description, its metrics, and actions on composites."""
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -26,6 +27,19 @@ async def full_server(tmp_path: Path) -> AsyncIterator[ServerHarness]:
         yield opened
 
 
+@pytest.fixture(scope="module", loop_scope="module")
+async def described(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Return the description of the whole application, which takes long to make, and its routes."""
+    async with open_full_server(tmp_path_factory.mktemp("described")) as opened:
+        description: dict[str, Any] = (await opened.get(f"{AT}/docs/openapi.json", "nobody")).json()
+        return description, list(routes(opened.app))
+
+
+@pytest.fixture
+def description(described: tuple[dict[str, Any], list[tuple[str, str]]]) -> dict[str, Any]:
+    return described[0]
+
+
 async def metric(harness: ServerHarness, pattern: str) -> bool:
     """Tell whether the metrics have a line that fits and whose number is not zero."""
     text = (await harness.get(f"{AT}/metrics")).text
@@ -47,13 +61,15 @@ async def made(harness: ServerHarness) -> None:
     assert answer.status_code == 200, answer.text
 
 
-async def test_every_route_is_described_with_its_problems_its_texts_and_its_body(full_server: ServerHarness) -> None:
-    described: dict[str, Any] = (await full_server.get(f"{AT}/docs/openapi.json", "nobody")).json()
+def test_every_route_is_described_with_its_problems_its_texts_and_its_body(
+    described: tuple[dict[str, Any], list[tuple[str, str]]],
+) -> None:
+    description, found = described
     hidden = ("/docs", "/console", "/openapi.json", "/tumblebug/not-offered")
-    for method, path in routes(full_server.app):
+    for method, path in found:
         if path == "/" or path.startswith(hidden):
             continue
-        operation = described["paths"][path][method.lower()]
+        operation = description["paths"][path][method.lower()]
         assert " " in operation["summary"], path
         assert [one["name"] for one in operation.get("parameters", ()) if not one.get("description")] == [], path
         assert operation["description"], path
@@ -72,10 +88,9 @@ async def test_the_arguments_of_every_route_can_be_read(full_server: ServerHarne
     assert len(taken) > 300
 
 
-async def test_every_record_that_is_named_is_described_once(full_server: ServerHarness) -> None:
-    answer = await full_server.get(f"{AT}/docs/openapi.json", "nobody")
-    named = set(re.findall(r"#/components/schemas/([^\"]+)", answer.text))
-    assert named == answer.json()["components"]["schemas"].keys()
+def test_every_record_that_is_named_is_described_once(description: dict[str, Any]) -> None:
+    named = set(re.findall(r"#/components/schemas/([^\"]+)", json.dumps(description)))
+    assert named == description["components"]["schemas"].keys()
 
 
 async def test_what_is_done_to_a_whole_is_done_to_its_parts_and_repeated_only_once(full_server: ServerHarness) -> None:
@@ -105,16 +120,15 @@ async def test_work_at_providers_and_its_acceptance_are_counted(full_server: Ser
     await seen(full_server, r'stateward_acceptance_seconds_count\{verdict="denied"\}')
 
 
-async def test_every_body_has_an_example_that_fits_its_description(full_server: ServerHarness) -> None:
-    described: dict[str, Any] = (await full_server.get(f"{AT}/docs/openapi.json", "nobody")).json()
-    schemas = described["components"]["schemas"]
-    for path, item in described["paths"].items():
+def test_every_body_has_an_example_that_fits_its_description(description: dict[str, Any]) -> None:
+    schemas = description["components"]["schemas"]
+    for path, item in description["paths"].items():
         for method, operation in item.items():
             for content in operation.get("requestBody", {"content": {}})["content"].values():
                 record = schemas.get(content["schema"].get("$ref", "").rpartition("/")[2], {})
                 examples = [one["value"] for one in content.get("examples", {}).values()] or record.get("examples", [])
                 assert examples, f"{method} {path}"
-                schema = {**content["schema"], "components": described["components"]}
+                schema = {**content["schema"], "components": description["components"]}
                 for example in examples:
                     Draft202012Validator(schema).validate(example)
 

@@ -26,7 +26,7 @@ Route = tuple[str, str, tuple[str, ...]]
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 trees = st.recursive(leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3))
 deep = st.sampled_from([b"[" * 50_000, b'{"name":' * 5_000 + b"1" + b"}" * 5_000, b'{"name":"\\u0000"}', b'"\\ud800"'])
-MANY = settings(max_examples=120, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 
 
 def bodies(fields: tuple[str, ...]) -> st.SearchStrategy[bytes]:

@@ -73,6 +73,13 @@ def _end_machines(tmp_path: Path) -> Iterator[None]:
     kill_machines_below(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Give the same server to all tests that only ask it something."""
+    with served(tmp_path_factory.mktemp("serve") / "data") as started:
+        yield started
+
+
 class TestStarting:
     def test_a_server_makes_its_folder_and_a_token_that_only_its_owner_can_read(self, tmp_path: Path) -> None:
         with served(tmp_path / "data", program=STATEWARD) as server:
@@ -87,18 +94,17 @@ class TestStarting:
         with served(tmp_path / "data") as server:
             assert {mode(file) for file in server.folder.glob("stateward.db*") if file.suffix != ".lock"} == {0o600}
 
-    def test_it_says_where_it_answers_where_the_token_is_and_what_to_try(self, tmp_path: Path) -> None:
-        with served(tmp_path / "data") as server:
-            assert server.url in server.output
-            assert f"info    server answers on {server.url}; its database is " in server.output
-            assert f"{server.folder.name}/admin-token" in server.output
-            server.until("top --once")
-            commands = re.findall(r"^    stateward (.+)$", server.output, re.MULTILINE)
-            assert len(commands) == 3
-            for command in commands:
-                words = [str(server.folder) if word == server.folder.name else word for word in command.split()]
-                tried = run(*words)
-                assert tried.returncode == 0, (command, tried.stderr)
+    def test_it_says_where_it_answers_where_the_token_is_and_what_to_try(self, server: Served) -> None:
+        assert server.url in server.output
+        assert f"info    server answers on {server.url}; its database is " in server.output
+        assert f"{server.folder.name}/admin-token" in server.output
+        server.until("top --once")
+        commands = re.findall(r"^    stateward (.+)$", server.output, re.MULTILINE)
+        assert len(commands) == 3
+        for command in commands:
+            words = [str(server.folder) if word == server.folder.name else word for word in command.split()]
+            tried = run(*words)
+            assert tried.returncode == 0, (command, tried.stderr)
 
     def test_the_token_itself_is_never_printed(self, tmp_path: Path) -> None:
         with served(tmp_path / "data", "--log-level", "debug", "--log-format", "json") as server:
@@ -110,10 +116,9 @@ class TestStarting:
             assert server.token.split("_", 2)[2] not in server.output
             assert "sw_" in server.output
 
-    def test_it_is_alive_and_ready_without_a_token(self, tmp_path: Path) -> None:
-        with served(tmp_path / "data") as server:
-            assert httpx.get(server.url + "/healthz", trust_env=False).status_code == 200
-            assert httpx.get(server.url + "/readyz", trust_env=False).json() == {"store": "ok", "worker": "ok"}
+    def test_it_is_alive_and_ready_without_a_token(self, server: Served) -> None:
+        assert httpx.get(server.url + "/healthz", trust_env=False).status_code == 200
+        assert httpx.get(server.url + "/readyz", trust_env=False).json() == {"store": "ok", "worker": "ok"}
 
     def test_it_may_open_as_many_files_as_the_system_permits(self, tmp_path: Path) -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -197,22 +202,21 @@ class TestStarting:
 
 
 class TestLimits:
-    def test_a_head_that_is_too_large_is_refused(self, tmp_path: Path) -> None:
-        with served(tmp_path / "data") as server, server.client() as client:
+    def test_a_head_that_is_too_large_is_refused(self, server: Served) -> None:
+        with server.client() as client:
             assert client.get("/healthz", headers={"X-Long": "x" * 40_000}).status_code == 431
             assert client.get("/healthz").status_code == 200
 
-    def test_a_head_that_never_ends_is_refused(self, tmp_path: Path) -> None:
-        with served(tmp_path / "data") as server:
-            host, port = server.url.removeprefix("http://").split(":")
-            with socket.create_connection((host, int(port)), PATIENT) as endless:
-                endless.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: ")
-                for _ in range(40):
-                    try:
-                        endless.sendall(b"x" * 1000)
-                    except OSError:
-                        break
-                assert endless.recv(100).startswith(b"HTTP/1.1 431")
+    def test_a_head_that_never_ends_is_refused(self, server: Served) -> None:
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), PATIENT) as endless:
+            endless.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: ")
+            for _ in range(40):
+                try:
+                    endless.sendall(b"x" * 1000)
+                except OSError:
+                    break
+            assert endless.recv(100).startswith(b"HTTP/1.1 431")
 
 
 class TestStopping:
@@ -257,9 +261,9 @@ def under_load(server: Served, stop: Callable[[], bool]) -> list[str]:
                     return
                 accepted.append(name)
 
-    with ThreadPoolExecutor(8) as pool:
-        clients = [pool.submit(create_many, number) for number in range(8)]
-        while len(accepted) < 100:
+    with ThreadPoolExecutor(4) as pool:
+        clients = [pool.submit(create_many, number) for number in range(4)]
+        while len(accepted) < 50:
             assert not all(one.done() for one in clients), server.output
             time.sleep(0.01)
         assert stop()
@@ -316,7 +320,7 @@ class TestWorkers:
         assert run("migrate", "--database", database).returncode == 0
         shared = ("--database", database, "--demo", "--lease", "2")
         with served(tmp_path / "data", "--no-worker", *shared) as server, server.client() as client:
-            names = [f"vm-{number}" for number in range(30)]
+            names = [f"vm-{number}" for number in range(15)]
             assert {created(client, name).status_code for name in names} == {202}
             workers = [Process(server.folder, "worker", *shared) for _ in range(2)]
             try:
