@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from litestar.routes import HTTPRoute
 
@@ -27,7 +28,7 @@ async def full_server(tmp_path: Path) -> AsyncIterator[ServerHarness]:
         yield opened
 
 
-@pytest.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def described(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Return the description of the whole application, which takes long to make, and its routes."""
     async with open_full_server(tmp_path_factory.mktemp("described")) as opened:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import pytest_asyncio
 from anyio.from_thread import start_blocking_portal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -41,7 +42,7 @@ async def furnished(database: str) -> AsyncIterator[ServerHarness]:
         yield harness
 
 
-@pytest.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def harness() -> AsyncIterator[ServerHarness]:
     """Give the same server to all tests, because none of them changes anything."""
     async with furnished("") as opened:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import pytest_asyncio
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from stateward.schemas import request_bodies
@@ -18,9 +19,9 @@ from tests.integration.server.test_rights import RULES, routes
 Doc = dict[str, Any]
 
 
-@pytest.fixture
-async def description(harness: ServerHarness) -> Doc:
-    async with harness.client({}) as client:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def description() -> Doc:
+    async with open_server() as site, site.client({}) as client:
         answer = await client.get("http://test/docs/openapi.json")
     found: Doc = answer.json()
     return found
