@@ -169,3 +169,37 @@ def test_the_fleet_map_is_walked_with_arrows(browser: Browser, server: ConsoleSe
         told = page.locator(".fleet .tip").inner_text().split(" · ")[0]
         page.keyboard.press("Enter")
         expect(page.locator(".who-is")).to_contain_text(told)
+
+
+def test_a_page_whose_modules_do_not_arrive_loads_again_by_itself_then_says_so(
+    browser: Browser, server: ConsoleServer
+) -> None:
+    with signed_in(browser, f"{server.url}/console/icon.svg", server.token) as (context, page, _):
+        loads: list[str] = []
+        page.on("domcontentloaded", lambda loaded: loads.append(loaded.url))
+        part = "**/console/core/dom.js"
+        context.route(part, lambda route: route.continue_() if loads else route.abort())
+        page.goto(f"{server.url}/#/timers")
+        expect(page.get_by_role("heading", name="Timers")).to_be_visible()
+        assert len(loads) == 2
+        assert page.evaluate("sessionStorage.length") == 0, "the next time, it tries as often"
+        context.route(part, lambda route: route.abort())
+        page.reload()
+        page.get_by_role("button", name="Load again").wait_for()
+        page.wait_for_load_state()
+        assert len(loads) == 5
+        context.unroute(part)
+        page.get_by_role("button", name="Load again").click()
+        expect(page.get_by_role("heading", name="Timers")).to_be_visible()
+        assert page.evaluate("window.violations") == []
+
+
+def test_a_page_without_any_script_of_its_own_offers_to_load_again(browser: Browser, server: ConsoleServer) -> None:
+    with signed_in(browser, f"{server.url}/console/icon.svg", server.token) as (context, page, _):
+        context.route("**/console/**/*.js", lambda route: route.abort())
+        context.route("**/console/*.js", lambda route: route.abort())
+        page.goto(server.url)
+        expect(page.get_by_text("The console is loading.")).to_be_visible()
+        context.unroute_all()
+        page.get_by_role("link", name="load it again").click()
+        expect(page.get_by_role("heading", name="Fleet map")).to_be_visible()
