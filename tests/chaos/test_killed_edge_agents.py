@@ -48,7 +48,7 @@ def test_the_engine_has_what_the_records_say_whatever_is_killed_when(
 ) -> None:
     chance = Random(seed)
     with open_cloudlet(tmp_path, podman) as deployment:
-        host = Host(podman)
+        host = Host(podman, deployment)
         deployment.call("PUT", "/apps/web", web("first", count=COPIES), 200)
         for victim in chance.sample(VICTIMS, len(VICTIMS)):
             for method, path, body in (

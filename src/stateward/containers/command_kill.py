@@ -11,19 +11,22 @@ A mark is a random number. So nothing else is killed, whatever the process ids m
 
 import os
 import signal
+import time
 from pathlib import Path
 from secrets import token_hex
 
 MARK_VARIABLE = "STATEWARD_EXEC"
-ROUNDS = 20
-"""How often processes are looked for: one that forks while it is killed needs another round."""
+ROUNDS, PAUSE_S = 100, 0.02
+"""How often processes are looked for: one that forks while it is killed, or a busy host, needs more rounds."""
 
 DEAD_STATES = frozenset("ZXx")
 PROC = Path("/proc")
 
 KILL_SCRIPT = """
 mark=$1
-for round in 1 2 3 4 5 6 7 8 9 10; do
+round=0
+while [ $round -lt 200 ]; do
+  round=$((round + 1))
   all=' '
   for file in /proc/[0-9]*/environ; do
     while read -r line || [ -n "$line" ]; do
@@ -78,6 +81,7 @@ def kill_on_host(mark: str, root: int, container: str) -> bool:
                 _kill(pid)
         except PermissionError:
             return False
+        time.sleep(PAUSE_S)
     return False
 
 

@@ -161,7 +161,8 @@ class EngineCommands:
                 pass
         if await self._exit_code(killer) != 0:
             return False
-        return not (await self._inspect(command)).running
+        await self._exit_code(command)  # the engine knows of the end a moment later
+        return True
 
 
 async def collect_output(chunks: AsyncGenerator[LogChunk | ExecEnd], timeout_s: float, max_output: int) -> ExecResult:

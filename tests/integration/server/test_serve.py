@@ -196,7 +196,7 @@ class TestStarting:
             pytest.skip("openssl is needed to make a certificate")
         with served(tmp_path / "data", "--tls-cert", str(certificate), "--tls-key", str(key)) as server:
             assert server.url.startswith("https://")
-            with server.client(verify=False) as client:
+            with server.client() as client:
                 answer = client.get("/api/v1/kinds")
         assert (answer.status_code, "strict-transport-security" in answer.headers) == (200, True)
 

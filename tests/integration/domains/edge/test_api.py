@@ -46,7 +46,7 @@ class Api:
 
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
-    async with open_application(Config(data=str(tmp_path / "data"))) as parts:
+    async with open_application(Config(data=str(tmp_path / "data"), only="edge")) as parts:
         found = Api(parts)
         await found.open()
         yield found

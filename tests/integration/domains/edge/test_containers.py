@@ -3,6 +3,7 @@
 One cloudlet goes through all of it. What the engine has is compared with the records: nothing is doubled or left.
 """
 
+import json
 import socket
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import httpx
 import msgspec
 import pytest
 
+from stateward.domains.systems.backends.local.launch import free_port
 from tests.containers import IMAGE, PodmanService, busybox_archive, missing_for_podman
 from tests.integration.containers.image_registry import ImageRegistry, digest_of
 from tests.integration.domains.edge.process_deployment import ProcessDeployment, events, open_deployment
@@ -21,7 +23,7 @@ from tests.integration.domains.edge.process_deployment import ProcessDeployment,
 HERE = "/cloudlets/munich"
 CLUSTER = f"{HERE}/clusterinsts/c1"
 APP = f"{CLUSTER}/appinsts/web"
-PORT, TAKEN = 18_473, 18_474
+PORT, TAKEN = free_port(), free_port()  # of this process: others may run tests of this file at the same time
 ANY_PORT = [{"port": 8000, "published": True}]
 PASSWORD = "pass-word-1"
 SMALL_DISK_BYTES = 12 << 20
@@ -49,17 +51,19 @@ def web(text: str, count: int = 1, **fields: Any) -> dict[str, Any]:
 
 
 class Host:
-    """What the engine has, as it tells itself."""
+    """What the engine has of a deployment's agent, as the engine tells."""
 
-    def __init__(self, podman: PodmanService) -> None:
+    def __init__(self, podman: PodmanService, deployment: ProcessDeployment) -> None:
         self._podman = podman
+        self._label = f"stateward.agent={(deployment.folder / 'site' / 'installation').read_text()}"
         self._http = httpx.Client(transport=httpx.HTTPTransport(uds=str(podman.socket), retries=5), timeout=60)
 
     def close(self) -> None:
         self._http.close()
 
     def containers(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._http.get("http://engine/v1.41/containers/json?all=true").json()
+        query = {"all": "true", "filters": json.dumps({"label": [self._label]})}
+        found: list[dict[str, Any]] = self._http.get("http://engine/v1.41/containers/json", params=query).json()
         return found
 
     def running(self, generation: int = 0) -> int:
@@ -69,13 +73,13 @@ class Host:
         return len([one for one in up if not generation or one["Labels"][label] == str(generation)])
 
     def networks(self) -> list[str]:
-        return [one for one in self._lines("network", "ls") if one.startswith("sw.")]
+        return self._lines("network", "ls")
 
     def everything(self) -> tuple[int, int, int]:
         return len(self.containers()), len(self.networks()), len(self._lines("volume", "ls"))
 
     def _lines(self, *words: str) -> list[str]:
-        return self._podman.run(*words, "--format", "{{.Name}}").split()
+        return self._podman.run(*words, "--filter", f"label={self._label}", "--format", "{{.Name}}").split()
 
 
 @contextmanager
@@ -131,17 +135,19 @@ def answer(port: int = PORT) -> str:
     end = time.monotonic() + 30
     while True:
         try:
-            return httpx.get(f"http://127.0.0.1:{port}/", trust_env=False).text.strip()
+            return httpx.get(f"http://127.0.0.1:{port}/", trust_env=False, verify=False).text.strip()
         except httpx.HTTPError:
             assert time.monotonic() < end
             time.sleep(0.05)
 
 
 @pytest.fixture
-def host(podman: PodmanService) -> Iterator[Host]:
-    found = Host(podman)
+def host(podman: PodmanService, deployment: ProcessDeployment) -> Iterator[Host]:
+    found = Host(podman, deployment)
     yield found
     found.close()
+    for one in deployment.get("/appinsts"):  # of a test that has failed
+        remove(deployment, f"{CLUSTER}/appinsts/{one['id'].rpartition(':')[2]}")
 
 
 def deploy(deployment: ProcessDeployment, name: str, manifest: dict[str, Any]) -> str:
@@ -181,7 +187,9 @@ def test_an_app_of_containers_from_creation_to_deletion(
     assert host.running() == 3
     ports = deployment.get(APP)["ports"]
     assert [one["part"] for one in ports] == ["web/0", "web/1", "web/2"]
-    assert {httpx.get(f"http://127.0.0.1:{one['host_port']}/", trust_env=False).text for one in ports} == {"three\n"}
+    assert {
+        httpx.get(f"http://127.0.0.1:{one['host_port']}/", trust_env=False, verify=False).text for one in ports
+    } == {"three\n"}
     deployment.call("PATCH", CLUSTER, {"nodes": 2})
     deployment.until(CLUSTER, "Ready")
     assert host.everything() == (3, 1, 1)
@@ -240,11 +248,13 @@ def test_what_is_killed_or_removed_by_hand_is_created_anew_with_the_reason(
     reasons = [one["reason"] for one in found if one["event"] == "app down"]
     for why in ("has ended with exit code 137", "is gone"):
         assert any(f"web/0 {why}" in one for one in reasons), reasons
+    remove(deployment, app)
 
 
 def test_what_is_changed_by_hand_is_told_and_left_if_the_policy_says_so(
     deployment: ProcessDeployment, podman: PodmanService, host: Host
 ) -> None:
+    deployment.until(deploy(deployment, "web", web("again", ports=ANY_PORT)), "Ready")
     deployment.call("PATCH", HERE, {"missing": "leave"}, 200)
     (container,), (network,), before = host.containers(), host.networks(), generation(deployment, APP)
     for change, repair, why in (
@@ -352,7 +362,7 @@ def test_a_cluster_takes_its_network_along(deployment: ProcessDeployment, host: 
 def test_a_frozen_engine_fails_an_order_and_what_it_has_created_is_removed_when_it_goes_on(tmp_path: Path) -> None:
     """Orders wait for a minute; the undo comes before the engine goes on, and again after it."""
     with own_podman() as podman, open_cloudlet(tmp_path, podman) as deployment:
-        host = Host(podman)
+        host = Host(podman, deployment)
         deployment.call("PUT", "/apps/many", web("many", count=3), 200)
         made = deployment.call("POST", f"{CLUSTER}/appinsts", {"app": "many"})
         deployment.until_true(lambda: len(host.containers()) > 0)
@@ -371,7 +381,7 @@ def test_a_frozen_engine_fails_an_order_and_what_it_has_created_is_removed_when_
 @pytest.mark.long
 def test_a_full_disk_is_told_and_left_as_it_was(tmp_path: Path) -> None:
     with own_podman(SMALL_DISK_BYTES) as podman, open_cloudlet(tmp_path, podman) as deployment:
-        host = Host(podman)
+        host = Host(podman, deployment)
         deployment.call("PUT", "/apps/large", web("large", count=12, resources={}), 200)
         made = deployment.call("POST", f"{CLUSTER}/appinsts", {"app": "large"})
         told = events(deployment.client, made["operation"]["id"])

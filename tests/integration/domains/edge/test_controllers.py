@@ -15,6 +15,7 @@ from stateward.domains.systems.backends.local.launch import free_port
 from stateward.store import open_store
 from stateward.store.filters import JournalFilter
 from tests.integration.server.server_processes import PATIENT, Process, Served, served
+from tests.pauses import pauses
 from tests.servers import PostgresServer
 
 BASE = "/api/v1/edge/ns/lab"
@@ -34,21 +35,13 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-async def database(postgres_server: PostgresServer) -> str:
-    """A database that is ready for use."""
-    dsn = postgres_server.new_database()
-    store = open_store(dsn, migrate=True)
-    await store.open()
-    await store.close()
-    return dsn
-
-
-@pytest.fixture
-def controllers(tmp_path: Path, database: str, certificate: tuple[Path, Path]) -> Iterator[list[Served]]:
+def controllers(
+    tmp_path: Path, postgres_server: PostgresServer, certificate: tuple[Path, Path]
+) -> Iterator[list[Served]]:
     """Two controllers, of which the first is only reached encrypted."""
     tls = ("--tls-cert", str(certificate[0]), "--tls-key", str(certificate[1]))
     with ExitStack() as stack:
-        shared = ("--database", database)
+        shared = ("--database", postgres_server.new_migrated_database(), "--set=only=edge")
         yield [
             stack.enter_context(served(tmp_path / "one", *shared, *tls)),
             stack.enter_context(served(tmp_path / "two", *shared)),
@@ -59,19 +52,19 @@ GONE: dict[str, Any] = {"state": "NotPresent", "conditions": {}}
 
 
 def until(client: httpx.Client, path: str, state: str, **conditions: Any) -> None:
-    end = time.monotonic() + PATIENT
+    end, pause_s = time.monotonic() + PATIENT, pauses()
     while True:
         answer = client.get(f"{BASE}{path}")
         found = answer.json() if answer.is_success else GONE
         if found.get("state") == state and conditions.items() <= found["conditions"].items():
             return
         assert time.monotonic() < end, found
-        time.sleep(0.03)
+        time.sleep(next(pause_s))
 
 
 def other(server: Served, client: httpx.Client) -> httpx.Client:
     """Return a client of another controller, with the administrator's token, of which there is one."""
-    return httpx.Client(base_url=server.url, headers=client.headers, timeout=PATIENT, trust_env=False)
+    return httpx.Client(base_url=server.url, headers=client.headers, timeout=PATIENT, trust_env=False, verify=False)
 
 
 def connected(client: httpx.Client) -> list[str]:
@@ -100,7 +93,7 @@ def test_an_agent_goes_on_with_another_controller_when_the_first_dies(
 ) -> None:
     first, second = controllers
     body = {"name": "munich", "role": "agent", "namespaces": ["lab:munich"]}
-    with first.client(verify=False) as safe, other(second, safe) as client:
+    with first.client() as safe, other(second, safe) as client:
         (tmp_path / "token").write_text(client.post("/api/v1/tokens", json=body).json()["token"])
         assert client.post(f"{BASE}/cloudlets", json={"name": "munich"}).status_code == 202
         addresses = [one.url.replace("http", "ws", 1) for one in controllers]
@@ -125,19 +118,33 @@ def test_an_agent_goes_on_with_another_controller_when_the_first_dies(
 
 CLUSTERS = f"{BASE}/cloudlets/munich/clusterinsts"
 APPS = [f"app{n}" for n in range(8)]
-ROUNDS = 6
+ROUNDS = 4
 
 
-@pytest.fixture
-def pair(tmp_path: Path, database: str) -> Iterator[list[Served]]:
-    """Two controllers, each a process of its own; each knows how the other reaches it."""
+@pytest.fixture(scope="module")
+def database(postgres_server: PostgresServer) -> str:
+    """The database of two controllers."""
+    return postgres_server.new_migrated_database()
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory, database: str) -> Iterator[list[Served]]:
+    """Two controllers, each a process of its own, and an agent; each knows how the other reaches it."""
+    folder = tmp_path_factory.mktemp("pair")
     with ExitStack() as stack:
-        yield [stack.enter_context(_reachable(tmp_path / name, database)) for name in ("one", "two")]
+        found = [stack.enter_context(_reachable(folder / name, database)) for name in ("one", "two")]
+        client = stack.enter_context(found[0].client())
+        body = {"name": "munich", "role": "agent", "namespaces": ["lab:munich"]}
+        (folder / "token").write_text(client.post("/api/v1/tokens", json=body).json()["token"])
+        assert client.post(f"{BASE}/cloudlets", json={"name": "munich"}).status_code == 202
+        stack.enter_context(running_agent(folder, *(one.url.replace("http", "ws", 1) for one in found)))
+        until(client, "/cloudlets/munich", "Ready", online=True)
+        yield found
 
 
 def _reachable(folder: Path, database: str) -> AbstractContextManager[Served]:
     port = free_port()
-    environ = {"STATEWARD_SERVER_URL": f"http://127.0.0.1:{port}"}
+    environ = {"STATEWARD_SERVER_URL": f"http://127.0.0.1:{port}", "STATEWARD_ONLY": "edge"}
     return served(folder, "--database", database, "--port", str(port), environ=environ)
 
 
@@ -146,14 +153,18 @@ async def clients(pair: list[Served]) -> AsyncIterator[list[httpx.AsyncClient]]:
     """A client of each, with the administrator's token, of which there is one."""
     headers = {"Authorization": f"Bearer {pair[0].token}"}
     async with AsyncExitStack() as stack:
-        made = [httpx.AsyncClient(base_url=one.url, headers=headers, timeout=PATIENT, trust_env=False) for one in pair]
+        made = [
+            httpx.AsyncClient(base_url=one.url, headers=headers, timeout=PATIENT, trust_env=False, verify=False)
+            for one in pair
+        ]
         yield [await stack.enter_async_context(one) for one in made]
 
 
 async def eventually(client: httpx.AsyncClient, path: str, *states: str) -> None:
+    pause_s = pauses()
     async with asyncio.timeout(PATIENT):
         while _state(await client.get(path)) not in states:
-            await asyncio.sleep(0.03)
+            await asyncio.sleep(next(pause_s))
 
 
 def _state(answer: httpx.Response) -> str:
@@ -192,61 +203,51 @@ async def apps_without_cluster(database: str) -> list[str]:
 
 
 async def test_with_two_controllers_that_race_no_app_is_at_any_moment_without_its_cluster(
-    tmp_path: Path, pair: list[Served], clients: list[httpx.AsyncClient], database: str
+    clients: list[httpx.AsyncClient], database: str
 ) -> None:
     one, other = clients
-    body = {"name": "munich", "role": "agent", "namespaces": ["lab:munich"]}
-    (tmp_path / "token").write_text((await one.post("/api/v1/tokens", json=body)).json()["token"])
-    await one.post(f"{BASE}/cloudlets", json={"name": "munich"})
     for app in APPS:
         await one.put(f"{BASE}/apps/{app}", json={"command": "sleep 1000"})
-    with running_agent(tmp_path, *(served.url.replace("http", "ws", 1) for served in pair)):
-        await eventually(other, f"{BASE}/cloudlets/munich", "Ready")
-        for nth in range(ROUNDS):
-            assert (await one.post(CLUSTERS, json={"name": "c1"})).status_code == 202
-            await eventually(clients[nth % 2], f"{CLUSTERS}/c1", "Ready")
-            gone, come = await race(clients, late=nth % 4)
-            assert gone != bool(come)
-            for app in come:
-                await eventually(other, f"{CLUSTERS}/c1/appinsts/{app}", "Ready")
-                assert (await other.delete(f"{CLUSTERS}/c1/appinsts/{app}")).status_code == 202
-            for app in come:
-                await eventually(other, f"{CLUSTERS}/c1/appinsts/{app}", "NotPresent")
-            if not gone:
-                assert (await other.delete(f"{CLUSTERS}/c1")).status_code == 202
-            await eventually(one, f"{CLUSTERS}/c1", "NotPresent")
+    for nth in range(ROUNDS):
+        assert (await one.post(CLUSTERS, json={"name": "c1"})).status_code == 202
+        await eventually(clients[nth % 2], f"{CLUSTERS}/c1", "Ready")
+        gone, come = await race(clients, late=nth % 4)
+        assert gone != bool(come)
+        for app in come:
+            await eventually(other, f"{CLUSTERS}/c1/appinsts/{app}", "Ready")
+            assert (await other.delete(f"{CLUSTERS}/c1/appinsts/{app}")).status_code == 202
+        for app in come:
+            await eventually(other, f"{CLUSTERS}/c1/appinsts/{app}", "NotPresent")
+        if not gone:
+            assert (await other.delete(f"{CLUSTERS}/c1")).status_code == 202
+        await eventually(one, f"{CLUSTERS}/c1", "NotPresent")
     assert await apps_without_cluster(database) == []
 
 
 async def test_logs_and_commands_reach_an_agent_through_every_controller(
-    tmp_path: Path, pair: list[Served], clients: list[httpx.AsyncClient]
+    clients: list[httpx.AsyncClient],
 ) -> None:
     one, other = clients
-    body = {"name": "munich", "role": "agent", "namespaces": ["lab:munich"]}
-    (tmp_path / "token").write_text((await one.post("/api/v1/tokens", json=body)).json()["token"])
-    await one.post(f"{BASE}/cloudlets", json={"name": "munich"})
     await one.put(f"{BASE}/apps/web", json={"command": "sleep 1000"})
-    with running_agent(tmp_path, pair[0].url.replace("http", "ws", 1)):
-        await eventually(other, f"{BASE}/cloudlets/munich", "Ready")
-        assert (await one.post(CLUSTERS, json={"name": "c1"})).status_code == 202
-        await eventually(other, f"{CLUSTERS}/c1", "Ready")
-        assert (await one.post(f"{CLUSTERS}/c1/appinsts", json={"app": "web"})).status_code == 202
-        await eventually(other, f"{CLUSTERS}/c1/appinsts/web", "Ready")
-        for client in clients:
-            (part,) = (await client.get(f"{CLUSTERS}/c1/appinsts/web/logs", params={"most": 5})).json()
-            assert part["text"] == "runs\n"
-            words = {"argv": ["echo", "of a simulated site"]}
-            found = await client.post(f"{CLUSTERS}/c1/appinsts/web/exec", json=words)
-            assert found.json() == {"status": 0, "written": "echo of a simulated site\n", "omitted": 0}
-            refused = await client.get(f"{CLUSTERS}/c1/appinsts/web/logs", params={"after": "half"})
-            assert refused.status_code == 409
-            assert "not the cursor" in refused.json()["detail"]
-        viewer = (await one.post("/api/v1/tokens", json={"name": "v", "role": "viewer", "namespaces": ["lab"]})).json()
-        headers = {"Authorization": f"Bearer {viewer['token']}"}
-        for client in clients:
-            denied = await client.post(f"{CLUSTERS}/c1/appinsts/web/exec", json=words, headers=headers)
-            assert denied.status_code == 403
-        await one.delete(f"{CLUSTERS}/c1/appinsts/web")
-        await eventually(other, f"{CLUSTERS}/c1/appinsts/web", "NotPresent")
-        await one.delete(f"{CLUSTERS}/c1")
-        await eventually(other, f"{CLUSTERS}/c1", "NotPresent")
+    assert (await one.post(CLUSTERS, json={"name": "c2"})).status_code == 202
+    await eventually(other, f"{CLUSTERS}/c2", "Ready")
+    assert (await one.post(f"{CLUSTERS}/c2/appinsts", json={"app": "web"})).status_code == 202
+    await eventually(other, f"{CLUSTERS}/c2/appinsts/web", "Ready")
+    for client in clients:
+        (part,) = (await client.get(f"{CLUSTERS}/c2/appinsts/web/logs", params={"most": 5})).json()
+        assert part["text"] == "runs\n"
+        words = {"argv": ["echo", "of a simulated site"]}
+        found = await client.post(f"{CLUSTERS}/c2/appinsts/web/exec", json=words)
+        assert found.json() == {"status": 0, "written": "echo of a simulated site\n", "omitted": 0}
+        refused = await client.get(f"{CLUSTERS}/c2/appinsts/web/logs", params={"after": "half"})
+        assert refused.status_code == 409
+        assert "not the cursor" in refused.json()["detail"]
+    viewer = (await one.post("/api/v1/tokens", json={"name": "v", "role": "viewer", "namespaces": ["lab"]})).json()
+    headers = {"Authorization": f"Bearer {viewer['token']}"}
+    for client in clients:
+        denied = await client.post(f"{CLUSTERS}/c2/appinsts/web/exec", json=words, headers=headers)
+        assert denied.status_code == 403
+    await one.delete(f"{CLUSTERS}/c2/appinsts/web")
+    await eventually(other, f"{CLUSTERS}/c2/appinsts/web", "NotPresent")
+    await one.delete(f"{CLUSTERS}/c2")
+    await eventually(other, f"{CLUSTERS}/c2", "NotPresent")

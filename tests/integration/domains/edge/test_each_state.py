@@ -139,7 +139,7 @@ def hold_dependents(deployment: ProcessDeployment) -> None:
     deployment.until(GUEST, "CreatingDependencies")
 
 
-@pytest.mark.parametrize("fault", in_long_form(FAULTS, short=("cut", "both")))
+@pytest.mark.parametrize("fault", in_long_form(FAULTS, short=("both",)))
 def test_whatever_dies_in_whichever_state_all_ends_well_and_once(deployment: ProcessDeployment, fault: str) -> None:
     clusters, apps = InstanceKind(deployment), InstanceKind(deployment, "home")
     set_up(deployment, clusters, apps)
@@ -187,7 +187,7 @@ def remove_everything(deployment: ProcessDeployment, clusters: InstanceKind, app
     deployment.until_true(lambda: deployment.machines() == 0)
 
 
-@pytest.mark.parametrize("fault", in_long_form(FAULTS, short=("cut", "both")))
+@pytest.mark.parametrize("fault", in_long_form(FAULTS, short=("cut",)))
 def test_a_cloudlet_that_is_being_deleted_is_gone_in_the_end_with_all_it_had(
     deployment: ProcessDeployment, fault: str
 ) -> None:

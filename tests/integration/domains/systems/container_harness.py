@@ -18,6 +18,7 @@ from stateward.engine import Engine
 from stateward.store import open_store
 from stateward.store.records import Operation, Status
 from tests.containers import IMAGE
+from tests.pauses import pauses
 
 NS, HOME = "default", SystemRef("default", "shop")
 PATIENT = 60.0
@@ -67,9 +68,10 @@ class ContainerHost:
 
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
         """Wait until a condition is true."""
+        pause_s = pauses()
         async with asyncio.timeout(PATIENT):
             while not await condition():
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(next(pause_s))
 
     async def until_instance(self, fits: Callable[[ServiceInstance], bool], path: str = "/web") -> ServiceInstance:
         """Wait until the only instance of a service satisfies a condition."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.backends.port import InstanceSpec, ServiceInstance, ServiceRef, SystemRef
 from stateward.domains.systems.definition import HealthCheck, Service, revision_of
+from tests.pauses import pauses
 
 HOME = SystemRef("default", "shop")
 WEB = ServiceRef(HOME, "/web")
@@ -20,7 +21,7 @@ PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin") or sys.exe
 """An interpreter that any user of this machine can start: where we are root, an instance is another one."""
 
 PROGRAM = """
-import http.server, os, pathlib, signal, sys, threading, time
+import contextlib, http.server, os, pathlib, signal, sys, threading, time
 here = pathlib.Path(os.environ["STATEWARD_WORK"])
 stop = threading.Event()
 for number in (signal.SIGTERM, signal.SIGINT):
@@ -47,6 +48,10 @@ threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}).st
 print("serves", os.environ["PORT"], *sys.argv[1:], flush=True)
 stop.wait()
 server.shutdown()
+server.socket.setblocking(False)
+with contextlib.suppress(BlockingIOError):  # connections that wait are served as well
+    while True:
+        server.process_request(*server.get_request())
 server.server_close()
 print("ended well", flush=True)
 """
@@ -82,9 +87,10 @@ async def until(
     backend: LocalBackend, fits: Callable[[list[ServiceInstance]], bool], ref: ServiceRef = WEB
 ) -> list[ServiceInstance]:
     """Wait until the instances of a service satisfy a condition."""
+    pause_s = pauses()
     async with asyncio.timeout(PATIENT):
         while not fits(seen := list(await backend.instances(ref))):
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(next(pause_s))
     return seen
 
 

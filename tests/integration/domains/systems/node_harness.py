@@ -5,7 +5,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,14 @@ import httpx
 
 from stateward.domains.systems.backends.local.launch import free_port
 from tests.integration.domains.systems.local_backend_harness import PYTHON
-from tests.integration.server.server_processes import PATIENT, STATEWARD, Served, run, served
+from tests.integration.server.server_processes import PATIENT, STATEWARD, Served, served
+from tests.pauses import pauses
 
-LEASE_S, MARGIN_S = 6.0, 3.0
-TIMES = {"STATEWARD_SYSTEMS_NODE_LEASE": str(LEASE_S), "STATEWARD_SYSTEMS_NODE_MARGIN": str(MARGIN_S)}
+LEASE_S, MARGIN_S = 8.0, 3.0
 URL = "/api/v1/systems/default"
 
 PROGRAM = """
-import http.server, os, signal, threading
+import contextlib, http.server, os, signal, threading
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.0"
     def do_GET(self):
@@ -39,13 +40,23 @@ print("on", os.environ["STATEWARD_NODE"], flush=True)
 server = Server((os.environ["HOST"], int(os.environ["PORT"])), Handler)
 signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
 server.serve_forever(poll_interval=0.05)
+server.socket.setblocking(False)
+with contextlib.suppress(BlockingIOError):  # connections that wait are served as well
+    while True:
+        server.process_request(*server.get_request())
 server.server_close()
 """
 
 
-def environment(port: int) -> dict[str, str]:
-    """Return the settings of the server."""
-    return TIMES | {"STATEWARD_SERVER_URL": f"http://127.0.0.1:{port}"}
+def environment(port: int = 0, lease_s: float = LEASE_S) -> dict[str, str]:
+    """Return the settings of a server; with a port, others reach it there."""
+    url = {"STATEWARD_SERVER_URL": f"http://127.0.0.1:{port}"} if port else {}
+    return {
+        "STATEWARD_SYSTEMS_NODE_LEASE": str(lease_s),
+        "STATEWARD_SYSTEMS_NODE_MARGIN": str(MARGIN_S),
+        "STATEWARD_ONLY": "systems",  # a start takes two thirds of the time
+        **url,
+    }
 
 
 def web(instances: int, address: int | None = None, **how: Any) -> dict[str, Any]:
@@ -57,15 +68,19 @@ def web(instances: int, address: int | None = None, **how: Any) -> dict[str, Any
 
 def living(folder: Path) -> dict[int, str]:
     """Return the processes of the instances below an agent's folder, with the names of the instances."""
-    mark, found = f"STATEWARD_INSTANCE={folder}/".encode(), dict[int, str]()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with suppress(OSError):
-                variables = (entry / "environ").read_bytes().split(b"\0")
-                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-                if state not in "ZX" and any(one.startswith(mark) for one in variables):
-                    names = [one.partition(b"=")[2] for one in variables if one.startswith(b"STATEWARD_NAME=")]
-                    found[int(entry.name)] = names[0].decode()
+    return living_in([folder])[folder]
+
+
+def living_in(folders: Iterable[Path]) -> dict[Path, dict[int, str]]:
+    """Return the processes of the instances below each of the agents' folders, with the names of the instances."""
+    found = {folder: dict[int, str]() for folder in folders}
+    marks = {folder: f"\0STATEWARD_INSTANCE={folder}/".encode() for folder in found}
+    for pid in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 - looked at again and again
+        with suppress(OSError):
+            variables = b"\0" + Path("/proc", pid, "environ").read_bytes()
+            folder = next((one for one, mark in marks.items() if mark in variables), None)
+            if folder and Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] not in "ZX":
+                found[folder][int(pid)] = variables.partition(b"\0STATEWARD_NAME=")[2].partition(b"\0")[0].decode()
     return found
 
 
@@ -121,11 +136,10 @@ class Hosts:
     def register(self, name: str, labels: dict[str, str] | None = None, named: str = "") -> None:
         """Register a node, and make a token for its agent that names it, or something else."""
         self.http.post(f"{URL}/-/nodes", json={"name": name, "labels": labels or {}}).raise_for_status()
-        data = ("--data", str(self.folder / "data"))
-        made = run("token", "create", f"agent-{name}", "--role", "agent", "--ns", f"default:{named or name}", *data)
-        assert made.returncode == 0, made.stderr
+        body = {"name": f"agent-{name}", "role": "agent", "namespaces": [f"default:{named or name}"]}
+        made = self.http.post("/api/v1/tokens", json=body).raise_for_status().json()
         token = self.folder / f"{name}.token"
-        token.write_text(made.stdout)
+        token.write_text(made["token"])
         token.chmod(0o600)
 
     def join(
@@ -155,14 +169,14 @@ class Hosts:
     def ended(self, answer: httpx.Response | dict[str, Any]) -> str:
         """Wait for the end of an operation, and return its status."""
         op = (answer if isinstance(answer, dict) else answer.raise_for_status().json())["operation"]
-        end = time.monotonic() + PATIENT
+        end, pause_s = time.monotonic() + PATIENT, pauses()
         while True:
             found = self.http.get(f"/api/v1/ns/default/operations/{op}").raise_for_status().json()
             if found["status"] not in ("waiting", "running"):
                 assert found["status"] != "failed", found
                 return str(found["status"])
             assert time.monotonic() < end, found
-            time.sleep(0.05)
+            time.sleep(next(pause_s))
 
     def ready(self, path: str = "/web") -> dict[str, str]:
         """Return the ready instances of a service, with their nodes."""
@@ -172,17 +186,18 @@ class Hosts:
 
     def until(self, condition: Callable[[], bool], always: Callable[[], None] = lambda: None) -> None:
         """Wait until a condition is true; `always` is called meanwhile."""
-        end = time.monotonic() + PATIENT
+        end, pause_s = time.monotonic() + PATIENT, pauses(longest_s=0.1)
         while not condition():
             always()
             assert time.monotonic() < end, (self.http.get(f"{URL}/-/nodes").json(), self.server.output[-2000:])
-            time.sleep(0.02)
+            time.sleep(next(pause_s))
         always()
 
     def never_doubled(self) -> None:
         """Check that no instance runs on two nodes."""
-        alive = {name: set(agent.living().values()) for name, agent in self.agents.items()}
-        assert not set.intersection(*alive.values()), alive
+        alive = living_in(agent.folder for agent in self.agents.values())
+        counts = Counter(name for names in alive.values() for name in set(names.values()))
+        assert all(count == 1 for count in counts.values()), alive
 
     def restart(self, how: signal.Signals, *flags: str) -> None:
         """End the server by a signal, and start the next one on the same data."""
@@ -216,8 +231,7 @@ class Hosts:
 def serving_hosts(folder: Path, *flags: str, lease_s: float = LEASE_S) -> Iterator[Hosts]:
     """Run a server with a system whose services run on nodes."""
     port = free_port()
-    own = {"STATEWARD_SYSTEMS_NODE_LEASE": str(lease_s)}
-    with served(folder / "data", *flags, "--port", str(port), environ=environment(port) | own) as server:
+    with served(folder / "data", *flags, "--port", str(port), environ=environment(port, lease_s)) as server:
         hosts = Hosts(server, folder, port)
         try:
             hosts.ended(hosts.http.post(URL, json={"name": "shop", "backend": "nodes"}))

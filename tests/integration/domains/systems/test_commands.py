@@ -27,6 +27,7 @@ from stateward.store import open_store
 from tests.integration.cli.cli_server import CliServer
 from tests.integration.domains.systems.conftest import PATIENT, SHOP
 from tests.integration.engine.pump_kinds import Plant
+from tests.pauses import pauses
 
 
 class SystemCliServer(CliServer):
@@ -75,10 +76,10 @@ class SystemCliServer(CliServer):
 
 def eventually(true: Callable[[], bool]) -> None:
     """Wait until something is true."""
-    end = time.monotonic() + PATIENT
+    end, pause_s = time.monotonic() + PATIENT, pauses()
     while not true():
         assert time.monotonic() < end
-        time.sleep(0.02)
+        time.sleep(next(pause_s))
 
 
 @pytest.fixture(scope="module")

@@ -47,7 +47,9 @@ class Shop:
         container = (f"systems_container_engine={podman.address}", "systems_container_namespaces=default")
         self._settings = (*container, "systems_registry_logins=default=env:SHOP_REGISTRY")
         login = {"SERVER": registry.partition("/")[0], "USERNAME": "anna", "PASSWORD": PASSWORD}
-        self._environ = {f"SHOP_REGISTRY_{name}": value for name, value in login.items()}
+        self._environ = {f"SHOP_REGISTRY_{name}": value for name, value in login.items()} | {
+            "STATEWARD_ONLY": "systems"
+        }
 
     @contextmanager
     def served(self) -> Iterator[None]:

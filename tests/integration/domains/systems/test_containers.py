@@ -16,9 +16,11 @@ from stateward.domains.systems.definition import Resources, Service, Tree
 from stateward.store.records import Status
 from tests.containers import IMAGE, PodmanService
 from tests.integration.domains.systems.container_harness import HOME, NS, PATIENT, ContainerHost, run_host, shell, web
-from tests.integration.domains.systems.test_real_deploys import send_requests
+from tests.integration.domains.systems.test_real_deploys import send_requests, until_revisions
 
-REQUESTS = 150
+REQUESTS = 60
+DRAIN_S = 1.0
+"""Long enough for a busy machine to accept the connections that were made before; `httpd` loses those when it ends."""
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ async def host(podman: PodmanService, tmp_path: Path) -> AsyncIterator[Container
 
 
 async def test_a_rolling_update_under_load_loses_no_request(host: ContainerHost) -> None:
-    assert (await host.deployed(web=web("first", 2, address=0))).status is Status.SUCCEEDED
+    assert (await host.deployed(web=web("first", 2, address=0, drain=DRAIN_S))).status is Status.SUCCEEDED
     port = await host.backend.address(ServiceRef(HOME, "/web"), 0)
     answers: Counter[str] = Counter()
     over = asyncio.Event()
@@ -38,12 +40,12 @@ async def test_a_rolling_update_under_load_loses_no_request(host: ContainerHost)
     updates = 0
     while updates < 2 or sum(answers.values()) < REQUESTS:
         updates += 1
-        ended = await host.deployed(web=web(f"update {updates}", 2, address=0))
+        ended = await host.deployed(web=web(f"update {updates}", 2, address=0, drain=DRAIN_S))
         assert ended.status is Status.SUCCEEDED, ended.error
+        await until_revisions(answers, updates + 1)
     over.set()
     await asyncio.gather(*load)
     assert not [answer for answer in answers if answer.startswith("lost")], answers
-    assert len({answer.split()[0] for answer in answers}) == updates + 1  # all revisions have answered
 
 
 async def test_a_rollback_brings_the_image_that_ran_before_its_tag_was_moved(
@@ -148,7 +150,7 @@ async def test_an_engine_that_hangs_or_is_gone_is_told_and_its_containers_serve_
         assert "no answer of the container engine" in ill.why
         assert ill.ready
         await host.becomes("shop", "degraded")
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, verify=False) as client:
             assert (await client.get(f"http://127.0.0.1:{port}/")).status_code == 200
         mend()
         await host.becomes("shop", "stable")
@@ -164,7 +166,7 @@ async def test_an_address_leads_to_the_containers_of_an_engine_at_another_addres
         assert ended.status is Status.SUCCEEDED, ended.error
         assert {port.host_ip for one in await host.listed() for port in one.ports} == {"127.0.0.2"}
         port = await host.backend.address(ServiceRef(HOME, "/web"), 0)
-        answer = httpx.get(f"http://127.0.0.1:{port}/", trust_env=False)
+        answer = httpx.get(f"http://127.0.0.1:{port}/", trust_env=False, verify=False)
         assert answer.text.split()[1] == (await host.instances())[0].name
     await client.close()
 

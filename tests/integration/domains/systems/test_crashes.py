@@ -1,5 +1,7 @@
 """A deploy whose process is killed at every commit and every await of its handlers."""
 
+import pytest
+
 from stateward.domains.systems.backends.port import ServiceRef, SystemRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import read
@@ -9,6 +11,11 @@ from stateward.testing import CrashRun, crash_everywhere
 
 NS = "default"
 SHOP = "services: {web: {command: web v1, instances: 2}, db: {command: db v1}}"
+
+
+@pytest.fixture(autouse=True)
+def short_intervals() -> None:
+    """Leave the intervals as they are: in virtual time they take none, and each look is a further point to crash at."""
 
 
 async def deploy_a_shop(run: CrashRun) -> None:

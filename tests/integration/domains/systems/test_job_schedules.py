@@ -27,6 +27,11 @@ HOME = SystemRef(NS, "shop")
 MINUTE = 60.0
 
 
+@pytest.fixture(autouse=True)
+def short_intervals() -> None:
+    """Leave the intervals as they are: in virtual time they take none, and each look is a further point to crash at."""
+
+
 class ScheduleHarness:
     """A system with simulated instances, in virtual time; its process can be stopped and started."""
 

@@ -30,7 +30,7 @@ from tests.integration.domains.systems.worker_process import READY
 from tests.servers import PostgresServer
 
 ROOT = Path(__file__).parents[4]
-NS, WORKERS, ROUNDS, KILLS = "default", 3, 50, 4
+NS, WORKERS, ROUNDS, KILLS = "default", 3, 40, 2
 PATHS = ("/a", "/a/b", "/a/b/c", "/a/d", "/ab", "/e")
 PATIENT = 120.0
 
@@ -161,7 +161,7 @@ async def watch_locks(store: str) -> None:
             assert await connection.fetch(ORPHANS) == []
             held = [Lock(*row) for row in await connection.fetch(HELD)]
             assert [pair for pair in combinations(held, 2) if conflicts(*pair)] == []
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0.005)
     finally:
         await connection.close()
 

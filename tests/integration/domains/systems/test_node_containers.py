@@ -11,7 +11,7 @@ import httpx
 from stateward.domains.systems.backends.local.launch import free_port
 from tests.containers import IMAGE, PodmanService
 from tests.integration.domains.systems.container_harness import SERVE
-from tests.integration.domains.systems.node_harness import TIMES, URL, Hosts, serving_hosts
+from tests.integration.domains.systems.node_harness import URL, Hosts, environment, serving_hosts
 from tests.integration.server.server_processes import served
 
 LEASE_S = 20.0
@@ -42,7 +42,9 @@ def listed(podman: PodmanService, agent_folder: Path) -> list[str]:
 
 def get(port: int, path: str = "/") -> str:
     with suppress(httpx.HTTPError):
-        return httpx.get(f"http://127.0.0.1:{port}{path}", headers={"Connection": "close"}, trust_env=False).text
+        return httpx.get(
+            f"http://127.0.0.1:{port}{path}", headers={"Connection": "close"}, trust_env=False, verify=False
+        ).text
     return ""
 
 
@@ -66,10 +68,12 @@ def start_nodes(hosts: Hosts, podman: PodmanService, url: str) -> None:
 def test_containers_are_adopted_after_a_kill_and_end_with_the_lease_though_their_engine_hangs(
     podman: PodmanService, tmp_path: Path
 ) -> None:
-    port, times = free_port(), {**TIMES, "STATEWARD_SYSTEMS_NODE_LEASE": str(LEASE_S)}
+    port = free_port()
     with (
         serving_hosts(tmp_path, lease_s=LEASE_S) as hosts,
-        served(tmp_path / "data", "--no-worker", environ=times) as other,  # deploys run in the first process
+        served(
+            tmp_path / "data", "--no-worker", environ=environment(lease_s=LEASE_S)
+        ) as other,  # deploys run in the first process
     ):
         start_nodes(hosts, podman, other.url)
         hosts.http.post(f"{URL}/-/secrets", json={"name": "db", "value": VALUE}).raise_for_status()

@@ -8,10 +8,12 @@ from pathlib import Path
 import httpx
 
 from stateward.domains.systems.backends.local.launch import free_port
-from tests.integration.domains.systems.node_harness import TIMES, Hosts, serving_hosts, web
+from tests.integration.domains.systems.node_harness import Hosts, environment, serving_hosts, web
 from tests.integration.server.server_processes import run, served
 
 MANY = 4
+LONG_LEASE_S = 30.0
+"""The lease until the server is restarted: no node is lost before."""
 
 REPORT = {"command": ["sh", "-c", "echo on $STATEWARD_NODE; [ $STATEWARD_NODE = a ] || sleep 1000"], "retries": 9}
 """A job that ends on node a alone."""
@@ -19,7 +21,7 @@ REPORT = {"command": ["sh", "-c", "echo on $STATEWARD_NODE; [ $STATEWARD_NODE = 
 
 def load(port: int, over: threading.Event, answers: Counter[str]) -> None:
     """Send requests one after the other until it is over, and count the answers by node, or by what went wrong."""
-    with httpx.Client(trust_env=False, timeout=20.0) as client:
+    with httpx.Client(trust_env=False, timeout=20.0, verify=False) as client:
         while not over.is_set():
             try:
                 found = client.get(f"http://127.0.0.1:{port}/", headers={"Connection": "close"})
@@ -63,16 +65,19 @@ def check_alert(hosts: Hosts, node: str) -> None:
 
 def test_a_killed_and_a_stopped_agent_and_a_drained_node_lose_no_request_and_double_nothing(tmp_path: Path) -> None:
     port = free_port()
-    with serving_hosts(tmp_path) as hosts:
+    with serving_hosts(tmp_path, lease_s=LONG_LEASE_S) as hosts:
         for name in ("a", "b"):
             hosts.register(name, {"zone": name})
             hosts.join(name)
         hosts.until(lambda: all(hosts.node(name)["state"] == "ready" for name in ("a", "b")))
-        hosts.deploy({"report": REPORT}, web=web(MANY, port))
+        hosts.deploy({"report": REPORT}, web=web(MANY, port, drain=1.0))
         assert Counter(hosts.ready().values()) == {"a": 2, "b": 2}  # spread
 
         # Logs come from the nodes, and commands run there: through this server, and through one without a connection.
-        with served(tmp_path / "data", "--no-worker", environ=TIMES) as other, other.client() as client:
+        with (
+            served(tmp_path / "data", "--no-worker", environ=environment(lease_s=LONG_LEASE_S)) as other,
+            other.client() as client,
+        ):
             for http in (hosts.http, client):
                 check_logs_and_commands(hosts, http)
         history = hosts.http.get("/api/v1/ns/default/objects/shop:web/history", params={"limit": 1000}).json()

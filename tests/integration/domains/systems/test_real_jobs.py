@@ -10,7 +10,9 @@ import httpx
 import pytest
 
 from tests.integration.domains.systems.local_backend_harness import is_alive, kill_marked
+from tests.integration.domains.systems.test_real_deploys import OPEN_TO_OWNER
 from tests.integration.server.server_processes import served
+from tests.pauses import pauses
 
 PATIENT = 60.0
 SHOP = "/api/v1/systems/default/shop"
@@ -46,7 +48,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_run_goes_on_after_its_server_was_killed_and_no_instance_is_started_twice(folder: Path) -> None:
-    data, environ = folder / "data", {"STATEWARD_CONFINEMENT": "off"}  # the folder of a test is for its owner alone
+    data, environ = folder / "data", OPEN_TO_OWNER
     with served(data, environ=environ) as server, server.client() as client:
         done(client, "", {"name": "shop"})
         done(client, "/shop/deploys", {"definition": DEFINITION, "base": str(folder)})
@@ -121,8 +123,8 @@ def done(client: httpx.Client, path: str, body: Any) -> None:
 
 def eventually(find: Callable[[], Any]) -> Any:
     """Wait until something is found, and return it."""
-    end = time.monotonic() + PATIENT
+    end, pause_s = time.monotonic() + PATIENT, pauses()
     while not (found := find()):
         assert time.monotonic() < end
-        time.sleep(0.02)
+        time.sleep(next(pause_s))
     return found
