@@ -21,7 +21,7 @@ from tests.integration.domains.edge.process_deployment import (
     progress,
     until_serving,
 )
-from tests.integration.server.server_processes import Process, run
+from tests.integration.server.server_processes import Process, invoke, run
 
 HERE = "/cloudlets/munich"
 CLUSTER = f"{HERE}/clusterinsts/c1"
@@ -84,7 +84,7 @@ def test_what_the_agent_says_is_streamed_and_can_be_replayed_by_anybody_afterwar
     assert '"done":2,"total":2' in live
     assert '"status":"succeeded"' in live.rstrip().splitlines()[-1]
     assert progress(events(deployment.client, made["operation"]["id"])) == progress(live)
-    told = run("edge", "progress", made["operation"]["id"], *where(deployment))
+    told = invoke("edge", "progress", made["operation"]["id"], *where(deployment))
     assert told.returncode == 0, told.stderr
     assert "starting process 2" in told.stdout + told.stderr
 
@@ -118,9 +118,9 @@ def test_the_command_line_shows_live_lines(deployment: ProcessDeployment) -> Non
     assert done.returncode == 0, done.stderr
     assert "(2 of 2)" in done.stderr
     assert "Ready" in done.stdout
-    shown = run("edge", "cloudlet", "show", "--json", *where(deployment))
+    shown = invoke("edge", "cloudlet", "show", "--json", *where(deployment))
     assert '"online": true' in shown.stdout or '"online":true' in shown.stdout
-    done = run("edge", "clusterinst", "delete", "munich/c2", "--wait", "--timeout", "50", *where(deployment))
+    done = invoke("edge", "clusterinst", "delete", "munich/c2", "--wait", "--timeout", "50", *where(deployment))
     assert done.returncode == 0, done.stderr
 
 
@@ -138,7 +138,7 @@ def test_what_an_app_writes_is_read_through_its_agent_and_followed(deployment: P
     deployment.until_true(lambda: any("first" in one["text"] for one in deployment.get(f"{talker}/logs")))
     (part,) = deployment.get(f"{talker}/logs")
     assert part["text"].splitlines()[-1] == "first"
-    told = run("edge", "appinst", "logs", "munich/c1/talker", *where(deployment))
+    told = invoke("edge", "appinst", "logs", "munich/c1/talker", *where(deployment))
     assert "first" in told.stdout, told.stderr
     sign.touch()
 

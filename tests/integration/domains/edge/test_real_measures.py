@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.domains.edge.process_deployment import SHOWN, ProcessDeployment, kill, open_deployment
-from tests.integration.server.server_processes import run
+from tests.integration.server.server_processes import invoke
 
 HERE = "/cloudlets/munich"
 CLUSTER = f"{HERE}/clusterinsts/c1"
@@ -61,7 +61,7 @@ def test_a_cluster_under_real_load_scales_up_and_later_down(deployment: ProcessD
     load = deployment.get(APP)["load"]
     assert load["cpu"] > 0.15
     assert load["mem"] > 2**20
-    shown = run("edge", "clusterinst", "show", "munich/c1", *where(deployment))
+    shown = invoke("edge", "clusterinst", "show", "munich/c1", *where(deployment))
     assert "cores" in shown.stdout
     assert "MiB" in shown.stdout
     busy.unlink()
@@ -82,7 +82,7 @@ def test_an_unhealthy_app_and_one_that_was_killed_have_alerts_that_end(deploymen
     deployment.until_true(lambda: (deployment.get(app)["load"] or {}).get("healthy") is True)
     ill.touch()
     deployment.until_true(lambda: alerts(deployment, app) == ["unhealthy"])
-    shown = run("edge", "appinst", "show", "munich/c2/probed", *where(deployment))
+    shown = invoke("edge", "appinst", "show", "munich/c2/probed", *where(deployment))
     assert "unhealthy" in shown.stdout
     ill.unlink()
     deployment.until_true(lambda: alerts(deployment, app) == [])

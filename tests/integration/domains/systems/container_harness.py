@@ -66,9 +66,9 @@ class ContainerHost:
         """Return all containers of the engine."""
         return list(await self.containers.list_containers())
 
-    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
+    async def until(self, condition: Callable[[], Awaitable[bool]], longest_s: float = 0.2) -> None:
         """Wait until a condition is true."""
-        pause_s = pauses()
+        pause_s = pauses(longest_s=longest_s)
         async with asyncio.timeout(PATIENT):
             while not await condition():
                 await asyncio.sleep(next(pause_s))
@@ -81,7 +81,7 @@ class ContainerHost:
             found[:] = await self.instances(path)
             return len(found) == 1 and fits(found[0])
 
-        await self.until(is_there)
+        await self.until(is_there, longest_s=0.02)  # what is put right at once is not to be missed
         return found[0]
 
     async def becomes(self, name: str, state: str) -> None:

@@ -3,9 +3,7 @@
 The story is one test, because each of its steps writes something that the scan at its end has to find clean.
 """
 
-import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,9 +15,8 @@ import httpx
 from tests.containers import PodmanService, busybox_archive
 from tests.integration.containers.image_registry import ImageRegistry
 from tests.integration.domains.systems.test_secrets_at_rest import wait_for
-from tests.integration.server.server_processes import STATEWARD, Served, served
+from tests.integration.server.server_processes import Served, invoke, served
 
-PATIENT_S = 120.0
 VALUE, NEWER, PASSWORD = "hunter2-hunter2-hunter2", "correct horse battery staple", "pass-word-1"
 DEFINITION = """
 services:
@@ -62,8 +59,7 @@ class Shop:
     def command(self, *words: str) -> str:
         """Run a command, and return what it prints."""
         where = {"STATEWARD_SERVER": self.server.url, "STATEWARD_TOKEN": self.server.token, "COLUMNS": "300"}
-        command, env = [str(STATEWARD), *words], {**os.environ, **where}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENT_S, check=False, env=env)
+        done = invoke(*words, environ=where)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

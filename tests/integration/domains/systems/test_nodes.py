@@ -9,7 +9,7 @@ import httpx
 
 from stateward.domains.systems.backends.local.launch import free_port
 from tests.integration.domains.systems.node_harness import Hosts, environment, serving_hosts, web
-from tests.integration.server.server_processes import run, served
+from tests.integration.server.server_processes import invoke, served
 
 MANY = 4
 LONG_LEASE_S = 30.0
@@ -59,8 +59,8 @@ def check_alert(hosts: Hosts, node: str) -> None:
     why = hosts.http.get(f"/api/v1/ns/default/objects/{node}/why").raise_for_status().json()
     assert why["text"] == f"it waits for nothing; alert: node lost, {alert['reason']}"
     data = ("--data", str(hosts.folder / "data"))
-    assert "node lost for" in run("system", "node", "list", *data, environ={"COLUMNS": "250"}).stdout
-    assert f"{node}: node lost for" in run("system", "status", "shop", *data, environ={"COLUMNS": "250"}).stdout
+    assert "node lost for" in invoke("system", "node", "list", *data).stdout
+    assert f"{node}: node lost for" in invoke("system", "status", "shop", *data).stdout
 
 
 def test_a_killed_and_a_stopped_agent_and_a_drained_node_lose_no_request_and_double_nothing(tmp_path: Path) -> None:

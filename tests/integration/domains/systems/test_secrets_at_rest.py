@@ -30,14 +30,14 @@ from stateward.domains.systems.secrets.secret_model import sealed_value
 from stateward.lifecycle import ADMIN
 from stateward.testing import CrashRun, crash_everywhere
 from tests.integration.domains.systems.local_backend_harness import PYTHON, kill_marked
-from tests.integration.server.server_processes import STATEWARD, Served, run, served
+from tests.integration.server.server_processes import STATEWARD, Served, invoke, run, served
 from tests.pauses import pauses
 
 NS, PATIENT = "default", 60.0
 HOME = f"/api/v1/systems/{NS}/-/secrets"
 VALUE, NEWER, OTHER = "hunter2-hunter2-hunter2", "correct horse battery staple", "Tr0ub4dor&3-Tr0ub4dor&3"
 OLD, NEW = "11" * 32, token_hex(32)  # the scan of processes is for a key that no other test has
-MANY = 250
+MANY = 205
 """How many secrets are rotated: several batches."""
 
 PROGRAM = """
@@ -106,9 +106,7 @@ class Story:
     def command(self, server: Served, *words: str, stdin: str | None = None) -> str:
         """Run a command, and return all that it prints."""
         where = ["--server", server.url, "--token-file", str(server.folder / "admin-token")]
-        done = subprocess.run(
-            [STATEWARD, *words, *where], input=stdin, capture_output=True, text=True, timeout=PATIENT, check=False
-        )
+        done = invoke(*words, *where, stdin=stdin)
         assert done.returncode == 0, done.stderr
         self.answers.append(done.stdout + done.stderr)
         return done.stdout
