@@ -81,6 +81,7 @@ KINDS = [
     "systems.jobrun",
     "systems.node",
     "systems.instance",
+    "systems.address",
 ]
 
 

@@ -1,22 +1,38 @@
 """The addresses of services: the ports that they may have, and the services that have one already.
 
-An address is a port of a host, whichever namespace its service is in. A deploy that wants the port of another service
-is refused when it is accepted, and fails when it starts if the port was taken meanwhile. Of two deploys that start at
-the same moment, the operating system gives the port to one; the other one fails at its deadline, because only a proxy
-that has the port counts as open.
+An address is a port of a host, whichever namespace its service is in. A deploy that wants the port of another service,
+or of a deploy that was accepted before, is refused when it is accepted. It claims its ports in the transaction that
+accepts it, and when it starts also those of the definition that it replaces, which it may have to restore.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from stateward.domains.systems.address_claims import (
+    AddressClaim,
+    ClaimedPort,
+    address_key,
+    find_claims,
+    lock_claims,
+    write_claims,
+)
 from stateward.domains.systems.backends.names import NODES, SIMULATED
 from stateward.domains.systems.definition import Service
 from stateward.domains.systems.lifecycle import SERVICE
-from stateward.domains.systems.model import DesiredService, DesiredTree, SystemLocation, seen_of, spec_of, system_spec
+from stateward.domains.systems.model import (
+    ChangeSpec,
+    DesiredService,
+    DesiredTree,
+    SystemLocation,
+    seen_of,
+    spec_of,
+    system_spec,
+)
 from stateward.domains.systems.object_ids import path_of, system_of
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
-from stateward.locks.paths import parse_path
+from stateward.locks.paths import Path, parse_path
 from stateward.store.filters import Selector, SortedPage, SortOrder
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object
@@ -29,17 +45,17 @@ MaySee = Callable[[str], bool]
 
 
 class AddressHolder(Struct, frozen=True):
-    """A service that has an address, and its system."""
+    """A service that has an address, or is to get it by an open deploy, and its system."""
 
     port: int
-    service: Object
+    path: Path
     system: Object
 
     def describe(self, may_see: MaySee) -> str:
         """Return the holder as text; nothing of a namespace that the caller may not read."""
-        if not may_see(self.service.ns):
+        if not may_see(self.system.ns):
             return "another service"
-        return f"service {path_of(self.service.id)} of system {self.system.id} in namespace {self.service.ns}"
+        return f"service {self.path} of system {self.system.id} in namespace {self.system.ns}"
 
 
 def check_allowed_ports(allowed: str, wanted: DesiredTree) -> None:
@@ -60,20 +76,45 @@ def wanted_ports(services: Mapping[str, Service]) -> dict[str, int]:
     return {path: one.address for path, one in services.items() if one.address}
 
 
-async def check_free_addresses(reader: Reader, system: Object, top: str, wanted: DesiredTree, may_see: MaySee) -> None:
+async def check_free_addresses(reader: Reader, system: Object, change: ChangeSpec, may_see: MaySee) -> None:
     """Refuse addresses that services of the same hosts have, outside of the path that the deploy replaces."""
-    ports = wanted_ports(wanted.services)
-    if not ports or system_spec(system).backend == SIMULATED:
+    ports = wanted_ports(change.picture.services).values()
+    if ports and system_spec(system).backend != SIMULATED:
+        claimed = await find_claims(reader, ports)
+        _require_free(system, change, [*await _holders(reader, ports), *_as_holders(claimed)], may_see)
+
+
+def address_keys(change: ChangeSpec) -> list[Key]:
+    """Return the records of the ports that a deploy wants, for the lock set of the transaction that accepts it."""
+    return [address_key(port) for port in sorted({*wanted_ports(change.picture.services).values()})]
+
+
+async def hold_addresses(
+    uow: UnitOfWork, system: Object, deploy: str, who: str, change: ChangeSpec, before: Mapping[str, Service]
+) -> None:
+    """Claim the ports that a deploy wants, and those of the services before it; refuse ports that others have."""
+    if system_spec(system).backend == SIMULATED:
         return
-    paths: dict[int, str] = {}
-    for path, port in ports.items():
+    wanted = [*wanted_ports(change.picture.services).items(), *wanted_ports(before).items()]
+    if wanted:
+        known = await lock_claims(uow, {port for _, port in wanted})
+        _require_free(system, change, _as_holders(known), system.ns.__eq__)
+        claims = ((port, AddressClaim(system.ns, system.id, path, deploy)) for path, port in wanted)
+        write_claims(uow, known, claims, who)
+
+
+def _as_holders(claimed: Iterable[ClaimedPort]) -> list[AddressHolder]:
+    return [AddressHolder(one.port, parse_path(one.claim.path), one.system) for one in claimed]
+
+
+def _require_free(system: Object, change: ChangeSpec, holders: Iterable[AddressHolder], may_see: MaySee) -> None:
+    wanted, top, paths = change.picture, parse_path(change.path), dict[int, str]()
+    for path, port in wanted_ports(wanted.services).items():
         if port in paths:
             raise _taken(wanted, path, port, f"service {paths[port]} of the same definition")
         paths[port] = path
-    for one in await _holders(reader, ports.values()):
-        is_replaced = one.system.key == system.key and path_of(one.service.id)[: len(parse_path(top))] == parse_path(
-            top
-        )
+    for one in holders:
+        is_replaced = one.system.key == system.key and one.path[: len(top)] == top
         if one.port in paths and not is_replaced and _share_hosts(system, one.system):
             raise _taken(wanted, paths[one.port], one.port, one.describe(may_see))
 
@@ -96,7 +137,7 @@ async def _holders(reader: Reader, ports: Iterable[int]) -> Sequence[AddressHold
     systems = await reader.objects({Key(one.ns, system_of(one.id)) for _, one in found})
     pairs = ((port, one, systems.get(Key(one.ns, system_of(one.id)))) for port, one in found)
     return [
-        AddressHolder(port, one, system)
+        AddressHolder(port, path_of(one.id), system)
         for port, one, system in pairs
         if system is not None and system_spec(system).backend != SIMULATED and spec_of(one, DesiredService) is not None
     ]

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from stateward.domains.systems.addresses import check_free_addresses
+from stateward.domains.systems.addresses import check_free_addresses, hold_addresses
 from stateward.domains.systems.backends.names import check_backend_fields
 from stateward.domains.systems.backends.port import SystemRef
 from stateward.domains.systems.change_planner import ChangePlanner, current_tree
@@ -56,6 +56,7 @@ from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import CONTROLLER, WORKER
 from stateward.locks.paths import Path, parse_path
+from stateward.store.port import Tx
 from stateward.store.records import Key, Object, Operation, Status, to_json
 
 MAX_TRIES = 40
@@ -237,7 +238,8 @@ class DeployRun:
             check_backend_fields(backend, self._wanted.programs, self._wanted.field_of)
             if system is not None:
                 reader, ns = self._context.engine.store.reader, self.system_ref.ns
-                await check_free_addresses(reader, system, self._change.path, self._wanted, ns.__eq__)
+                await check_free_addresses(reader, system, self._change, ns.__eq__)
+                await self._hold_addresses(system)
         except BadInput as error:
             raise Permanent(str(error)) from error
         for level in range(1, len(self._path)):
@@ -249,6 +251,18 @@ class DeployRun:
         for pool, path in needed.items():
             if not await self._is_there(pool):
                 raise Permanent(f"{path} is to run on node pool {pool}, and there is none of that name")
+
+    async def _hold_addresses(self, system: Object) -> None:
+        """Claim the ports of the definition before, too: if the deploy fails, its services need them again."""
+        now = current_tree(await self._context.services(self.system_ref, self._path), None, ()).services
+        who = self._job.claim.operation.who
+
+        async def hold(tx: Tx) -> None:
+            uow = UnitOfWork(tx)
+            await hold_addresses(uow, system, self._job.object, who, self._change, now)
+            await uow.apply()
+
+        await self._context.engine.store.transact(hold)
 
     async def _is_there(self, pool: str) -> bool:
         """Tell whether the node pool exists, or the definition creates it."""

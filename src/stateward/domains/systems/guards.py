@@ -3,7 +3,7 @@
 A deploy, a teardown or a delete without its lock is refused, whichever API it came from. A deploy is accepted only
 while its system lives: the transaction locks the system's row, so no deletion can come in between. A change that would
 remove a protected part is refused, and fails if the part was protected while the change waited for its lock. A timer
-limits how long it waits.
+limits how long it waits. A deploy claims the ports of its addresses.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.systems.addresses import check_allowed_ports
+from stateward.domains.systems.addresses import address_keys, check_allowed_ports, hold_addresses
 from stateward.domains.systems.change_planner import leaving_parts
 from stateward.domains.systems.errors import BackendNotGranted, LockMissing, LoginNotGranted, NotLiving, SecretMissing
 from stateward.domains.systems.lifecycle import JOB, LIVING, NODEPOOL, SECRET, SERVICE, SYSTEM
@@ -48,19 +48,27 @@ def exclusive_lock(path: str) -> tuple[LockRequest, ...]:
 
 
 def lock_system(request: Request, found: Object | None) -> Iterable[Key]:  # noqa: ARG001 - the company of a guard
-    """Return the system of a deploy or a teardown, for the lock set of the transaction, and the secrets in it."""
-    return [Key(request.ns, system_of(request.object)), *_secret_keys(request)]
+    """Return the system of a deploy or a teardown, for the lock set of the transaction, its secrets and addresses."""
+    return [Key(request.ns, system_of(request.object)), *_shared_keys(request)]
 
 
-def _secret_keys(request: Request) -> list[Key]:
-    """Return the secrets that a deploy refers to; few deploys have some, and large definitions take long to decode."""
-    if request.action != "deploy" or '"secrets"' not in (request.spec or ""):
+def _shared_keys(request: Request) -> list[Key]:
+    """Return the secrets and the addresses that a deploy refers to.
+
+    Few deploys have some, and large definitions take long to decode.
+    """
+    text = request.spec or ""
+    if request.action != "deploy" or not ('"secrets"' in text or '"address"' in text):
         return []
     try:
-        change = msgspec.json.decode(request.spec or "{}", type=ChangeSpec)
+        change = msgspec.json.decode(text, type=ChangeSpec)
     except msgspec.ValidationError:
         return []  # the guard refuses it
-    return [Key(request.ns, secret_id(name)) for name in sorted(change.picture.secrets())]
+    return [*_secret_keys(request.ns, change), *address_keys(change)]
+
+
+def _secret_keys(ns: str, change: ChangeSpec) -> list[Key]:
+    return [Key(ns, secret_id(name)) for name in sorted(change.picture.secrets())]
 
 
 async def guard_change(settings: SystemsSettings, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
@@ -77,13 +85,15 @@ async def guard_change(settings: SystemsSettings, uow: UnitOfWork, request: Requ
             raise LockMissing(system, request.action) from None
     if request.tree != system or request.locks != exclusive_lock(change.path):
         raise LockMissing(system, request.action)
-    _check_living(uow, Key(found.ns, system))
+    living = _require_living(uow, Key(found.ns, system))
     if request.action == "deploy":
-        check_host(settings, found.ns, uow.objects.get(Key(found.ns, system)))
+        check_host(settings, found.ns, living)
         check_allowed_ports(settings.address_ports, change.picture)
-        _check_secrets(uow, request)
+        _check_secrets(uow, found.ns, change)
         _check_logins(settings, found.ns, change.picture)
-    await require_no_protected_part(uow, request.action, Key(found.ns, system), change)
+    await require_no_protected_part(uow, request.action, living.key, change)
+    if request.action == "deploy":  # the last check, because it writes
+        await hold_addresses(uow, living, found.id, request.who, change, {})
     if request.wait:
         seconds = float(msgspec.json.decode(request.args).get(WAIT, 0.0))
         id_, due = lock_timer_id(found.id), uow.now + seconds
@@ -91,9 +101,9 @@ async def guard_change(settings: SystemsSettings, uow: UnitOfWork, request: Requ
     return None
 
 
-def _check_secrets(uow: UnitOfWork, request: Request) -> None:
+def _check_secrets(uow: UnitOfWork, ns: str, change: ChangeSpec) -> None:
     """Refuse a deploy that refers to a secret which does not exist, or was deleted a moment ago."""
-    for key in _secret_keys(request):
+    for key in _secret_keys(ns, change):
         secret = uow.objects.get(key)
         if secret is None or secret.removed or secret.kind != SECRET.kind:
             raise SecretMissing(secret_name(key.id))
@@ -120,12 +130,13 @@ async def drop_lock_timer(uow: UnitOfWork, operation: Operation, ended: Ended) -
         uow.changes.timers_gone.append(Key(operation.ns, lock_timer_id(operation.object)))
 
 
-def _check_living(uow: UnitOfWork, key: Key) -> None:
+def _require_living(uow: UnitOfWork, key: Key) -> Object:
     system = uow.objects.get(key)
     if system is None or system.removed or system.kind != SYSTEM.kind:
         raise NotFound(*key)
     if system.state not in LIVING:
         raise NotLiving(key.id, system.state)
+    return system
 
 
 async def guard_system(settings: SystemsSettings, uow: UnitOfWork, request: Request, found: Object) -> None:  # noqa: ARG001

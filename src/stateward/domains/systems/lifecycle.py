@@ -114,7 +114,7 @@ class DeployState(State):
 
 P = DeployState
 
-OPEN = P.PENDING | P.ACCEPTED | P.IN_PROGRESS
+OPEN_DEPLOY = P.PENDING | P.ACCEPTED | P.IN_PROGRESS
 
 STARTED = P.ACCEPTED | P.IN_PROGRESS
 
@@ -124,8 +124,8 @@ DEPLOY_ROWS = (
     step(   P.PENDING,     "accepted",  CONTROLLER,                 P.ACCEPTED,    within=30 * MINUTE),
     step(   STARTED,       "started",   WORKER,                     P.IN_PROGRESS, within=2 * HOUR),
     success(P.IN_PROGRESS, "succeeded", WORKER | HEALER,            P.SUCCEEDED),
-    failure(OPEN,          "failed",    WORKER | HEALER | CONTROLLER, P.FAILED),
-    timeout(OPEN,                                                   P.FAILED),
+    failure(OPEN_DEPLOY,   "failed",    WORKER | HEALER | CONTROLLER, P.FAILED),
+    timeout(OPEN_DEPLOY,                                            P.FAILED),
     failure(P.PENDING,     "gave up",   CLOCK,                      P.FAILED),
     cancellation(P.PENDING, "cancel",   USER,                       P.CANCELLED),
     # one that has begun goes back to the definition before, and only then is cancelled
@@ -302,6 +302,21 @@ INSTANCE_ROWS = (
     step(I.PLACED | I.HALTING | I.KEPT | I.LEAVING,  "gone",   CONTROLLER, GONE),
 )
 
+class AddressState(State):
+    """The states of an address: a port of a host, which one service has, whichever namespace it is in."""
+
+    HELD = "held", StateClass.STABLE, "services have it, or open deploys want it"
+
+
+A = AddressState
+
+ADDRESS_ROWS = (
+    #    from    event      by          to
+    step(NEW,    "hold",    CONTROLLER, A.HELD),
+    step(A.HELD, "hold",    CONTROLLER, A.HELD),
+    step(A.HELD, "release", CONTROLLER, GONE),
+)
+
 CREW = USER | CONTROLLER | WORKER | HEALER | CLOCK
 
 SYSTEM   = declare("systems.system",   SystemState,   SYSTEM_ROWS,   CREW, about="a tree of services")
@@ -315,5 +330,6 @@ JOB      = declare("systems.job",      JobState,      JOB_ROWS,      CREW, about
 JOBRUN   = declare("systems.jobrun",   JobRunState,   JOBRUN_ROWS,   CREW, about="a run of a job")
 NODE     = declare("systems.node",     SystemNodeState, NODE_ROWS,     ADMIN | CREW, about="a host whose agent runs instances")
 INSTANCE = declare("systems.instance", InstanceState, INSTANCE_ROWS, AGENT | CONTROLLER, about="an instance on a node")
+ADDRESS  = declare("systems.address",  AddressState,  ADDRESS_ROWS,  CONTROLLER, about="a port that services have")
 
-LIFECYCLES = (SYSTEM, SERVICE, NODEPOOL, DEPLOY, TEARDOWN, SECRET, ROTATION, JOB, JOBRUN, NODE, INSTANCE)
+LIFECYCLES = (SYSTEM, SERVICE, NODEPOOL, DEPLOY, TEARDOWN, SECRET, ROTATION, JOB, JOBRUN, NODE, INSTANCE, ADDRESS)

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
+from stateward.domains.systems.address_claims import remove_unused_addresses
 from stateward.domains.systems.backends.port import SystemRef
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN, DeployState, TeardownState
@@ -38,11 +39,13 @@ class ChangeRetention:
         self._faults = FaultIsolation(log)
 
     async def run(self) -> None:
-        """Prune all systems periodically, for ever."""
+        """Prune all systems periodically, and the records of ports that no service has any more, for ever."""
         while True:
             for one in await self._context.systems():
                 with self._faults.isolate(f"pruning of the records of system {one.id} in {one.ns}"):
                     await self.prune(SystemRef(one.ns, one.id))
+            with self._faults.isolate("removal of unused addresses"):
+                await remove_unused_addresses(self._context.engine)
             await asyncio.sleep(PRUNE_INTERVAL_S)
 
     async def prune(self, system_ref: SystemRef, kept: int = KEPT_PER_SYSTEM) -> None:

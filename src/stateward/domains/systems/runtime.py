@@ -23,7 +23,7 @@ from stateward.domains.systems.demo import SystemsDemo
 from stateward.domains.systems.deploy_handlers import DeployHandlers, SystemHandlers
 from stateward.domains.systems.job_api import JOB_ROUTES
 from stateward.domains.systems.job_handlers import JobHandlers
-from stateward.domains.systems.lifecycle import DEPLOY, JOB, NODEPOOL, SERVICE, SYSTEM, TEARDOWN
+from stateward.domains.systems.lifecycle import ADDRESS, DEPLOY, JOB, NODEPOOL, SERVICE, SYSTEM, TEARDOWN
 from stateward.domains.systems.model import ChangeSpec, DesiredService, spec_of
 from stateward.domains.systems.nodes.node_actions import node_kinds
 from stateward.domains.systems.nodes.node_controller import NodeController
@@ -35,7 +35,7 @@ from stateward.domains.systems.secrets.secret_actions import SecretReader
 from stateward.domains.systems.secrets.secret_model import secret_kind
 from stateward.domains.systems.service_handlers import ServiceHandlers
 from stateward.domains.systems.settings import SystemsSettings
-from stateward.engine import Engine, Request
+from stateward.engine import Engine, Kind, Request
 from stateward.lifecycle import CONTROLLER, GONE
 from stateward.plugin.runtime import DomainRuntime, ExpectedChange, PartAction, ProcessContext
 from stateward.store.errors import StoreError
@@ -69,6 +69,7 @@ class SystemsRuntime(DomainRuntime):
             KeyRotation(secrets).kind(),
             *self.jobs.kinds(),
             *node_kinds(),
+            Kind(ADDRESS, general=False),
         ]
         self.nodes = NodeController(self.context, random or Random(), server_url)  # noqa: S311 - for jitter
         super().__init__(kinds, routes(self.context, lambda: self.nodes.hub, JOB_ROUTES))

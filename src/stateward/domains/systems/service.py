@@ -6,6 +6,7 @@ or waits in a fair queue if the caller says so.
 """
 
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from stateward.domains.systems.addresses import MaySee, check_free_addresses
@@ -13,7 +14,7 @@ from stateward.domains.systems.backends.names import check_backend_fields
 from stateward.domains.systems.definition import Tree
 from stateward.domains.systems.errors import DeletionLocked, NothingToRollBack
 from stateward.domains.systems.guards import WAIT, exclusive_lock
-from stateward.domains.systems.lifecycle import DEPLOY, NODEPOOL, SYSTEM, TEARDOWN, DeployState
+from stateward.domains.systems.lifecycle import DEPLOY, NODEPOOL, OPEN_DEPLOY, SYSTEM, TEARDOWN, DeployState
 from stateward.domains.systems.model import (
     ChangeSeen,
     ChangeSpec,
@@ -33,8 +34,6 @@ from stateward.locks.paths import ROOT, Path
 from stateward.naming import new_id
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
-
-OPEN = (DeployState.PENDING, DeployState.ACCEPTED, DeployState.IN_PROGRESS)
 
 
 class SystemActions:
@@ -96,10 +95,15 @@ class SystemActions:
     async def _deploy(self, system: str, change: ChangeSpec, wait: float | None, key: str | None) -> Accepted:
         await self._check_secrets(change.picture)
         found = await self._engine.store.reader.object(Key(self._ns, system))
-        if found is not None and found.kind == SYSTEM.kind:
-            reader = self._engine.store.reader
-            await check_free_addresses(reader, found, change.path, change.picture, self._may_see)
-        return await self._create_change(DEPLOY.kind, "deploy", system, change, wait, key)
+        if found is None or found.kind != SYSTEM.kind:
+            return await self._create_change(DEPLOY.kind, "deploy", system, change, wait, key)
+        check = partial(check_free_addresses, self._engine.store.reader, found, change, self._may_see)
+        await check()
+        try:
+            return await self._create_change(DEPLOY.kind, "deploy", system, change, wait, key)
+        except BadInput:
+            await check()  # another deploy was faster: the guard does not know whether the caller may see it
+            raise
 
     async def _create_change(
         self, kind: str, action: str, system: str, change: ChangeSpec | None, wait: float | None, key: str | None
@@ -165,7 +169,7 @@ class SystemActions:
 
     async def open_deploys(self, system: str) -> list[Object]:
         """Return the deploys of a system that wait or are under way, oldest first."""
-        chosen = Selector(self._ns, DEPLOY.kind, system, tuple(one.word for one in OPEN))
+        chosen = Selector(self._ns, DEPLOY.kind, system, tuple(one.word for one in OPEN_DEPLOY))
         found = await self._engine.store.reader.list_objects(chosen, Page(None, 10_000))
         return sorted(found, key=lambda one: one.created)
 

@@ -1,30 +1,46 @@
 """The ports of services: a deploy gets none that another service of the host has, and none that is not allowed."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 
+from stateward.domains.systems.address_claims import address_key, remove_unused_addresses
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import read
 from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.domains.systems.service import SystemActions
 from stateward.domains.systems.settings import SystemsSettings
-from stateward.engine import Engine
+from stateward.engine import Accepted, Engine
 from stateward.errors import BadInput
 from stateward.store.port import Store
 from stateward.store.records import Operation
 from tests.integration.domains.systems.conftest import PATIENT
 
 SHOP, TENANT = "default", "tenant"
+WEB = "services: {web: {command: x, address: 19420}}"
+
+
+@asynccontextmanager
+async def serving(store: Store, backend: SimulatedBackend) -> AsyncIterator[Engine]:
+    """Run the domain on a store, as one server does."""
+    plugin = SystemsRuntime({"local": backend}, SystemsSettings(local_namespaces="*"))
+    engine = Engine(store, plugin.kinds, lease_s=3.0)
+    plugin.bind_engine(engine)
+    async with engine, plugin.running(engine, works=True):
+        yield engine
 
 
 @pytest.fixture
-async def engine(new_store: Callable[[], Store]) -> AsyncIterator[Engine]:
+def backend() -> SimulatedBackend:
+    return SimulatedBackend()
+
+
+@pytest.fixture
+async def engine(new_store: Callable[[], Store], backend: SimulatedBackend) -> AsyncIterator[Engine]:
     """Return an engine with simulated instances, whose systems of one name count as systems of one host."""
-    plugin = SystemsRuntime({"local": SimulatedBackend()}, SystemsSettings(local_namespaces="*"))
-    engine = Engine(new_store(), plugin.kinds, lease_s=3.0)
-    plugin.bind_engine(engine)
-    async with engine, plugin.running(engine, works=True):
+    async with serving(new_store(), backend) as engine:
         for ns, system in ((SHOP, "shop"), (TENANT, "shop"), (TENANT, "elsewhere")):
             made = await SystemActions(engine, ns).create(system, "local")
             await engine.wait_record(ns, made.op.id, PATIENT)
@@ -39,21 +55,57 @@ async def deployed(
     return await engine.wait_record(ns, accepted.op.id, PATIENT)
 
 
+def ask(engine: Engine, ns: str, path: str = "/", text: str = WEB) -> "asyncio.Task[Accepted]":
+    """Request a deploy in a task of its own."""
+    return asyncio.create_task(SystemActions(engine, ns, may_see=lambda _: True).deploy("shop", path, read(text)))
+
+
+async def one_is_accepted(asked: "list[asyncio.Task[Accepted]]") -> Accepted:
+    """Wait for the verdicts on deploys that want one port: one is accepted, the others name its service."""
+    verdicts = await asyncio.gather(*asked, return_exceptions=True)
+    accepted = [one for one in verdicts if isinstance(one, Accepted)]
+    assert len(accepted) == 1, verdicts
+    system, ns = accepted[0].object.parent, accepted[0].object.ns
+    for one in verdicts:
+        if not isinstance(one, Accepted):
+            assert isinstance(one, BadInput), one
+            assert one.field in ("services/web.address", "services/shop.address")
+            assert f"of system {system} in namespace {ns} has 19420" in str(one)
+    return accepted[0]
+
+
+async def test_of_deploys_that_ask_for_one_free_port_at_the_same_moment_one_is_accepted(
+    engine: Engine, backend: SimulatedBackend, new_store: Callable[[], Store]
+) -> None:
+    one_service = "{command: x, address: 19420}"
+    accepted = await one_is_accepted(
+        [ask(engine, TENANT), *(ask(engine, SHOP, path, one_service) for path in ("/web", "/shop"))]
+    )
+    assert (await engine.wait_record(accepted.object.ns, accepted.op.id, PATIENT)).error is None
+    for ns in (SHOP, TENANT):
+        torn_down = await SystemActions(engine, ns).teardown("shop")
+        assert (await engine.wait_record(ns, torn_down.op.id, PATIENT)).error is None
+    if engine.store.serializes_writes:  # such a store has one server
+        return
+    async with serving(new_store(), backend) as other:
+        accepted = await one_is_accepted([ask(engine, SHOP), ask(other, TENANT)])
+        assert (await engine.wait_record(accepted.object.ns, accepted.op.id, PATIENT)).error is None
+
+
 async def test_a_port_that_another_service_has_is_refused_and_its_holder_is_named_to_who_may_see_it(
     engine: Engine,
 ) -> None:
-    web = "services: {web: {command: x, address: 19420}}"
-    assert (await deployed(engine, SHOP, web)).error is None
+    assert (await deployed(engine, SHOP, WEB)).error is None
     with pytest.raises(BadInput, match=r"services/web.address: 19420 must be .* another service has 19420"):
-        await deployed(engine, TENANT, web)
+        await deployed(engine, TENANT, WEB)
     with pytest.raises(BadInput, match="service /web of system shop in namespace default has 19420"):
-        await deployed(engine, TENANT, web, may_see=lambda _: True)
-    assert (await deployed(engine, TENANT, web, "elsewhere")).error is None
-    moved = web.replace("web", "front")
+        await deployed(engine, TENANT, WEB, may_see=lambda _: True)
+    assert (await deployed(engine, TENANT, WEB, "elsewhere")).error is None
+    moved = WEB.replace("web", "front")
     assert (await deployed(engine, SHOP, moved)).error is None  # the same system replaces the holder
     torn_down = await SystemActions(engine, SHOP).teardown("shop")
     await engine.wait_record(SHOP, torn_down.op.id, PATIENT)
-    assert (await deployed(engine, TENANT, web)).error is None
+    assert (await deployed(engine, TENANT, WEB)).error is None
 
 
 async def test_ports_outside_of_the_allowed_ones_and_ports_twice_are_refused(engine: Engine) -> None:
@@ -61,3 +113,34 @@ async def test_ports_outside_of_the_allowed_ones_and_ports_twice_are_refused(eng
         await deployed(engine, SHOP, "services: {web: {command: x, address: 22}}")
     with pytest.raises(BadInput, match="service /a of the same definition has 19421"):
         await deployed(engine, SHOP, "services: {a: {command: x, address: 19421}, b: {command: x, address: 19421}}")
+
+
+async def test_an_open_deploy_holds_its_ports_and_those_that_it_may_have_to_restore(
+    engine: Engine, backend: SimulatedBackend
+) -> None:
+    shop, moved = SystemActions(engine, SHOP), "services: {web: {command: slow, address: 19421}}"
+    assert (await deployed(engine, SHOP, WEB)).error is None
+    backend.fail("/web", "slow")
+    deploy = await shop.deploy("shop", "/", read(moved))
+    while "19421" not in (await engine.record(SHOP, "shop:web")).spec:
+        await asyncio.sleep(0.01)
+    for port in ("19420", "19421"):
+        with pytest.raises(BadInput, match=f"another service has {port}"):
+            await deployed(engine, TENANT, WEB.replace("19420", port))
+    await shop.cancel("shop", deploy.object.id)
+    await engine.wait_record(SHOP, deploy.op.id, PATIENT)
+    with pytest.raises(BadInput, match="another service has 19420"):
+        await deployed(engine, TENANT, WEB)
+    assert (await deployed(engine, TENANT, moved.replace("slow", "x"))).error is None
+
+
+async def test_a_port_is_free_again_when_the_system_of_its_service_is_deleted(engine: Engine) -> None:
+    both = "services: {web: {command: x, address: 19420}, api: {command: x, address: 19421}}"
+    assert (await deployed(engine, SHOP, both)).error is None
+    deleted = await SystemActions(engine, SHOP).delete("shop")
+    assert (await engine.wait_record(SHOP, deleted.op.id, PATIENT)).error is None
+    assert (await deployed(engine, TENANT, WEB)).error is None
+    await remove_unused_addresses(engine)
+    left = await engine.store.reader.objects([address_key(port) for port in (19420, 19421)])
+    assert {one.id: one.removed for one in left.values()} == {"address-19420": False, "address-19421": True}
+    assert (await deployed(engine, TENANT, both)).error is None

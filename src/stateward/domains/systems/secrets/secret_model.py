@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.systems.errors import SecretInUse, ValueNotSealed
-from stateward.domains.systems.lifecycle import DEPLOY, JOB, OPEN, SECRET, SERVICE
+from stateward.domains.systems.lifecycle import DEPLOY, JOB, OPEN_DEPLOY, SECRET, SERVICE
 from stateward.domains.systems.model import ChangeSpec, DesiredJob, DesiredService, spec_of
 from stateward.domains.systems.object_ids import secret_name
 from stateward.domains.systems.secrets.keyring import KeyRing, SealedValue
@@ -27,7 +27,7 @@ MAX_CHARS = 65_536
 """The longest value; Linux takes at most 131,072 bytes for one variable of the environment."""
 
 SEALED_VALUE = Privacy(secrets=frozenset({"sealed"}))
-OPEN_DEPLOYS = tuple(one.word for one in OPEN)
+OPEN_DEPLOYS = tuple(one.word for one in OPEN_DEPLOY)
 
 
 class SecretSpec(Struct, frozen=True, forbid_unknown_fields=True):
