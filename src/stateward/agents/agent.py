@@ -12,7 +12,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from stateward.agents.agent_ports import CONNECTION_ERRORS, AgentSocket, Dialer, Dismissed, UpgradeHandler
-from stateward.agents.answers import FindImages, SiteAnswers
+from stateward.agents.answers import NodeEngine, SiteAnswers
 from stateward.agents.app_manifest import SiteBackend
 from stateward.agents.measure_reports import MeasureReporter, measure_site
 from stateward.agents.message_types import clip_text
@@ -42,7 +42,7 @@ from stateward.agents.messages import (
     encode,
     read_controller,
 )
-from stateward.agents.node_messages import ImageRequest, SecretAnswer
+from stateward.agents.node_messages import ImageRequest, SecretAnswer, VolumeRemoval
 from stateward.agents.order_admission import InstanceMemory, OrderVerdict, has_related_work, judge_order
 from stateward.agents.secret_requests import SecretRequests
 from stateward.agents.site import (
@@ -69,7 +69,7 @@ class Agent:
     """The agent of one cloudlet; it works on one of the `backends` that it offers, by default on its site alone.
 
     The agent of a node has a capacity, a lease, and statuses of its things. It asks for values of secrets, and finds
-    images if it has a container engine.
+    images and removes volumes if it has a container engine.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class Agent:
         lease: AgentLease | None = None,
         statuses: Callable[[], AsyncIterator[ThingStatus]] | None = None,
         secrets: SecretRequests | None = None,
-        find_images: FindImages | None = None,
+        engine: NodeEngine | None = None,
     ) -> None:
-        self._lease, self._statuses, self._secrets, self._find_images = lease, statuses, secrets, find_images
+        self._lease, self._statuses, self._secrets, self._engine = lease, statuses, secrets, engine
         self._site, self._dialer, self.version, self._upgrades = site, dialer, version, upgrades
         self._backends = backends or {SiteBackend.PROCESS: site}
         self._observe_interval_s, self._installation = observe_interval_s, installation
@@ -130,7 +130,7 @@ class Agent:
         await self._settle()
         socket = self._socket = await self._dialer.dial()
         tasks: list[asyncio.Task[None]] = []
-        answers = SiteAnswers(self._site, self._send, self._find_images)
+        answers = SiteAnswers(self._site, self._send, self._engine)
         try:
             welcome = await self._handshake(socket)
             self.notify = welcome.notify
@@ -252,7 +252,7 @@ class Agent:
                     await self._handle_order(message)
                 case Upgrade():
                     self._start_task(self._upgrade(message))
-                case LogRequest() | CommandRequest() | ImageRequest():
+                case LogRequest() | CommandRequest() | ImageRequest() | VolumeRemoval():
                     await answers.begin(message)
                 case RequestCancelled():
                     answers.cancel(message)

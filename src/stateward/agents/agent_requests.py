@@ -21,9 +21,9 @@ from stateward.agents.messages import (
     RequestCancelled,
     read_answer,
 )
-from stateward.agents.node_messages import ImageAnswer, ImageRequest, WantedImage
+from stateward.agents.node_messages import ImageAnswer, ImageRequest, VolumeRemoval, VolumesRemoved, WantedImage
 
-T = TypeVar("T", LogAnswer, CommandAnswer, ImageAnswer)
+T = TypeVar("T", LogAnswer, CommandAnswer, ImageAnswer, VolumesRemoved)
 
 LOG_TIMEOUT_S = 20.0
 """Seconds that an agent has to send a log."""
@@ -33,6 +33,9 @@ COMMAND_MARGIN_S = 10.0
 
 IMAGES_TIMEOUT_S = 900.0
 """Seconds that an agent has to pull images."""
+
+VOLUMES_TIMEOUT_S = 60.0
+"""Seconds that an agent has to remove volumes."""
 
 MAX_WAITING = 16
 """The number of requests that wait for one agent: an agent works on as many at once."""
@@ -85,10 +88,19 @@ class AgentRequests:
             connection, lambda number, notify: ImageRequest(number, notify, images), ImageAnswer, IMAGES_TIMEOUT_S
         )
 
+    async def remove_volumes(self, connection: AgentConnection, systems: tuple[str, ...]) -> None:
+        """Remove the volumes of deleted systems from the container engine of an agent."""
+        await self._ask(
+            connection,
+            lambda number, notify: VolumeRemoval(number, notify, connection.ns, systems),
+            VolumesRemoved,
+            VOLUMES_TIMEOUT_S,
+        )
+
     async def _ask(
         self,
         connection: AgentConnection,
-        request: Callable[[int, int], LogRequest | CommandRequest | ImageRequest],
+        request: Callable[[int, int], LogRequest | CommandRequest | ImageRequest | VolumeRemoval],
         form: type[T],
         patience: float,
     ) -> T:

@@ -7,7 +7,7 @@ it changes no record, nobody sends it again, and it ends with the connection on 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from stateward.agents.message_types import clip_text
 from stateward.agents.messages import (
@@ -21,7 +21,7 @@ from stateward.agents.messages import (
     RequestCancelled,
     answer_pieces,
 )
-from stateward.agents.node_messages import ImageAnswer, ImageRequest
+from stateward.agents.node_messages import ImageAnswer, ImageRequest, VolumeRemoval, VolumesRemoved
 from stateward.agents.site import AgentSite, SiteError
 from stateward.aio.supervise import cancel_tasks
 
@@ -34,17 +34,26 @@ END_MARGIN_S = 2.0
 """Seconds that a site has, after the time of a command is over, to end it and to tell what it has written."""
 
 
-SiteRequest: TypeAlias = LogRequest | CommandRequest | ImageRequest
-FindImages: TypeAlias = Callable[[ImageRequest], Awaitable[ImageAnswer]]
+SiteRequest: TypeAlias = LogRequest | CommandRequest | ImageRequest | VolumeRemoval
+
+
+class NodeEngine(Protocol):
+    """The container engine of a node."""
+
+    async def find_images(self, request: ImageRequest) -> ImageAnswer:
+        """Return what images are now."""
+
+    async def remove_volumes(self, request: VolumeRemoval) -> VolumesRemoved:
+        """Remove the volumes of systems that were deleted."""
 
 
 class SiteAnswers:
     """Answers the requests of one connection."""
 
     def __init__(
-        self, site: AgentSite, send: Callable[[AnswerPiece], Awaitable[None]], find_images: FindImages | None = None
+        self, site: AgentSite, send: Callable[[AnswerPiece], Awaitable[None]], engine: NodeEngine | None = None
     ) -> None:
-        self._site, self._send, self._find_images = site, send, find_images
+        self._site, self._send, self._engine = site, send, engine
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     async def begin(self, request: SiteRequest) -> None:
@@ -84,10 +93,12 @@ class SiteAnswers:
         numbers = request.request, request.notify
         if isinstance(request, LogRequest):
             return LogAnswer(*numbers, tuple(await self._site.read_log(request)))
-        if isinstance(request, ImageRequest):
-            if self._find_images is None:
+        if isinstance(request, ImageRequest | VolumeRemoval):
+            if self._engine is None:
                 raise SiteError("the agent has no container engine for services")
-            return await self._find_images(request)
+            if isinstance(request, VolumeRemoval):
+                return await self._engine.remove_volumes(request)
+            return await self._engine.find_images(request)
         async with asyncio.timeout(request.within + END_MARGIN_S):
             result = await self._site.run_command(request)
         kept = result.written[-MAX_ANSWER_CHARS:]
@@ -105,3 +116,5 @@ def _refusal(request: SiteRequest, error: str) -> Answer:
             return CommandAnswer(*numbers, error=why)
         case ImageRequest():
             return ImageAnswer(*numbers, error=why)
+        case VolumeRemoval():
+            return VolumesRemoved(*numbers, error=why)

@@ -14,7 +14,14 @@ from msgspec import Meta, Struct
 from stateward.agents.app_manifest import SiteBackend
 from stateward.agents.measure_messages import Measures
 from stateward.agents.message_types import NAME_TEXT, Name, Number, Text
-from stateward.agents.node_messages import ImageAnswer, ImageRequest, SecretAnswer, SecretRequest
+from stateward.agents.node_messages import (
+    ImageAnswer,
+    ImageRequest,
+    SecretAnswer,
+    SecretRequest,
+    VolumeRemoval,
+    VolumesRemoved,
+)
 from stateward.agents.published_ports import Addresses
 
 PROTOCOL = 1
@@ -298,7 +305,7 @@ class RequestCancelled(Struct, frozen=True, tag="cancel"):
     notify: int
 
 
-Answer: TypeAlias = LogAnswer | CommandAnswer | ImageAnswer
+Answer: TypeAlias = LogAnswer | CommandAnswer | ImageAnswer | VolumesRemoved
 FromAgent: TypeAlias = (
     Hello
     | InventoryItem
@@ -320,6 +327,7 @@ FromController: TypeAlias = (
     | LogRequest
     | CommandRequest
     | ImageRequest
+    | VolumeRemoval
     | RequestCancelled
     | SecretAnswer
 )

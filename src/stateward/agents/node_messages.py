@@ -1,4 +1,4 @@
-"""Messages between controllers and the agents of nodes alone: values of secrets, and what images are."""
+"""Messages between controllers and the agents of nodes alone: values of secrets, images, and volumes to remove."""
 
 from typing import Annotated
 
@@ -8,6 +8,10 @@ from stateward.agents.message_types import Name, Number, Text
 
 MAX_IMAGES = 200
 """The number of images in one request."""
+
+
+MAX_SYSTEMS = 200
+"""The number of deleted systems in one request."""
 
 
 class SecretRequest(Struct, frozen=True, tag="read secret"):
@@ -70,4 +74,26 @@ class ImageAnswer(Struct, frozen=True, tag="images"):
     notify: Number
     found: Annotated[tuple[FoundImage, ...], Meta(max_length=MAX_IMAGES)] = ()
     refusal: Text = ""
+    error: Text = ""
+
+
+class VolumeRemoval(Struct, frozen=True, tag="remove volumes"):
+    """A request to remove the volumes of systems that were deleted."""
+
+    request: int
+    notify: int
+    ns: str
+    systems: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The request in a log."""
+        return "volumes"
+
+
+class VolumesRemoved(Struct, frozen=True, tag="volumes"):
+    """The end of a removal of volumes; `error` tells why some are left."""
+
+    request: Number
+    notify: Number
     error: Text = ""

@@ -10,8 +10,10 @@ from random import Random
 import msgspec
 
 from stateward.agents.agent import Agent
+from stateward.agents.app_manifest import SiteBackend
 from stateward.agents.inprocess import InProcessDialer
 from stateward.agents.messages import AgentOrder, CommandRequest, Existing, LogPart, LogRequest, OrderAction
+from stateward.agents.node_messages import FoundImage, ImageAnswer, ImageRequest, VolumeRemoval, VolumesRemoved
 from stateward.agents.published_ports import PublishedAddress
 from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.site import (
@@ -53,6 +55,11 @@ class SimulatedNodeSite:
         self.started: Counter[str] = Counter()
         self.halted: set[str] = set()
         self.failure = ""
+        self.volumes: set[str] = set()
+        """The systems that have volumes here; while the engine is down, none can be removed."""
+        self.is_engine_down = False
+        self.had_volumes: list[bool] = []
+        """Whether there were volumes of its system, at each start of an instance that needs some."""
 
     async def observe(self) -> Mapping[str, Existing]:
         """Return what was ordered."""
@@ -74,7 +81,11 @@ class SimulatedNodeSite:
         self.started[order.name] += 1
         if self.failure:
             raise SiteError(self.failure)
-        self.orders[order.name] = order.generation, msgspec.json.decode(order.spec, type=NodeOrder)
+        wanted = msgspec.json.decode(order.spec, type=NodeOrder)
+        if wanted.want.service.volumes:
+            self.had_volumes.append(wanted.system in self.volumes)
+            self.volumes.add(wanted.system)
+        self.orders[order.name] = order.generation, wanted
 
     async def statuses(self) -> AsyncIterator[ThingStatus]:
         """Yield the states of the instances that have changed."""
@@ -109,6 +120,18 @@ class SimulatedNodeSite:
     async def run_command(self, request: CommandRequest) -> SiteCommandResult:
         """Return the words of a command."""
         return SiteCommandResult(0, " ".join(request.argv))
+
+    async def find_images(self, request: ImageRequest) -> ImageAnswer:
+        """Return the names of images as their ids."""
+        found = tuple(FoundImage(one.image) for one in request.images)
+        return ImageAnswer(request.request, request.notify, found)
+
+    async def remove_volumes(self, request: VolumeRemoval) -> VolumesRemoved:
+        """Remove the volumes of systems."""
+        if self.is_engine_down:
+            raise SiteError("the engine is down")
+        self.volumes -= set(request.systems)
+        return VolumesRemoved(request.request, request.notify)
 
     async def close(self) -> None:
         """Do nothing."""
@@ -157,6 +180,8 @@ class SimulatedNode:
                 capacity=SIZE,
                 lease=EndlessLease(),
                 statuses=self.site.statuses,
+                backends=dict.fromkeys((SiteBackend.PROCESS, SiteBackend.CONTAINER), self.site),
+                engine=self.site,
             )
             self._task = asyncio.create_task(agent.run())
 

@@ -34,10 +34,19 @@ def running(podman: PodmanService) -> dict[str, set[str]]:
     return found
 
 
+def label_of(agent_folder: Path) -> str:
+    """Return the label of all that a node has in the engine."""
+    return f"label=stateward.systems.installation={(agent_folder / 'containers' / 'installation').read_text()}"
+
+
 def listed(podman: PodmanService, agent_folder: Path) -> list[str]:
     """Return the ids of the containers of a node, in every state."""
-    label = f"stateward.systems.installation={(agent_folder / 'containers' / 'installation').read_text()}"
-    return podman.run("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={label}").split()
+    return podman.run("ps", "--all", "--quiet", "--no-trunc", "--filter", label_of(agent_folder)).split()
+
+
+def volumes(podman: PodmanService, agent_folder: Path) -> list[str]:
+    """Return the names of the volumes of a node."""
+    return podman.run("volume", "ls", "--quiet", "--filter", label_of(agent_folder)).split()
 
 
 def get(port: int, path: str = "/") -> str:
@@ -78,8 +87,8 @@ def test_containers_are_adopted_after_a_kill_and_end_with_the_lease_though_their
         start_nodes(hosts, podman, other.url)
         hosts.http.post(f"{URL}/-/secrets", json={"name": "db", "value": VALUE}).raise_for_status()
         web = {"image": IMAGE, "pull": "never", "command": ["sh", "-c", TELL], "address": port, "grace": 2}
-        secrets = {"PASSWORD": {"secret": "db", "as": "file"}}
-        hosts.deploy(web={**web, "instances": 4, "health": {"http": "/", "interval": 0.3}, "secrets": secrets})
+        web |= {"secrets": {"PASSWORD": {"secret": "db", "as": "file"}}, "volumes": {"data": "/data"}}
+        hosts.deploy(web={**web, "instances": 4, "health": {"http": "/", "interval": 0.3}})
         assert Counter(hosts.ready().values()) == {"a": 2, "b": 2}
         hosts.until(lambda: sha256(VALUE.encode()).hexdigest() in get(port, "/secret.html"))
 
@@ -108,10 +117,12 @@ def test_containers_are_adopted_after_a_kill_and_end_with_the_lease_though_their
         hosts.until(lambda: hosts.node("a")["state"] == "ready", lambda: never_doubled(podman))
         assert "a" not in running(podman)
 
-        # The system leaves no container, and no file has the secret.
+        # The system leaves no container and no volume, and no file has the secret.
         files = [one for one in tmp_path.rglob("*") if one.is_file() and not one.is_symlink()]
         assert not [one for one in files if VALUE.encode() in one.read_bytes()]
+        assert volumes(podman, hosts.agents["a"].folder)  # instances that have left leave their data
         hosts.ended(hosts.http.delete(f"{URL}/shop", params={"force": True}))
+        assert not [one for name in ("a", "b") for one in volumes(podman, hosts.agents[name].folder)]
         hosts.until(lambda: not running(podman))
         hosts.until(lambda: not listed(podman, hosts.agents["b"].folder))
         hosts.until(lambda: "stateward.shop" not in podman.run("network", "ls"))

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.agents.messages import AgentOrder, LogRequest, OrderAction
-from stateward.agents.node_messages import ImageRequest, WantedImage
+from stateward.agents.node_messages import ImageRequest, VolumeRemoval, WantedImage
 from stateward.agents.site import SiteError
 from stateward.containers import ContainerSpec, SimulatedEngine
 from stateward.containers.simulated_programs import ProgramRun, stdout
@@ -86,6 +86,12 @@ async def test_a_container_gets_its_node_and_secrets_and_leaves_its_volume_and_n
         assert await engine.list_containers() == []
         assert await engine.list_networks(("stateward.systems.installation",)) == []
         assert len(await engine.list_volumes(("stateward.systems.installation",))) == 1
+        for systems, left in ((("sho", "shop2"), 1), (("shop",), 0), (("shop",), 0)):  # it goes with its system
+            assert (await site.remove_volumes(VolumeRemoval(7, 1, "default", systems))).error == ""
+            assert len(await engine.list_volumes(("stateward.systems.installation",))) == left
+        await site.execute(order(OrderAction.CREATE, service), no_progress)
+        with pytest.raises(SiteError, match="instances of shop are here"):
+            await site.remove_volumes(VolumeRemoval(8, 1, "default", ("shop",)))
 
 
 async def test_without_a_lease_nothing_is_started_and_its_end_removes_everything(tmp_path: Path) -> None:

@@ -160,7 +160,8 @@ class NodesBackend:
         await asyncio.gather(*(self._forget.submit(key) for key in kept))
 
     async def remove(self, system_ref: SystemRef) -> None:
-        """Remove the files of a system on this host."""
+        """Remove the volumes of a system on its nodes, and its files on this host."""
+        await self.hub.volumes.on_system_deleted(system_ref)
         await self._proxies.remove(system_ref)
 
     async def ensure_pool(self, system_ref: SystemRef, name: str, pool: NodePool) -> None:

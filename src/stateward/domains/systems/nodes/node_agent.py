@@ -101,7 +101,7 @@ async def run_node_agent(options: NodeAgentOptions, token: str) -> None:
         statuses=site.statuses,
         backends=dict.fromkeys(offered, site),
         secrets=secrets,
-        find_images=site.find_images,
+        engine=site,
     )
     await site.start()
     task = asyncio.ensure_future(made.run())

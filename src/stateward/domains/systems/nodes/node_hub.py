@@ -70,6 +70,7 @@ from stateward.domains.systems.nodes.node_records import (
     sync_node,
 )
 from stateward.domains.systems.nodes.node_secrets import NodeSecrets
+from stateward.domains.systems.nodes.node_volumes import SYSTEM_DELETED, NodeVolumes
 from stateward.engine import Engine
 from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.store.errors import StoreError
@@ -118,6 +119,8 @@ class NodeHub:
         self._tasks: set[asyncio.Task[None]] = set()
         self._requests = AgentRequests(NodeCannotAnswer)
         self.images = NodeImages(engine, self.connections, self._requests)
+        self.volumes = NodeVolumes(engine, self.connections, self._requests)
+        self._cleaned: set[Key] = set()  # nodes that get no orders before old volumes are removed
         self._connect = batcher(engine, chance, connect_nodes)
         self._renew = batcher(engine, chance, renew_leases)
         self._disconnect = batcher(engine, chance, disconnect_nodes)
@@ -159,7 +162,19 @@ class NodeHub:
         placed = {one.id: one for one in await self._instances(_node(connection))}
         for item in items.values():
             await self._remove_orphan(connection, item, placed.get(item.name))
-        await self.send_orders(_node(connection))
+        if await self.volumes.deleted_systems(_node(connection)):
+            self._start_task(self._clean(_node(connection)))  # its answer comes over this connection
+        else:
+            await self.send_orders(_node(connection))
+
+    async def _clean(self, node: Key) -> None:
+        """Remove the volumes of deleted systems from a node that has returned, and then send its orders."""
+        self._cleaned.add(node)
+        try:
+            await self.volumes.remove(node)
+        finally:
+            self._cleaned.discard(node)
+        await self.send_orders(node)
 
     async def on_heartbeat(self, connection: AgentConnection) -> None:
         """Renew the lease of a node; an agent whose lease cannot be renewed must connect again."""
@@ -239,6 +254,8 @@ class NodeHub:
                 self._close(Key(entry.ns, entry.object))
             elif entry.kind == NODE.kind and entry.event == IMAGES_ASKED:
                 self._start_task(self.images.answer(Key(entry.ns, entry.object)))
+            elif entry.kind == NODE.kind and entry.event == SYSTEM_DELETED:
+                self._start_task(self.volumes.remove(Key(entry.ns, entry.object)))
             elif entry.kind == INSTANCE.kind and entry.event in ("place", "halt", "stop"):
                 changed.add(Key(entry.ns, entry.object))
         if changed and self.connections:
@@ -261,7 +278,7 @@ class NodeHub:
     async def send_orders(self, node: Key, patience: float = float("inf")) -> None:
         """Send the orders due to a node, unless they were sent less than `patience` seconds ago."""
         connection = self.connections.get(node)
-        if connection is None or not connection.is_synced:
+        if connection is None or not connection.is_synced or node in self._cleaned:
             return
         due = [(one, order) for one in await self._instances(node) if (order := due_order(one, connection.notify))]
         new = {one.key for one, order in due if order.work is OrderAction.CREATE and not _is_ordered(one)}
@@ -288,11 +305,12 @@ class NodeHub:
         return await self._engine.store.reader.list_objects(chosen, Page(None, MAX_LISTED))
 
     async def resend_orders(self) -> None:
-        """Send unanswered orders again, in a loop."""
+        """Send unanswered orders again, and remove volumes that are left, in a loop."""
         while True:
             await asyncio.sleep(RESEND_S)
             for node in list(self.connections):
                 await self.send_orders(node, RESEND_S)
+                self._start_task(self.volumes.remove(node))
 
     async def close_silent(self) -> None:
         """Close connections whose agents are silent for a whole lease, in a loop."""

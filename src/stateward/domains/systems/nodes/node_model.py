@@ -44,6 +44,7 @@ class NodeStatus(Struct, frozen=True, omit_defaults=True):
     images: dict[str, ImageQuestion] = {}  # questions of processes that it is not connected to
     cordoned: bool = False  # it was lost while it took no new instances
     alerts: Alerts = ()
+    deleted_systems: tuple[str, ...] = ()  # systems whose volumes are to be removed there
     server: str = ""  # the URL of the server that its agent is connected to; empty: unknown to other servers
 
 

@@ -24,7 +24,7 @@ from stateward.agents.messages import (
     LogRequest,
     OrderAction,
 )
-from stateward.agents.node_messages import FoundImage, ImageAnswer, ImageRequest
+from stateward.agents.node_messages import FoundImage, ImageAnswer, ImageRequest, VolumeRemoval, VolumesRemoved
 from stateward.agents.published_ports import PublishedAddress
 from stateward.agents.site import InstanceMeasure, ReportProgress, SiteCommandResult, SiteError, ThingStatus
 from stateward.containers import ContainerEngine, EngineUnavailable
@@ -219,6 +219,19 @@ class NodeSite:
         except StatewardError as error:
             return ImageAnswer(*numbers, refusal=clip_text(str(error)))
         return ImageAnswer(*numbers, tuple(FoundImage(found[name].id, found[name].digest) for name in services))
+
+    async def remove_volumes(self, request: VolumeRemoval) -> VolumesRemoved:
+        """Remove the volumes of systems that were deleted."""
+        if self._containers is None:
+            raise SiteError(NO_ENGINE)
+        for system_ref in (SystemRef(request.ns, name) for name in request.systems):
+            if any(_read(one).ref.system == system_ref for one in self._known):
+                raise SiteError(f"instances of {system_ref.system} are here")
+            try:
+                await self._containers.remove(system_ref)
+            except (StatewardError, OSError) as error:
+                raise SiteError(str(error)) from error
+        return VolumesRemoved(request.request, request.notify)
 
     async def stop_all(self) -> None:
         """Kill everything, because the lease has ended: a controller may have moved it. Only ends of jobs are kept."""

@@ -1,0 +1,109 @@
+"""The removal of the volumes of deleted systems from nodes.
+
+A node keeps the volumes of a system when its instances leave, and only its agent knows which ones it has. So the
+deletion of a system is noted with each node of the namespace that has a container engine. The process that has the
+connection of the node asks its agent to remove the volumes, and then clears the note. A node that is away is asked when
+it returns, before it gets orders: a new system of the same name finds no old data.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from functools import partial
+
+from msgspec.structs import replace
+
+from stateward.agents.agent_requests import AgentRequests
+from stateward.agents.connection import AgentConnection
+from stateward.agents.node_messages import MAX_SYSTEMS
+from stateward.domains.systems.backends.port import SystemRef
+from stateward.domains.systems.errors import NodeCannotAnswer
+from stateward.domains.systems.lifecycle import NODE, SERVING
+from stateward.domains.systems.nodes.node_model import NodeStatus, node_status
+from stateward.domains.systems.nodes.node_records import loaded_node, save_seen, unit_of_work
+from stateward.engine import Engine
+from stateward.engine.transitions import journal
+from stateward.lifecycle import CONTROLLER
+from stateward.store.filters import Page, Selector
+from stateward.store.port import Tx
+from stateward.store.records import Key, Object
+
+log = logging.getLogger("stateward.systems")
+
+SYSTEM_DELETED = "system deleted"
+"""The journal entry of a node that may have volumes of a deleted system."""
+
+POLL_INTERVAL_S = 0.1
+WAIT_S = 30.0
+"""How long a deletion waits for the nodes that are connected; their volumes are removed later, if that takes longer."""
+
+MAX_LISTED = 10_000
+
+
+class NodeVolumes:
+    """The volumes of deleted systems on nodes; `connections` are those of this process."""
+
+    def __init__(self, engine: Engine, connections: Mapping[Key, AgentConnection], requests: AgentRequests) -> None:
+        self._engine, self._connections, self._requests = engine, connections, requests
+        self._removing: set[Key] = set()
+
+    async def on_system_deleted(self, system_ref: SystemRef) -> None:
+        """Have the volumes of a system removed, and wait for the nodes that are connected."""
+        for node in await self._nodes_with_engine(system_ref.ns):
+            await self._engine.store.transact(partial(_note, node=node.key, system=system_ref.system))
+        try:
+            async with asyncio.timeout(WAIT_S):
+                while any(_keeps_waiting(one, system_ref) for one in await self._nodes_with_engine(system_ref.ns)):
+                    await asyncio.sleep(POLL_INTERVAL_S)
+        except TimeoutError:
+            log.warning("volumes of system %s in %s are not removed yet", system_ref.system, system_ref.ns)
+
+    async def _nodes_with_engine(self, ns: str) -> list[Object]:
+        nodes = await self._engine.store.reader.list_objects(Selector(ns, NODE.kind), Page(None, MAX_LISTED))
+        return [one for one in nodes if node_status(one).containers]
+
+    async def deleted_systems(self, node: Key) -> tuple[str, ...]:
+        """Return the first systems whose volumes are to be removed from a node, if its agent can."""
+        found = await self._engine.store.reader.object(node)
+        status = NodeStatus() if found is None or found.removed else node_status(found)
+        return status.deleted_systems[:MAX_SYSTEMS] if status.containers else ()
+
+    async def remove(self, node: Key) -> None:
+        """Remove the volumes of deleted systems from a node that is connected to this process; else, later."""
+        if node in self._removing:
+            return
+        self._removing.add(node)
+        try:
+            while systems := await self.deleted_systems(node):
+                connection = self._connections.get(node)
+                if connection is None or not connection.is_synced:
+                    return
+                await self._requests.remove_volumes(connection, systems)
+                await self._engine.store.transact(partial(_clear, node=node, systems=systems))
+        except NodeCannotAnswer as error:
+            log.warning("volumes of deleted systems are left on a node, and are removed later: %s", error)
+        finally:
+            self._removing.discard(node)
+
+
+def _keeps_waiting(node: Object, system_ref: SystemRef) -> bool:
+    status = node_status(node)
+    return node.state in SERVING and status.connected and system_ref.system in status.deleted_systems
+
+
+async def _note(tx: Tx, node: Key, system: str) -> None:
+    async with unit_of_work(tx, [node]) as uow:
+        found = loaded_node(uow, node)
+        if found is not None:
+            status = node_status(found)
+            noted = tuple(sorted({*status.deleted_systems, system}))
+            save_seen(uow, found, replace(status, deleted_systems=noted))
+            journal(uow, found, found.op, CONTROLLER, "", SYSTEM_DELETED, reason=system)
+
+
+async def _clear(tx: Tx, node: Key, systems: tuple[str, ...]) -> None:
+    async with unit_of_work(tx, [node]) as uow:
+        found = loaded_node(uow, node)
+        if found is not None:
+            left = tuple(one for one in node_status(found).deleted_systems if one not in systems)
+            save_seen(uow, found, replace(node_status(found), deleted_systems=left))

@@ -1,0 +1,65 @@
+"""The volumes of systems on nodes go with their systems, also from nodes that were away, with simulated agents."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from stateward.domains.systems.nodes import node_hub, node_volumes
+from stateward.store.port import Store
+from tests.integration.domains.systems.simulated_nodes import SimulatedNodes, simulated_nodes
+
+WEB = "services: {web: {image: shop:1, volumes: {data: /data}}}"
+
+
+@pytest.fixture
+async def nodes(
+    new_store: Callable[[], Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[SimulatedNodes]:
+    monkeypatch.setattr(node_hub, "RESEND_S", 0.1)
+    async with simulated_nodes(new_store(), tmp_path) as opened:
+        await opened.join("a")
+        assert (await opened.deploy(WEB)).error is None
+        opened.nodes["a"].site.volumes.add("other")
+        assert opened.nodes["a"].site.volumes == {"shop", "other"}
+        yield opened
+
+
+async def delete_shop(nodes: SimulatedNodes) -> None:
+    assert (await nodes.ended(await nodes.actions.delete("shop"))).error is None
+
+
+async def test_a_deletion_has_removed_the_volumes_on_a_node_that_is_connected(nodes: SimulatedNodes) -> None:
+    await delete_shop(nodes)
+    assert nodes.nodes["a"].site.volumes == {"other"}
+
+
+async def test_a_node_that_returns_removes_old_volumes_before_a_system_of_the_same_name_gets_there(
+    nodes: SimulatedNodes,
+) -> None:
+    node = nodes.nodes["a"]
+    await nodes.lose("a")
+    node.site.orders.clear()  # the end of its lease
+    await delete_shop(nodes)
+    await nodes.ended(await nodes.actions.create("shop", "nodes"))
+    assert node.site.volumes == {"shop", "other"}
+    node.connect(nodes)
+    await nodes.until(lambda: nodes.is_node("a", "ready"))
+    assert (await nodes.deploy(WEB)).error is None
+    assert node.site.had_volumes == [False, False]
+
+
+async def test_volumes_that_a_broken_engine_keeps_are_removed_later(
+    nodes: SimulatedNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_volumes, "WAIT_S", 0.1)
+    site = nodes.nodes["a"].site
+    site.is_engine_down = True
+    await delete_shop(nodes)
+    assert site.volumes == {"shop", "other"}
+    site.is_engine_down = False
+
+    async def is_removed() -> bool:
+        return site.volumes == {"other"}
+
+    await nodes.until(is_removed)
