@@ -5,11 +5,12 @@ import re
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.edge.errors import AgentConnectionChanged, OrphansLeft, StillReferenced
+from stateward.domains.edge.errors import AgentConnectionChanged, OrphansLeft, StillReferenced, names_text
 from stateward.domains.edge.guards import check_caller, refuse_transitions
 from stateward.domains.edge.lifecycle import CLUSTERINST, IGNORE_AGENT, MAINTAINED, SERVED, CloudletState
 from stateward.domains.edge.lookups import NOT_PRESENT, list_instances
 from stateward.domains.edge.model import (
+    MAX_LISTED_ORPHANS,
     VERSION,
     AppInst,
     CloudletSpec,
@@ -23,7 +24,7 @@ from stateward.domains.edge.model import (
 from stateward.engine import Request
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
-from stateward.errors import BadInput
+from stateward.errors import BadInput, count_text
 from stateward.store.records import Object, to_json
 
 DEFAULT_UPGRADE_TIMEOUT_S, MAX_UPGRADE_TIMEOUT_S = 60.0, 600.0
@@ -66,7 +67,11 @@ async def _check_backend_change(uow: UnitOfWork, request: Request, found: Object
     if wanted == read_spec(found, CloudletSpec).backend:
         return
     there = [one.id for one in await list_instances(uow, found.ns, found.id) if one.state != NOT_PRESENT]
-    if users := [*there, *(f"orphan {one}" for one in cloudlet_status(found).orphans)]:
+    status = cloudlet_status(found)
+    users = [*there, *(f"orphan {one}" for one in status.orphans)]
+    if more := status.number_of_orphans - len(status.orphans):
+        users.append(count_text(more, "orphan"))
+    if users:
         raise StillReferenced(f"the back end of cloudlet {found.id}", users)
 
 
@@ -74,14 +79,17 @@ def _leave_orphans(uow: UnitOfWork, request: Request, found: Object, instances: 
     """Refuse to delete a cloudlet with orphans; an administrator may leave them, and their names are journaled."""
     status = cloudlet_status(found)
     if IGNORE_AGENT not in request.facts:
-        if status.orphans:
-            raise OrphansLeft(found.id, list(status.orphans))
+        if status.number_of_orphans:
+            raise OrphansLeft(found.id, list(status.orphans), status.number_of_orphans)
         return None
-    left = sorted({*status.orphans, *(local_name(one.id) for one in instances if one.state != NOT_PRESENT)})
-    if not left:
+    left = {*status.orphans, *(local_name(one.id) for one in instances if one.state != NOT_PRESENT)}
+    count = len(left) + status.number_of_orphans - len(status.orphans)
+    if not count:
         return None
-    journal(uow, found, request.op, request.actor, request.who, "orphans left", reason=", ".join(left))
-    return replace(request, seen=to_json(replace(status, orphans=tuple(left))))
+    after = status.with_orphans(left, count)
+    why = names_text(after.orphans, count, MAX_LISTED_ORPHANS)
+    journal(uow, found, request.op, request.actor, request.who, "orphans left", reason=why)
+    return replace(request, seen=to_json(after))
 
 
 def _is_deleted_along(found: Object) -> bool:

@@ -24,7 +24,8 @@ import { ago } from "/console/core/time.js";
 /** @typedef {{cpu: number | null, mem: number | null, connections: number | null, healthy: boolean | null}} Load of an instance, as its agent measured it */
 /** @typedef {{name: string, reason: string, since: number}} Alert */
 /** @typedef {{part: string, port: number, address: string, host_port: number}} Port of an app that its host publishes */
-/** @typedef {{agents: Map<string, Agent>, below: Below, orphans: Map<string, string[]>, rejected: Map<string, number>, loads: Map<string, Load>, capacities: Map<string, Capacity>}} EdgeStatus */
+/** @typedef {{names: string[], count: number}} Orphans the first by name, and the number of all */
+/** @typedef {{agents: Map<string, Agent>, below: Below, orphans: Map<string, Orphans>, rejected: Map<string, number>, loads: Map<string, Load>, capacities: Map<string, Capacity>}} EdgeStatus */
 /** @typedef {{cores: number | null, memory: number | null, used_cores: number, used_memory: number}} Capacity of a cloudlet; null is no limit */
 
 const MAX_SHOWN = 12;
@@ -69,7 +70,7 @@ async function show(context) {
       for (const one of instances.flat()) if (one.load) status.loads.set(`${ns}/${one.id}`, one.load);
       for (const one of office.agents) status.agents.set(`${ns}/${one.cloudlet}`, one);
       for (const one of cloudlets) {
-        status.orphans.set(`${ns}/${one.id}`, one.conditions.orphans);
+        status.orphans.set(`${ns}/${one.id}`, { names: one.conditions.orphans, count: one.conditions.orphan_count });
         if (one.capacity) status.capacities.set(`${ns}/${one.id}`, one.capacity);
       }
       for (const [why, count] of Object.entries(office.rejected)) status.rejected.set(why, Number(count));
@@ -177,7 +178,7 @@ function row(one, status, again) {
   return [
     objectAnchor(one.ns, one.id),
     stateBadge(one),
-    agent(one, connection, status.orphans.get(`${one.ns}/${one.id}`) ?? []),
+    agent(one, connection, status.orphans.get(`${one.ns}/${one.id}`) ?? { names: [], count: 0 }),
     moving && mine && target && mine !== target ? `${mine} → ${target}` : mine || target || "?",
     upgrade(one, mine),
     counts(status.below.get(`${one.ns}/${one.id}`)),
@@ -202,16 +203,18 @@ function counts(below) {
   return `${counted(clusters, "cluster")}, ${counted(apps, "app")}`;
 }
 
-/** @param {ObjectView} one @param {Agent | null} connection @param {string[]} orphans */
+/** @param {ObjectView} one @param {Agent | null} connection @param {Orphans} orphans */
 function agent(one, connection, orphans) {
   const serving = one.state !== "Offline" && Number(pick(one.seen, ["serving"]) ?? (one.state === "Ready" ? 1 : 0)) > 0;
   const controller = shortenIds(String(pick(one.seen, ["controller"]) ?? ""));
   const words = serving ? [`connected${controller ? ` to ${controller}` : ""}`] : ["not connected"];
   if (connection) words.push(connection.settled ? counted(connection.orders, "order") : "settles");
-  if (orphans.length) words.push(counted(orphans.length, "orphan"));
+  if (orphans.count) words.push(counted(orphans.count, "orphan"));
+  const others = orphans.count - orphans.names.length;
+  const names = [...orphans.names, ...(others > 0 ? [`and ${counted(others, "other")}`] : [])].join(", ");
   const held = /** @type {any[]} */ (pick(one.seen, ["held"]) ?? []);
   if (held.length) words.push("another agent is held until a handover");
-  return h("span", { class: "fine", title: orphans.join(", ") }, shape(serving ? "good" : "unknown"), words.join(", "));
+  return h("span", { class: "fine", title: names }, shape(serving ? "good" : "unknown"), words.join(", "));
 }
 
 /** @param {ObjectView} one @param {string} mine */

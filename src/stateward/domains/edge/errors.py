@@ -1,6 +1,15 @@
 """Errors of the edge domain. A refused request has changed nothing."""
 
+from collections.abc import Sequence
+
 from stateward.engine import Denied
+from stateward.errors import count_text
+
+
+def names_text(names: Sequence[str], count: int, most: int = 5) -> str:
+    """Return the first of some names, and how many others there are of so many."""
+    others = count - min(len(names), most)
+    return " and ".join([*filter(None, [", ".join(names[:most])]), *([count_text(others, "other")] if others else [])])
 
 
 class StillReferenced(Denied, code="in_use"):
@@ -17,12 +26,13 @@ class OrphansLeft(Denied, code="orphans_left"):
     """Orphans still run at the cloudlet; after a delete, no agent would report them."""
 
     cloudlet: str
-    orphans: list[str]
+    orphans: list[str]  # the first by name
+    count: int = 0  # of all
 
     def __str__(self) -> str:
-        others = f" and {len(self.orphans) - 5} others" if len(self.orphans) > 5 else ""
+        named = names_text(self.orphans, max(self.count, len(self.orphans)))
         return (
-            f"orphans run at cloudlet {self.cloudlet}: {', '.join(self.orphans[:5])}{others}. Have its agent remove "
+            f"orphans run at cloudlet {self.cloudlet}: {named}. Have its agent remove "
             f"them (edge cloudlet update {self.cloudlet} --orphans remove), or leave them there (--ignore agent)"
         )
 

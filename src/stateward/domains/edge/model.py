@@ -197,12 +197,17 @@ class HeldAgent(Struct, frozen=True, omit_defaults=True):
     things: tuple[str, ...] = ()
 
 
+MAX_LISTED_ORPHANS = 100
+"""How many orphans the record of a cloudlet names: a site may have any number of them."""
+
+
 class CloudletStatus(Struct, frozen=True, omit_defaults=True):
     """A cloudlet's status: the versions and connections of its agents.
 
     `controller` is the process that the serving agent is connected to. `heir` is the connection of the successor in an
     upgrade. `installation` is the agent installation that owns the cloudlet (None: none with an identity has served).
-    `refused` is the reason why the last agent that dialled cannot serve it.
+    `refused` is the reason why the last agent that dialled cannot serve it. `orphans` are the first ones by name, and
+    `orphan_count` counts all of them.
     """
 
     version: str = ""
@@ -222,6 +227,16 @@ class CloudletStatus(Struct, frozen=True, omit_defaults=True):
     memory: int = 0
     refused: str = ""
     maintained: bool = False  # the current or last upgrade began in maintenance
+    orphan_count: int = 0
+
+    @property
+    def number_of_orphans(self) -> int:
+        """The number of all orphans; records of 0.1.0 name all of them, and have no count."""
+        return max(self.orphan_count, len(self.orphans))
+
+    def with_orphans(self, names: Collection[str], count: int) -> "CloudletStatus":
+        """Return the status with some orphans of so many."""
+        return replace(self, orphans=tuple(sorted(names)[:MAX_LISTED_ORPHANS]), orphan_count=count)
 
 
 class CountedRequests(Struct, frozen=True):

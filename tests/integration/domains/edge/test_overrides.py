@@ -3,9 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from stateward.agents.messages import AgentOrder
+from stateward.agents.messages import AgentOrder, Existing
+from stateward.agents.simulation import SimulatedSite
 from stateward.agents.site import ReportProgress, SiteError
-from stateward.domains.edge.api.schemas import accepted_view
+from stateward.domains.edge import model
+from stateward.domains.edge.api.schemas import accepted_view, view
+from stateward.domains.edge.cli.instance_requests import conditions_text
 from stateward.domains.edge.errors import OrphansLeft
 from stateward.domains.edge.lifecycle import (
     APPINST,
@@ -152,6 +155,28 @@ async def test_a_cloudlet_with_orphans_is_deleted_only_when_its_agent_has_remove
     await harness.online()
     assert (await harness.ended(await harness.service.delete(NS, "munich", "edge.cloudlet", ANN))).status == "succeeded"
     assert runner.site.things == {}
+
+
+async def test_of_many_orphans_a_cloudlet_names_the_first_and_counts_all(
+    harness: EdgeHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model, "MAX_LISTED_ORPHANS", 3)
+    site = SimulatedSite()
+    site.things.update((f"stray{number}", Existing(7)) for number in range(9))
+    await harness.cloudlet(runner=AgentRunner("munich", site))
+    conditions = view(await harness.online()).conditions
+    assert (conditions.orphans, conditions.orphan_count) == (("stray0", "stray1", "stray2"), 9)
+    assert "orphans: stray0, stray1, stray2 and 6 others" in conditions_text(conditions)
+    with pytest.raises(OrphansLeft, match=r"munich: stray0, stray1, stray2 and 6 others\. "):
+        await harness.service.delete(NS, "munich", "edge.cloudlet", ANN)
+    await harness.service.act(NS, "munich", "edge.cloudlet", "change", ANN, {"change": {"orphans": "remove"}})
+    await harness.until_true("munich", lambda one: cloudlet_status(one).number_of_orphans == 0)
+    assert site.things == {}
+    lines = [one.reason or "" for one in await harness.history("munich") if one.event == "orphan"]
+    assert sorted(line.split(" at ")[0] for line in lines) == [  # once, though the inventory came again
+        "9 things exist",
+        *(f"stray{number} exists" for number in range(3)),
+    ]
 
 
 async def test_an_administrator_may_leave_orphans_and_is_told_their_names(harness: EdgeHarness) -> None:

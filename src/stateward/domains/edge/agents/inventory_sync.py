@@ -129,13 +129,17 @@ def _sync_instance(
 def report_orphans(
     uow: UnitOfWork, cloudlet: Object, things: dict[str, Object], items: Sequence[InventoryItem], notify: int
 ) -> Iterator[AgentOrder]:
-    """Journal new orphans, and yield the orders to remove them if the policy says so."""
-    known = cloudlet_status(cloudlet).orphans
-    for item in items:
-        if item.name not in known:
-            why = f"{item.name} exists at the cloudlet, and nobody asked for it"
-            journal(uow, cloudlet, None, CONTROLLER, "", "orphan", reason=why)
-    _save_orphans(uow, cloudlet, [one.name for one in items])
+    """Journal new orphans, the first by name, and yield the orders to remove all if the policy says so."""
+    before = cloudlet_status(cloudlet)
+    after = before.with_orphans([one.name for one in items], len(items))
+    new = [f"{name} exists" for name in after.orphans if name not in before.orphans]
+    if after.orphan_count not in (len(after.orphans), before.number_of_orphans):
+        new.append(f"{after.orphan_count} things exist")
+    for what in new:
+        journal(
+            uow, cloudlet, None, CONTROLLER, "", "orphan", reason=f"{what} at the cloudlet, and nobody asked for it"
+        )
+    save_status(uow, cloudlet, after)
     if read_spec(cloudlet, CloudletSpec).orphans == "remove":
         for item in items:
             yield _removal_order(uow, things.get(item.name), item, notify)
@@ -155,8 +159,6 @@ async def journal_orphan_removed(tx: Tx, ns: str, cloudlet: str, name: str) -> N
     async with unit_of_work(tx, [Key(ns, cloudlet)]) as uow:
         if (found := loaded_object(uow, Key(ns, cloudlet), CLOUDLET.kind)) is not None:
             journal(uow, found, None, AGENT, "", "orphan removed", reason=name)
-            _save_orphans(uow, found, [one for one in cloudlet_status(found).orphans if one != name])
-
-
-def _save_orphans(uow: UnitOfWork, cloudlet: Object, names: Sequence[str]) -> None:
-    save_status(uow, cloudlet, replace(cloudlet_status(cloudlet), orphans=tuple(sorted(names))))
+            status = cloudlet_status(found)
+            names = [one for one in status.orphans if one != name]
+            save_status(uow, found, status.with_orphans(names, max(len(names), status.number_of_orphans - 1)))

@@ -206,11 +206,12 @@ class Conditions(Struct, frozen=True):
     reserved_by: str = ""
     online: bool | None = None
     version: str = ""
-    orphans: tuple[str, ...] = ()
+    orphans: Annotated[tuple[str, ...], Meta(description="the first ones by name")] = ()
     installation: str = ""
     held: tuple[HeldView, ...] = ()
     alerts: tuple[AlertView, ...] = ()
     refused: str = ""
+    orphan_count: Annotated[int, Meta(description="the number of all orphans")] = 0
 
 
 class View(Struct, frozen=True, kw_only=True):
@@ -329,6 +330,7 @@ def _conditions(found: Object) -> Conditions:
             held=tuple(map(_held_view, agents.held)),
             alerts=_alert_views(agents.alerts),
             refused=agents.refused,
+            orphan_count=agents.number_of_orphans,
         )
     return Conditions()
 

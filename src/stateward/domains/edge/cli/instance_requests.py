@@ -28,6 +28,7 @@ from stateward.domains.edge.api.schemas import (
     PortView,
     View,
 )
+from stateward.domains.edge.errors import names_text
 from stateward.errors import BadInput, count_text
 
 
@@ -46,6 +47,9 @@ Ignore = Annotated[
 
 CLOUDLET, CLUSTER, APPINST = "CLOUDLET", "CLOUDLET/CLUSTER", "CLOUDLET/CLUSTER/APP"
 """The forms of the names of cloudlets and instances."""
+
+MAX_NAMED_ORPHANS = 10
+"""How many orphans the conditions of a cloudlet name; `--json` has more."""
 
 COLLECTIONS = ("cloudlets", "clusterinsts", "appinsts")
 """The API's collections of cloudlets and instances, from the outermost to the innermost."""
@@ -80,8 +84,9 @@ def send(
     params = {"ignore": [one.value for one in ignore] if ignore else None}
     headers = idempotency_headers()
     answer = session.client.http.call(EdgeAcceptedView, method, where, params=params, body=body, headers=headers)
-    if method == "DELETE" and answer.object.conditions.orphans:
-        left = clean(", ".join(answer.object.conditions.orphans))
+    conditions = answer.object.conditions
+    if method == "DELETE" and (conditions.orphans or conditions.orphan_count):
+        left = clean(_orphans_text(conditions, len(conditions.orphans)))
         err().print(Text(f"Left at the cloudlet, where nobody looks after them: {left}", style="yellow"))
     operation = None if answer.operation is None else session.client.operation(session.ns, answer.operation.id)
     outcome = RequestOutcome(answer.object.id, answer.object, operation)
@@ -201,12 +206,16 @@ def conditions_text(found: Conditions) -> str:
         "being undone" if found.undoing else "",
         f"reserved by {found.reserved_by}" if found.reserved_by else "",
         agent,
-        f"orphans: {', '.join(found.orphans)}" if found.orphans else "",
+        f"orphans: {_orphans_text(found, MAX_NAMED_ORPHANS)}" if found.orphans or found.orphan_count else "",
         *map(_held_text, found.held),
         *(f"{one.name}: {one.reason}" for one in found.alerts),
         f"agent refused: {found.refused}" if found.refused else "",
     ]
     return ", ".join(filter(None, texts))
+
+
+def _orphans_text(found: Conditions, most: int) -> str:
+    return names_text(found.orphans, max(found.orphan_count, len(found.orphans)), most)
 
 
 def port_text(one: PortView) -> str:
