@@ -2,21 +2,18 @@ import asyncio
 import json
 import sqlite3
 import subprocess
-import sys
 from pathlib import Path
 
 from stateward.engine import Engine, Kind
 from stateward.lifecycle import NEW, STABLE, USER, State, declare, step
 from stateward.store import open_store
 from stateward.store.migrations import newest
+from tests.integration.server.server_processes import run
 from tests.servers import PostgresServer
-
-STATEWARD = Path(sys.executable).parent / "stateward"
 
 
 def migrate(database: str, *more: str) -> subprocess.CompletedProcess[str]:
-    command = [str(STATEWARD), "migrate", "--database", database, "--json", *more]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return run("migrate", "--database", database, "--json", *more)
 
 
 def test_an_embedded_database_is_made_and_migrating_again_changes_nothing(tmp_path: Path) -> None:
