@@ -9,8 +9,8 @@ from tests.integration.server.server_harness import NS, ServerHarness
 
 CALLERS = 200
 OBJECTS = 100
-EACH = 10
-"""How many objects each caller asks for, so that each object is asked for by twenty."""
+EACH = 5
+"""How many objects each caller asks for, so that each object is asked for by ten."""
 
 
 async def test_of_all_who_race_for_an_object_one_wins_and_the_others_hear_who(harness: ServerHarness) -> None:
