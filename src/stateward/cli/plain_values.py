@@ -1,11 +1,12 @@
 """Values of options and arguments, converted without a library.
 
 The parser checks every value with a validation library, also those that were not given; its import takes 0.1 s. Texts,
-numbers in their range, paths and defaults need no library. Everything else, and every value that is wrong, is left to
-the parser, so that its error messages stay as they are.
+numbers in their range, choices, paths and defaults need no library. Everything else, and every value that is wrong, is
+left to the parser, so that its error messages stay as they are.
 """
 
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +45,12 @@ def _converted(value: Any, wanted: Any, info: Any) -> Any:  # noqa: ANN401
         return NOT_PLAIN
     if wanted in (int, float):
         return _number(value, wanted, info)
-    if wanted is list[str]:
+    if wanted == list[str]:  # not `is`: each mention of it makes another one
         return list(value) if not isinstance(value, str) and all(type(one) is str for one in value) else NOT_PLAIN
     if wanted is Path and not (info.exists or info.writable or info.resolve_path):
         return Path(value)
+    if isinstance(wanted, type) and issubclass(wanted, Enum):
+        return next((one for one in wanted if value in (one, one.value)), NOT_PLAIN)
     return value if isinstance(wanted, type) and type(value) is wanted else NOT_PLAIN
 
 

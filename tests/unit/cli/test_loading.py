@@ -1,14 +1,17 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import msgspec
 import pytest
+from typer.models import OptionInfo
 
 from stateward.access import Role as Known
 from stateward.cli.commands.token import RoleName
 from stateward.cli.lazy_commands import LazyCommand, imported_command
 from stateward.cli.main import COMMANDS
+from stateward.cli.plain_values import PlainValues
 from stateward.lifecycle import StateClass
 from stateward.schemas.objects import ObjectPage
 from tests.unit.cli.http_server import http_server
@@ -53,6 +56,22 @@ def test_a_call_loads_neither_the_plugins_nor_a_library_that_it_does_not_need() 
         loaded = loaded_by("list", "--server", url, "--token", "tok", "--limit", "7")
     assert [path for _, path in seen] == ["/api/v1/ns/default/objects?limit=8"]
     assert not {*OWN, *LIBRARIES, "plugin.registry", "importlib.metadata", "config", "lifecycle"} & loaded
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted", "found"),
+    [
+        (("a", "b"), list[str], ["a", "b"]),
+        ("admin", RoleName, RoleName.ADMIN),
+        (RoleName.ADMIN, RoleName, RoleName.ADMIN),
+    ],
+)
+def test_lists_of_names_and_choices_are_converted_without_the_library(
+    value: object, wanted: object, found: object
+) -> None:
+    described = SimpleNamespace(annotation=wanted, parameter_info=OptionInfo())
+    option = SimpleNamespace(multiple=False, nargs=1, type_descriptor=described)
+    assert PlainValues(lambda: pytest.fail("the library is used")).coerce(value, option, None) == found
 
 
 @pytest.mark.parametrize(("words", "shown"), [((), b"v?"), (("-o", "name"), "k/vé".encode())])

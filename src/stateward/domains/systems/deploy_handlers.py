@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from stateward.domains.systems.addresses import check_free_addresses, hold_addresses
-from stateward.domains.systems.backends.names import check_backend_fields
+from stateward.domains.systems.backends.backend_fields import check_backend_fields
 from stateward.domains.systems.backends.port import SystemRef
 from stateward.domains.systems.change_planner import ChangePlanner, current_tree
 from stateward.domains.systems.context import SystemContext

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from stateward.domains.systems.addresses import MaySee, check_free_addresses
-from stateward.domains.systems.backends.names import check_backend_fields
+from stateward.domains.systems.backends.backend_fields import check_backend_fields
 from stateward.domains.systems.definition import Tree
 from stateward.domains.systems.errors import DeletionLocked, NothingToRollBack
 from stateward.domains.systems.guards import WAIT, exclusive_lock

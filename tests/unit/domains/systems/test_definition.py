@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.domains.systems.backends.names import check_backend_fields
+from stateward.domains.systems.backends.backend_fields import check_backend_fields
 from stateward.domains.systems.definition import (
     BadDefinition,
     HealthCheck,
