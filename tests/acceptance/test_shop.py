@@ -1,12 +1,10 @@
 """The shop of docs/systems.md: every command of its story is run, in order, on a real server with real processes."""
 
-import os
 import re
 import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,12 +13,13 @@ from random import Random
 from socket import socket
 
 import pytest
+from typer.testing import CliRunner
 
+from stateward.cli.main import app
 from tests.integration.domains.systems.local_backend_harness import kill_marked
 from tests.integration.server.server_processes import served
 
 ROOT = Path(__file__).parents[2]
-STATEWARD = Path(sys.executable).parent / "stateward"
 PORTS = ("18420", "18421", "18422")
 PATIENT = 120.0
 
@@ -28,8 +27,8 @@ PATIENT = 120.0
 class Terminal:
     """A shell that runs the page's commands, with the example on free ports."""
 
-    def __init__(self, folder: Path, ports: dict[str, str], url: str, token: Path) -> None:
-        self._folder, self._ports = folder, ports
+    def __init__(self, ports: dict[str, str], url: str, token: Path) -> None:
+        self._ports = ports
         self._where = ["--server", url, "--token-file", str(token)]
 
     def typed(self, line: str) -> str:
@@ -38,12 +37,10 @@ class Terminal:
             line = line.replace(known, free)
         words = shlex.split(line)
         if words[0] == "stateward":
-            words = [str(STATEWARD), *words[1:], *self._where]
-        # readline sets COLUMNS for the programs that pytest starts.
-        env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-        done = subprocess.run(
-            words, capture_output=True, text=True, timeout=PATIENT, check=False, cwd=self._folder, env=env
-        )
+            ran = CliRunner().invoke(app, [*words[1:], *self._where])
+            assert ran.exit_code == 0, f"{line}: {ran.output}"
+            return ran.stdout
+        done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENT, check=False)
         assert done.returncode == 0, f"{line}: {done.stdout} {done.stderr}"
         return done.stdout
 
@@ -56,7 +53,7 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Terminal]:
+def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     ports = dict(zip(PORTS, map(str, kept_ports(len(PORTS))), strict=True))
     shutil.copytree(ROOT / "examples" / "shop", tmp_path / "examples" / "shop")
     file = tmp_path / "examples" / "shop" / "shop.yaml"
@@ -64,8 +61,11 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     for known, free in ports.items():
         text = text.replace(known, free)
     file.write_text(text)
-    with served(tmp_path / "data", environ={"STATEWARD_MACHINE_PATHS": str(tmp_path / "examples")}) as server:
-        yield Terminal(tmp_path, ports, server.url, tmp_path / "data" / "admin-token")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)  # readline sets it for the programs that pytest starts
+    environ = {"STATEWARD_MACHINE_PATHS": str(tmp_path / "examples")}
+    with served(tmp_path / "data", "--only", "systems", environ=environ) as server:
+        yield Terminal(ports, server.url, tmp_path / "data" / "admin-token")
         server.stop(signal.SIGTERM)
     assert kill_marked(tmp_path) == []
 

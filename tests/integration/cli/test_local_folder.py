@@ -37,7 +37,9 @@ def folder(tmp_path: Path) -> Path:
 def run(folder: Path) -> Run:
     def run(*words: str, **more: str) -> Result:
         return CliRunner().invoke(
-            command_line, with_spec(folder, words), env={**WIDE, "STATEWARD_DATA": str(folder), **more}
+            command_line,
+            with_spec(folder, words),
+            env={**WIDE, "STATEWARD_DATA": str(folder), "STATEWARD_ONLY": "mci", **more},
         )
 
     return run

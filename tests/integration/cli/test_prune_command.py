@@ -52,7 +52,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *words: str) -> Result:
-    return CliRunner().invoke(command_line, list(words), env={**WIDE, "STATEWARD_DATA": str(folder)})
+    return CliRunner().invoke(
+        command_line, list(words), env={**WIDE, "STATEWARD_DATA": str(folder), "STATEWARD_ONLY": "ovc"}
+    )
 
 
 def test_a_folder_is_pruned_without_a_server(folder: Path) -> None:

@@ -21,7 +21,7 @@ def run(folder: Path, *words: str, **environ: str) -> Result:
 
 def test_a_folder_leads_to_its_server_and_after_its_death_to_its_database(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    with served(folder, "--demo") as server:
+    with served(folder, "--demo", "--only", "mci") as server:
         done = run(folder, "create", "mci.vm/m.web-1", "--label", "provider=aws", "--wait", "--json")
         made = json.loads(done.stdout)[0]
         assert made["operation"]["status"] in ("succeeded", "failed")  # clouds fail now and then, simulated ones too
@@ -51,7 +51,7 @@ def test_after_the_death_of_the_server_a_waiting_command_names_the_operation_tha
         "echo up; while [ ! -e go ]; do sleep 0.1; done; echo on",
     )
     try:
-        with served(folder, "--local") as server:
+        with served(folder, "--local", "--only", "mci") as server:
             assert run(folder, "mci", "connection", "grant", "local", "default").exit_code == 0
             assert run(folder, "mci", "create", "-f", str(file), "--wait").exit_code == 0
             waiting = Process(folder, *words)
@@ -59,7 +59,7 @@ def test_after_the_death_of_the_server_a_waiting_command_names_the_operation_tha
             server.stop(signal.SIGKILL)
             assert waiting.ended() == 3, waiting.output
         (op,) = re.findall(r"Operation (\w+) goes on; to follow it: stateward logs -f \1 -n default", waiting.output)
-        with served(folder, "--local"):
+        with served(folder, "--local", "--only", "mci"):
             following = Process(folder, "logs", "-f", op, "-n", "default", "--data", str(folder))
             following.until("g1-1: up")
             assert run(folder, "mci", "exec", "m1", "touch go").exit_code == 0
@@ -82,7 +82,7 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
 
 def test_a_certificate_must_be_one_that_is_trusted(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
     folder, (known, key) = tmp_path / "data", certificate
-    with served(folder, "--tls-cert", str(known), "--tls-key", str(key)):
+    with served(folder, "--only", "mci", "--tls-cert", str(known), "--tls-key", str(key)):
         refused = run(folder, "list")
         assert refused.exit_code == 3
         assert "CERTIFICATE_VERIFY_FAILED" in refused.stderr

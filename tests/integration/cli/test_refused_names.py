@@ -23,6 +23,7 @@ from stateward.client.transport import HttpRequest, HttpResponse, Transport
 from stateward.engine import Engine
 from stateward.store import open_store
 from tests.integration.cli.cli_server import WIDE
+from tests.long_forms import in_long_form
 
 GOOD_NAMES = {
     "ACTION": "suspend",
@@ -134,8 +135,13 @@ def leaves(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any
         yield " ".join(words), command
 
 
-def bad_calls() -> Iterator[tuple[str, list[str]]]:
-    """Yield a command and its arguments, one of which is a bad name."""
+BAD_NAMES = ("", "..", "{}/..")
+MORE_BAD_NAMES = (".", "{}/", "{}/.")
+"""Names that lead elsewhere, of an argument whose good name is in the braces; the suite tries the first three."""
+
+
+def bad_calls() -> Iterator[tuple[str, str, list[str]]]:
+    """Yield a command, a bad name, and the arguments, one of which it is."""
     for command, found in leaves(typer.main.get_command(command_line)):
         if command in NOT_IN_PATHS:
             continue
@@ -145,21 +151,24 @@ def bad_calls() -> Iterator[tuple[str, list[str]]]:
         for number, metavar in enumerate(metavars):
             if metavar not in NO_NAMES:
                 around = good[number].rpartition("/")[0] or good[number]
-                for bad in ("", ".", "..", f"{around}/", f"{around}/.", f"{around}/.."):
-                    yield command, [*good[:number], bad, *good[number + 1 :]]
+                for bad in (*BAD_NAMES, *MORE_BAD_NAMES):
+                    yield command, bad, [*good[:number], bad.format(around), *good[number + 1 :]]
 
 
 CALLS = list(bad_calls())
 
 
 def test_the_table_has_the_commands_of_all_domains() -> None:
-    groups = {command.split()[0] for command, _ in CALLS}
+    groups = {command.split()[0] for command, _, _ in CALLS}
     assert groups >= {"get", "do", "cancel", "token", "lanes", "mci", "edge", "ovc", "lease", "system"}
 
 
-@pytest.mark.parametrize("command", sorted({command for command, _ in CALLS}))
-def test_a_name_that_leads_elsewhere_is_refused(command: str, transport: RecordingTransport, folder: Path) -> None:
-    for arguments in (arguments for name, arguments in CALLS if name == command):
+@pytest.mark.parametrize("command", sorted({command for command, _, _ in CALLS}))
+@pytest.mark.parametrize("names", in_long_form([BAD_NAMES, MORE_BAD_NAMES], short=[BAD_NAMES]), ids=" ".join)
+def test_a_name_that_leads_elsewhere_is_refused(
+    names: tuple[str, ...], command: str, transport: RecordingTransport, folder: Path
+) -> None:
+    for arguments in (arguments for name, bad, arguments in CALLS if name == command and bad in names):
         transport.sent.clear()
         done = transport.run(*command.split(), *arguments, *OPTIONS.get(command, []), data=folder)
         assert done.exit_code in (1, 2), (arguments, done.exit_code, done.output)

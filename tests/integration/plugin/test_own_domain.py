@@ -97,7 +97,7 @@ def lit(server: Served) -> None:
 
 
 def test_ten_lines_are_served_everywhere(folder: Path) -> None:
-    with served(folder / "data", "--domain", "acme_lamp:domain") as server:
+    with served(folder / "data", "--domain", "acme_lamp:domain", "--only", "acme,ovc") as server:
         lit(server)
         with server.client() as client:
             refused = client.post("/api/v1/ns/home/objects/hall/actions/light")
@@ -166,7 +166,10 @@ def test_a_broken_plugin_stops_nobody_else_unless_it_was_asked_for(folder: Path,
 
 def test_an_installed_plugin_is_served_with_its_routes(folder: Path) -> None:
     environ = install(folder, "acme_routes:good")
-    with served(folder / "data", "--log-format", "json", environ=environ) as server, server.client() as client:
+    with (
+        served(folder / "data", "--log-format", "json", "--only", "ovc,acme", environ=environ) as server,
+        server.client() as client,
+    ):
         lit(server)
         assert client.get("/api/v1/acme/home/bright").json() == {"ns": "home"}
         plain = httpx.get(f"{server.url}/api/v1/acme/home/bright", trust_env=False)
