@@ -19,6 +19,7 @@ from stateward.engine import (
     Temporary,
     Throttled,
     Unknown,
+    unit_of_work,
 )
 from stateward.engine import job as job_module
 from stateward.engine.accept.groups import GroupVerdict
@@ -373,9 +374,12 @@ async def test_a_group_action_is_accepted_at_once_for_all_and_ends_when_all_have
     assert {child.status for child in children} == {Status.SUCCEEDED}
 
 
-async def test_a_large_group_is_accepted_whole_and_says_who_stayed_behind(site: Site) -> None:
+async def test_a_large_group_is_accepted_whole_and_says_who_stayed_behind(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So large that a store may write its first members while the others are decided."""
-    names = [f"p{number}" for number in range(700)]
+    monkeypatch.setattr(unit_of_work, "EARLY_FLUSH_OPERATIONS", 50)
+    names = [f"p{number}" for number in range(120)]
     await asyncio.gather(*(site.built(name) for name in names))
     site.plant.hold()
     busy = await site.engine.act("ns", "p7", "pump")

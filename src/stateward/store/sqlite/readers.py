@@ -134,9 +134,12 @@ class ReaderPool:
             return self._opened(self._settings)
 
     def _opened(self, settings: SqliteSettings) -> sqlite3.Connection:
+        # SQLite does not see the locks of its own process: a connection to another file of the same name would truncate
+        # the WAL index that the writer has mapped, and the next read there would end the process (SIGBUS).
+        self._files.check()
         connection = open_reader(settings)
         try:
-            self._files.check()  # the file may have been replaced before it was opened
+            self._files.check()  # the file may have been replaced meanwhile
         except BaseException:
             connection.close()
             raise
