@@ -16,6 +16,7 @@ from stateward.engine.typed_values import value_type
 from tests.console.browser import AUDIT, PageErrors, signed_in
 from tests.console.server_process import ROOT
 from tests.integration.server.server_processes import Served, served
+from tests.long_forms import in_long_form
 
 PRINTERS = "/api/v1/ns/office/objects"
 
@@ -326,7 +327,7 @@ def test_a_kind_is_found_with_keys_alone(opened: tuple[Page, PageErrors]) -> Non
     expect(page.locator("#question")).to_be_hidden()
 
 
-@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("theme", in_long_form(["dark", "light"], short=["light"]))
 def test_a_form_can_be_used_by_everybody_and_fits_on_a_phone(
     browser: Browser, server: Served, axe: str, theme: str
 ) -> None:
@@ -380,29 +381,28 @@ class Every(Struct, kw_only=True):
     inner: "Every | None" = None
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        Every(),
-        Every(text="", level=3, on=False, amount=Decimal("1.50"), day=date(2026, 11, 16), lasts=timedelta(minutes=90)),
-        Every(at=datetime(2026, 11, 16, 12, 30, 5, tzinfo=UTC), pair=(0, ""), grid=[[1, 2], [], [3]]),
-        Every(names={"one"}, counts={"a b": 0, "c.d": -1}, either=0, on=True),
-        Every(either="0", tree=Branch([Leaf(1), Leaf(2)]), limits={"x": Leaf(0)}, anything=[None, {"a": 1.5}]),
-        Every(size=None, tree=Leaf(9), inner=Every(text="deep")),
-    ],
+GIVEN = (
+    Every(),
+    Every(text="", level=3, on=False, amount=Decimal("1.50"), day=date(2026, 11, 16), lasts=timedelta(minutes=90)),
+    Every(at=datetime(2026, 11, 16, 12, 30, 5, tzinfo=UTC), pair=(0, ""), grid=[[1, 2], [], [3]]),
+    Every(names={"one"}, counts={"a b": 0, "c.d": -1}, either=0, on=True),
+    Every(either="0", tree=Branch([Leaf(1), Leaf(2)]), limits={"x": Leaf(0)}, anything=[None, {"a": 1.5}]),
+    Every(size=None, tree=Leaf(9), inner=Every(text="deep")),
 )
-def test_a_form_of_any_type_reads_what_it_was_given(opened: tuple[Page, PageErrors], value: Every) -> None:
+
+
+def test_a_form_of_any_type_reads_what_it_was_given(opened: tuple[Page, PageErrors]) -> None:
     page, page_errors = opened
-    given = msgspec.to_builtins(value)
-    complaints, read = page.evaluate(
-        """async ([schema, value]) => {
-            const { partOf } = await import("/console/ui/schema-groups.js");
-            const complaints = [];
-            const read = partOf(schema, { path: [], label: "", required: true, value }).read(complaints);
-            return [complaints, read];
-        }""",
-        [value_type(Every).schema, given],
-    )
-    assert complaints == []
-    assert msgspec.convert(read, Every) == value
+    for value in GIVEN:
+        complaints, read = page.evaluate(
+            """async ([schema, value]) => {
+                const { partOf } = await import("/console/ui/schema-groups.js");
+                const complaints = [];
+                const read = partOf(schema, { path: [], label: "", required: true, value }).read(complaints);
+                return [complaints, read];
+            }""",
+            [value_type(Every).schema, msgspec.to_builtins(value)],
+        )
+        assert complaints == [], value
+        assert msgspec.convert(read, Every) == value
     assert page_errors.errors == []

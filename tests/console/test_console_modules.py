@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from tests.console.browser import AUDIT, signed_in
 from tests.console.server_process import ROOT
 from tests.integration.server.server_processes import Served, served
+from tests.long_forms import in_long_form
 
 GUIDE = (ROOT / "docs" / "howto" / "console-module.md").read_text("utf-8")
 FILES = {"python": "__init__.py", "javascript": "console.js", "css": "console.css"}
@@ -31,6 +32,8 @@ BROKEN = {
     "an error while it draws":       (DRAWS,                                                 [":2:", "TypeError"]),
     "an error after a while":        (DRAWS_LATER,                                           [":3:", "TypeError"]),
 }  # fmt: skip
+UNLIKE = ("an import that does not exist", "an error while it loads", "no default export", "an error after a while")
+"""Faults that are found at different times: before, while and after the module is run, and when its view is drawn."""
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +97,7 @@ def test_the_example_of_the_guide_is_a_view_with_forms_buttons_and_a_key(
         assert page.evaluate("window.violations") == []
 
 
-@pytest.mark.parametrize("what", BROKEN)
+@pytest.mark.parametrize("what", in_long_form(BROKEN, short=UNLIKE))
 def test_a_broken_module_is_told_and_the_generic_pages_stand_in(browser: Browser, server: Served, what: str) -> None:
     module, told = BROKEN[what]
     with signed_in(browser, server.url, server.token) as (context, page, _):
