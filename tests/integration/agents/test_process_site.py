@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from stateward.agents.messages import AgentOrder, Existing, OrderAction
 from stateward.agents.process_site import ProcessSite, marked_processes
 from stateward.agents.site import SiteError
 from stateward.drivers.confinement import Confinement, landlock
+from tests.long_forms import in_long_form
 
 PATIENT = 60.0
 
@@ -284,9 +286,13 @@ async def until_escaped(folder: Path) -> None:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("command", ESCAPES.values(), ids=ESCAPES.keys())
-@pytest.mark.parametrize("restarted", [False, True], ids=["", "after a restart of the agent"])
-async def test_an_app_ends_with_every_process(place: SiteHarness, command: str, restarted: bool) -> None:
+CASES = list(product(ESCAPES, ("", "after a restart of the agent")))
+SHORT = [(escape, "") for escape in ESCAPES] + CASES[-1:]
+
+
+@pytest.mark.parametrize("case", in_long_form(CASES, short=SHORT), ids=" ".join)
+async def test_an_app_ends_with_every_process(place: SiteHarness, case: tuple[str, str]) -> None:
+    command, restarted = ESCAPES[case[0]], case[1]
     await place.do(order(OrderAction.CREATE, 1))
     await place.do(order(OrderAction.CREATE, 2, "c1:other", "c1", command="sleep 1000"))
     await place.do(order(OrderAction.CREATE, 3, "c1:web", "c1", command=f"{command}\nsleep 1000"))

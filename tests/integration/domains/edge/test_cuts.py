@@ -26,11 +26,12 @@ from stateward.agents.simulation import SimulatedSite
 from stateward.domains.edge.api.routes import AGENTS_PATH
 from tests.integration.domains.edge.proxy import read_frame
 from tests.integration.server.server_processes import Served
+from tests.pauses import pauses
 
 NS, EDGE = "lab", "/api/v1/edge/ns/lab"
 PATIENT = 60.0
 # Three beats of silence end a connection: on a busy machine a short beat would cut berlin's as well.
-ENVIRON = {"STATEWARD_EDGE_BEAT": "2", "STATEWARD_RATE": "100000"}
+ENVIRON = {"STATEWARD_EDGE_BEAT": "2", "STATEWARD_RATE": "100000", "STATEWARD_ONLY": "edge"}
 
 Moment = Literal["before", "after"]
 FROM_AGENT = ("hello", "item", "end", "report", "progress", "measures", "beat")
@@ -142,9 +143,10 @@ class CutHarness:
         await self.until_true(lambda: self.client.get(f"{EDGE}{path}").status_code == httpx.codes.NOT_FOUND)
 
     async def until_true(self, condition: Any) -> Any:
+        pause_s = pauses()
         async with asyncio.timeout(PATIENT):
             while not (found := await asyncio.to_thread(condition)):
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(next(pause_s))
         return found
 
     async def act(self, method: str, path: str, body: Any = None) -> None:

@@ -33,7 +33,7 @@ from tests.servers import PostgresServer
 
 NS, EDGE = "lab", "/api/v1/edge/ns/lab"
 PATIENT = 60.0
-QUIET = {"STATEWARD_EDGE_BEAT": "600", "STATEWARD_RATE": "100000"}
+QUIET = {"STATEWARD_EDGE_BEAT": "600", "STATEWARD_RATE": "100000", "STATEWARD_ONLY": "edge"}
 SOME = AgentReport("ready", 1, 1, 1, "c9")
 
 

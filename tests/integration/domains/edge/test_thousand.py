@@ -62,7 +62,7 @@ async def until_all_ready(server: Served, many: int) -> None:
     client.close()
 
 
-@pytest.mark.parametrize("many", in_long_form([200, 1000], short=[200]))
+@pytest.mark.parametrize("many", in_long_form([60, 200, 1000], short=[60]))
 async def test_agents_come_back_at_once_and_all_are_settled(
     tmp_path: Path, record_property: Callable[[str, object], None], many: int
 ) -> None:
@@ -70,7 +70,7 @@ async def test_agents_come_back_at_once_and_all_are_settled(
     folder.mkdir()
     names = [f"site{n:04}" for n in range(many)]
     things = await set_up(folder / "stateward.db", names)
-    environ = {"STATEWARD_RATE": "100000"}
+    environ = {"STATEWARD_RATE": "100000", "STATEWARD_ONLY": "edge"}
     server = await asyncio.to_thread(Served, folder, environ=environ)
     with server.client() as client:
         token = client.post("/api/v1/tokens", json=AGENTS).json()

@@ -12,7 +12,7 @@ from stateward.containers import EngineClient
 from stateward.domains.systems.backends.container import engine_listing
 from stateward.domains.systems.backends.container.container_backend import reach_of
 from stateward.domains.systems.backends.port import InstancePhase, ServiceRef
-from stateward.domains.systems.definition import Resources, Service, Tree
+from stateward.domains.systems.definition import HealthCheck, Resources, Service, Tree
 from stateward.store.records import Status
 from tests.containers import IMAGE, PodmanService
 from tests.integration.domains.systems.container_harness import HOME, NS, PATIENT, ContainerHost, run_host, shell, web
@@ -75,7 +75,8 @@ def build_other_image(podman: PodmanService, name: str) -> None:
 async def test_what_is_done_to_a_container_by_hand_is_noticed_and_put_right(
     host: ContainerHost, podman: PodmanService
 ) -> None:
-    await host.deployed(web=web())
+    # A listing is to tell what was done, and not the health check, which is the first to notice on a busy machine.
+    await host.deployed(web=web(health=HealthCheck(http="/", interval=0.1, failures=100)))
     for words, told in (
         (("rm", "--force", "--time=0"), "its container was removed by somebody else"),
         (("kill",), "killed by SIGKILL"),
