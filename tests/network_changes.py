@@ -1,8 +1,8 @@
 """Tests in a browser beside tests that make networks.
 
 Chromium ends all its requests when an interface or an address of the host changes, whether they use it or not
-(ERR_NETWORK_CHANGED). Containers and network namespaces of other tests do just that. So a test that changes the network
-runs while no test in a browser does. What others change cannot be helped: a test in a browser that fails while the
+(ERR_NETWORK_CHANGED). Containers and network namespaces of other tests do just that. So tests that change the network
+run while no test in a browser does. What others change cannot be helped: a test in a browser that fails while the
 network of the host has changed says nothing, and is run again.
 """
 
@@ -53,23 +53,26 @@ class NetworkWatch:
 
 
 @contextmanager
-def network_turn(*, alone: bool) -> Iterator[None]:
-    """Have the host's network alone, or share it with others that change nothing; whoever comes first is first."""
+def network_turn(*, changes: bool) -> Iterator[None]:
+    """Share the host's network with others that change it, or with others that watch it; who comes first is first."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
     if run is None:  # nothing runs at the same time
         yield
         return
-    names = (Path(tempfile.gettempdir(), f"network-{part}-{run}") for part in ("gate", "room"))
-    gate, room = (os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for name in names)
+    parts = ("gate", "changes", "watches") if changes else ("gate", "watches", "changes")
+    names = (Path(tempfile.gettempdir(), f"network-{part}-{run}") for part in parts)
+    gate, own, other = (os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for name in names)
     try:
-        fcntl.flock(gate, fcntl.LOCK_EX)  # who waits for the room to be empty lets nobody overtake
-        fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(gate, fcntl.LOCK_EX)  # who waits for the others to end lets nobody overtake
+        fcntl.flock(other, fcntl.LOCK_EX)
+        fcntl.flock(own, fcntl.LOCK_SH)
+        fcntl.flock(other, fcntl.LOCK_UN)
         fcntl.flock(gate, fcntl.LOCK_UN)
         yield
     finally:
-        fcntl.flock(room, fcntl.LOCK_UN)  # a child process may have the file still open
-        os.close(gate)
-        os.close(room)
+        for one in (own, other, gate):
+            fcntl.flock(one, fcntl.LOCK_UN)  # a child process may have the file still open
+            os.close(one)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -78,7 +81,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     changes, watches = _changes_network(item), _uses_browser(item)
     if sys.platform != "linux" or not (changes or watches):
         return None
-    with network_turn(alone=changes):
+    with network_turn(changes=changes):
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         reports = _run_again(item, nextitem) if watches else runtestprotocol(item, nextitem=nextitem, log=False)
         for report in reports:
