@@ -109,14 +109,14 @@ class ApiHarness:
         """Wait until the status of an MCI begins in some way."""
         async with asyncio.timeout(PATIENT):
             while not (await self.status(name))["status"].startswith(status):
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(0.02)
 
     async def held(self, name: str = "m1") -> None:
         """Wait until an MCI is held: it is prepared, and nobody works on it."""
         await self.until("Prepared", name)
         async with asyncio.timeout(PATIENT):
             while any(one.owner for one in await self.engine.store.reader.queue_of(Key(NS, name))):
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(0.02)
 
     def set_profile(self, profile: FaultProfile, place: ProviderRegion = HERE) -> None:
         """Let a region behave in another way."""

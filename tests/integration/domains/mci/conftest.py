@@ -73,7 +73,7 @@ class MciHarness:
         """Wait until an MCI is in a state."""
         async with asyncio.timeout(PATIENT):
             while not condition(await self.state(name)):
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(0.02)
 
     async def status(self, name: str = "m1") -> MciStatus:
         """Return the status of an MCI."""

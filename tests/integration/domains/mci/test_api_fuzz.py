@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.integration.domains.mci.api_harness import AWS, NANO, NS, UBUNTU, Answer, ApiHarness, open_api
+from tests.long_forms import in_long_form
 
 M1 = f"/ns/{NS}/mci/m1"
 R = f"/ns/{NS}/resources"
@@ -67,7 +68,8 @@ leaves = st.none() | st.booleans() | numbers | texts
 keys = st.sampled_from(sorted(GROUP | {"ipv4_CIDR", "Ports", "Protocol", "CIDR", "FromPort"})) | st.text(max_size=4)
 trees = st.recursive(leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=5))
 
-MANY = settings(max_examples=300, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+MANY = settings(deadline=None, database=None, suppress_health_check=list(HealthCheck))
+with_examples = pytest.mark.parametrize("examples", in_long_form((100, 300), short=(100,)))
 
 
 def bodies(fields: set[str]) -> st.SearchStrategy[bytes]:
@@ -96,8 +98,9 @@ async def sent(harness: ApiHarness, method: str, path: str, body: bytes = b"") -
     return await harness.client().request(method, path, content=body)
 
 
-def test_no_body_breaks_the_server(portal: Portal) -> None:
-    @MANY
+@with_examples
+def test_no_body_breaks_the_server(portal: Portal, examples: int) -> None:
+    @settings(MANY, max_examples=examples)
     @given(st.sampled_from(BODIES).flatmap(lambda one: st.tuples(st.just(one), bodies(one[2]))))
     def check(drawn: tuple[tuple[str, str, set[str]], bytes]) -> None:
         (method, path, _), body = drawn
@@ -108,10 +111,11 @@ def test_no_body_breaks_the_server(portal: Portal) -> None:
     check()
 
 
-def test_no_query_breaks_the_server(portal: Portal) -> None:
+@with_examples
+def test_no_query_breaks_the_server(portal: Portal, examples: int) -> None:
     query = st.dictionaries(st.sampled_from(ASKED), texts, max_size=3)
 
-    @MANY
+    @settings(MANY, max_examples=examples)
     @given(st.sampled_from(QUERIES), query.filter(lambda asked: asked.get("wait", "") not in ("1", "22")))
     def check(route: tuple[str, str], asked: dict[str, str]) -> None:
         answer = portal[0].call(sent, portal[1], route[0], f"{route[1]}?{urlencode(asked)}")
@@ -120,8 +124,9 @@ def test_no_query_breaks_the_server(portal: Portal) -> None:
     check()
 
 
-def test_no_name_breaks_the_server(portal: Portal) -> None:
-    @MANY
+@with_examples
+def test_no_name_breaks_the_server(portal: Portal, examples: int) -> None:
+    @settings(MANY, max_examples=examples)
     @given(st.sampled_from(PATHS), texts.filter(lambda name: name not in ("", ".", "..", "m1")))
     def check(route: tuple[str, str], name: str) -> None:
         answer = portal[0].call(sent, portal[1], route[0], route[1].format(quote(name, safe="")))

@@ -133,19 +133,19 @@ async def test_phases_of_post_commands_run_in_order_on_the_vms_that_they_choose(
     assert added["postCommandResults"][-1]["target"] == "nodeGroupId=more"
 
 
-@pytest.mark.parametrize(
-    ("phase", "field"),
-    [
-        ({"command": []}, "postCommands[0].command"),
-        ({"command": ["x"], "nodeGroupId": "none"}, "postCommands[0].subGroupId"),
-        ({"command": ["x"], "nodeGroupId": "g1", "nodeId": "g1-1"}, "postCommands[0].labelSelector"),
-        ({"command": ["x"], "labelSelector": "role"}, "postCommands[0].labelSelector"),
-        ({"command": ["x"], "continueOnError": "maybe"}, "postCommands[0].continueOnError"),
-    ],
-)
-async def test_a_phase_that_could_not_run_is_refused(api: ApiHarness, phase: dict[str, Any], field: str) -> None:
-    answer = await api.post(f"/ns/{NS}/mciDynamic", mci("m1", group(), postCommands=[phase]))
-    assert (answer.status_code, answer.json()["field"]) == (400, field)
+WRONG_PHASES: list[tuple[dict[str, Any], str]] = [
+    ({"command": []}, "postCommands[0].command"),
+    ({"command": ["x"], "nodeGroupId": "none"}, "postCommands[0].subGroupId"),
+    ({"command": ["x"], "nodeGroupId": "g1", "nodeId": "g1-1"}, "postCommands[0].labelSelector"),
+    ({"command": ["x"], "labelSelector": "role"}, "postCommands[0].labelSelector"),
+    ({"command": ["x"], "continueOnError": "maybe"}, "postCommands[0].continueOnError"),
+]
+
+
+async def test_a_phase_that_could_not_run_is_refused(api: ApiHarness) -> None:
+    for phase, field in WRONG_PHASES:
+        answer = await api.post(f"/ns/{NS}/mciDynamic", mci("m1", group(), postCommands=[phase]))
+        assert (answer.status_code, answer.json()["field"]) == (400, field), phase
 
 
 async def test_results_of_post_commands_that_an_earlier_version_wrote_are_shown(api: ApiHarness) -> None:
@@ -271,13 +271,13 @@ async def test_a_create_that_has_no_vms_yet_is_given_up_by_force_and_nothing_els
     assert (await api.delete(M1)).status_code == 200
 
 
-@pytest.mark.parametrize("action", ["suspend", "reboot", "terminate"])
-async def test_targets_are_none_again_when_all_vms_have_reached_their_end(api: ApiHarness, action: str) -> None:
+async def test_targets_are_none_again_when_all_vms_have_reached_their_end(api: ApiHarness) -> None:
     await api.created()
-    await api.done(f"{M1}?action={action}")
-    status = await api.status()
-    for one in (status, *status["vm"]):
-        assert (one["targetAction"], one["targetStatus"]) == ("None", "None")
+    for action in ("reboot", "suspend", "terminate"):
+        await api.done(f"{M1}?action={action}")
+        status = await api.status()
+        for one in (status, *status["vm"]):
+            assert (one["targetAction"], one["targetStatus"]) == ("None", "None"), action
 
 
 async def test_a_vm_is_controlled_in_both_forms(api: ApiHarness) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -86,27 +87,25 @@ async def test_a_connection_that_cannot_be_is_bad_input(api: ApiHarness) -> None
         assert answer.headers["content-type"] == "application/problem+json"
 
 
-@pytest.mark.parametrize("field", ["credential", "credentialName"])
-@pytest.mark.parametrize(
-    "given", ["AKIA1:SECRETWORD", "env:SECRET/WORD", "env:", "file:#SECRETWORD", ["SECRETWORD"], 7]
-)
 async def test_a_credential_that_may_be_a_secret_is_refused_and_repeated_nowhere(
-    api: ApiHarness, caplog: pytest.LogCaptureFixture, field: str, given: object
+    api: ApiHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    body = {"name": "mine", "provider": "aws", "region": "r", "driver": "simulated", field: given}
-    answer = await api.post(f"{OWN}/connections", body, headers={"x-request-id": "r1"})
     must = "must be env:PREFIX, file:PATH or file:PATH#PROFILE; what was given is not shown, as it may be a secret"
-    assert (answer.status_code, answer.json()["detail"]) == (400, f"credential: {must}")
-    journal, logged = await api.get("http://test/api/v1/journal"), await api.get("/request/r1")
-    assert logged.status_code == 200
-    assert not [one for one in (answer.text, journal.text, logged.text, caplog.text) if "SECRET" in one]
+    bad = ("AKIA1:SECRETWORD", "env:SECRET/WORD", "env:", "file:#SECRETWORD", ["SECRETWORD"], 7)
+    for number, (field, given) in enumerate(product(("credential", "credentialName"), bad)):
+        body = {"name": "mine", "provider": "aws", "region": "r", "driver": "simulated", field: given}
+        answer = await api.post(f"{OWN}/connections", body, headers={"x-request-id": f"r{number}"})
+        assert (answer.status_code, answer.json()["detail"]) == (400, f"credential: {must}"), (field, given)
+        journal, logged = await api.get("http://test/api/v1/journal"), await api.get(f"/request/r{number}")
+        assert logged.status_code == 200
+        assert not [one for one in (answer.text, journal.text, logged.text, caplog.text) if "SECRET" in one]
     assert (await api.get("/connConfig/mine")).status_code == 404
 
 
-@pytest.mark.parametrize("given", ["", "env:KEY", "file:/etc/keys", "file:keys of us.ini#night"])
-async def test_a_reference_to_a_credential_is_kept_as_it_is(api: ApiHarness, given: str) -> None:
-    body = {"name": "mine", "provider": "aws", "region": "r", "driver": "simulated", "credential": given}
-    assert (await api.post(f"{OWN}/connections", body)).json().get("credential", "") == given
+async def test_a_reference_to_a_credential_is_kept_as_it_is(api: ApiHarness) -> None:
+    for number, given in enumerate(("", "env:KEY", "file:/etc/keys", "file:keys of us.ini#night")):
+        body = {"name": f"mine-{number}", "provider": "aws", "region": "r", "driver": "simulated", "credential": given}
+        assert (await api.post(f"{OWN}/connections", body)).json().get("credential", "") == given
 
 
 async def test_what_a_connection_offers_is_told(api: ApiHarness) -> None:
@@ -144,15 +143,11 @@ async def test_one_bad_record_does_not_hide_the_orphans_and_guards_them(api: Api
     assert (answer.status_code, key.id in answer.text) == (409, True), answer.text
 
 
-@pytest.mark.parametrize(
-    ("driver", "option", "nearest"), [("process", "spec", "specs"), ("aws", "endpoint", "endpoint_url")]
-)
-async def test_an_unknown_option_of_a_driver_is_refused_with_the_nearest(
-    api: ApiHarness, driver: str, option: str, nearest: str
-) -> None:
-    body = {"name": "mine", "provider": "p", "region": "r", "driver": driver, "options": {option: "x"}}
-    answer = await api.post(f"{OWN}/connections", body)
-    assert (answer.status_code, f"did you mean '{nearest}'?" in answer.text) == (400, True), answer.text
+async def test_an_unknown_option_of_a_driver_is_refused_with_the_nearest(api: ApiHarness) -> None:
+    for driver, option, nearest in (("process", "spec", "specs"), ("aws", "endpoint", "endpoint_url")):
+        body = {"name": "mine", "provider": "p", "region": "r", "driver": driver, "options": {option: "x"}}
+        answer = await api.post(f"{OWN}/connections", body)
+        assert (answer.status_code, f"did you mean '{nearest}'?" in answer.text) == (400, True), answer.text
 
 
 async def test_a_machine_that_a_record_knows_is_no_orphan(api: ApiHarness) -> None:

@@ -86,11 +86,11 @@ async def test_a_connection_says_for_how_long_its_listings_serve(api: ApiHarness
     assert len(api.calls) - asked == 3 + 1
 
 
-@pytest.mark.parametrize("seconds", ["soon", "-1", "nan", "3601"])
-async def test_a_time_that_is_none_is_bad_input(api: ApiHarness, seconds: str) -> None:
-    body = {"name": "mine", "provider": "aws", "region": "us-east-1", "options": {"fresh": seconds}}
-    answer = await api.post("http://test/api/v1/mci/connections", body)
-    assert (answer.status_code, answer.json()["field"]) == (400, "fresh")
+async def test_a_time_that_is_none_is_bad_input(api: ApiHarness) -> None:
+    for seconds in ("soon", "-1", "nan", "3601"):
+        body = {"name": "mine", "provider": "aws", "region": "us-east-1", "options": {"fresh": seconds}}
+        answer = await api.post("http://test/api/v1/mci/connections", body)
+        assert (answer.status_code, answer.json()["field"]) == (400, "fresh"), seconds
     assert (await api.get("/connConfig/mine")).status_code == 404
 
 

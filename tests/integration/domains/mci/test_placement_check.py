@@ -42,31 +42,27 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "field"), WRONG)
-async def test_what_does_not_fit_is_refused_with_its_field_and_nothing_is_made(
-    api: ApiHarness, wrong: dict[str, str], field: str
-) -> None:
-    body = mci("m1", group("good", 1), group("bad", 1, **wrong))
-    assert await refused(api, f"/ns/{NS}/mciDynamic", body) == f"subGroups[1].{field}"
+async def test_what_does_not_fit_is_refused_with_its_field_and_nothing_is_made(api: ApiHarness) -> None:
+    for wrong, field in WRONG:
+        body = mci("m1", group("good", 1), group("bad", 1, **wrong))
+        assert await refused(api, f"/ns/{NS}/mciDynamic", body) == f"subGroups[1].{field}", wrong
     assert await api.engine.store.reader.object(Key(NS, "m1")) is None
     assert (await api.get(f"{R}/vNet")).json() == {"vNet": []}
 
 
-@pytest.mark.parametrize(("wrong", "field"), WRONG)
-async def test_a_subgroup_that_does_not_fit_is_not_added(api: ApiHarness, wrong: dict[str, str], field: str) -> None:
+async def test_a_subgroup_that_does_not_fit_is_not_added(api: ApiHarness) -> None:
     await api.created()
-    assert await refused(api, f"/ns/{NS}/mci/m1/subGroupDynamic", group("bad", 1, **wrong)) == field
+    for wrong, field in WRONG:
+        assert await refused(api, f"/ns/{NS}/mci/m1/subGroupDynamic", group("bad", 1, **wrong)) == field, wrong
     assert (await api.get(f"/ns/{NS}/mci/m1/subgroup")).json() == {"output": ["g1"]}
     assert (await api.status())["status"] == "Running:2 (R:2/2)"
 
 
-@pytest.mark.parametrize(("wrong", "field"), WRONG)
-async def test_a_review_says_of_the_same_that_it_cannot_be_made(
-    api: ApiHarness, wrong: dict[str, str], field: str
-) -> None:
-    shown = (await api.post(f"/ns/{NS}/mciDynamicReview", mci("m1", group("bad", 1, **wrong)))).json()
-    assert (shown["overallStatus"], shown["creationViable"]) == ("Error", False)
-    assert field in shown["vmReviews"][0]["message"]
+async def test_a_review_says_of_the_same_that_it_cannot_be_made(api: ApiHarness) -> None:
+    for wrong, field in WRONG:
+        shown = (await api.post(f"/ns/{NS}/mciDynamicReview", mci("m1", group("bad", 1, **wrong)))).json()
+        assert (shown["overallStatus"], shown["creationViable"]) == ("Error", False), wrong
+        assert field in shown["vmReviews"][0]["message"], wrong
 
 
 async def with_resources(api: ApiHarness) -> None:
@@ -77,25 +73,23 @@ async def with_resources(api: ApiHarness) -> None:
         assert (await api.post(f"{R}/sshKey", {"name": name, "connectionName": place})).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("wrong", "field"),
-    [
-        ({"vNetId": "nowhere"}, "vNetId"),
-        ({"subnetId": "b"}, "subnetId"),
-        ({"securityGroupIds": ["wall", "none"]}, "securityGroupIds"),
-        ({"sshKeyId": "nobody-s"}, "sshKeyId"),
-        ({"sshKeyId": "other"}, "sshKeyId"),  # a key of another connection
-        ({"specId": MICRO}, "vNetId"),  # a spec of another connection than the network's
-    ],
-)
-async def test_a_static_mci_must_name_resources_of_its_connection(
-    api: ApiHarness, wrong: dict[str, Any], field: str
-) -> None:
+WRONG_STATIC: list[tuple[dict[str, Any], str]] = [
+    ({"vNetId": "nowhere"}, "vNetId"),
+    ({"subnetId": "b"}, "subnetId"),
+    ({"securityGroupIds": ["wall", "none"]}, "securityGroupIds"),
+    ({"sshKeyId": "nobody-s"}, "sshKeyId"),
+    ({"sshKeyId": "other"}, "sshKeyId"),  # a key of another connection
+    ({"specId": MICRO}, "vNetId"),  # a spec of another connection than the network's
+]
+
+
+async def test_a_static_mci_must_name_resources_of_its_connection(api: ApiHarness) -> None:
     await with_resources(api)
-    body = mci("m1", group("g1", 1, **{**STATIC, **wrong}))
-    assert await refused(api, f"/ns/{NS}/mci", body) == f"subGroups[0].{field}"
     await api.created()
-    assert await refused(api, f"/ns/{NS}/mci/m1/vm", group("g2", 1, **{**STATIC, **wrong})) == field
+    for wrong, field in WRONG_STATIC:
+        body = mci("m2", group("g1", 1, **{**STATIC, **wrong}))
+        assert await refused(api, f"/ns/{NS}/mci", body) == f"subGroups[0].{field}", wrong
+        assert await refused(api, f"/ns/{NS}/mci/m1/vm", group("g2", 1, **{**STATIC, **wrong})) == field, wrong
 
 
 async def test_another_connection_to_the_same_region_takes_the_same_specs(api: ApiHarness) -> None:

@@ -37,6 +37,7 @@ from tests.integration.domains.mci.request_races import (
     scale,
     states,
 )
+from tests.long_forms import in_long_form
 
 PAIRS = [("suspend", "terminate"), ("terminate", "suspend"), ("suspend", "reboot"), ("reboot", "terminate")]
 RACERS = 8
@@ -51,7 +52,7 @@ def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- control against control -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+@pytest.mark.parametrize("pair", in_long_form(PAIRS, short=PAIRS[:2]), ids="-".join)
 async def test_of_racing_actions_on_an_mci_one_wins_and_the_others_are_told_which(
     harnesses: list[MciHarness], pair: tuple[str, str]
 ) -> None:
@@ -102,7 +103,7 @@ async def test_an_action_on_the_mci_leaves_alone_a_vm_that_was_quicker(harnesses
 
 
 @pytest.mark.parametrize("count", [2, -1], ids=["out", "in"])
-@pytest.mark.parametrize("action", ["suspend", "terminate"])
+@pytest.mark.parametrize("action", in_long_form(("suspend", "terminate"), short=("terminate",)))
 async def test_an_mci_is_scaled_or_controlled_and_never_both(
     harnesses: list[MciHarness], count: int, action: str
 ) -> None:
@@ -203,7 +204,7 @@ async def test_an_mci_that_is_being_created_is_not_deleted(
     await harness.service.delete(NS, "m1", "force", ANN)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", in_long_form(range(6), short=range(2)))
 async def test_a_deletion_by_force_amid_a_create_leaves_no_record_and_tells_every_machine(
     harnesses: list[MciHarness], seed: int
 ) -> None:

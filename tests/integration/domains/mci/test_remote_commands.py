@@ -369,20 +369,16 @@ async def test_a_file_is_copied_whole_to_a_path_or_into_a_folder(api: ApiHarness
     assert (await api.post(place, None, data={"path": "f"})).status_code == 400
 
 
-@pytest.mark.parametrize(
-    ("head", "path"),
-    [
-        (b"", b"/tmp/\xff"),
+async def test_a_form_that_cannot_be_decoded_is_refused(api: ApiHarness) -> None:
+    for head, path in (
+        (b"", b"/tmp/\xff"),  # not UTF-8
         (b"Content-Type: text/plain; charset=nosuch\r\n", b"f"),
-        (b"Content-Type: a; charset=hex\r\n", b"f"),
-    ],
-    ids=["not UTF-8", "unknown charset", "no charset of texts"],
-)
-async def test_a_form_that_cannot_be_decoded_is_refused(api: ApiHarness, head: bytes, path: bytes) -> None:
-    part = b'--b\r\nContent-Disposition: form-data; name="path"\r\n' + head + b"\r\n" + path + b"\r\n--b--\r\n"
-    headers = {"content-type": "multipart/form-data; boundary=b"}
-    answer = await api.post(f"/ns/{NS}/transferFile/mci/m1", content=part, headers=headers)
-    assert (answer.status_code, answer.json()["field"]) == (400, "body"), answer.text
+        (b"Content-Type: a; charset=hex\r\n", b"f"),  # no charset of texts
+    ):
+        part = b'--b\r\nContent-Disposition: form-data; name="path"\r\n' + head + b"\r\n" + path + b"\r\n--b--\r\n"
+        headers = {"content-type": "multipart/form-data; boundary=b"}
+        answer = await api.post(f"/ns/{NS}/transferFile/mci/m1", content=part, headers=headers)
+        assert (answer.status_code, answer.json()["field"]) == (400, "body"), answer.text
 
 
 async def test_post_commands_go_over_ssh(api: ApiHarness, machines: LoopbackMachines) -> None:
@@ -393,44 +389,40 @@ async def test_post_commands_go_over_ssh(api: ApiHarness, machines: LoopbackMach
     assert "exit status 3" in result["err"]
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        ({}, "command"),
-        ({"command": ["x"], "userName": "a b"}, "userName"),
-        ({"command": ["x"], "timeoutMinutes": 10_000}, "timeoutMinutes"),
-        ({"command": ["x"], "secrets": {"a-b": "12345"}}, "secrets"),
-        ({"command": ["x"], "secrets": {"A": "123"}}, "secrets.A"),
-        ({"command": ["x"] * 101}, "command"),
-    ],
-)
-async def test_a_command_that_could_not_run_is_refused(api: ApiHarness, body: dict[str, Any], field: str) -> None:
+WRONG_COMMANDS: list[tuple[dict[str, Any], str]] = [
+    ({}, "command"),
+    ({"command": ["x"], "userName": "a b"}, "userName"),
+    ({"command": ["x"], "timeoutMinutes": 10_000}, "timeoutMinutes"),
+    ({"command": ["x"], "secrets": {"a-b": "12345"}}, "secrets"),
+    ({"command": ["x"], "secrets": {"A": "123"}}, "secrets.A"),
+    ({"command": ["x"] * 101}, "command"),
+]
+
+
+async def test_a_command_that_could_not_run_is_refused(api: ApiHarness) -> None:
     await api.created(mci("m1", group("g1", 1)))
-    answer = await api.post(CMD, body)
-    assert (answer.status_code, answer.json()["field"]) == (400, field)
+    for body, field in WRONG_COMMANDS:
+        answer = await api.post(CMD, body)
+        assert (answer.status_code, answer.json()["field"]) == (400, field), body
 
 
-@pytest.mark.parametrize("query", ["?nodeId=g1-1", "?vmID=g1-1", "?subgroupId=g1"])
-async def test_a_selection_by_an_unknown_name_runs_nothing(api: ApiHarness, query: str) -> None:
+async def test_a_selection_by_an_unknown_name_runs_nothing(api: ApiHarness) -> None:
     await api.created()
-    for path in (CMD, f"/ns/{NS}/transferFile/mci/m1"):
-        answer = await api.post(f"{path}{query}", {"command": ["true"]})
-        assert (answer.status_code, "vmId" in answer.text) == (400, True), answer.text
-    controlled = await api.get(f"/ns/{NS}/control/mci/m1{query}&action=suspend")
-    assert controlled.status_code == 400
+    for query in ("?nodeId=g1-1", "?vmID=g1-1", "?subgroupId=g1"):
+        for path in (CMD, f"/ns/{NS}/transferFile/mci/m1"):
+            answer = await api.post(f"{path}{query}", {"command": ["true"]})
+            assert (answer.status_code, "vmId" in answer.text) == (400, True), answer.text
+        controlled = await api.get(f"/ns/{NS}/control/mci/m1{query}&action=suspend")
+        assert controlled.status_code == 400, query
     assert (await api.get(f"{M1}?option=status")).json()["status"]["status"] == "Running:2 (R:2/2)"
 
 
-@pytest.mark.parametrize("where", ["vmUserName", "postCommand"])
-async def test_a_user_name_that_programs_would_take_for_an_option_is_refused(api: ApiHarness, where: str) -> None:
+async def test_a_user_name_that_programs_would_take_for_an_option_is_refused(api: ApiHarness) -> None:
     bad = "-oProxyCommand=touch /tmp/no"
-    body = mci()
-    if where == "vmUserName":
-        body["subGroups"][0]["vmUserName"] = bad
-    else:
-        body["postCommand"] = {"command": ["true"], "userName": bad}
-    answer = await api.post(f"/ns/{NS}/mciDynamic", body)
-    assert (answer.status_code, "serName" in answer.json()["field"]) == (400, True), answer.text
+    command = {"command": ["true"], "userName": bad}
+    for body in (mci("m1", group(vmUserName=bad)), mci("m1", postCommand=command)):
+        answer = await api.post(f"/ns/{NS}/mciDynamic", body)
+        assert (answer.status_code, "serName" in answer.json()["field"]) == (400, True), answer.text
     assert (await api.get(M1)).status_code == 404
 
 

@@ -183,7 +183,7 @@ class Cloud:
         """Wait until a condition is true."""
         async with asyncio.timeout(TIMEOUT_S):
             while not await condition():
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.02)
 
     async def until_state(self, id_: str, *states: str) -> None:
         """Wait until an object is in one of these states."""
