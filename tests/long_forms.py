@@ -28,6 +28,7 @@ class SecondPart(NamedTuple):
 SECOND_PARTS = (
     # Whether a store keeps its promises is tested by its own tests, all on both.
     SecondPart("postgres", "sqlite", 8, ("tests/integration/domains", "tests/integration/server")),
+    SecondPart("postgres", "sqlite", 24, tuple(f"tests/integration/domains/{one}" for one in ("mci", "ovc", "leases"))),
     SecondPart("postgres", "sqlite", 4, ("tests/integration/engine",)),
     SecondPart(
         "postgres", "sqlite", 0, ("tests/integration/server/test_schemathesis.py",)

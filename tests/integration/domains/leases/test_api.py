@@ -1,10 +1,12 @@
 """The reservation API over HTTP: what is answered, how errors are worded, and whose namespace it is about."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
 import pytest
+import pytest_asyncio
 
 from stateward.access import Role, Tokens
 from stateward.access.quotas import quota_kind
@@ -16,6 +18,8 @@ from stateward.engine import Engine
 from stateward.plugin.runtime import ProcessContext
 from stateward.server.app import create_app
 from stateward.store import open_store
+
+on_module_loop = pytest.mark.asyncio(loop_scope="module")
 
 LEASES, HOSTS = "/blazar/v1/leases", "/blazar/v1/os-hosts"
 WISH = {"resource_type": "physical:host", "min": 1, "max": 1}
@@ -41,15 +45,28 @@ class Api:
         return httpx.AsyncClient(transport=self._transport, base_url="http://here", headers={"X-Auth-Token": token})
 
 
-@pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[Api]:
-    config = Config(data=str(tmp_path), rate=100_000)
-    plugin = LeasesRuntime(ProcessContext(tmp_path), Settings(max_duration=86400.0))
+@asynccontextmanager
+async def open_api(folder: Path) -> AsyncIterator[Api]:
+    config = Config(data=str(folder), rate=100_000)
+    plugin = LeasesRuntime(ProcessContext(folder), Settings(max_duration=86400.0))
     engine = Engine(open_store(config.store_url), [*plugin.kinds, token_kind(), quota_kind()])
     plugin.bind_engine(engine)
     async with engine:
         tokens = Tokens(engine)
         yield Api(create_app(engine, tokens, config, routes=plugin.routes), tokens)
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    async with open_api(tmp_path) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def empty_api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
+    """An API for all tests whose requests change nothing."""
+    async with open_api(tmp_path_factory.mktemp("leases")) as opened:
+        yield opened
 
 
 async def test_a_lease_is_answered_when_it_is_reserved(api: Api) -> None:
@@ -96,9 +113,10 @@ async def test_allocations_are_those_of_one_lease_if_it_is_named(api: Api) -> No
             assert (await client.get(f"{HOSTS}/node/allocation{query}")).json() == {"allocation": found}
 
 
+@on_module_loop
 @pytest.mark.parametrize("base", ["", "/ns/team"])
-async def test_the_service_tells_its_versions_and_what_can_be_reserved(api: Api, base: str) -> None:
-    async with await api.client() as client:
+async def test_the_service_tells_its_versions_and_what_can_be_reserved(empty_api: Api, base: str) -> None:
+    async with await empty_api.client() as client:
         for path in ("", "/", "/versions"):
             answer = await client.get(f"{base}/blazar{path}")
             assert answer.status_code == 300
@@ -109,6 +127,7 @@ async def test_the_service_tells_its_versions_and_what_can_be_reserved(api: Api,
         assert plugins == ["mci", "physical:host", "virtual:instance"]
 
 
+@on_module_loop
 @pytest.mark.parametrize(
     ("header", "status", "sentence"),
     [
@@ -123,9 +142,9 @@ async def test_the_service_tells_its_versions_and_what_can_be_reserved(api: Api,
     ],
 )
 async def test_an_unknown_version_of_the_api_is_not_acceptable(
-    api: Api, header: str, status: int, sentence: str
+    empty_api: Api, header: str, status: int, sentence: str
 ) -> None:
-    async with await api.client() as client:
+    async with await empty_api.client() as client:
         for path in (LEASES, HOSTS, "/blazar/v1/plugins"):
             answer = await client.get(path, headers={"OpenStack-API-Version": header})
             assert answer.status_code == status
@@ -133,6 +152,7 @@ async def test_an_unknown_version_of_the_api_is_not_acceptable(
             assert answer.headers["Vary"] == "OpenStack-API-Version"
 
 
+@on_module_loop
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
@@ -142,9 +162,9 @@ async def test_an_unknown_version_of_the_api_is_not_acceptable(
     ],
 )
 async def test_a_bad_date_is_told_by_the_sentence_that_clients_know(
-    api: Api, given: dict[str, str], sentence: str
+    empty_api: Api, given: dict[str, str], sentence: str
 ) -> None:
-    async with await api.client() as client:
+    async with await empty_api.client() as client:
         answer = await client.post(LEASES, json={**NIGHT, **given})
         assert (answer.status_code, answer.json()["error_message"]) == (400, sentence)
 
@@ -164,6 +184,7 @@ async def test_a_lease_without_reservations_is_made(api: Api) -> None:
         assert (answer.status_code, answer.json()["lease"]["reservations"]) == (201, [])
 
 
+@on_module_loop
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
@@ -175,9 +196,9 @@ async def test_a_lease_without_reservations_is_made(api: Api) -> None:
     ],
 )
 async def test_a_path_that_is_not_there_is_told_as_clients_expect(
-    api: Api, method: str, path: str, status: int
+    empty_api: Api, method: str, path: str, status: int
 ) -> None:
-    async with await api.client() as client:
+    async with await empty_api.client() as client:
         answer = await client.request(method, path)
         told = answer.json()
         assert (answer.status_code, told["error_code"], bool(told["error_message"])) == (status, status, True)
@@ -228,6 +249,7 @@ async def test_a_private_property_is_listed_only_where_all_are_asked_for(api: Ap
         assert (await client.patch(f"{HOSTS}/properties/none", json={"private": True})).status_code == 404
 
 
+@on_module_loop
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     [
@@ -247,8 +269,10 @@ async def test_a_private_property_is_listed_only_where_all_are_asked_for(api: Ap
         ("POST", HOSTS, {"name": "node", "vcpus": "many"}, 400),
     ],
 )
-async def test_errors_are_worded_as_clients_expect(api: Api, method: str, path: str, body: object, status: int) -> None:
-    async with await api.client() as client:
+async def test_errors_are_worded_as_clients_expect(
+    empty_api: Api, method: str, path: str, body: object, status: int
+) -> None:
+    async with await empty_api.client() as client:
         answer = await client.request(method, path, json=body)
         told = answer.json()
         assert (answer.status_code, told["error_code"]) == (status, status)

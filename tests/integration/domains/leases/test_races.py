@@ -22,6 +22,7 @@ from stateward.engine.requests import Creation
 from stateward.store.filters import JournalFilter, Page, Selector
 from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, Opening, hosts
 from tests.integration.domains.leases.scripted_resource import ScriptedResource
+from tests.long_forms import in_long_form
 
 SHARED = pytest.mark.parametrize("store_name", ["postgres"])
 """For tests with several processes: the embedded store is one process's own."""
@@ -58,17 +59,18 @@ async def test_processes_that_book_many_hosts_at_once_never_book_one_twice(openi
         assert len(taken) == len(set(taken)) == 12
 
 
-async def test_a_thousand_leases_due_in_one_second_each_start_once_and_one_that_hangs_delays_none(
-    opening: Opening,
+@pytest.mark.parametrize("number", in_long_form((200, 1000), short=(200,)))
+async def test_many_leases_due_in_one_second_each_start_once_and_one_that_hangs_delays_none(
+    opening: Opening, number: int
 ) -> None:
     things = ScriptedResource()
     things.hang.add("stuck")
     async with opening(things=things, lease_s=30.0) as site:  # a slow machine must not take its own work over
         due = time.time() + 600
-        names = ["stuck", *(f"lamp {number}" for number in range(999))]
+        names = ["stuck", *(f"lamp {one}" for one in range(number - 1))]
         await asyncio.gather(*(_made(site, name, due) for name in names))
         await _due_now(site)
-        await site.eventually(lambda: _all_out(things))
+        await site.eventually(lambda: _are_out(things, number - 1))
         assert max(things.out.values()) == 1
         counts = await site.engine.store.reader.count_states(Selector(NS, kind=LEASE.kind))
         assert counts[LEASE.kind, "STARTING"] >= 1
@@ -107,8 +109,8 @@ async def _none_creating(site: LeaseHarness) -> bool:
     return (LEASE.kind, "CREATING") not in counts
 
 
-async def _all_out(things: ScriptedResource) -> bool:
-    return len(things.out) == 999
+async def _are_out(things: ScriptedResource, number: int) -> bool:
+    return len(things.out) == number
 
 
 async def test_after_an_hours_downtime_all_is_done_in_the_right_order(opening: Opening) -> None:

@@ -31,8 +31,8 @@ from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, group, m
 from tests.integration.domains.mci.test_evidence import LONGEST, STORMS, calm, end, made, states, trouble
 from tests.integration.domains.mci.test_real import nothing_stays
 from tests.integration.domains.mci.virtual_world import World, live
+from tests.long_forms import in_long_form
 
-TIMES = 50
 SEOUL = ProviderRegion("aws", "ap-northeast-2")
 FAIR = FaultProfile()
 
@@ -53,12 +53,15 @@ async def cancelled(harness: MciHarness, action: str, after: float = 0.0, vm: st
     return await harness.ended(begun)
 
 
-async def test_a_cancelled_reboot_is_told_as_what_the_boot_counter_says(harness: MciHarness, tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", in_long_form((15, 50), short=(15,)))
+async def test_a_cancelled_reboot_is_told_as_what_the_boot_counter_says(
+    harness: MciHarness, tmp_path: Path, times: int
+) -> None:
     async with nothing_stays(tmp_path / "machines" / "process" / "here"):
         await harness.grant_host()
         await harness.created(mci("m1", SubGroup("p", 1, "local+here+tiny", "sh")))
         endings, boots = Counter[str](), 1
-        for number in range(TIMES):
+        for number in range(times):
             ended = await cancelled(harness, "reboot", 0.001 * (number % 10))
             now = await shown(harness)
             booted, boots = int(now.details["boots"]) - boots, int(now.details["boots"])
@@ -320,7 +323,7 @@ def test_an_mci_whose_vms_have_all_ended_before_it_was_cancelled_is_what_they_ar
     course_of_three(FAIR, course)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", in_long_form(range(12), short=range(4)))
 def test_an_mci_whose_process_is_killed_while_it_is_cancelled_ends_as_what_is_true(seed: int) -> None:
     async def course(world: World) -> None:
         op = await begun_on_all(world, "suspend")
@@ -366,7 +369,7 @@ def test_a_scale_out_that_is_cancelled_before_it_has_begun_leaves_the_mci_as_it_
     course_of_three(FAIR, course)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", in_long_form(range(12), short=range(4)))
 def test_a_reboot_whose_worker_was_killed_and_that_is_then_cancelled_is_told_as_it_was(seed: int) -> None:
     async def course(world: World, vm: Any) -> None:
         begun = await world.harness.service.control_vm(NS, "m1", "a-1", "reboot", ANN)
@@ -382,7 +385,7 @@ def test_a_reboot_whose_worker_was_killed_and_that_is_then_cancelled_is_told_as_
 
 
 @pytest.mark.parametrize("storm", ["stormy", "lost answers", "late", "forgetful"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", in_long_form(range(3), short=range(1)))
 def test_after_a_storm_in_which_users_cancel_all_is_at_rest_and_true(storm: str, seed: int) -> None:
     async def impatient(world: World, chance: Random) -> None:
         while True:

@@ -14,6 +14,7 @@ from stateward.engine.errors import NoneAllowed
 from stateward.store.records import Status
 from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, group, mci
 from tests.integration.domains.mci.request_races import SEOUL, alive, control, go_on, operation_id, quiet, race, states
+from tests.long_forms import in_long_form
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +39,7 @@ async def test_a_create_that_has_no_vms_yet_is_given_up_by_force(harnesses: list
     assert (await harness.created(mci())).status is Status.SUCCEEDED
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", in_long_form(range(6), short=range(2)))
 async def test_a_create_that_is_forced_away_at_any_moment_leaves_no_machine(
     harnesses: list[MciHarness], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

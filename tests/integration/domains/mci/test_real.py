@@ -158,7 +158,9 @@ async def test_what_happens_on_ec2_behind_our_back_is_found(
     assert words(ec2) == {"running": 1, "stopped": 1, "terminated": 1}
 
 
-@pytest.mark.parametrize("harm", [None, FaultKind.LOST_ANSWER, FaultKind.LOST_REQUEST])
+@pytest.mark.parametrize(
+    "harm", in_long_form((None, FaultKind.LOST_ANSWER, FaultKind.LOST_REQUEST), short=(None, FaultKind.LOST_ANSWER))
+)
 async def test_a_cancelled_reboot_on_ec2_is_done_or_unknown_and_never_told_as_not_done(
     harness: MciHarness, ec2: Any, ec2_cloud: MotoCloud, harm: FaultKind | None
 ) -> None:
@@ -180,7 +182,12 @@ async def test_a_cancelled_reboot_on_ec2_is_done_or_unknown_and_never_told_as_no
     assert await states(harness) == {"Running" if harm is None else "Undefined": 1}
 
 
-@pytest.mark.parametrize("harm", [FaultKind.LOST_ANSWER, FaultKind.LOST_REQUEST, FaultKind.DONE_BUT_ERROR])
+@pytest.mark.parametrize(
+    "harm",
+    in_long_form(
+        (FaultKind.LOST_ANSWER, FaultKind.LOST_REQUEST, FaultKind.DONE_BUT_ERROR), short=(FaultKind.LOST_ANSWER,)
+    ),
+)
 async def test_a_launch_on_ec2_whose_answer_is_lost_makes_one_machine_for_each_vm(
     harness: MciHarness, ec2: Any, ec2_cloud: MotoCloud, monkeypatch: pytest.MonkeyPatch, harm: FaultKind
 ) -> None:

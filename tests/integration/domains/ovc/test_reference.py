@@ -1,9 +1,8 @@
-"""The domain against the reference model: random actions by anybody, one after the other and a thousand at once."""
+"""The domain against the reference model: random actions by anybody, one after the other and many at once."""
 
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
-from os import environ
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,20 +23,18 @@ from stateward.engine.queries import list_all
 from stateward.store.filters import Selector
 from stateward.store.port import Store
 from stateward.store.records import Object
-from stateward.store.sqlite.store import SqliteStore
 from tests.integration.domains.ovc.ovc_harness import ADA, ANN, Cloud, open_cloud
 from tests.integration.domains.ovc.reference_model import RUNS, TABLE, Model, No, Thing
+from tests.long_forms import in_long_form
 
 WHO = {"user": ANN, "admin": ADA}
 CHECKED = settings(
-    max_examples=int(environ.get("OVC_EXAMPLES", "15")),
     stateful_step_count=30,
     deadline=None,
     database=None,
     phases=[Phase.generate],  # to shrink an example of so many real actions would take too long
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-FEWER = CHECKED.max_examples // 3
 MADE_OF = {"make vm": "cloudspace", "clone": "vm", "make disk": "account", "lose power": "vm"}
 BY_ITSELF = ("lose power", "lose a firewall", "care for a node")
 STEPS = st.sampled_from(
@@ -237,7 +234,8 @@ async def _entered(stack: AsyncExitStack, new_store: Callable[[], Store], folder
     return await stack.enter_async_context(open_cloud(new_store(), folder))
 
 
-def test_the_domain_does_what_the_model_does(opened: tuple[asyncio.Runner, Cloud]) -> None:
+@pytest.mark.parametrize("examples", in_long_form((5, 15), short=(5,)))
+def test_the_domain_does_what_the_model_does(opened: tuple[asyncio.Runner, Cloud], examples: int) -> None:
     runner, cloud = opened
 
     class Life(RuleBasedStateMachine):
@@ -258,30 +256,26 @@ def test_the_domain_does_what_the_model_does(opened: tuple[asyncio.Runner, Cloud
             if hasattr(self, "world"):
                 runner.run(self.world.agrees())
 
-    run_state_machine_as_test(Life, settings=CHECKED if embedded(cloud) else settings(CHECKED, max_examples=FEWER))
+    run_state_machine_as_test(Life, settings=settings(CHECKED, max_examples=examples))
 
 
-def embedded(cloud: Cloud) -> bool:
-    """Tell whether the store is the quick one."""
-    return isinstance(cloud.engine.store, SqliteStore)
+ROUNDS = 2
 
 
-BOXES, VMS, DISKS, ROUNDS = 20, 300, 380, 2
-
-
-def test_a_thousand_objects_at_once_end_as_the_model_says(opened: tuple[asyncio.Runner, Cloud]) -> None:
+@pytest.mark.parametrize("number", in_long_form((200, 1000), short=(200,)))
+def test_many_objects_at_once_end_as_the_model_says(opened: tuple[asyncio.Runner, Cloud], number: int) -> None:
     runner, cloud = opened
-    runner.run(_thousand(World(cloud.in_new_namespace()), Random(7)))
+    runner.run(_many(World(cloud.in_new_namespace()), Random(7), number))
 
 
-async def _thousand(world: World, chance: Random) -> None:
+async def _many(world: World, chance: Random, number: int) -> None:
     await world.create_base_objects()
     cloud, things = world.cloud, world.model.things
-    boxes = await asyncio.gather(*(cloud.new_box() for _ in range(BOXES)))
+    boxes = await asyncio.gather(*(cloud.new_box() for _ in range(number // 50)))
     things.update((box, Thing("cloudspace", "DEPLOYED", cloud.account, cloud.account)) for box in boxes)
-    await asyncio.gather(*(world.new_vm(boxes[number % BOXES]) for number in range(VMS)))
-    await asyncio.gather(*(world.new_disk(cloud.account) for _ in range(DISKS)))
-    assert len(things) >= 1000
+    await asyncio.gather(*(world.new_vm(boxes[one % len(boxes)]) for one in range(number * 3 // 10)))
+    await asyncio.gather(*(world.new_disk(cloud.account) for _ in range(number * 38 // 100)))
+    assert len(things) >= number
     for _ in range(ROUNDS):
         await asyncio.gather(*(world.do(*asked) for asked in _round(world.model, chance)))
         await world.agrees()
