@@ -3,11 +3,9 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
-
-from litestar.types import ControllerRouterHandler
+from typing import TYPE_CHECKING
 
 from stateward.aio.supervise import background
-from stateward.domains.ovc.api.routes import ovc_routes
 from stateward.domains.ovc.container_handlers import ContainerHandlers
 from stateward.domains.ovc.demo import OvcDemo
 from stateward.domains.ovc.drift_detector import DriftDetector
@@ -29,6 +27,9 @@ from stateward.drivers.simulated import SimulatedCloud
 from stateward.engine import Engine
 from stateward.engine.privacy import PUBLIC
 from stateward.plugin.runtime import DomainRuntime, ProcessContext
+
+if TYPE_CHECKING:
+    from litestar.types import ControllerRouterHandler
 
 FOLDER = "ovc"
 
@@ -67,8 +68,10 @@ class OvcRuntime(DomainRuntime):
         super().__init__([hide_nodes_in_errors(kind, self.nodes) for kind in kinds])
 
     @cached_property
-    def routes(self) -> Sequence[ControllerRouterHandler]:
+    def routes(self) -> "Sequence[ControllerRouterHandler]":
         """Its HTTP routes, made when a server asks for them."""
+        from stateward.domains.ovc.api.routes import ovc_routes  # a worker alone must not wait for the web framework
+
         return ovc_routes()
 
     def bind_engine(self, engine: Engine) -> None:

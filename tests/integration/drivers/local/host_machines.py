@@ -13,7 +13,7 @@ from shutil import which
 import pytest
 from msgspec import json
 
-from stateward.drivers import Driver, MachineHandle, MachineSpec, MachineState, Observation, ProviderRegion
+from stateward.drivers import Driver, MachineState, Observation, ProviderRegion
 from stateward.drivers.process.machine_dir import MachineRecord
 from stateward.drivers.process.procfs import find_marked, parse_stat
 from stateward.drivers.process.spawn import reap_children
@@ -118,16 +118,6 @@ async def wait_for_state(driver: Driver, key: str, state: MachineState) -> Obser
                 return shown
         assert time.monotonic() < deadline, f"{key} never became {state}: {listing}"
         await asyncio.sleep(0.01)
-
-
-def machine_specs(number: int, spec: str, image: str) -> list[MachineSpec]:
-    """Return what is to be made."""
-    return [MachineSpec(f"key-{one}", f"machine-{one}", spec, image) for one in range(number)]
-
-
-def machine_handles(number: int, token: str = "") -> list[MachineHandle]:
-    """Name what was made."""
-    return [MachineHandle(f"key-{one}", None, token) for one in range(number)]
 
 
 async def wait_for_all(driver: Driver, state: MachineState, number: int) -> None:

@@ -10,16 +10,25 @@ import signal
 import sys
 from collections.abc import Callable
 
-from stateward.drivers import Driver, MachineAction, ProviderRegion
+from stateward.drivers import Driver, MachineAction, MachineHandle, MachineSpec, ProviderRegion
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.qemu import QemuDriver
-from tests.integration.drivers.local.host_machines import machine_handles, machine_specs
 
 
 def make(kind: str, folder: str, milestone: Callable[[str], None] = lambda _: None) -> Driver:
     """Make a driver for a folder."""
     place = ProviderRegion("local", "here", options={"folder": folder})
     return (ProcessDriver if kind == "process" else QemuDriver)(place, milestone=milestone)
+
+
+def machine_specs(number: int, spec: str, image: str) -> list[MachineSpec]:
+    """Return what is to be made; here, because `host_machines` imports pytest, which takes as long as all of this."""
+    return [MachineSpec(f"key-{one}", f"machine-{one}", spec, image) for one in range(number)]
+
+
+def machine_handles(number: int, token: str = "") -> list[MachineHandle]:
+    """Name what was made."""
+    return [MachineHandle(f"key-{one}", None, token) for one in range(number)]
 
 
 async def control(kind: str, folder: str, action: str, last: str, number: int) -> None:

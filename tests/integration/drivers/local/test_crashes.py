@@ -10,14 +10,12 @@ from stateward.drivers import AlreadyDone, CallAccepted, Driver, MachineAction, 
 from tests.integration.drivers.local.host_machines import (
     eventually,
     live_processes_in,
-    machine_handles,
-    machine_specs,
     needs_qemu,
     observe_machine,
     records_in,
     wait_for_state,
 )
-from tests.integration.drivers.local.killed_controller import make
+from tests.integration.drivers.local.killed_controller import machine_handles, machine_specs, make
 from tests.long_forms import in_long_form
 
 KINDS = ["process", pytest.param("qemu", marks=needs_qemu)]

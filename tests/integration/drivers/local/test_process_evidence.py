@@ -25,12 +25,11 @@ from stateward.drivers.process.machine_dir import MachineRecord
 from stateward.drivers.process.procfs import PidNamespace, ProcessId
 from tests.integration.drivers.local.host_machines import (
     live_processes_in,
-    machine_handles,
-    machine_specs,
     observe_machine,
     records_in,
     wait_for_state,
 )
+from tests.integration.drivers.local.killed_controller import machine_handles, machine_specs
 
 
 def local(folder: Path, **options: str) -> ProcessDriver:

@@ -26,11 +26,10 @@ from stateward.errors import BadInput
 from tests.integration.drivers.local.host_machines import (
     eventually,
     live_processes_in,
-    machine_handles,
-    machine_specs,
     observe_machine,
     wait_for_state,
 )
+from tests.integration.drivers.local.killed_controller import machine_handles, machine_specs
 
 COUNTING = "i=0; while :; do i=$((i+1)); echo $i >>count; sleep 0.01; done"
 

@@ -9,12 +9,11 @@ from stateward.drivers import MachineAction, MachineState, ProviderRegion
 from stateward.drivers.process import ProcessDriver
 from tests.integration.drivers.local.host_machines import (
     live_processes_in,
-    machine_handles,
-    machine_specs,
     memory_of,
     timed,
     wait_for_all,
 )
+from tests.integration.drivers.local.killed_controller import machine_handles, machine_specs
 from tests.long_forms import in_long_form
 
 

@@ -14,10 +14,9 @@ from stateward.drivers.qemu.monitor import open_monitor
 from tests.integration.drivers.local.host_machines import (
     ARCHITECTURES,
     eventually,
-    machine_handles,
-    machine_specs,
     wait_for_state,
 )
+from tests.integration.drivers.local.killed_controller import machine_handles, machine_specs
 
 SOURCES = Path(guest.__file__).parent
 RECIPES = {

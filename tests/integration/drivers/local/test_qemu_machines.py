@@ -27,8 +27,6 @@ from stateward.errors import BadInput
 from tests.integration.drivers.local.host_machines import (
     TIMEOUT_S,
     live_processes_in,
-    machine_handles,
-    machine_specs,
     memory_of,
     needs_qemu,
     observe_machine,
@@ -36,6 +34,7 @@ from tests.integration.drivers.local.host_machines import (
     wait_for_all,
     wait_for_state,
 )
+from tests.integration.drivers.local.killed_controller import machine_handles, machine_specs
 from tests.long_forms import in_long_form
 
 pytestmark = needs_qemu
