@@ -145,7 +145,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     if not (VENV / ".tempest").exists():
         pytest.skip("Blazar's API tests are not installed: `make setup` brings them")
     folder = tmp_path_factory.mktemp("tempest")
-    with served(tmp_path_factory.mktemp("leases") / "data") as stateward, cloud(stateward) as url:
+    with served(tmp_path_factory.mktemp("leases") / "data", "--only", "leases") as stateward, cloud(stateward) as url:
         (folder / "tempest.conf").write_text(SETTINGS.format(folder=folder, url=url))
         done = subprocess.run(
             [str(TEMPEST), str(RUNNER), f"{url}/"],

@@ -19,14 +19,17 @@ BLAZAR = Path(sys.executable).parent / "blazar"
 class Blazar:
     """The command, as its users call it."""
 
-    def __init__(self, server: Served) -> None:
-        self._server = server
+    def __init__(self, server: Served, process: "subprocess.Popen[str]") -> None:
+        self._server, self._process = server, process
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         how = ["--os-auth-type", "admin_token", "--os-endpoint", f"{self._server.url}/blazar/v1"]
-        command = [str(BLAZAR), *how, "--os-token", self._server.token, *words]
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
-        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENT, check=False, env=clean)
+        command = [*how, "--os-token", self._server.token, *words]
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{json.dumps(command)}\n")
+        self._process.stdin.flush()
+        return subprocess.CompletedProcess(command, *json.loads(self._process.stdout.readline()))
 
     def ask(self, *words: str) -> Any:
         """Run a command that answers with data."""
@@ -51,8 +54,19 @@ class Blazar:
 def blazar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Blazar]:
     if not BLAZAR.exists():
         pytest.skip("python-blazarclient is not installed: `make setup` brings it")
-    with served(tmp_path_factory.mktemp("leases") / "data") as server:
-        yield Blazar(server)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
+    with (
+        served(tmp_path_factory.mktemp("leases") / "data", "--only", "leases") as server,
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.acceptance.blazar_process"],
+            cwd=Path(__file__).parents[2],
+            env=clean,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        yield Blazar(server, process)
 
 
 def test_hosts_are_registered_listed_changed_and_removed(blazar: Blazar) -> None:

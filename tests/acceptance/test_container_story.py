@@ -30,7 +30,7 @@ def web_archive() -> bytes:
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    terminal = Terminal(tmp_path)
+    terminal = Terminal(tmp_path, "systems")
     yield terminal
     terminal.close()
 

@@ -27,7 +27,10 @@ def test_what_is_written_is_installed_tested_and_served(package: Path, tmp_path:
     environment.install(package)
     tested = environment.run([str(environment.python), "-m", "pytest", "-q", "-p", "no:cacheprovider"], folder=package)
     assert "6 passed" in tested
-    with served(tmp_path / "data", program=environment.stateward) as server, server.client() as client:
+    with (
+        served(tmp_path / "data", "--only", "acme", program=environment.stateward) as server,
+        server.client() as client,
+    ):
         kind = client.get("/api/v1/kinds/acme.item").json()
         assert (kind["creatable"], kind["columns"]) == (True, ["spec.size"])
         where = ["--data", str(tmp_path / "data")]
@@ -45,9 +48,13 @@ def test_what_is_written_is_installed_tested_and_served(package: Path, tmp_path:
         assert answer.json()["field"].endswith("size")
 
 
-def test_what_is_written_has_one_format_and_types(package: Path) -> None:
+def test_what_is_written_has_one_format(package: Path) -> None:
     for command in (["ruff", "format", "--check", "."], ["ruff", "check", "--no-cache", "."]):
         _checked(package, *command)
+
+
+@pytest.mark.long
+def test_what_is_written_has_types(package: Path) -> None:
     _checked(package, "mypy", "--cache-dir", str(package / ".mypy_cache"))
 
 

@@ -24,7 +24,7 @@ pytestmark = [
 @pytest.fixture
 def where(tmp_path: Path) -> Iterator[dict[str, str]]:
     """A server, and an environment whose commands find it."""
-    with served(tmp_path / "data") as server:
+    with served(tmp_path / "data", "--only", "ovc") as server:
         yield {"STATEWARD_SERVER": server.url, "STATEWARD_TOKEN": server.token, "COLUMNS": "250", "NO_COLOR": "1"}
         server.stop()
     for node in (tmp_path / "data" / "ovc" / "nodes").glob("*"):

@@ -46,7 +46,7 @@ class Killed:
         self.server = self._new_server()
 
     def _new_server(self) -> Served:
-        return Served(self._data, environ=self._environ)
+        return Served(self._data, "--only", "systems", environ=self._environ)
 
     def carry_out(self, method: str, url: str, body: Any = None, kills: int = 0) -> None:
         """Send a request, kill the server while it works at it, several times, and wait for the end of the request."""

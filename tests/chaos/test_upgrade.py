@@ -19,19 +19,21 @@ from tests.chaos.processes import Running
 from tests.chaos.report import judged
 from tests.chaos.runs import runs_of
 from tests.chaos.upgrade import Upgrade, UpgradedSite, migrated
+from tests.long_forms import in_long_form
 from tests.servers import PostgresServer
 
 EVEN = range(0, 16, 2)
 LEASE = 2.0
+STORES = ("sqlite", "postgres")
 NewSite = Callable[[], UpgradedSite]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-async def new_site(tmp_path: Path, request: pytest.FixtureRequest) -> NewSite:
-    """Return how to make a site on each sort of store."""
+@pytest.fixture
+async def new_site(tmp_path: Path, request: pytest.FixtureRequest, store: str) -> NewSite:
+    """Return how to make a site on a sort of store."""
 
     def made() -> UpgradedSite:
-        if request.param == "sqlite":
+        if store == "sqlite":
             return UpgradedSite(str(tmp_path / "chaos.db"), tmp_path, LEASE)
         server: PostgresServer = request.getfixturevalue("postgres_server")
         return UpgradedSite(server.new_database(), tmp_path, LEASE)
@@ -39,6 +41,7 @@ async def new_site(tmp_path: Path, request: pytest.FixtureRequest) -> NewSite:
     return made
 
 
+@pytest.mark.parametrize("store", in_long_form(STORES, short=["postgres"]))
 async def test_a_database_is_migrated_under_workers_of_the_version_before_who_leave_one_by_one(
     new_site: NewSite, monkeypatch: pytest.MonkeyPatch, say: Callable[[object], None]
 ) -> None:
@@ -100,6 +103,7 @@ async def _nothing_left(site: UpgradedSite) -> bool:
     return await count(site, "work") == 0
 
 
+@pytest.mark.parametrize("store", in_long_form(STORES, short=["sqlite"]))
 async def test_a_changed_lifecycle_is_refused_until_it_is_mapped_and_then_what_was_under_way_goes_on(
     new_site: NewSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
