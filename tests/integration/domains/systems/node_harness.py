@@ -18,7 +18,7 @@ from tests.integration.domains.systems.local_backend_harness import PYTHON
 from tests.integration.server.server_processes import PATIENT, STATEWARD, Served, served
 from tests.pauses import pauses
 
-LEASE_S, MARGIN_S = 8.0, 3.0
+LEASE_S, MARGIN_S = 10.0, 3.0
 URL = "/api/v1/systems/default"
 
 PROGRAM = """

@@ -12,8 +12,6 @@ from tests.integration.domains.systems.node_harness import Hosts, environment, s
 from tests.integration.server.server_processes import invoke, served
 
 MANY = 4
-LONG_LEASE_S = 30.0
-"""The lease until the server is restarted: no node is lost before."""
 
 REPORT = {"command": ["sh", "-c", "echo on $STATEWARD_NODE; [ $STATEWARD_NODE = a ] || sleep 1000"], "retries": 9}
 """A job that ends on node a alone."""
@@ -65,7 +63,7 @@ def check_alert(hosts: Hosts, node: str) -> None:
 
 def test_a_killed_and_a_stopped_agent_and_a_drained_node_lose_no_request_and_double_nothing(tmp_path: Path) -> None:
     port = free_port()
-    with serving_hosts(tmp_path, lease_s=LONG_LEASE_S) as hosts:
+    with serving_hosts(tmp_path) as hosts:
         for name in ("a", "b"):
             hosts.register(name, {"zone": name})
             hosts.join(name)
@@ -75,7 +73,7 @@ def test_a_killed_and_a_stopped_agent_and_a_drained_node_lose_no_request_and_dou
 
         # Logs come from the nodes, and commands run there: through this server, and through one without a connection.
         with (
-            served(tmp_path / "data", "--no-worker", environ=environment(lease_s=LONG_LEASE_S)) as other,
+            served(tmp_path / "data", "--no-worker", environ=environment()) as other,
             other.client() as client,
         ):
             for http in (hosts.http, client):
