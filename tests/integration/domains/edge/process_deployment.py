@@ -25,7 +25,7 @@ from tests.pauses import pauses
 
 NS = "lab"
 PATIENT = 60.0
-BEAT = 1.0
+BEAT = 2.0  # three beats of silence end a connection, and a busy machine is silent for seconds
 ENVIRON = {
     "STATEWARD_EDGE_BEAT": str(BEAT),
     "STATEWARD_EDGE_MEASURES": "0.3",
