@@ -1,12 +1,16 @@
 """The volumes of systems on nodes go with their systems, also from nodes that were away, with simulated agents."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
+from stateward.domains.systems.lifecycle import INSTANCE
 from stateward.domains.systems.nodes import node_hub, node_volumes
+from stateward.store.filters import Page, Selector
 from stateward.store.port import Store
+from tests.integration.domains.systems.conftest import NS
 from tests.integration.domains.systems.simulated_nodes import SimulatedNodes, simulated_nodes
 
 WEB = "services: {web: {image: shop:1, volumes: {data: /data}}}"
@@ -49,7 +53,7 @@ async def test_a_node_that_returns_removes_old_volumes_before_a_system_of_the_sa
     assert node.site.had_volumes == [False, False]
 
 
-async def test_volumes_that_a_broken_engine_keeps_are_removed_later(
+async def test_volumes_that_a_broken_engine_keeps_are_removed_later_and_a_system_of_the_same_name_waits_for_that(
     nodes: SimulatedNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_volumes, "WAIT_S", 0.1)
@@ -57,9 +61,14 @@ async def test_volumes_that_a_broken_engine_keeps_are_removed_later(
     site.is_engine_down = True
     await delete_shop(nodes)
     assert site.volumes == {"shop", "other"}
+    await nodes.ended(await nodes.actions.create("shop", "nodes"))
+    begun = asyncio.create_task(nodes.deploy(WEB))
+
+    async def is_placed() -> bool:
+        return bool(await nodes.engine.store.reader.list_objects(Selector(NS, INSTANCE.kind), Page(None, 1)))
+
+    await nodes.until(is_placed)
     site.is_engine_down = False
-
-    async def is_removed() -> bool:
-        return site.volumes == {"other"}
-
-    await nodes.until(is_removed)
+    assert (await begun).error is None
+    assert site.had_volumes == [False, False]
+    assert site.volumes == {"shop", "other"}

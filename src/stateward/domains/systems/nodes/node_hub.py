@@ -120,7 +120,6 @@ class NodeHub:
         self._requests = AgentRequests(NodeCannotAnswer)
         self.images = NodeImages(engine, self.connections, self._requests)
         self.volumes = NodeVolumes(engine, self.connections, self._requests)
-        self._cleaned: set[Key] = set()  # nodes that get no orders before old volumes are removed
         self._connect = batcher(engine, chance, connect_nodes)
         self._renew = batcher(engine, chance, renew_leases)
         self._disconnect = batcher(engine, chance, disconnect_nodes)
@@ -162,19 +161,14 @@ class NodeHub:
         placed = {one.id: one for one in await self._instances(_node(connection))}
         for item in items.values():
             await self._remove_orphan(connection, item, placed.get(item.name))
-        if await self.volumes.deleted_systems(_node(connection)):
-            self._start_task(self._clean(_node(connection)))  # its answer comes over this connection
-        else:
-            await self.send_orders(_node(connection))
+        await self.send_orders(_node(connection))
+        self._start_task(self._remove_volumes(_node(connection)))  # its answer comes over this connection
 
-    async def _clean(self, node: Key) -> None:
-        """Remove the volumes of deleted systems from a node that has returned, and then send its orders."""
-        self._cleaned.add(node)
-        try:
+    async def _remove_volumes(self, node: Key) -> None:
+        """Remove the volumes of deleted systems from a node, and send the orders that have waited for that."""
+        if await self.volumes.deleted_systems(node):
             await self.volumes.remove(node)
-        finally:
-            self._cleaned.discard(node)
-        await self.send_orders(node)
+            await self.send_orders(node)
 
     async def on_heartbeat(self, connection: AgentConnection) -> None:
         """Renew the lease of a node; an agent whose lease cannot be renewed must connect again."""
@@ -255,7 +249,7 @@ class NodeHub:
             elif entry.kind == NODE.kind and entry.event == IMAGES_ASKED:
                 self._start_task(self.images.answer(Key(entry.ns, entry.object)))
             elif entry.kind == NODE.kind and entry.event == SYSTEM_DELETED:
-                self._start_task(self.volumes.remove(Key(entry.ns, entry.object)))
+                self._start_task(self._remove_volumes(Key(entry.ns, entry.object)))
             elif entry.kind == INSTANCE.kind and entry.event in ("place", "halt", "stop"):
                 changed.add(Key(entry.ns, entry.object))
         if changed and self.connections:
@@ -276,11 +270,20 @@ class NodeHub:
             self._start_task(self.connections[node].close(DIAL_AGAIN))
 
     async def send_orders(self, node: Key, patience: float = float("inf")) -> None:
-        """Send the orders due to a node, unless they were sent less than `patience` seconds ago."""
+        """Send the orders due to a node, unless they were sent less than `patience` seconds ago.
+
+        Instances of a system wait until the volumes of a deleted one of the same name are removed there.
+        """
         connection = self.connections.get(node)
-        if connection is None or not connection.is_synced or node in self._cleaned:
+        if connection is None or not connection.is_synced:
             return
         due = [(one, order) for one in await self._instances(node) if (order := due_order(one, connection.notify))]
+        if any(order.work is OrderAction.CREATE for _, order in due):
+            deleted = await self.volumes.deleted_systems(node)
+            due = [
+                (one, order) for one, order in due
+                if order.work is not OrderAction.CREATE or ref_of_instance(one.ns, one.id).system.system not in deleted
+            ]  # fmt: skip
         new = {one.key for one, order in due if order.work is OrderAction.CREATE and not _is_ordered(one)}
         once = {one.key for one, _ in due if one.key in new and placed_instance(one).want.run_once}
         stale = once - await self._engine.store.transact(lambda tx: mark_ordered(tx, once)) if once else set()
@@ -310,7 +313,7 @@ class NodeHub:
             await asyncio.sleep(RESEND_S)
             for node in list(self.connections):
                 await self.send_orders(node, RESEND_S)
-                self._start_task(self.volumes.remove(node))
+                self._start_task(self._remove_volumes(node))
 
     async def close_silent(self) -> None:
         """Close connections whose agents are silent for a whole lease, in a loop."""

@@ -3,7 +3,7 @@
 A node keeps the volumes of a system when its instances leave, and only its agent knows which ones it has. So the
 deletion of a system is noted with each node of the namespace that has a container engine. The process that has the
 connection of the node asks its agent to remove the volumes, and then clears the note. A node that is away is asked when
-it returns, before it gets orders: a new system of the same name finds no old data.
+it returns, and starts no instance of a new system of the same name before: that one finds no old data.
 """
 
 import asyncio
@@ -63,10 +63,10 @@ class NodeVolumes:
         return [one for one in nodes if node_status(one).containers]
 
     async def deleted_systems(self, node: Key) -> tuple[str, ...]:
-        """Return the first systems whose volumes are to be removed from a node, if its agent can."""
+        """Return the systems whose volumes are to be removed from a node, if its agent can."""
         found = await self._engine.store.reader.object(node)
         status = NodeStatus() if found is None or found.removed else node_status(found)
-        return status.deleted_systems[:MAX_SYSTEMS] if status.containers else ()
+        return status.deleted_systems if status.containers else ()
 
     async def remove(self, node: Key) -> None:
         """Remove the volumes of deleted systems from a node that is connected to this process; else, later."""
@@ -74,7 +74,7 @@ class NodeVolumes:
             return
         self._removing.add(node)
         try:
-            while systems := await self.deleted_systems(node):
+            while systems := (await self.deleted_systems(node))[:MAX_SYSTEMS]:
                 connection = self._connections.get(node)
                 if connection is None or not connection.is_synced:
                     return
