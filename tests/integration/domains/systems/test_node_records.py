@@ -39,6 +39,7 @@ from stateward.domains.systems.nodes.node_records import (
     sync_node,
 )
 from stateward.domains.systems.nodes.node_secrets import NodeSecrets
+from stateward.domains.systems.nodes.node_watch import NodeWatch
 from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.engine import Engine
 from stateward.engine.alerts import alerts_of
@@ -60,10 +61,17 @@ class Nodes:
         self.actions = NodeActions(engine, NS, Caller(ADMIN, "ann"))
 
     async def hello(
-        self, node: str, installation: str = "one", *, takes_secrets: bool = False, has_engine: bool = False
+        self,
+        node: str,
+        installation: str = "one",
+        *,
+        lease: float = 10.0,
+        takes_secrets: bool = False,
+        has_engine: bool = False,
     ) -> int:
         """Connect an agent; returns its notify id, or 0 if it is refused."""
-        hello = NodeHello(Key(NS, node), "1.0", installation, SIZE, takes_secrets=takes_secrets, has_engine=has_engine)
+        who = Key(NS, node), "1.0", installation
+        hello = NodeHello(*who, SIZE, lease, takes_secrets=takes_secrets, has_engine=has_engine)
         (answer,) = await self.engine.store.transact(lambda tx: connect_nodes(tx, [hello]))
         return answer.notify
 
@@ -145,6 +153,20 @@ async def test_another_installation_is_held_until_the_node_is_lost(nodes: Nodes)
     assert not await nodes.lose("a", renewals=0)  # it was renewed since
     assert await nodes.lose("a")
     assert await nodes.hello("a", "two") > 0
+
+
+async def test_a_node_keeps_the_longest_lease_that_its_agent_may_have_until_it_is_lost(nodes: Nodes) -> None:
+    now = 0.0
+    watch = NodeWatch(nodes.engine, 6.0, 1.0, lambda: now)  # a server with a shorter lease than those before it
+    await nodes.hello("a", lease=60.0)
+    await nodes.hello("a", lease=6.0)
+    for now, state in ((0.0, "ready"), (60.9, "ready"), (61.1, "lost")):
+        await watch.look()
+        assert (await nodes.actions.node("a")).state == state, now
+    await nodes.sync("a", await nodes.hello("a", lease=6.0))
+    for now, state in ((100.0, "ready"), (106.9, "ready"), (107.1, "lost")):
+        await watch.look()
+        assert (await nodes.actions.node("a")).state == state, now
 
 
 async def test_a_loss_removes_services_and_keeps_runs_of_jobs_as_ended_in_an_unknown_way(nodes: Nodes) -> None:

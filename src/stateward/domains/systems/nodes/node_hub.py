@@ -137,7 +137,7 @@ class NodeHub:
         who = _node(connection), hello.version, hello.installation
         takes_secrets = hello.secrets and connection.is_private
         has_engine = SiteBackend.CONTAINER in hello.backends
-        request = NodeHello(*who, capacity, self._server_url, takes_secrets, has_engine)
+        request = NodeHello(*who, capacity, self._lease_s, self._server_url, takes_secrets, has_engine)
         answer = await self._connect.submit(request)
         if answer.rejection:
             return Goodbye(answer.rejection, held=answer.is_held)

@@ -39,6 +39,7 @@ class NodeStatus(Struct, frozen=True, omit_defaults=True):
     address: str = ""
     renewals: int = 0
     renewed: float = 0.0  # when the lease was renewed, for people
+    lease: float = 0.0  # the longest lease in seconds that its agent may have, since it began to serve
     containers: bool = False  # it has a container engine
     secrets: bool = False  # its connection may carry values of secrets
     images: dict[str, ImageQuestion] = {}  # questions of processes that it is not connected to

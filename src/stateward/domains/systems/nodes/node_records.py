@@ -92,12 +92,13 @@ async def take_steps(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request])
 
 
 class NodeHello(Struct, frozen=True):
-    """An agent that connects for a node."""
+    """An agent that connects for a node; it gets leases of `lease` seconds."""
 
     node: Key
     version: str
     installation: str
     capacity: SiteCapacity
+    lease: float
     server: str = ""
     takes_secrets: bool = False
     has_engine: bool = False
@@ -127,7 +128,10 @@ def _connect_node(uow: UnitOfWork, hello: NodeHello) -> NodeWelcome:
     size = {"cpu": has.cores, "memory": has.memory // 2**20, "slots": has.slots, "address": has.address}
     who = {"version": hello.version, "installation": hello.installation, "server": hello.server}
     offers = {"containers": hello.has_engine, "secrets": hello.takes_secrets, "images": {}}
-    save_seen(uow, found, replace(status, notify=status.notify + 1, connected=False, **size, **who, **offers))
+    # Another server may have given a longer lease, which goes on until its end.
+    lease = max(status.lease, hello.lease) if found.state in SERVING else hello.lease
+    seen = replace(status, notify=status.notify + 1, connected=False, lease=lease, **size, **who, **offers)
+    save_seen(uow, found, seen)
     return NodeWelcome(status.notify + 1)
 
 

@@ -56,9 +56,10 @@ class NodeWatch:
             del self._left[gone]
 
     async def _check_lease(self, node: Object) -> None:
-        renewals, now = node_status(node).renewals, self._clock()
+        status, now = node_status(node), self._clock()
+        renewals, lease_s = status.renewals, max(status.lease, self._lease_s)
         watched = self._watched[node.key] = watch_renewals(self._watched.get(node.key), renewals, now)
-        if is_overdue(watched, now, self._lease_s, self._margin_s):
+        if is_overdue(watched, now, lease_s, self._margin_s):
             kinds = self._engine.kinds
             if await self._engine.store.transact(lambda tx: lose_node(tx, kinds, node.key, renewals)):
                 log.warning("node %s in %s did not renew its lease; its instances are replaced", node.id, node.ns)
