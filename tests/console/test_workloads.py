@@ -42,7 +42,7 @@ CLUSTER = f"{MUNICH}/clusterinsts/c1"
 
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessDeployment]:
-    with open_deployment(tmp_path_factory.mktemp("field")) as opened:
+    with open_deployment(tmp_path_factory.mktemp("field"), "edge,systems") as opened:
         opened.call("POST", "/cloudlets", {"name": "munich"})
         yield opened
         delete_system(opened.client)

@@ -120,10 +120,12 @@ async def test_a_copy_can_be_made_meanwhile(path: Path, tmp_path: Path) -> None:
 
 
 async def test_closing_ends_the_thread_and_leaves_one_file_with_everything(path: Path) -> None:
+    others = set(threading.enumerate())
     async with opened(path) as store:
         written = await write_until(begun_again(path, 1), store)
-        assert "stateward-checkpoints" in {thread.name for thread in threading.enumerate()}
-    assert "stateward-checkpoints" not in {thread.name for thread in threading.enumerate()}
+        threads = [one for one in threading.enumerate() if one.name == "stateward-checkpoints" and one not in others]
+        assert [one.is_alive() for one in threads] == [True]
+    assert [one.is_alive() for one in threads] == [False]
     assert not log_of(path).exists()
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT count(*) FROM objects").fetchone() == (written,)
