@@ -57,9 +57,11 @@ log = logging.getLogger("stateward.worker")
 CLAIM_GATHER_S = 0.005
 """How many seconds pass between two claims of several operations: under load, each claim then gets more of them."""
 
-SHUTDOWN_GRACE_S = 10.0
-"""How many seconds running operations have to end when the worker stops."""
+SHUTDOWN_GRACE_S = 3.0
+"""How many seconds running operations have to end when the worker stops; others go on elsewhere, or after a restart.
 
+A server answers nobody meanwhile: a restart is to be over before leases of agents end (10 s).
+"""
 
 STUBBORN_GRACE_S = 60.0
 """How many seconds after its deadline an operation ends although its handler, which was cancelled, does not."""
