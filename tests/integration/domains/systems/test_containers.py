@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -18,6 +19,7 @@ from tests.containers import IMAGE, PodmanService
 from tests.integration.domains.systems.container_harness import HOME, NS, PATIENT, ContainerHost, run_host, shell, web
 from tests.integration.domains.systems.test_real_deploys import send_requests, until_revisions
 
+MAX_TRIES = 3
 REQUESTS = 60
 DRAIN_S = 1.0
 """Long enough for a busy machine to accept the connections that were made before; `httpd` loses those when it ends."""
@@ -72,6 +74,20 @@ def build_other_image(podman: PodmanService, name: str) -> None:
     podman.run("rm", made)
 
 
+async def do_by_hand(host: ContainerHost, podman: PodmanService, words: Sequence[str], told: Sequence[str]) -> None:
+    """Do something to the container, until its instance tells so: what is put right before the next look is missed."""
+    for _ in range(MAX_TRIES):
+        (before,) = await host.listed()
+        names = (next(iter(before.ips)), before.name) if words[0] == "network" else (before.name,)
+        podman.run(*words, *names)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENT / MAX_TRIES):
+                await host.until_instance(lambda one: any(text in one.why for text in told))
+            return
+        await host.until_instance(lambda one: one.ready and not one.why)
+    pytest.fail(f"no look has told of {words}")
+
+
 async def test_what_is_done_to_a_container_by_hand_is_noticed_and_put_right(
     host: ContainerHost, podman: PodmanService
 ) -> None:
@@ -84,10 +100,7 @@ async def test_what_is_done_to_a_container_by_hand_is_noticed_and_put_right(
         (("pause",), "its container was paused by somebody else"),
         (("network", "disconnect"), "its container was changed by somebody else"),
     ):
-        (before,) = await host.listed()
-        names = (next(iter(before.ips)), before.name) if words[0] == "network" else (before.name,)
-        podman.run(*words, *names)
-        await host.until_instance(lambda one, told=told: any(text in one.why for text in told))  # type: ignore[misc]
+        await do_by_hand(host, podman, words, told)
         await host.until_instance(lambda one: one.ready and not one.why)
     await host.becomes("shop", "stable")
     states = [line.target for line in await host.engine.history(NS, "shop:web")]
