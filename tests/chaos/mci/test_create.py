@@ -172,7 +172,8 @@ async def test_machines_on_ec2_are_made_once_though_their_maker_is_killed_at_eve
 @pytest.mark.parametrize(
     ("kind", "preparation", "provisioning"),
     [
-        ("process", PREPARATION[1:2], ("started", "create answered", POST_COMMAND[0])),
+        # Of two steps of a creation, the second is not reached if the first life has made all machines.
+        ("process", PREPARATION[1:2], ("create answered", POST_COMMAND[0])),
         pytest.param(
             "qemu",
             PREPARATION[:1],
