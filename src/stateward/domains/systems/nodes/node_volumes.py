@@ -8,7 +8,7 @@ it returns, and starts no instance of a new system of the same name before: that
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 
 from msgspec.structs import replace
@@ -49,8 +49,8 @@ class NodeVolumes:
 
     async def on_system_deleted(self, system_ref: SystemRef) -> None:
         """Have the volumes of a system removed, and wait for the nodes that are connected."""
-        for node in await self._nodes_with_engine(system_ref.ns):
-            await self._engine.store.transact(partial(_note, node=node.key, system=system_ref.system))
+        nodes = [one.key for one in await self._nodes_with_engine(system_ref.ns)]
+        await self._engine.store.transact(partial(_note, nodes=nodes, system=system_ref.system))
         try:
             async with asyncio.timeout(WAIT_S):
                 while any(_keeps_waiting(one, system_ref) for one in await self._nodes_with_engine(system_ref.ns)):
@@ -91,10 +91,9 @@ def _keeps_waiting(node: Object, system_ref: SystemRef) -> bool:
     return node.state in SERVING and status.connected and system_ref.system in status.deleted_systems
 
 
-async def _note(tx: Tx, node: Key, system: str) -> None:
-    async with unit_of_work(tx, [node]) as uow:
-        found = loaded_node(uow, node)
-        if found is not None:
+async def _note(tx: Tx, nodes: Collection[Key], system: str) -> None:
+    async with unit_of_work(tx, nodes) as uow:
+        for found in filter(None, (loaded_node(uow, node) for node in nodes)):
             status = node_status(found)
             noted = tuple(sorted({*status.deleted_systems, system}))
             save_seen(uow, found, replace(status, deleted_systems=noted))
