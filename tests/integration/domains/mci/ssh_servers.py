@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any
 
 import asyncssh
@@ -28,6 +29,8 @@ class LoopbackServer:
         self.has_own_sessions = True  # as with most SSH servers; machines that are process groups have none
         self.host_key = asyncssh.generate_private_key("ssh-ed25519")
         self._acceptor: asyncssh.SSHAcceptor | None = None
+        self._sessions: set[asyncio.Task[None]] = set()
+        self._shells: set[asyncio.subprocess.Process] = set()
         self.port = 0
 
     @property
@@ -51,13 +54,28 @@ class LoopbackServer:
             await self._acceptor.wait_closed()
             self._acceptor = None
 
+    async def close(self) -> None:
+        """Stop, and end the shells that outlive their clients: the loop must hear of their ends before it is closed."""
+        await self.stop()
+        async with asyncio.timeout(30):
+            while self._sessions:
+                for shell in self._shells:
+                    with suppress(ProcessLookupError):
+                        os.killpg(shell.pid, SIGKILL) if self.has_own_sessions else shell.kill()
+                await asyncio.wait(self._sessions, timeout=0.1)
+
     async def replace_host_key(self) -> None:
         """Be another machine at the same address."""
         await self.stop()
         self.host_key = asyncssh.generate_private_key("ssh-ed25519")
         await self.start()
 
-    async def _serve(self, process: "asyncssh.SSHServerProcess[bytes]") -> None:
+    def _serve(self, process: "asyncssh.SSHServerProcess[bytes]") -> None:
+        session = asyncio.ensure_future(self._run_shell(process))
+        self._sessions.add(session)
+        session.add_done_callback(self._sessions.discard)
+
+    async def _run_shell(self, process: "asyncssh.SSHServerProcess[bytes]") -> None:
         environment = {"HOME": str(self.home), "PATH": os.environ["PATH"]}
         shell = await asyncio.create_subprocess_exec(
             *("/bin/sh", "-c", process.command or "exit 1"),
@@ -68,11 +86,13 @@ class LoopbackServer:
             cwd=self.home,
             start_new_session=self.has_own_sessions,
         )
+        self._shells.add(shell)
         feeding = asyncio.ensure_future(_feed(process, shell))
         await asyncio.gather(
             _pump(shell.stdout, process.stdout), _pump(shell.stderr, process.stderr), return_exceptions=True
         )
         status = await shell.wait()
+        self._shells.discard(shell)
         feeding.cancel()
         await asyncio.gather(feeding, return_exceptions=True)
         with suppress(asyncssh.Error, OSError):
@@ -136,7 +156,7 @@ class LoopbackMachines:
             made = self.by_name[name] = LoopbackServer(home)
             made.keys = self.keys
             await made.start()
-            self._stack.push_async_callback(made.stop)
+            self._stack.push_async_callback(made.close)
         return self.by_name[name]
 
     async def shown(self, listing: MachineListing) -> MachineListing:
