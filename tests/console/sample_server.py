@@ -167,7 +167,8 @@ async def serve(config: Config, cells: int, vms: int, rate: float, *, empty: boo
     async with open_sample_app(config, cells=cells, vms=vms, empty=empty) as (app, fleet):
         live_feeds: LiveFeeds = app.state.live_feeds
         moving = asyncio.create_task(fleet.move(rate))
-        server = Server(uvicorn_config(config, app), lambda: folder.write_address(url), live_feeds.close)
+        settings = uvicorn_config(config, app)
+        server = Server(settings, lambda: folder.write_address(url), fleet.engine.drain, live_feeds.close)
         await server.serve(sockets=[listener])
         moving.cancel()
         await asyncio.gather(moving, return_exceptions=True)

@@ -121,6 +121,11 @@ class Engine:
             raise
         return self
 
+    async def drain(self) -> None:
+        """Prepare the exit: start no more operations, and let those that run here end within a grace time."""
+        if self.worker is not None:
+            await self.worker.drain()
+
     async def __aexit__(self, *_: object) -> None:
         workers = [] if self.worker is None else [self.worker.stop]
         await close_each(

@@ -1,8 +1,9 @@
 """The processes: `serve` (the API, usually with a worker) and `work` (a worker alone).
 
-SIGTERM or SIGINT stops a process gracefully: it accepts no new requests, completes open responses, closes streams, lets
-handlers end in time, and requeues the remaining operations. A second signal ends the waiting. No accepted operation is
-lost either way, because the store has it.
+SIGTERM or SIGINT stops a process gracefully: its worker claims nothing more and lets handlers end in time, while the
+server still serves clients and agents; then it accepts no new requests, completes open responses, closes streams, and
+requeues the remaining operations. A second signal ends the waiting. No accepted operation is lost either way, because
+the store has it.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from random import Random
@@ -238,9 +239,8 @@ async def _listen(
         await _wait_until(STREAM_CLOSE_TIMEOUT_S, lambda: not parts.live_feeds.feed.readers)
 
     app = with_telemetry(parts.app, traces, parts.live_feeds.metrics)
-    await Server(_load_certificate(uvicorn_config(config, app), config), on_started, close_streams).serve(
-        sockets=[listener]
-    )
+    settings = _load_certificate(uvicorn_config(config, app), config)
+    await Server(settings, on_started, parts.engine.drain, close_streams).serve(sockets=[listener])
 
 
 def _load_certificate(settings: uvicorn.Config, config: Config) -> uvicorn.Config:
@@ -283,13 +283,17 @@ SAME_SIGNAL_S = 1.0
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that calls back when it accepts requests, and closes endless streams before it stops."""
+    """A uvicorn server that calls back when it accepts requests, when it is to stop, and to close endless streams."""
 
     def __init__(
-        self, config: uvicorn.Config, on_started: Callable[[], None], close_streams: Callable[[], Awaitable[None]]
+        self,
+        config: uvicorn.Config,
+        on_started: Callable[[], None],
+        drain: Callable[[], Coroutine[None, None, None]],
+        close_streams: Callable[[], Awaitable[None]],
     ) -> None:
         super().__init__(config)
-        self._on_started, self._close_streams = on_started, close_streams
+        self._on_started, self._drain, self._close_streams = on_started, drain, close_streams
         self._stopped_at = 0.0
 
     @contextmanager
@@ -310,7 +314,15 @@ class Server(uvicorn.Server):
         self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more connections, close streams, complete open responses."""
+        """Drain, accept no more connections, close streams, complete open responses.
+
+        Agents are served until the worker is drained: operations that they work on can end, and they are alone for no
+        longer than a restart takes.
+        """
+        draining = asyncio.create_task(self._drain())
+        while not draining.done() and not self.force_exit:
+            await asyncio.wait([draining], timeout=0.05)
+        await cancel_tasks([draining])
         for server in self.servers:
             server.close()
         await self._close_streams()

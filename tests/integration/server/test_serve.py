@@ -251,7 +251,7 @@ def under_load(server: Served, stop: Callable[[], bool]) -> list[str]:
 
     def create_many(client_number: int) -> None:
         with server.client() as client:
-            for number in range(1000):
+            for number in range(300):
                 name = f"vm-{client_number}-{number}"
                 try:
                     answer = created(client, name)

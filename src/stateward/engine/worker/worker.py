@@ -58,10 +58,7 @@ CLAIM_GATHER_S = 0.005
 """How many seconds pass between two claims of several operations: under load, each claim then gets more of them."""
 
 SHUTDOWN_GRACE_S = 3.0
-"""How many seconds running operations have to end when the worker stops; others go on elsewhere, or after a restart.
-
-A server answers nobody meanwhile: a restart is to be over before leases of agents end (10 s).
-"""
+"""How many seconds running operations have to end when the worker stops; others go on elsewhere, or after a restart."""
 
 STUBBORN_GRACE_S = 60.0
 """How many seconds after its deadline an operation ends although its handler, which was cancelled, does not."""
@@ -111,6 +108,7 @@ class Worker:
         self._last_claim_size = 0
         self._last_claim_at = 0.0
         self._is_full = False  # no slot was free at the last attempt to claim
+        self.is_draining = False
 
     # --- start and stop -----------------------------------------------------------------------------------------------
 
@@ -133,15 +131,21 @@ class Worker:
         self._watchdog.start()
         self._on_topics(Topic.WORK | Topic.TIMER)
 
-    async def stop(self) -> None:
-        """Claim nothing more, let running operations end within the grace time, and requeue the rest."""
-        self._watchdog.stop()
+    async def drain(self) -> None:
+        """Claim nothing more, and let running operations end within the grace time; whoever cancels this ends it."""
+        self.is_draining = True
         self._unsubscribe()
         self._slots = 0
         await cancel_tasks(self._claim_tasks)
         self._return_prefetched_soon(self._prefetched.release_all())
         if self._running:
             await asyncio.wait(self._operation_tasks(), timeout=SHUTDOWN_GRACE_S)
+
+    async def stop(self) -> None:
+        """Drain, unless that was done before, and requeue the operations that have not ended."""
+        self._watchdog.stop()
+        if not self.is_draining:
+            await self.drain()
         await cancel_tasks(self._operation_tasks())
         await asyncio.gather(*self._return_tasks)
         await self._reports.drain()

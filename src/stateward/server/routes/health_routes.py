@@ -56,6 +56,8 @@ async def _worker(engine: Engine) -> str:
     await reader.last_journal_seq()
     if engine.worker is None:
         return "none here"
+    if engine.worker.is_draining:
+        raise NotReady("it is about to stop")
     now = await reader.time()
     mine = [one for one in await reader.workers() if one.id == engine.worker.name]
     if not any(one.is_alive(now) for one in mine):
