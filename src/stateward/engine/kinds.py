@@ -22,6 +22,7 @@ from stateward.lifecycle.decide import is_end
 from stateward.lifecycle.rows import BEGINNINGS, Meaning
 from stateward.store.changes import Ended
 from stateward.store.errors import WriteConflict
+from stateward.store.filters import Selector
 from stateward.store.port import KindFilter
 from stateward.store.records import Key, Object, Operation
 
@@ -95,6 +96,10 @@ class Kind(Struct, eq=False):
     made_by: str = ""  # the command that creates its objects, if the general API may not
     party: Callable[[Object], Party] | None = None  # returns the other party that carries out an object's operations
     has_alerts: bool = False  # its objects have alerts in their status, which `why` tells
+    fault: Callable[[Object], str] | None = (
+        None  # returns what an object's status says is wrong with it, beside `error`
+    )
+    ailing_parts: Callable[[Object], Sequence[Selector]] | None = None  # selects the parts that have made it ailing
     spec: type[Struct] | None = None  # the type of its specs; any JSON without one
     spec_version: int = 1  # counts changes of the type that old specs do not fit
     upgrade: Upgrade | None = None  # returns a spec of an earlier version in the present one

@@ -67,7 +67,11 @@ class ParentView(Struct, frozen=True):
 
 
 class WhyView(Struct, frozen=True):
-    """The reasons why an object waits; `text` is a sentence."""
+    """The reasons why an object waits; `text` is a sentence.
+
+    `error` says what is wrong with the object, by its own record or by those of its parts. `allowed` are the actions
+    that the caller may request of it now.
+    """
 
     id: str
     kind: str
@@ -81,3 +85,5 @@ class WhyView(Struct, frozen=True):
     locks: list[LockView]
     children: list[OperationView]
     parents: list[ParentView]
+    error: str | None = None
+    allowed: list[str] = []

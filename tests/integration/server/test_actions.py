@@ -356,3 +356,17 @@ async def test_operations_that_a_caller_does_not_see_take_no_place_in_the_list(m
         for who, newest in (("admin", "move"), ("viewer", "pump")):
             listed = await harness.get(f"/ns/{NS}/operations?object=p1&limit=1", who=who)
             assert [one["action"] for one in listed.json()["items"]] == [newest]
+
+
+async def test_why_tells_the_error_of_an_object_that_waits_for_nothing_and_what_is_allowed_now(
+    harness: ServerHarness,
+) -> None:
+    await harness.built("p1")
+    harness.plant.fail("pump", Permanent("the valve is broken"))
+    await harness.post(f"/ns/{NS}/objects/p1/actions/pump", {})
+    async with asyncio.timeout(30):
+        while (why := (await harness.get(f"/ns/{NS}/objects/p1/why")).json())["operation"] is not None:
+            await asyncio.sleep(0.01)
+    assert why["error"] == "the valve is broken"
+    assert why["text"] == f"it waits for nothing; error: the valve is broken; allowed now: {', '.join(why['allowed'])}"
+    assert why["allowed"] == ["scrap", "mend"]

@@ -62,7 +62,7 @@ def _label(session: Session, found: WhyView) -> Text:
 
 
 def _sentence(found: WhyView) -> Text:
-    return Text(clean(found.text), style="yellow" if found.reason is not None else "green")
+    return Text(clean(found.text), style="yellow" if found.reason is not None or found.error else "green")
 
 
 def _operation(one: OperationView) -> Text:

@@ -112,7 +112,7 @@
 /**
  * @typedef {{id: string, kind: string, state: string, text: string, reason: string | null,
  *   operation: Operation | null, queue: QueuedOperation[], lane: Lane | null, locks: Lock[], children: Operation[],
- *   parents: Ancestor[]}} Why
+ *   parents: Ancestor[], error?: string | null, allowed?: string[]}} Why
  */
 
 /**

@@ -144,7 +144,7 @@ function answers(found, reason, operations, progress) {
     ...fact("state", h("span", null, stateBadge(found), quiet(` for ${span(Date.now() / 1000 - seconds(found.since))}, since ${moment(found.since)}`))),
     ...fact("operation", current ? h("div", null, operationSentence(current), progress) : quiet("none")),
     ...(current ? fact(current.status === "waiting" ? "waits for" : "progress", readable(reason.text.replace(`${current.action}: `, ""))) : []),
-    ...(found.error ? fact("error", errorText(found.error)) : []),
+    ...((error) => (error ? fact("error", errorText(error)) : []))(reason.error ?? found.error),
     ...fact("last operation", last ? operationSentence(last) : quiet("none")),
   );
 }

@@ -256,6 +256,12 @@ def read_lease_seen(text: str) -> LeaseSeen:
     return _LEASE_SEEN.decode(text) if text != "{}" else LeaseSeen({}, {})
 
 
+def describe_reservation_errors(lease: Object) -> str:
+    """Return why reservations of a lease have failed."""
+    reservations = read_lease_seen(lease.seen).reservations
+    return "; ".join(f"reservation {id_}: {one.error}" for id_, one in reservations.items() if one.error)
+
+
 def host_key(ns: str, name: str) -> Key:
     """Return the key of a host's object."""
     return Key(ns, f"host-{name}")

@@ -15,7 +15,7 @@ from stateward.domains.leases.end_hooks import on_lease_end
 from stateward.domains.leases.guards import LeaseGuard, concerned_leases, host_guard
 from stateward.domains.leases.host_service import HostService
 from stateward.domains.leases.lifecycle import EVENT, HOST, LEASE, NOTICE, PROPERTY, RESERVATION
-from stateward.domains.leases.model import PropertySpec, read_host
+from stateward.domains.leases.model import PropertySpec, describe_reservation_errors, read_host
 from stateward.domains.leases.notices import deliver
 from stateward.domains.leases.policy import GROUP as FILTERS
 from stateward.domains.leases.policy import create_filters
@@ -59,7 +59,15 @@ class LeasesRuntime(DomainRuntime):
         guard = LeaseGuard(self._resources, notifies=self._filters.notifies)
         handlers = {name: Handler(self._handler(work)) for name, work in WORK.items()}
         kinds = [
-            Kind(LEASE, handlers, guard=guard, lock_set=guard.lock_set, on_end=on_lease_end, cancels=False),
+            Kind(
+                LEASE,
+                handlers,
+                guard=guard,
+                lock_set=guard.lock_set,
+                on_end=on_lease_end,
+                cancels=False,
+                fault=describe_reservation_errors,
+            ),
             Kind(RESERVATION, general=False),
             Kind(EVENT, general=False),
             Kind(HOST, guard=host_guard),

@@ -41,7 +41,9 @@ class NodeHandlers:
             "enable": Handler(self._enable, cancelled=self._observe_cancelled),
             "decommission": Handler(self._decommission, cancelled=self._observe_cancelled),
         }
-        return Kind(lifecycle, handlers, guard=guard, on_end=on_end, general=False)
+        return Kind(
+            lifecycle, handlers, guard=guard, on_end=on_end, general=False, fault=lambda node: node_seen(node).trouble
+        )
 
     async def _observe_cancelled(self, job: Job) -> ObservedOutcome | Ending:
         return await observe_cancelled(job, self._nodes.reader)

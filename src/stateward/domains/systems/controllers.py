@@ -11,9 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-import msgspec
-from msgspec import Struct
-
 from stateward.domains.systems.backends.port import Backend, InstancePhase, ServiceRef, SystemRef
 from stateward.domains.systems.change_planner import desired_service
 from stateward.domains.systems.context import SystemContext
@@ -31,7 +28,7 @@ from stateward.domains.systems.lifecycle import (
 from stateward.domains.systems.model import DesiredService, spec_of
 from stateward.domains.systems.object_ids import job_id, path_of, run_id, secret_name, service_id, system_of
 from stateward.domains.systems.secrets.secret_model import used_secrets
-from stateward.domains.systems.service_handlers import REDEPLOY, node_pool_problem
+from stateward.domains.systems.service_handlers import REDEPLOY, instances_fault, node_pool_problem
 from stateward.domains.systems.states import OWN_STATES, facts_at_rest, service_state, system_state
 from stateward.engine import Denied, ExternalReport
 from stateward.engine.troubles import FaultIsolation
@@ -54,13 +51,6 @@ WHO = "systems"
 SYSTEM_STATES = {one.word: one for one in SystemState}
 SERVICE_STATES = {one.word: one for one in ServiceState}
 POOL_STATES = {one.word: one for one in NodePoolState}
-
-
-class SeenInstances(Struct, frozen=True):
-    """The instances of a service as its object has them: how many are ready, and what is wrong with others."""
-
-    ready: int | None = None
-    ill: dict[str, str] = {}
 
 
 class SystemRollUp:
@@ -157,9 +147,7 @@ def ailing_text(parts: Sequence[Object]) -> str:
 
 
 def _ailing_part_text(part: Object) -> str:
-    seen = msgspec.json.decode(part.seen, type=SeenInstances)
-    ill = ", ".join(f"instance {name} {why}" for name, why in sorted(seen.ill.items()))
-    why = ill or part.error or (f"{seen.ready} of its instances are ready" if seen.ready is not None else "")
+    why = part.error or instances_fault(part)
     what = f"node pool {part.id}" if part.kind == NODEPOOL.kind else f"service {part.id}"
     return f"{what} is {part.state}{f': {why}' if why else ''}"
 

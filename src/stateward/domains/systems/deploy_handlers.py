@@ -35,7 +35,17 @@ from stateward.domains.systems.guards import (
     lock_timer_id,
     require_no_protected_part,
 )
-from stateward.domains.systems.lifecycle import DEPLOY, SYSTEM, TEARDOWN, DeployState, TeardownState
+from stateward.domains.systems.lifecycle import (
+    DEPLOY,
+    NODEPOOL,
+    SERVICE,
+    SYSTEM,
+    TEARDOWN,
+    DeployState,
+    ServiceState,
+    SystemState,
+    TeardownState,
+)
 from stateward.domains.systems.model import (
     SECRET_ENV,
     ChangeSeen,
@@ -56,6 +66,7 @@ from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import CONTROLLER, WORKER
 from stateward.locks.paths import Path, parse_path
+from stateward.store.filters import Selector
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object, Operation, Status, to_json
 
@@ -367,6 +378,13 @@ def _service_controller(system: Object) -> Party:
     return Party("the controller of its services", system.id)
 
 
+def _ailing_parts(system: Object) -> Sequence[Selector]:
+    """Select the services and node pools that have made a system degraded."""
+    states = (ServiceState.FAILED.word, ServiceState.DEGRADED.word)
+    kinds = (SERVICE.kind, NODEPOOL.kind) if system.state == SystemState.DEGRADED else ()
+    return [Selector(system.ns, kind, system.id, states) for kind in kinds]
+
+
 class SystemHandlers:
     """The handlers of systems."""
 
@@ -377,7 +395,13 @@ class SystemHandlers:
         """Return the kind of systems."""
         make = Handler(self.make, attempts=CREATE_ATTEMPTS)
         handlers = {"create": make, "retry": make, "delete": Handler(self.remove, cancelled=self.observe_removal)}
-        return Kind(SYSTEM, handlers, guard=partial(guard_system, self._context.settings), party=_service_controller)
+        return Kind(
+            SYSTEM,
+            handlers,
+            guard=partial(guard_system, self._context.settings),
+            party=_service_controller,
+            ailing_parts=_ailing_parts,
+        )
 
     async def make(self, job: Job) -> Ending:
         """Initialise a system at its backend."""

@@ -6,6 +6,8 @@ operation ends when all instances are as desired, or when there is no progress u
 
 import asyncio
 
+from msgspec import Struct
+
 from stateward.domains.systems.backends.port import Backend, InstanceSpec, ServiceInstance, ServiceRef, SystemRef
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition import NodePool, Service
@@ -18,6 +20,8 @@ from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Perman
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT
 from stateward.store.records import Object, to_json
+
+DEPLOY_COMMAND = "stateward system deploy"
 
 POLL_MAX_S = 0.5
 """The longest time between two polls of a service that is being changed."""
@@ -41,6 +45,22 @@ async def refuse_second_spec(uow: UnitOfWork, request: Request, found: Object) -
         raise ServiceBusy(found.id, found.op)
 
 
+class SeenInstances(Struct, frozen=True):
+    """The instances of a service as its object has them: how many are ready, and what is wrong with others."""
+
+    ready: int | None = None
+    ill: dict[str, str] = {}
+
+
+def instances_fault(found: Object) -> str:
+    """Return what is wrong with the instances of a service that is degraded or has failed."""
+    if found.state not in (ServiceState.DEGRADED, ServiceState.FAILED):
+        return ""
+    seen = seen_of(found, SeenInstances)
+    ill = ", ".join(f"instance {name} {why}" for name, why in sorted(seen.ill.items()))
+    return ill or (f"{seen.ready} of its instances are ready" if seen.ready is not None else "")
+
+
 class ServiceHandlers:
     """The handlers of services and node pools."""
 
@@ -58,12 +78,15 @@ class ServiceHandlers:
                 guard=refuse_second_spec,
                 privacy=SECRET_ENV,
                 general=False,
+                made_by=DEPLOY_COMMAND,
+                fault=instances_fault,
             ),
             Kind(
                 NODEPOOL,
                 {**dict.fromkeys(events, size), "delete": Handler(self.drop)},
                 guard=refuse_second_spec,
                 general=False,
+                made_by=DEPLOY_COMMAND,
             ),
         ]
 

@@ -61,9 +61,13 @@ async def get_allowed(request: ApiRequest, ns: Ns, id: Id) -> AllowedView:  # no
 
     There are none if this server does not know the object's kind.
     """
+    return await allowed_now(request, await request.service.engine.record(ns, id))
+
+
+async def allowed_now(request: ApiRequest, found: Object) -> AllowedView:
+    """Return all actions of an object, and whether the caller may request each now."""
     service = request.service
-    found = await service.engine.record(ns, id)
-    holder = None if found.op is None else await service.reader.operation(Key(ns, found.op))
+    holder = None if found.op is None else await service.reader.operation(Key(found.ns, found.op))
     if found.kind not in service.engine.kinds:
         return AllowedView(found.state, None, [])
     lifecycle = service.engine.kinds[found.kind].lifecycle

@@ -15,6 +15,7 @@ from stateward.schemas.operations import OperationView
 from stateward.schemas.waiting import ParentView, QueuedView, QueueView, WaitReason, WhyView
 from stateward.server.http.parameters import Id
 from stateward.server.routes.declare import api_route
+from stateward.server.routes.object_details import allowed_now
 from stateward.server.routes.wait_reasons import (
     ExternalParty,
     LaneLoads,
@@ -24,12 +25,14 @@ from stateward.server.routes.wait_reasons import (
 )
 from stateward.server.service import ApiRequest, Service
 from stateward.server.views import lane_view, lock_view, to_datetime_or_none
+from stateward.store.filters import Page
 from stateward.store.records import Key, Lock, Object, Operation, Status, WorkerRecord, WorkItem
 
 TAG = "objects"
 MAX_PARENTS = 20
 MAX_CHILDREN = 100
 MAX_STUCK = 1_000
+MAX_AILING_PARTS = 3
 OPEN_STATUSES = (Status.WAITING, Status.RUNNING)
 
 
@@ -53,12 +56,14 @@ async def get_why(request: ApiRequest, ns: Ns, id: Id) -> WhyView:  # noqa: A002
     lane = None if work is None or presenter.disclosure.hides_places(found.kind) else look.lanes.load(work)
     children = await _children(request, work)
     trouble = await _trouble(request, found, children) + await _lost_children(look, found.ns, children)
+    error, allowed = await _error(request, found), await allowed_now(request, found)
+    possible = [one.event for one in allowed.actions if one.allowed and one.event != "create"]
     return WhyView(
         id=found.id,
         kind=found.kind,
         state=found.state,
         state_class=service.state_classes.get((found.kind, found.state)),
-        text=(_idle_text(look, found) if mine is None else f"{mine.action}: {mine.text}{trouble}")
+        text=(_idle_text(look, found, error, possible) if mine is None else f"{mine.action}: {mine.text}{trouble}")
         + _alerts(look, found),
         reason=None if mine is None else mine.reason,
         operation=None if operation is None else presenter.operation(operation),
@@ -67,6 +72,8 @@ async def get_why(request: ApiRequest, ns: Ns, id: Id) -> WhyView:  # noqa: A002
         locks=[lock_view(lock) for lock in await look.locks(operation)],
         children=children,
         parents=await _parents(request, found),
+        error=error or None,
+        allowed=possible,
     )
 
 
@@ -184,12 +191,35 @@ async def _inspect_queue(request: ApiRequest, found: Object) -> QueueInspection:
     return QueueInspection(service, request.presenter.disclosure, work_items, operations, now, lanes, alive, lost)
 
 
-def _idle_text(look: QueueInspection, found: Object) -> str:
-    """Return why an object waits for nothing that its reader may see."""
-    if found.kind in look.service.engine.kinds or not look.work_items:
-        return "it waits for nothing"
+def _idle_text(look: QueueInspection, found: Object, error: str, possible: Sequence[str]) -> str:
+    """Return why an object waits for nothing that its reader may see, and what can be done if something is wrong."""
+    kinds = look.service.engine.kinds
+    if found.kind in kinds or not look.work_items:
+        made_by = kinds.of(found).made_by if found.kind in kinds else ""
+        allowed = ", ".join(possible) or (f"nothing on itself, but {made_by}" if made_by else "nothing")
+        return f"it waits for nothing; error: {error}; allowed now: {allowed}" if error else "it waits for nothing"
     nobody = "no worker knows" if look.unknown_kind(found.kind) else "this server does not know"
     return f"{nobody} the kind {found.kind}; only administrators see its operations"
+
+
+async def _error(request: ApiRequest, found: Object) -> str:
+    """Return what is wrong with an object: what its record says, and the parts by which it is ailing."""
+    kinds, own = request.service.engine.kinds, _own_error(request, found)
+    select_parts = kinds.of(found).ailing_parts if found.kind in kinds else None
+    said: list[str] = []
+    for selected in () if select_parts is None else select_parts(found):
+        for one in await request.service.reader.list_objects(selected, Page(None, MAX_AILING_PARTS + 1)):
+            why = _own_error(request, one)
+            said.append(f"{one.id} is {one.state}: {why}" if why else f"{one.id} is {one.state}")
+    more = ["and more"] if len(said) > MAX_AILING_PARTS else []
+    return "; ".join(filter(None, (own, *(one for one in said[:MAX_AILING_PARTS] if one not in own), *more)))
+
+
+def _own_error(request: ApiRequest, found: Object) -> str:
+    """Return what the record of an object says is wrong with it, as far as its reader may see it."""
+    kinds, shown = request.service.engine.kinds, request.presenter.disclosure.object(found)
+    describe_fault = kinds.of(found).fault if found.kind in kinds else None
+    return shown.error or ("" if describe_fault is None else describe_fault(shown))
 
 
 def _alerts(look: QueueInspection, found: Object) -> str:

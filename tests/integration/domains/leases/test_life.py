@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from stateward.domains.leases import lease_parts
 from stateward.domains.leases.errors import LeaseActionFailed, NotEnoughHosts, NotRecoverable
 from stateward.domains.leases.lifecycle import EventState, ReservationState
-from stateward.domains.leases.model import EventType, HostSeen, Lease
+from stateward.domains.leases.model import EventType, HostSeen, Lease, describe_reservation_errors
 from stateward.domains.leases.settings import Settings
 from stateward.engine import NotFound, Refused
 from stateward.engine.errors import NotCancelled
@@ -125,6 +125,7 @@ async def test_if_one_of_three_reservations_fails_the_others_go_on(site: LeaseHa
     assert statuses == [ReservationState.ERROR, ReservationState.ACTIVE, ReservationState.ACTIVE]
     assert failed.seen.events[EventType.START] is EventState.ERROR
     assert "broken" in str(failed.object.error)
+    assert "broken" in describe_reservation_errors(failed.object)
     await site.plugin.leases.update(ME, lease.object.id, {"end_date": "now"})
     await site.eventually(lambda: _ended(site, failed.object.id))
     ended = await site.now(lease)

@@ -90,7 +90,8 @@ async def test_vms_that_failed_are_told_of_with_the_policy(api: ApiHarness) -> N
     errors = shown["creationErrors"]
     assert [one["vmName"] for one in errors["vmCreationErrors"]] == ["g1-1"]
     assert (errors["successfulVmCount"], errors["failedVmCount"]) == (1, 1)
-    assert shown["vm"][0]["systemMessage"]
+    why = (await api.get(f"http://test/api/v1/ns/{NS}/objects/m1/why")).json()
+    assert why["error"] == f"m1.g1-1 is Failed: {shown['vm'][0]['systemMessage']}"
 
 
 async def test_each_post_command_has_a_result_of_its_own_on_every_vm_in_order(api: ApiHarness) -> None:

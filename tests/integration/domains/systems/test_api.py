@@ -14,6 +14,7 @@ from stateward.access.quotas import QuotaGuard, quota_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
 from stateward.domains.systems import api as systems_api
+from stateward.domains.systems.backends.port import ServiceRef, SystemRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import read
 from stateward.domains.systems.runtime import SystemsRuntime
@@ -322,3 +323,28 @@ async def test_no_way_out_of_a_run_has_a_value_of_its_environment(api: Api) -> N
         shown = await api.ask("GET", "/../../../v1/ns/default" + path)
         assert shown.status_code == 200, shown.text
         assert "secret-1" not in shown.text
+
+
+async def test_why_tells_what_is_wrong_with_a_service_its_system_and_a_failed_deploy_and_what_is_allowed(
+    api: Api,
+) -> None:
+    async def why(id_: str) -> Any:
+        return (await api.ask("GET", f"/api/v1/ns/default/objects/{id_}/why")).json()
+
+    await api.done("POST", "/shop/deploys", {"definition": "{command: web v1}", "path": "/web"})
+    await api.stable()
+    api.backend.crash(ServiceRef(SystemRef("default", "shop"), "/web"))
+    async with asyncio.timeout(PATIENT):
+        while (await api.system())["state"] != "degraded":
+            await asyncio.sleep(0.01)
+    (instance,) = await api.backend.instances(ServiceRef(SystemRef("default", "shop"), "/web"))
+    ill = f"instance {instance.name} crashed"
+    service, system = await why("shop:web"), await why("shop")
+    assert (service["error"], service["allowed"]) == (ill, [])
+    assert service["text"] == (
+        f"it waits for nothing; error: {ill}; allowed now: nothing on itself, but stateward system deploy"
+    )
+    assert (system["error"], system["allowed"]) == (f"shop:web is degraded: {ill}", ["delete"])
+    api.backend.fail("/api")
+    deploy = await api.done("POST", "/shop/deploys", {"definition": "{command: x, deadline: 0.1}", "path": "/api"})
+    assert "no progress within 0.1 s" in (await why(deploy["id"]))["error"]

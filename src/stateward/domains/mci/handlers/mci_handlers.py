@@ -87,7 +87,8 @@ class MciHandlers:
         }
         handlers |= dict.fromkeys(VM_ONLY_ACTIONS, self._roll_up) | {"terminate": self._terminate}
         made = {action: Handler(run, cancelled=self._end_cancelled) for action, run in handlers.items()}
-        return Kind(MCI, made, guard=guard, removal_actions=("delete", "scale in", "refine", "deregister"))
+        removal_actions = ("delete", "scale in", "refine", "deregister")
+        return Kind(MCI, made, guard=guard, removal_actions=removal_actions, ailing_parts=_ailing_vms)
 
     # --- creating ----------------------------------------------------------------------------------------------------
 
@@ -335,6 +336,12 @@ def _removal(job: Job, vm: VmSpec) -> Request:
     """Return the request to remove a VM whose adoption has failed: no machine carries its key."""
     facts = FORCED | {known_gone_fact(vm.uid)}
     return Request(job.ns, vm_id(vm.mci, vm.name), "remove", "", who=job.claim.operation.who, facts=facts)
+
+
+def _ailing_vms(mci: Object) -> list[Selector]:
+    """Select the VMs that have made an MCI failed, undefined or partial."""
+    is_ailing = mci.state in (MciState.FAILED, MciState.UNDEFINED, MciState.PARTIAL)
+    return [Selector(mci.ns, VM.kind, mci.id, tuple(state.word for state in BAD_STATES))] if is_ailing else []
 
 
 def choose_leaving(vms: Sequence[Object], scale: Scale) -> list[str]:
