@@ -8,6 +8,7 @@ A command that is to be executed, because its test looks at limits, memory or `/
 """
 
 import asyncio
+import atexit
 import gc
 import os
 import selectors
@@ -105,11 +106,18 @@ class ForkServer:
             socket.send_fds(self._socket, [msgspec.json.encode(command)], files)
         return ForkedProcess(ours)
 
+    def close(self) -> None:
+        """End it."""
+        self._socket.close()
+        self._process.wait()
+
 
 @cache
 def fork_server() -> ForkServer:
     """Return the fork server of this process; it ends with this process."""
-    return ForkServer()
+    server = ForkServer()
+    atexit.register(server.close)
+    return server
 
 
 # --- the process of the fork server ----------------------------------------------------------------------------------
