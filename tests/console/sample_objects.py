@@ -134,7 +134,8 @@ def _systems(now: float) -> Iterator[SampleObject]:
         ("jobs", "billing", "stable"), ("jobs.invoices", "billing.jobs", "stable"), ("web", "billing", "stable"),
     )  # fmt: skip
     for name, parent, state in tree:
-        spec = {"service": {"image": f"billing/{name}:1.8", "instances": 3}, "path": "/" + name.replace(".", "/")}
+        service = {"image": f"billing/{name}:1.8", "instances": 3, **({"address": 0} if name == "web" else {})}
+        spec = {"service": service, "assigned_port": 28420, "path": "/" + name.replace(".", "/")}
         yield SampleObject(
             "systems.service", f"billing.{name}", state, parent, spec, {"ready": 2 if state == "degraded" else 3}
         )

@@ -19,7 +19,7 @@ VIEWS = {
     "edge":           ("oslo", "2.3.9 → 2.4.1", "connected to north", "the new agent did not call"),
     "ovc":            ("Recycle bin", "old-web", "6.2 d", "Restore", "acme-prod"),
     "leases":         ("Calendar", "host-1", "gpu-day", "All leases"),
-    "systems":        ("rates", "2 of 3 instances", "Locks of billing", "waits:"),
+    "systems":        ("rates", "2 of 3 instances", "at 127.0.0.1:28420", "Locks of billing", "waits:"),
     "operations":     ("deploy-1", "deploy-2", "newest first"),
     "queues":         ("deploy-1", "locks are held by"),
     "lanes":          ("aws/ap-northeast-2", "of 3 lanes active at once"),

@@ -78,9 +78,13 @@ async def find_claims(reader: Reader, ports: Iterable[int]) -> list[ClaimedPort]
 
 async def lock_claims(uow: UnitOfWork, ports: Collection[int]) -> list[ClaimedPort]:
     """Return the claims on some ports that hold, and lock the records of the ports."""
-    keys = [address_key(port) for port in ports]
-    await uow.load(keys)
-    records = [uow.objects[key] for key in keys if key in uow.objects]
+    await uow.load([address_key(port) for port in ports])
+    return await peek_claims(uow, ports)
+
+
+async def peek_claims(uow: UnitOfWork, ports: Collection[int]) -> list[ClaimedPort]:
+    """Return the claims on some ports that hold, as they are before a lock; those of locked records are certain."""
+    records = [one for one in await uow.peek([address_key(port) for port in ports]) if one is not None]
     wanted = list(_claimed_keys(records))
     found = await uow.peek(wanted)
     return _holding(records, {key: one for key, one in zip(wanted, found, strict=True) if one is not None})
@@ -132,7 +136,7 @@ def _holding(records: Iterable[Object], found: Mapping[Key, Object]) -> list[Cla
 
 def _has_address(service: Object, port: int) -> bool:
     wanted = spec_of(service, DesiredService)
-    return wanted is not None and wanted.service.address == port
+    return wanted is not None and wanted.port == port
 
 
 async def remove_unused_addresses(engine: Engine) -> None:

@@ -5,7 +5,7 @@ or of a deploy that was accepted before, is refused when it is accepted. It clai
 accepts it, and when it starts also those of the definition that it replaces, which it may have to restore.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
@@ -18,7 +18,6 @@ from stateward.domains.systems.address_claims import (
     write_claims,
 )
 from stateward.domains.systems.backends.names import NODES, SIMULATED
-from stateward.domains.systems.definition import Service
 from stateward.domains.systems.lifecycle import SERVICE
 from stateward.domains.systems.model import (
     ChangeSpec,
@@ -58,27 +57,9 @@ class AddressHolder(Struct, frozen=True):
         return f"service {self.path} of system {self.system.id} in namespace {self.system.ns}"
 
 
-def check_allowed_ports(allowed: str, wanted: DesiredTree) -> None:
-    """Refuse addresses outside of the allowed ports; 0 takes any port that is free."""
-    ranges = [range(int(first), int(last or first) + 1) for first, _, last in map(_parted, allowed.split(","))]
-    for path, port in wanted_ports(wanted.services).items():
-        if not any(port in one for one in ranges):
-            known = f"0, or a port in {allowed} (setting systems_address_ports)"
-            raise BadInput(f"{wanted.field_of(path)}.address", port, known)
-
-
-def _parted(text: str) -> tuple[str, str, str]:
-    return text.strip().partition("-")
-
-
-def wanted_ports(services: Mapping[str, Service]) -> dict[str, int]:
-    """Return the services that want a certain port, by path."""
-    return {path: one.address for path, one in services.items() if one.address}
-
-
 async def check_free_addresses(reader: Reader, system: Object, change: ChangeSpec, may_see: MaySee) -> None:
     """Refuse addresses that services of the same hosts have, outside of the path that the deploy replaces."""
-    ports = wanted_ports(change.picture.services).values()
+    ports = change.picture.ports.values()
     if ports and system_spec(system).backend != SIMULATED:
         claimed = await find_claims(reader, ports)
         _require_free(system, change, [*await _holders(reader, ports), *_as_holders(claimed)], may_see)
@@ -86,16 +67,16 @@ async def check_free_addresses(reader: Reader, system: Object, change: ChangeSpe
 
 def address_keys(change: ChangeSpec) -> list[Key]:
     """Return the records of the ports that a deploy wants, for the lock set of the transaction that accepts it."""
-    return [address_key(port) for port in sorted({*wanted_ports(change.picture.services).values()})]
+    return [address_key(port) for port in sorted({*change.picture.ports.values()})]
 
 
 async def hold_addresses(
-    uow: UnitOfWork, system: Object, deploy: str, who: str, change: ChangeSpec, before: Mapping[str, Service]
+    uow: UnitOfWork, system: Object, deploy: str, who: str, change: ChangeSpec, before: DesiredTree
 ) -> None:
     """Claim the ports that a deploy wants, and those of the services before it; refuse ports that others have."""
     if system_spec(system).backend == SIMULATED:
         return
-    wanted = [*wanted_ports(change.picture.services).items(), *wanted_ports(before).items()]
+    wanted = [*change.picture.ports.items(), *before.ports.items()]
     if wanted:
         known = await lock_claims(uow, {port for _, port in wanted})
         _require_free(system, change, _as_holders(known), system.ns.__eq__)
@@ -108,15 +89,26 @@ def _as_holders(claimed: Iterable[ClaimedPort]) -> list[AddressHolder]:
 
 
 def _require_free(system: Object, change: ChangeSpec, holders: Iterable[AddressHolder], may_see: MaySee) -> None:
-    wanted, top, paths = change.picture, parse_path(change.path), dict[int, str]()
-    for path, port in wanted_ports(wanted.services).items():
+    wanted, paths = change.picture, dict[int, str]()
+    for path, port in wanted.ports.items():
         if port in paths:
             raise _taken(wanted, path, port, f"service {paths[port]} of the same definition")
         paths[port] = path
     for one in holders:
-        is_replaced = one.system.key == system.key and one.path[: len(top)] == top
-        if one.port in paths and not is_replaced and _share_hosts(system, one.system):
+        if one.port in paths and _is_in_the_way(system, change, one):
             raise _taken(wanted, paths[one.port], one.port, one.describe(may_see))
+
+
+def held_ports(system: Object, change: ChangeSpec, claimed: Iterable[ClaimedPort]) -> set[int]:
+    """Return the claimed ports that a deploy cannot have."""
+    return {one.port for one in _as_holders(claimed) if _is_in_the_way(system, change, one)}
+
+
+def _is_in_the_way(system: Object, change: ChangeSpec, holder: AddressHolder) -> bool:
+    """Tell whether a service keeps its port: it is on the same hosts, and the deploy does not replace it."""
+    top = parse_path(change.path)
+    is_replaced = holder.system.key == system.key and holder.path[: len(top)] == top
+    return not is_replaced and _share_hosts(system, holder.system)
 
 
 def _taken(wanted: DesiredTree, path: str, port: int, holder: str) -> BadInput:

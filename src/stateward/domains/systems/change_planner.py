@@ -23,19 +23,17 @@ class ChangePlanner:
         self._ns, self._system, self._deploy, self._who = ns, system, deploy, who
         self._args = to_json(args) if args else EMPTY
 
-    def services(
-        self, target: Mapping[str, Service], now: Sequence[Object], versions: Mapping[str, int]
-    ) -> Iterator[Request]:
+    def services(self, target: DesiredTree, now: Sequence[Object], versions: Mapping[str, int]) -> Iterator[Request]:
         """Return the requests for new and changed services; unchanged ones need none.
 
         `versions` are those of the secrets of the namespace.
         """
         found = {one.id: one for one in now}
-        for path, service in target.items():
+        for path, service in target.services.items():
             object_id = service_id(self._system, parse_path(path))
-            event = _event(found.get(object_id), service, versions)
+            wanted = desired_service(service, self._deploy, versions, target.assigned_ports.get(path, 0))
+            event = _event(found.get(object_id), wanted)
             if event is not None:
-                wanted = desired_service(service, self._deploy, versions)
                 yield self._change_request(object_id, event, SERVICE.kind, to_json(wanted))
 
     def jobs(self, target: Mapping[str, JobDefinition], now: Sequence[Object]) -> Iterator[Request]:
@@ -91,19 +89,24 @@ class ChangePlanner:
         return Request(self._ns, object_id, event, "", CONTROLLER, self._who, args=self._args)
 
 
-def desired_service(service: Service, deploy: str, versions: Mapping[str, int]) -> DesiredService:
+def desired_service(
+    service: Service, deploy: str, versions: Mapping[str, int], assigned_port: int = 0
+) -> DesiredService:
     """Return the desired state of a service with the present versions of its secrets."""
-    return DesiredService(service, revision_of(service, versions), deploy, used_versions(service, versions))
+    used = used_versions(service, versions)
+    return DesiredService(service, revision_of(service, versions), deploy, used, assigned_port)
 
 
-def _event(found: Object | None, service: Service, versions: Mapping[str, int]) -> str | None:
+def _event(found: Object | None, wanted: DesiredService) -> str | None:
     if found is None:
         return "define"
     known = spec_of(found, DesiredService)
-    if known is None or revision_of(known.service, known.secret_versions) != revision_of(service, versions):
+    if known is None or revision_of(known.service, known.secret_versions) != wanted.revision:
         return "updating"
-    if known.service != service:
-        return "scaling" if known.service.instances != service.instances else "updating"
+    if known.service != wanted.service:
+        return "scaling" if known.service.instances != wanted.service.instances else "updating"
+    if known.port != wanted.port:
+        return "updating"
     return None if found.state == ServiceState.STABLE else "updating"
 
 
@@ -131,11 +134,13 @@ def leaving_parts(system: str, change: ChangeSpec, parts: Iterable[Object]) -> I
 
 def current_tree(services: Sequence[Object], pools: Sequence[Object] | None, jobs: Sequence[Object]) -> DesiredTree:
     """Return the definition of the stored services, node pools and jobs."""
-    known = ((one, spec_of(one, DesiredService)) for one in services)
+    found = ((str(path_of(one.id)), spec_of(one, DesiredService)) for one in services)
+    known = {path: wanted for path, wanted in found if wanted is not None}
     known_jobs = ((one, spec_of(one, DesiredJob)) for one in jobs)
     sizes = None if pools is None else [(one, spec_of(one, NodePool)) for one in pools]
     return DesiredTree(
-        {str(path_of(one.id)): wanted.service for one, wanted in known if wanted is not None},
+        {path: wanted.service for path, wanted in known.items()},
         None if sizes is None else {one.id.partition("~")[2]: size for one, size in sizes if size is not None},
         {str(path_of(one.id)): wanted.job for one, wanted in known_jobs if wanted is not None},
+        {path: wanted.assigned_port for path, wanted in known.items() if wanted.assigned_port},
     )

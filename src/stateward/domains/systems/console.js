@@ -373,6 +373,9 @@ function size(one, some) {
   const restarts = (some ?? []).reduce((sum, instance) => sum + instance.restarts, 0);
   const words = want === undefined ? [] : [`${typeof have === "number" ? have : "?"} of ${want} instances`];
   if (restarts) words.push(counted(restarts, "restart"));
+  const address = pick(one.spec, ["service.address"]);
+  const port = address === 0 ? pick(one.spec, ["assigned_port"]) : address;
+  if (port) words.push(`at 127.0.0.1:${port}`);
   return words.join(" · ");
 }
 

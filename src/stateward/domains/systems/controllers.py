@@ -212,7 +212,7 @@ class InstanceController:
         if not wanted.service.redeploy_on_secret_change:
             return False
         versions = await self._context.secrets.versions(ref.system.ns, used_secrets(found))
-        fresh = desired_service(wanted.service, wanted.deploy, versions)
+        fresh = desired_service(wanted.service, wanted.deploy, versions, wanted.assigned_port)
         if fresh.revision == revision_of(wanted.service, wanted.secret_versions):
             return False
         try:
@@ -284,7 +284,7 @@ class InstanceController:
             return
         seen = await self._backend.instances(ref)
         problem = await node_pool_problem(self._context, ref, wanted.service)
-        problem = problem or await self._backend.address_problem(ref, wanted.service.address)
+        problem = problem or await self._backend.address_problem(ref, wanted.port)
         state = service_state(facts_at_rest(wanted.service.instances, wanted.revision, seen, provided=not problem))
         if state == found.state or (found.state == ServiceState.FAILED and state != ServiceState.STABLE):
             return

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from stateward.domains.systems.address_choice import AllowedPorts
 from stateward.domains.systems.addresses import check_free_addresses, hold_addresses
 from stateward.domains.systems.backends.backend_fields import check_backend_fields
 from stateward.domains.systems.backends.port import SystemRef
@@ -82,15 +83,15 @@ PoolPlan = Callable[[Mapping[str, NodePool], Sequence[Object]], Iterable[Request
 class DeployHandlers:
     """The handlers of deploys and teardowns."""
 
-    def __init__(self, context: SystemContext, roll_ups: SystemRollUp) -> None:
-        self._context, self._roll_ups = context, roll_ups
+    def __init__(self, context: SystemContext, roll_ups: SystemRollUp, ports: AllowedPorts) -> None:
+        self._context, self._roll_ups, self._ports = context, roll_ups, ports
 
     def kinds(self) -> list[Kind]:
         """Return the kinds of deploys and teardowns."""
         # Cancelling the operation, and not the deploy, would release the lock before the rollback.
         kind = partial(
             Kind,
-            guard=partial(guard_change, self._context.settings),
+            guard=partial(guard_change, self._context.settings, self._ports),
             lock_set=lock_system,
             on_end=drop_lock_timer,
             cancels=False,
@@ -265,7 +266,7 @@ class DeployRun:
 
     async def _hold_addresses(self, system: Object) -> None:
         """Claim the ports of the definition before, too: if the deploy fails, its services need them again."""
-        now = current_tree(await self._context.services(self.system_ref, self._path), None, ()).services
+        now = current_tree(await self._context.services(self.system_ref, self._path), None, ())
         who = self._job.claim.operation.who
 
         async def hold(tx: Tx) -> None:
@@ -307,7 +308,7 @@ class DeployRun:
 
     async def _services(self) -> Iterable[Request]:
         now = await self._context.services(self.system_ref, self._path)
-        asked = list(self._planner.services(self._wanted.services, now, await self._versions(self._wanted)))
+        asked = list(self._planner.services(self._wanted, now, await self._versions(self._wanted)))
         await self._job.progress(f"{len(asked)} of {len(self._wanted.services)} services are to change")
         return asked
 
@@ -354,7 +355,7 @@ class DeployRun:
         await self._job.progress("going back to the definition before")
         now = await self._context.services(self.system_ref, self._path)
         versions = await self._versions(self.before)
-        changed = [*planner.services(self.before.services, now, versions), *planner.surplus(self.before.services, now)]
+        changed = [*planner.services(self.before, now, versions), *planner.surplus(self.before.services, now)]
         untouched = self._untouched
         return [one for one in changed if one.action != "updating" or one.object not in untouched]
 
@@ -365,7 +366,9 @@ class DeployRun:
     @property
     def _untouched(self) -> set[str]:
         """The services that this deploy does not change; one that was unhealthy before is left alone."""
-        same = (path for path, one in self.before.services.items() if self._wanted.services.get(path) == one)
+        before, wanted = self.before, self._wanted
+        same = (path for path, one in before.services.items() if wanted.services.get(path) == one)
+        same = (path for path in same if wanted.assigned_ports.get(path) == before.assigned_ports.get(path))
         return {service_id(self.system_ref.system, parse_path(path)) for path in same}
 
 

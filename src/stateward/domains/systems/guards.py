@@ -11,7 +11,8 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.systems.addresses import address_keys, check_allowed_ports, hold_addresses
+from stateward.domains.systems.address_choice import AllowedPorts, assign_ports
+from stateward.domains.systems.addresses import address_keys, hold_addresses
 from stateward.domains.systems.change_planner import leaving_parts
 from stateward.domains.systems.errors import BackendNotGranted, LockMissing, LoginNotGranted, NotLiving, SecretMissing
 from stateward.domains.systems.lifecycle import JOB, LIVING, NODEPOOL, SECRET, SERVICE, SYSTEM
@@ -71,7 +72,9 @@ def _secret_keys(ns: str, change: ChangeSpec) -> list[Key]:
     return [Key(ns, secret_id(name)) for name in sorted(change.picture.secrets())]
 
 
-async def guard_change(settings: SystemsSettings, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def guard_change(
+    settings: SystemsSettings, ports: AllowedPorts, uow: UnitOfWork, request: Request, found: Object
+) -> Request | None:
     """Accept a deploy or a teardown only with its lock, and only of a living system; note who cancels a deploy."""
     if request.action == "cancel" and request.seen is None:
         return replace(request, seen=to_json(ChangeSeen(cancelled=request.who or str(request.actor))))
@@ -88,17 +91,20 @@ async def guard_change(settings: SystemsSettings, uow: UnitOfWork, request: Requ
     living = _require_living(uow, Key(found.ns, system))
     if request.action == "deploy":
         check_host(settings, found.ns, living)
-        check_allowed_ports(settings.address_ports, change.picture)
+        ports.check(change.picture)
         _check_secrets(uow, found.ns, change)
         _check_logins(settings, found.ns, change.picture)
     await require_no_protected_part(uow, request.action, living.key, change)
     if request.action == "deploy":  # the last check, because it writes
-        await hold_addresses(uow, living, found.id, request.who, change, {})
+        change = await assign_ports(uow, living, change, ports)
+        await hold_addresses(uow, living, found.id, request.who, change, DesiredTree())
+        if change.picture.assigned_ports:
+            request = replace(request, spec=to_json(change))
     if request.wait:
         seconds = float(msgspec.json.decode(request.args).get(WAIT, 0.0))
         id_, due = lock_timer_id(found.id), uow.now + seconds
         uow.changes.timers.append(Timer(found.ns, id_, due, 0, found.id, GAVE_UP, "[]", "{}"))
-    return None
+    return request
 
 
 def _check_secrets(uow: UnitOfWork, ns: str, change: ChangeSpec) -> None:

@@ -29,17 +29,33 @@ class DesiredService(Struct, frozen=True, omit_defaults=True):
     revision: str
     deploy: str
     secret_versions: dict[str, int] = {}
+    assigned_port: int = 0  # for address 0; 0: it was deployed by an earlier version, and its host chooses one
+
+    @property
+    def port(self) -> int | None:
+        """The port of its address; None if it has none."""
+        return None if self.service.address is None else self.service.address or self.assigned_port
 
 
 class DesiredTree(Struct, frozen=True):
     """A definition: services and jobs by their paths from the root.
 
-    `pools` is None if the definition leaves pools alone.
+    `pools` is None if the definition leaves pools alone. `assigned_ports` are those of services with address 0.
     """
 
     services: dict[str, Service] = {}
     pools: dict[str, NodePool] | None = None
     jobs: dict[str, JobDefinition] = {}
+    assigned_ports: dict[str, int] = {}
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The ports of services, named or assigned, by path."""
+        assigned = self.assigned_ports
+        ports = {
+            path: one.address or assigned.get(path) for path, one in self.services.items() if one.address is not None
+        }
+        return {path: port for path, port in ports.items() if port}
 
     @property
     def programs(self) -> dict[str, Service]:

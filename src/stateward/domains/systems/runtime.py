@@ -8,6 +8,7 @@ from typing import Any
 
 from stateward.aio.supervise import Loop, background, supervise
 from stateward.containers import EngineClient, EngineTls
+from stateward.domains.systems.address_choice import AllowedPorts
 from stateward.domains.systems.api import routes
 from stateward.domains.systems.backends.container import ContainerBackend
 from stateward.domains.systems.backends.container.container_backend import reach_of
@@ -56,22 +57,23 @@ class SystemsRuntime(DomainRuntime):
         random: Random | None = None,
         server_url: str = "",
     ) -> None:
-        secrets = secrets or SecretReader(KeyRing())
-        self.context = SystemContext(backends, settings or SystemsSettings(), secrets)
+        settings, secrets = settings or SystemsSettings(), secrets or SecretReader(KeyRing())
+        random = random or Random()  # noqa: S311 - for jitter and ports
+        self.context = SystemContext(backends, settings, secrets)
         self.roll_ups = SystemRollUp(self.context)
         self.records = ChangeRetention(self.context)
         self.jobs = JobHandlers(self.context)
         kinds = [
             SystemHandlers(self.context, self.records).kind(),
             *ServiceHandlers(self.context).kinds(),
-            *DeployHandlers(self.context, self.roll_ups).kinds(),
+            *DeployHandlers(self.context, self.roll_ups, AllowedPorts(settings.address_ports, random)).kinds(),
             secret_kind(secrets.keys),
             KeyRotation(secrets).kind(),
             *self.jobs.kinds(),
             *node_kinds(),
             Kind(ADDRESS, general=False),
         ]
-        self.nodes = NodeController(self.context, random or Random(), server_url)  # noqa: S311 - for jitter
+        self.nodes = NodeController(self.context, random, server_url)
         super().__init__(kinds, routes(self.context, lambda: self.nodes.hub, JOB_ROUTES))
 
     def bind_engine(self, engine: Engine) -> None:

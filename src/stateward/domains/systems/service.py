@@ -9,6 +9,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from stateward.domains.systems.addresses import MaySee, check_free_addresses
 from stateward.domains.systems.backends.backend_fields import check_backend_fields
 from stateward.domains.systems.definition import Tree
@@ -143,7 +145,8 @@ class SystemActions:
         change, before = spec_of(found, ChangeSpec), seen_of(found, ChangeSeen).before
         if change is None or before is None:
             raise NothingToRollBack(system, wanted)
-        return await self._deploy(system, ChangeSpec(change.path, before, found.id), wait, key)
+        picture = replace(before, assigned_ports={})  # they are chosen anew: others may have them now
+        return await self._deploy(system, ChangeSpec(change.path, picture, found.id), wait, key)
 
     async def _undoable(self, system: str, path: str | None, deploy: str | None) -> Object:
         """Return the named deploy, or the newest that succeeded and was not rolled back."""

@@ -219,11 +219,12 @@ class ServiceRollout:
         self._missing_dependency = await node_pool_problem(self._context, self._ref, service)
         if self._missing_dependency:
             return False
-        is_addressed = await self._backend.address(self._ref, service.address) is not None or service.address is None
+        port = self._wanted.port
+        is_addressed = await self._backend.address(self._ref, port) is not None or port is None
         if is_done(service.instances, revision, self.seen):
             if is_addressed:
                 return True
-            self._address_problem = await self._backend.address_problem(self._ref, service.address)
+            self._address_problem = await self._backend.address_problem(self._ref, port)
         await self._act(next_step(service.instances, revision, service.rollout, self.seen))
         return False
 

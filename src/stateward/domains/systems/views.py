@@ -39,6 +39,7 @@ class ServiceView(Struct, frozen=True):
     error: str | None
     definition: Service | None
     revision: str | None
+    address: int | None  # the port of its address, also if the definition has 0
     instances: list[InstanceView] | None
 
 
@@ -174,6 +175,7 @@ def service_view(found: Object, instances: list[InstanceView] | None) -> Service
         error=found.error,
         definition=None if wanted is None else wanted.service,
         revision=None if wanted is None else wanted.revision,
+        address=None if wanted is None else wanted.port or None,
         instances=instances,
     )
 

@@ -3,15 +3,18 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from socket import socket
 
 import pytest
 
 from stateward.domains.systems.address_claims import address_key, remove_unused_addresses
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import read
+from stateward.domains.systems.model import ChangeSpec, spec_of
 from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.domains.systems.service import SystemActions
 from stateward.domains.systems.settings import SystemsSettings
+from stateward.domains.systems.views import service_view
 from stateward.engine import Accepted, Engine
 from stateward.errors import BadInput
 from stateward.store.port import Store
@@ -23,9 +26,11 @@ WEB = "services: {web: {command: x, address: 19420}}"
 
 
 @asynccontextmanager
-async def serving(store: Store, backend: SimulatedBackend) -> AsyncIterator[Engine]:
+async def serving(
+    store: Store, backend: SimulatedBackend, address_ports: str = SystemsSettings().address_ports
+) -> AsyncIterator[Engine]:
     """Run the domain on a store, as one server does."""
-    plugin = SystemsRuntime({"local": backend}, SystemsSettings(local_namespaces="*"))
+    plugin = SystemsRuntime({"local": backend}, SystemsSettings(local_namespaces="*", address_ports=address_ports))
     engine = Engine(store, plugin.kinds, lease_s=3.0)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):
@@ -41,10 +46,14 @@ def backend() -> SimulatedBackend:
 async def engine(new_store: Callable[[], Store], backend: SimulatedBackend) -> AsyncIterator[Engine]:
     """Return an engine with simulated instances, whose systems of one name count as systems of one host."""
     async with serving(new_store(), backend) as engine:
-        for ns, system in ((SHOP, "shop"), (TENANT, "shop"), (TENANT, "elsewhere")):
-            made = await SystemActions(engine, ns).create(system, "local")
-            await engine.wait_record(ns, made.op.id, PATIENT)
+        await create_systems(engine)
         yield engine
+
+
+async def create_systems(engine: Engine) -> None:
+    for ns, system in ((SHOP, "shop"), (TENANT, "shop"), (TENANT, "elsewhere")):
+        made = await SystemActions(engine, ns).create(system, "local")
+        await engine.wait_record(ns, made.op.id, PATIENT)
 
 
 async def deployed(
@@ -144,3 +153,57 @@ async def test_a_port_is_free_again_when_the_system_of_its_service_is_deleted(en
     left = await engine.store.reader.objects([address_key(port) for port in (19420, 19421)])
     assert {one.id: one.removed for one in left.values()} == {"address-19420": False, "address-19421": True}
     assert (await deployed(engine, TENANT, both)).error is None
+
+
+ANY_PORT = "services: {web: {command: x, address: 0}}"
+
+
+async def port_of(engine: Engine, ns: str, path: str = "web") -> int:
+    """Return the port that a service has, as the API shows it."""
+    return service_view(await engine.record(ns, f"shop:{path}"), None).address or 0
+
+
+async def test_a_port_for_address_0_is_an_allowed_one_that_is_claimed_and_kept_like_a_named_one(
+    new_store: Callable[[], Store], backend: SimulatedBackend
+) -> None:
+    async with serving(new_store(), backend, "19430-19432") as engine:
+        await create_systems(engine)
+        with socket() as listener:
+            listener.bind(("127.0.0.1", 19431))
+            listener.listen()
+            both = [await SystemActions(engine, ns).deploy("shop", "/", read(ANY_PORT)) for ns in (SHOP, TENANT)]
+            for one in both:
+                assert (await engine.wait_record(one.object.ns, one.op.id, PATIENT)).error is None
+            shops, tenants = [await port_of(engine, ns) for ns in (SHOP, TENANT)]
+            assert {shops, tenants} == {19430, 19432}
+            with pytest.raises(BadInput) as refused:
+                await deployed(engine, SHOP, "services: {web: {command: x, address: 0}, b: {command: x, address: 0}}")
+            assert refused.value.field == "services/b.address"
+            expected = "19430-19432 (setting systems_address_ports) is free: of these 3, services have 2"
+            assert f"{expected}, and other programs 1" in str(refused.value)
+        with pytest.raises(BadInput, match=f"service /web of system shop in namespace default has {shops}"):
+            await deployed(engine, TENANT, WEB.replace("19420", str(shops)), may_see=lambda _: True)
+        assert (await deployed(engine, SHOP, ANY_PORT.replace("x", "y"))).error is None
+        assert await port_of(engine, SHOP) == shops
+        torn_down = await SystemActions(engine, SHOP).teardown("shop")
+        assert (await engine.wait_record(SHOP, torn_down.op.id, PATIENT)).error is None
+        assert (await deployed(engine, TENANT, WEB.replace("19420", str(shops)))).error is None
+
+
+async def test_a_deploy_that_waits_for_another_one_gets_the_port_of_the_service_that_the_other_one_makes(
+    engine: Engine, backend: SimulatedBackend
+) -> None:
+    backend.fail("/web", "slow")
+    shop = SystemActions(engine, SHOP)
+    first = await shop.deploy("shop", "/", read(ANY_PORT.replace("x", "slow")))
+    second = await shop.deploy("shop", "/web", read("{command: y, address: 0}"), wait=60.0)
+    await shop.cancel("shop", first.object.id)
+    assert (await engine.wait_record(SHOP, second.op.id, PATIENT)).error is None
+    wanted = spec_of(first.object, ChangeSpec)
+    assert wanted is not None
+    assert wanted.picture.assigned_ports == {"/web": await port_of(engine, SHOP)}
+    named = "services: {web: {command: y, address: 19433}}"
+    assert (await deployed(engine, SHOP, named)).error is None
+    back = await shop.rollback("shop", None, None)
+    assert (await engine.wait_record(SHOP, back.op.id, PATIENT)).error is None
+    assert await port_of(engine, SHOP) not in (0, 19433)

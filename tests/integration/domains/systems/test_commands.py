@@ -19,6 +19,7 @@ from stateward.domains.systems.backends.simulated_backend import SimulatedBacken
 from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.domains.systems.secrets.keyring import KeyRing
 from stateward.domains.systems.secrets.secret_actions import SecretReader
+from stateward.domains.systems.settings import SystemsSettings
 from stateward.engine import Engine
 from stateward.server.app import create_app
 from stateward.server.live import live_routes
@@ -39,7 +40,9 @@ class SystemCliServer(CliServer):
         self._loop, self.plant = asyncio.get_running_loop(), Plant()
         config = Config(data=str(self.folder), rate=100_000)
         self.backend = SimulatedBackend()
-        plugin = SystemsRuntime({"simulated": self.backend}, secrets=SecretReader(KeyRing(self.folder)))
+        backends = {"simulated": self.backend, "local": SimulatedBackend()}
+        settings = SystemsSettings(local_namespaces="*")
+        plugin = SystemsRuntime(backends, settings, SecretReader(KeyRing(self.folder)))
         engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *plugin.kinds])
         plugin.bind_engine(engine)
         async with engine as self.engine, plugin.running(engine, works=True):
@@ -109,6 +112,14 @@ def test_a_system_that_is_well_is_not_tried_again(cli: SystemCliServer) -> None:
     answer = cli.run("retry", "shop")
     assert answer.exit_code != 0
     assert "stable" in answer.output
+
+
+def test_the_port_that_was_chosen_for_address_0_is_shown(cli: SystemCliServer, tmp_path: Path) -> None:
+    file = tmp_path / "place.yaml"
+    file.write_text("services: {web: {command: x, address: 0}}")
+    cli.done("create", "place", "--backend", "local", "--file", str(file), "--wait")
+    (web,) = cli.found("status", "place")["services"]
+    assert f"at 127.0.0.1:{web['address']}" in cli.done("status", "place")
 
 
 def test_a_system_is_deployed_shown_rolled_back_and_torn_down(cli: SystemCliServer, file: Path) -> None:

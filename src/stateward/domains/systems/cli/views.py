@@ -35,6 +35,7 @@ class ServiceNode(Struct, frozen=True, kw_only=True):
     error: str | None = None
     definition: dict[str, Any] | None = None
     revision: str | None = None
+    address: int | None = None
     instances: list[InstanceView] | None = None
 
 
@@ -116,7 +117,7 @@ def _service(session: "Session", service: ServiceNode) -> Text:
     wanted = (service.definition or {}).get("instances", 1)
     if service.instances is not None and service.definition is not None:
         line.append(f", {sum(one.ready for one in service.instances)} of {wanted} ready")
-    address = (service.definition or {}).get("address")
+    address = service.address or (service.definition or {}).get("address")  # an older server tells the latter alone
     if address:
         line.append(f", at 127.0.0.1:{address}")
     return line.append_text(_why(service.error))

@@ -107,7 +107,7 @@ class Service(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     redeploy_on_secret_change: bool = False  # replace its instances when a secret has a new value
     folder: Word | None = None  # the folder of its instances; None: an empty folder for each
     health: HealthCheck | None = None  # None: an instance that has run for a moment is healthy
-    address: Port | None = None  # one port of this machine for all instances; 0: any that is free
+    address: Port | None = None  # one port of this machine for all instances; 0: a deploy chooses one
     node_pool: str | None = None
     resources: Resources = Resources()
     rollout: Rollout = Rollout()
