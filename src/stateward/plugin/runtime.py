@@ -72,6 +72,7 @@ class ProcessContext(Struct, frozen=True):
     parts: Mapping[str, Sequence[FoundPart]] = {}  # that domains bring beside entry points, by their groups
     is_embedded: bool = True  # the database is in the data folder, and no process elsewhere works on it
     server_url: str = ""  # at which other servers reach this one
+    server_port: int = 0  # on which the server of this process listens
     templates: dict[str, Template] = {}  # by which domains create objects of other domains; each domain adds its own
 
 

@@ -116,6 +116,7 @@ def domains_of(config: Config, calls: ProviderCalls) -> LoadedDomains:
         confinement=confinement_of(config),
         is_embedded=not config.database,
         server_url=config.server_url,
+        server_port=config.port,
     )
     return load_domains(config, own)
 
@@ -206,6 +207,7 @@ async def serve(config: Config, started: Callable[[ServerInfo], None]) -> None:
     folder = DataDir(config)
     folder.create()
     listener = listener_of(config)
+    config = replace(config, port=listener.getsockname()[1])
     try:
         async with open_application(config, traces) as parts:
             complaint = await folder.ensure_admin_token(parts.tokens)

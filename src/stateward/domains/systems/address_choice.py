@@ -34,22 +34,25 @@ BATCH_SIZE = 64
 class AllowedPorts:
     """The ports that services may have, and a random order of them."""
 
-    def __init__(self, setting: str, random: Random) -> None:
-        self.setting, self._random = setting, random
+    def __init__(self, setting: str, random: Random, server_port: int = 0) -> None:
+        self.setting, self._random, self._server_port = setting, random, server_port
         ranges = (range(int(first), int(last or first) + 1) for first, _, last in map(_parted, setting.split(",")))
         kernels = _kernel_ports()
         self.ports = frozenset(chain(*ranges)) - {0}
-        self._orders = tuple(sorted(some) for some in (self.ports - {*kernels}, self.ports & {*kernels}))
+        usable = self.ports - {server_port}
+        self._orders = tuple(sorted(some) for some in (usable - {*kernels}, usable & {*kernels}))
 
     def __contains__(self, port: int) -> bool:
-        return port in self.ports
+        return port in self.ports and port != self._server_port
 
     def check(self, wanted: DesiredTree) -> None:
         """Refuse addresses that name other ports; for 0 one of these is chosen."""
         for path, service in wanted.services.items():
-            if service.address and service.address not in self:
+            port = service.address
+            if port and port not in self:
                 known = f"0, or a port in {self.setting} (setting systems_address_ports)"
-                raise BadInput(f"{wanted.field_of(path)}.address", service.address, known)
+                own = f"another port: the Stateward server itself listens on {port}"
+                raise BadInput(f"{wanted.field_of(path)}.address", port, own if port == self._server_port else known)
 
     def shuffled(self) -> Iterator[int]:
         """Return all ports from a random one on: one that was given back a moment ago is hardly ever the next."""

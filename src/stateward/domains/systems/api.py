@@ -34,7 +34,6 @@ from stateward.domains.systems.service import SystemActions
 from stateward.domains.systems.views import (
     AskedView,
     ChangeView,
-    InstanceView,
     NodeAlertView,
     ServiceView,
     SystemLockView,
@@ -199,7 +198,7 @@ async def get_system(
     system_ref, top = SystemRef(ns, system), checked_path(path)
     disclosure = disclosure_of(request)
     stored = [disclosure.object(one) for one in await context.services(system_ref, top)]
-    services = [await _service(context, found, one, instances) for one in stored]
+    services = [await _service(request, context, found, one, instances) for one in stored]
     pools = [pool_view(one) for one in await context.pools(system_ref)] if top == ROOT else []
     jobs = [disclosure.object(one) for one in await context.jobs(system_ref, top)]
     shown_jobs = job_views(jobs, await context.runs_of_system(system_ref) if jobs else ())
@@ -222,12 +221,14 @@ async def _change_views(request: Call, ns: str, changes: Sequence[Object]) -> li
     return [change_view(one, None if one.op is None else await actions.last_progress(one)) for one in changes]
 
 
-async def _service(context: SystemContext, system: Object, found: Object, instances: bool) -> ServiceView:
-    seen: list[InstanceView] | None = None
-    if instances:
-        ref = ServiceRef(SystemRef(found.ns, system.id), str(path_of(found.id)))
-        seen = [instance_view(one) for one in await context.backend_of(system).instances(ref)]
-    return service_view(found, seen)
+async def _service(
+    request: Call, context: SystemContext, system: Object, found: Object, instances: bool
+) -> ServiceView:
+    if not instances:
+        return service_view(found, None)
+    ref = ServiceRef(SystemRef(found.ns, system.id), str(path_of(found.id)))
+    seen = [instance_view(one) for one in await context.backend_of(system).instances(ref)]
+    return service_view(found, seen, await system_actions(request, found.ns).last_progress(found))
 
 
 @get(DEPLOYS, opt=needs(Right.READ), summary="List deploys")

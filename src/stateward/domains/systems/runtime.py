@@ -56,9 +56,11 @@ class SystemsRuntime(DomainRuntime):
         secrets: SecretReader | None = None,
         random: Random | None = None,
         server_url: str = "",
+        server_port: int = 0,
     ) -> None:
         settings, secrets = settings or SystemsSettings(), secrets or SecretReader(KeyRing())
         random = random or Random()  # noqa: S311 - for jitter and ports
+        ports = AllowedPorts(settings.address_ports, random, server_port)
         self.context = SystemContext(backends, settings, secrets)
         self.roll_ups = SystemRollUp(self.context)
         self.records = ChangeRetention(self.context)
@@ -66,7 +68,7 @@ class SystemsRuntime(DomainRuntime):
         kinds = [
             SystemHandlers(self.context, self.records).kind(),
             *ServiceHandlers(self.context).kinds(),
-            *DeployHandlers(self.context, self.roll_ups, AllowedPorts(settings.address_ports, random)).kinds(),
+            *DeployHandlers(self.context, self.roll_ups, ports).kinds(),
             secret_kind(secrets.keys),
             KeyRotation(secrets).kind(),
             *self.jobs.kinds(),
@@ -151,7 +153,7 @@ def create_runtime(context: ProcessContext) -> SystemsRuntime:
     backends: dict[str, Backend] = {LOCAL: local, SIMULATED: SimulatedBackend(SIMULATED_DELAY), NODES: nodes}
     if settings.container_engine:
         backends[CONTAINER] = open_engine(context.data_dir / "containers", settings, secrets.values)
-    return SystemsRuntime(backends, settings, secrets, context.random, context.server_url)
+    return SystemsRuntime(backends, settings, secrets, context.random, context.server_url, context.server_port)
 
 
 def open_engine(folder: Path, settings: SystemsSettings, read_secrets: ReadSecrets) -> ContainerBackend:

@@ -177,7 +177,7 @@ class SystemActions:
         return sorted(found, key=lambda one: one.created)
 
     async def last_progress(self, change: Object) -> str | None:
-        """Return the last line of progress of a deploy that is under way."""
+        """Return the last line of progress of a change that is under way."""
         lines = [] if change.op is None else await self._engine.store.reader.progress_of(Key(self._ns, change.op), 0)
         return lines[-1].text if lines else None
 

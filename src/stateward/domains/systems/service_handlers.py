@@ -8,7 +8,14 @@ import asyncio
 
 from msgspec import Struct
 
-from stateward.domains.systems.backends.port import Backend, InstanceSpec, ServiceInstance, ServiceRef, SystemRef
+from stateward.domains.systems.backends.port import (
+    Backend,
+    InstanceSpec,
+    ReportText,
+    ServiceInstance,
+    ServiceRef,
+    SystemRef,
+)
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition import NodePool, Service
 from stateward.domains.systems.errors import BackendNotGranted, NodePoolFull, NodesFull, ServiceBusy
@@ -28,6 +35,9 @@ POLL_MAX_S = 0.5
 
 CANCEL_CHECK_S = 0.5
 """How often a rollout checks whether its deploy was cancelled."""
+
+REPORT_AFTER_S = 1.0
+"""How long something must be in the way of a rollout until that is reported."""
 
 STOP_MARGIN_S = 2.0
 """Seconds for the kill after the grace of an instance."""
@@ -102,7 +112,7 @@ class ServiceHandlers:
         require_grant(self._context, backend, job.ns)
         if job.state == ServiceState.PENDING:
             await job.phase("updating", CONTROLLER)
-        change = ServiceRollout(self._context, backend, ref, wanted)
+        change = ServiceRollout(self._context, backend, ref, wanted, job.progress)
         if await change.run(None if job.args.get(UNDO) or job.args.get(REDEPLOY) else wanted.deploy):
             return Ending("stable", CONTROLLER, seen=_summary(wanted, change.seen))
         error = f"no progress within {wanted.service.deadline:g} s: {change.why}"
@@ -176,12 +186,20 @@ async def node_pool_problem(context: SystemContext, ref: ServiceRef, service: Se
 class ServiceRollout:
     """The rollout of one service to its desired definition."""
 
-    def __init__(self, context: SystemContext, backend: Backend, ref: ServiceRef, wanted: DesiredService) -> None:
-        self._context, self._backend, self._ref, self._wanted = context, backend, ref, wanted
+    def __init__(
+        self,
+        context: SystemContext,
+        backend: Backend,
+        ref: ServiceRef,
+        wanted: DesiredService,
+        report: ReportText,
+    ) -> None:
+        self._context, self._backend, self._ref, self._wanted, self._report = context, backend, ref, wanted, report
         self.seen: list[ServiceInstance] = []
         self._missing_dependency = self._address_problem = ""
         self._has_acted = False
         self._stopping_since: dict[str, float] = {}
+        self._obstacle, self._obstacle_since, self._reported = "", 0.0, ""
 
     @property
     def why(self) -> str:
@@ -194,6 +212,7 @@ class ServiceRollout:
         clock = asyncio.get_running_loop().time
         best, moved, checked = -(10**9), clock(), clock()
         while not await self._step():
+            await self._report_obstacle(clock())
             now = progress_score(self._wanted.revision, self.seen)
             if now > best or is_queued(self.seen) or self._is_stopping_in_time(clock()):
                 best, moved = max(now, best), clock()
@@ -206,6 +225,15 @@ class ServiceRollout:
                 await self._backend.pause(self._ref, POLL_MAX_S)
         return True
 
+    async def _report_obstacle(self, now: float) -> None:
+        """Store what the rollout waits for outside of its instances, if that lasts: most of it passes by itself."""
+        obstacle = self._missing_dependency or self._address_problem
+        if obstacle != self._obstacle:
+            self._obstacle, self._obstacle_since = obstacle, now
+        if obstacle != self._reported and now - self._obstacle_since >= REPORT_AFTER_S:
+            self._reported = obstacle
+            await self._report(f"waits: {obstacle}" if obstacle else "goes on")
+
     def _is_stopping_in_time(self, now: float) -> bool:
         """Tell whether an instance is stopping within its own grace, which may be longer than the deadline."""
         stopping = [one for one in self.seen if not one.is_wanted]
@@ -214,7 +242,7 @@ class ServiceRollout:
 
     async def _step(self) -> bool:
         service, revision = self._wanted.service, self._wanted.revision
-        self._has_acted = False
+        self._has_acted, self._address_problem = False, ""
         self.seen = list(await self._backend.instances(self._ref))
         self._missing_dependency = await node_pool_problem(self._context, self._ref, service)
         if self._missing_dependency:

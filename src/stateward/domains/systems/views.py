@@ -41,6 +41,7 @@ class ServiceView(Struct, frozen=True):
     revision: str | None
     address: int | None  # the port of its address, also if the definition has 0
     instances: list[InstanceView] | None
+    progress: str | None = None  # the last line of a change that is under way, if instances were asked for
 
 
 class PoolView(Struct, frozen=True):
@@ -164,7 +165,7 @@ def system_view(found: Object) -> SystemView:
     return SystemView(found.ns, found.id, found.state, when(found.since), found.error, backend)
 
 
-def service_view(found: Object, instances: list[InstanceView] | None) -> ServiceView:
+def service_view(found: Object, instances: list[InstanceView] | None, progress: str | None = None) -> ServiceView:
     """Return the view of a service."""
     wanted = spec_of(found, DesiredService)
     return ServiceView(
@@ -177,6 +178,7 @@ def service_view(found: Object, instances: list[InstanceView] | None) -> Service
         revision=None if wanted is None else wanted.revision,
         address=None if wanted is None else wanted.port or None,
         instances=instances,
+        progress=progress,
     )
 
 

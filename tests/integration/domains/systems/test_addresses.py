@@ -21,7 +21,7 @@ from stateward.store.port import Store
 from stateward.store.records import Operation
 from tests.integration.domains.systems.conftest import PATIENT
 
-SHOP, TENANT = "default", "tenant"
+SHOP, TENANT, SERVER_PORT = "default", "tenant", 19431
 WEB = "services: {web: {command: x, address: 19420}}"
 
 
@@ -30,7 +30,8 @@ async def serving(
     store: Store, backend: SimulatedBackend, address_ports: str = SystemsSettings().address_ports
 ) -> AsyncIterator[Engine]:
     """Run the domain on a store, as one server does."""
-    plugin = SystemsRuntime({"local": backend}, SystemsSettings(local_namespaces="*", address_ports=address_ports))
+    settings = SystemsSettings(local_namespaces="*", address_ports=address_ports)
+    plugin = SystemsRuntime({"local": backend}, settings, server_port=SERVER_PORT)
     engine = Engine(store, plugin.kinds, lease_s=3.0)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):
@@ -120,6 +121,10 @@ async def test_a_port_that_another_service_has_is_refused_and_its_holder_is_name
 async def test_ports_outside_of_the_allowed_ones_and_ports_twice_are_refused(engine: Engine) -> None:
     with pytest.raises(BadInput, match=r"services/web.address: 22 must be 0, or a port in 1024-65535"):
         await deployed(engine, SHOP, "services: {web: {command: x, address: 22}}")
+    with pytest.raises(
+        BadInput, match=f"services/web.address: {SERVER_PORT} must be another port: the Stateward server"
+    ):
+        await deployed(engine, SHOP, WEB.replace("19420", str(SERVER_PORT)))
     with pytest.raises(BadInput, match="service /a of the same definition has 19421"):
         await deployed(engine, SHOP, "services: {a: {command: x, address: 19421}, b: {command: x, address: 19421}}")
 
@@ -166,10 +171,10 @@ async def port_of(engine: Engine, ns: str, path: str = "web") -> int:
 async def test_a_port_for_address_0_is_an_allowed_one_that_is_claimed_and_kept_like_a_named_one(
     new_store: Callable[[], Store], backend: SimulatedBackend
 ) -> None:
-    async with serving(new_store(), backend, "19430-19432") as engine:
+    async with serving(new_store(), backend, "19430-19433") as engine:
         await create_systems(engine)
         with socket() as listener:
-            listener.bind(("127.0.0.1", 19431))
+            listener.bind(("127.0.0.1", 19433))
             listener.listen()
             both = [await SystemActions(engine, ns).deploy("shop", "/", read(ANY_PORT)) for ns in (SHOP, TENANT)]
             for one in both:
@@ -179,8 +184,8 @@ async def test_a_port_for_address_0_is_an_allowed_one_that_is_claimed_and_kept_l
             with pytest.raises(BadInput) as refused:
                 await deployed(engine, SHOP, "services: {web: {command: x, address: 0}, b: {command: x, address: 0}}")
             assert refused.value.field == "services/b.address"
-            expected = "19430-19432 (setting systems_address_ports) is free: of these 3, services have 2"
-            assert f"{expected}, and other programs 1" in str(refused.value)
+            expected = "19430-19433 (setting systems_address_ports) is free: of these 4, services have 2"
+            assert f"{expected}, and other programs 2" in str(refused.value)
         with pytest.raises(BadInput, match=f"service /web of system shop in namespace default has {shops}"):
             await deployed(engine, TENANT, WEB.replace("19420", str(shops)), may_see=lambda _: True)
         assert (await deployed(engine, SHOP, ANY_PORT.replace("x", "y"))).error is None
@@ -202,8 +207,8 @@ async def test_a_deploy_that_waits_for_another_one_gets_the_port_of_the_service_
     wanted = spec_of(first.object, ChangeSpec)
     assert wanted is not None
     assert wanted.picture.assigned_ports == {"/web": await port_of(engine, SHOP)}
-    named = "services: {web: {command: y, address: 19433}}"
+    named = "services: {web: {command: y, address: 19434}}"
     assert (await deployed(engine, SHOP, named)).error is None
     back = await shop.rollback("shop", None, None)
     assert (await engine.wait_record(SHOP, back.op.id, PATIENT)).error is None
-    assert await port_of(engine, SHOP) not in (0, 19433)
+    assert await port_of(engine, SHOP) not in (0, 19434)

@@ -183,7 +183,10 @@ async def test_a_port_that_another_program_has_is_the_reason_until_it_is_free(ma
         assert ended.status is Status.FAILED
         (kept,) = await machine.backend.logs(ServiceRef(HOME, "/web"), None, None, 1_000)
         assert "v1" in kept.text  # the service is gone, and its log is not
-        assert f"port {port} of this host is taken by another program" in str(ended.error)
+        why = f"its address is not open: port {port} of this host is taken by another program"
+        assert why in str(ended.error)
+        (change, *_) = await machine.engine.store.reader.children_of(ended.key)  # the status shows it meanwhile
+        assert f"waits: {why}" in [one.text for one in await machine.engine.store.reader.progress_of(change.key, 0)]
     assert (await machine.deployed(web=program("v1", address=port))).status is Status.SUCCEEDED
 
 
@@ -229,6 +232,9 @@ def test_a_server_killed_during_a_deploy_finds_its_instances_again_and_the_deplo
     with served(data, environ=environ) as server, server.client() as client:
         assert client.post("/api/v1/systems/default", json={"name": "shop"}).status_code == 202
         eventually(client, lambda found: found["state"] == "stable")
+        own = {"definition": f"services: {{web: {{command: x, address: {client.base_url.port}}}}}"}
+        refused = client.post("/api/v1/systems/default/shop/deploys", json=own)
+        assert "the Stateward server itself listens on" in refused.text
         body = {"definition": DEFINITION, "base": str(folder)}
         asked = client.post("/api/v1/systems/default/shop/deploys", json=body)
         assert asked.status_code == 202, asked.text

@@ -37,6 +37,7 @@ class ServiceNode(Struct, frozen=True, kw_only=True):
     revision: str | None = None
     address: int | None = None
     instances: list[InstanceView] | None = None
+    progress: str | None = None
 
 
 class NodePoolNode(Struct, frozen=True, kw_only=True):
@@ -120,7 +121,7 @@ def _service(session: "Session", service: ServiceNode) -> Text:
     address = service.address or (service.definition or {}).get("address")  # an older server tells the latter alone
     if address:
         line.append(f", at 127.0.0.1:{address}")
-    return line.append_text(_why(service.error))
+    return line.append_text(_why(service.error or service.progress))
 
 
 def _instance(one: InstanceView) -> Text:
