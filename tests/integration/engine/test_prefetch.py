@@ -41,9 +41,11 @@ class Yard:
 
     async def claimed(self, spares: int) -> tuple[Claim, list[Claim]]:
         """Claim what there is room for, and spares."""
-        catch = await self.engine.store.transact(lambda tx: claim(tx, self.engine.kinds, ME, 10, PrefetchPlan({}, {})))
+        catch = await self.engine.store.transact(
+            lambda tx: claim(tx, self.engine.kinds, ME, 10, PrefetchPlan({}, {}, {}))
+        )
         more = await self.engine.store.transact(
-            lambda tx: claim(tx, self.engine.kinds, ME, 10, PrefetchPlan({LANE: spares}, {}))
+            lambda tx: claim(tx, self.engine.kinds, ME, 10, PrefetchPlan({LANE: spares}, {}, {}))
         )
         (first,) = catch.claims
         return first, more.prefetched

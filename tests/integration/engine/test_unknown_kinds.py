@@ -123,8 +123,8 @@ async def test_unknown_work_at_the_head_of_a_lane_is_not_prefetched(deployment: 
             result = await api.store.transact(lambda tx: claim(tx, kinds, me, 10, plan))
             return [one.object.id for one in (*result.claims, *result.prefetched)]
 
-        assert await claimed(PrefetchPlan({}, {})) == ["s1"]
-        assert await claimed(PrefetchPlan({"a": 5}, {})) == ["s2"]
+        assert await claimed(PrefetchPlan({}, {}, {})) == ["s1"]
+        assert await claimed(PrefetchPlan({"a": 5}, {}, {})) == ["s2"]
 
 
 async def test_an_eager_accept_does_not_claim_waiting_work_of_an_unknown_kind(deployment: Deployment) -> None:

@@ -167,7 +167,7 @@ def test_every_lane_gets_its_turn_however_small_the_room_is(capacities: list[int
 
 # --- spares and turns ------------------------------------------------------------------------------------------------
 
-SPARES = PrefetchPlan({"a": 3}, {"a": 1.0, "b": 1.0})
+SPARES = PrefetchPlan({"a": 3}, {"a": 1.0, "b": 1.0}, {"a": 0.2, "b": 0.2})
 
 
 def with_prefetch(*loads: LaneLoad, limit: int = 10) -> Allotment:
@@ -202,6 +202,12 @@ def test_no_spares_are_taken_of_a_lane_whose_turn_is_over() -> None:
     tired, waiting = load("a", running=5, opened=NOW - 2), load("z")
     assert with_prefetch(tired, waiting, limit=2).prefetched == {"a": 3}
     assert with_prefetch(tired, load("b", running=1, opened=NOW), waiting, limit=2).prefetched == {}
+
+
+@pytest.mark.parametrize(("age", "wanted"), [(0.7, {"a": 3}), (0.9, {})])
+def test_no_spares_are_taken_that_could_begin_only_after_the_turn(age: float, wanted: dict[str, int]) -> None:
+    soon, other = load("a", running=5, opened=NOW - age), load("b", running=1, opened=NOW)
+    assert with_prefetch(soon, other, load("z"), limit=2).prefetched == wanted
 
 
 def test_turns_are_short_only_where_few_others_wait() -> None:

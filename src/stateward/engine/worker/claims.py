@@ -7,6 +7,7 @@ lane that has used up its time slice gets no new operations until the running on
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from math import inf
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -89,20 +90,29 @@ def allot(
     for load in loads:
         by_group[load.lane.grp].append(load)
     served: list[LaneLoad] = []
+    lasting: set[str] = set()
     for name, lanes in by_group.items():
-        served += _lanes_to_serve(lanes, limits.get(name, DEFAULT_LANES) if name else len(lanes), now, prefetch)
+        limit = limits.get(name, DEFAULT_LANES) if name else len(lanes)
+        group_served, group_lasting = _lanes_to_serve(lanes, limit, now, prefetch)
+        served += group_served
+        lasting |= group_lasting
     rooms = _share_room([load for load in served if load.running < load.lane.capacity], room)
-    active = {load.lane.lane for load in served if load.running}
     opened = [
         replace(load.lane, opened=now)
         for load in served
         if load.running == 0 and load.lane.grp and load.lane.lane in rooms
     ]
-    return Allotment(rooms, {lane: count for lane, count in prefetch.counts.items() if lane in active}, opened)
+    return Allotment(rooms, {lane: count for lane, count in prefetch.counts.items() if lane in lasting}, opened)
 
 
-def _lanes_to_serve(lanes: Sequence[LaneLoad], limit: int, now: float, prefetch: PrefetchPlan) -> list[LaneLoad]:
-    """Return the lanes of a group that may get work now; a full lane may only get prefetched work."""
+def _lanes_to_serve(
+    lanes: Sequence[LaneLoad], limit: int, now: float, prefetch: PrefetchPlan
+) -> tuple[list[LaneLoad], set[str]]:
+    """Return the lanes of a group that may get work now, and the active ones that may when its operations have ended.
+
+    Only the latter may get prefetched work: started after the time slice, it would keep other lanes from the group's
+    slot.
+    """
     active = [load for load in lanes if load.running]
     ready = [load for load in lanes if load.waiting and load.lane.back_off <= now and _is_open(load)]
     waiting = sorted((load for load in ready if not load.running), key=lambda load: load.lane.opened)
@@ -111,13 +121,18 @@ def _lanes_to_serve(lanes: Sequence[LaneLoad], limit: int, now: float, prefetch:
     kept = {load.lane.lane for load in sorted(active, key=lambda load: -load.lane.opened)[:limit]}
     # If few lanes are waiting, use short time slices: draining a lane completely would leave group slots idle.
     time_slices_s = prefetch.time_slices_s if len(waiting) < limit else {}
-    expired = {
-        load.lane.lane
+    left_s = {
+        load.lane.lane: load.lane.opened + time_slices_s.get(load.lane.lane, LANE_TIME_SLICE_S) - now
+        if is_crowded
+        else inf
         for load in active
-        if is_crowded and now - load.lane.opened > time_slices_s.get(load.lane.lane, LANE_TIME_SLICE_S)
+        if load.lane.lane in kept
     }
-    continued = [load for load in ready if load.lane.lane in kept - expired]
-    return continued + waiting[: max(0, limit - len(active))]
+    continued = [load for load in ready if left_s.get(load.lane.lane, -inf) >= 0]
+    lasting = {
+        load.lane.lane for load in continued if left_s[load.lane.lane] >= prefetch.durations_s.get(load.lane.lane, 0.0)
+    }
+    return continued + waiting[: max(0, limit - len(active))], lasting
 
 
 def _is_open(load: LaneLoad) -> bool:

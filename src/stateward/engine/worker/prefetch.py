@@ -15,10 +15,11 @@ from msgspec import Struct
 
 from stateward.store.records import Claim, Key, WorkItem
 
-PREFETCH_WINDOW_S = 0.2
-"""A worker prefetches what it expects to start within so many seconds; with longer work, a claim's time is nothing."""
+PREFETCH_WINDOW_S = 2.0
+"""A worker prefetches for lanes whose operations take so many seconds at most; with longer ones, a claim's time is
+nothing."""
 
-PREFETCH_STALE_WINDOWS = 5.0
+PREFETCH_STALE_WINDOWS = 2.0
 """After so many windows a prefetched claim is returned, because its records may be out of date."""
 
 LANE_TIME_SLICE_S = 5.0
@@ -32,13 +33,14 @@ REMEMBERED_LANES = 10_000
 
 
 class PrefetchPlan(Struct, frozen=True):
-    """How many more claims to prefetch in each lane, and how many seconds the time slice of each lane lasts."""
+    """How many more claims to prefetch in each lane, and how many seconds its time slice and its operations last."""
 
     counts: Mapping[str, int]
     time_slices_s: Mapping[str, float]
+    durations_s: Mapping[str, float]
 
 
-NO_PREFETCH = PrefetchPlan({}, {})
+NO_PREFETCH = PrefetchPlan({}, {}, {})
 """The plan of a worker that has finished no operation yet."""
 
 
@@ -81,21 +83,20 @@ class PrefetchBuffer:
             self._durations_s[lane] = (self._durations_s.get(lane, seconds) + seconds) / 2
 
     def plan(self) -> PrefetchPlan:
-        """Return what to claim now: at most one prefetched operation for each slot of this worker."""
+        """Return what to claim now: one prefetched operation for each slot of this worker, or none.
+
+        Operations that share a call end together. If only some were followed at once, the others would follow after a
+        claim, with a call of their own, and later ones with ever more calls.
+        """
         counts: dict[str, int] = {}
         time_slices_s: dict[str, float] = {}
-        for lane in self._running:
-            if lane in self._durations_s:
-                seconds = self._durations_s[lane]
-                missing = self._expected_ends(lane, seconds) - len(self._held.get(lane, ()))
-                if missing > 0:
-                    counts[lane] = missing
-                time_slices_s[lane] = min(LANE_TIME_SLICE_S, max(LANE_TIME_SLICE_MIN_S, TIME_SLICE_FACTOR * seconds))
-        return PrefetchPlan(counts, time_slices_s)
-
-    def _expected_ends(self, lane: str, seconds: float) -> int:
-        """Return how many operations of a lane are likely to end within the window."""
-        return int(self._running[lane] * min(1.0, self._window_s / max(seconds, 1e-6)))
+        durations_s = {lane: self._durations_s[lane] for lane in self._running if lane in self._durations_s}
+        for lane, seconds in durations_s.items():
+            missing = self._running[lane] - len(self._held.get(lane, ()))
+            if missing > 0 and seconds <= self._window_s:
+                counts[lane] = missing
+            time_slices_s[lane] = min(LANE_TIME_SLICE_S, max(LANE_TIME_SLICE_MIN_S, TIME_SLICE_FACTOR * seconds))
+        return PrefetchPlan(counts, time_slices_s, durations_s)
 
     # --- claims ------------------------------------------------------------------------------------------------------
 
