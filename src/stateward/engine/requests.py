@@ -6,6 +6,9 @@ from stateward.store.records import Object, Operation
 
 EMPTY = "{}"
 
+REASON = "reason"
+"""The argument of an event that says why it ends an operation without success."""
+
 
 class Creation(Struct, frozen=True, gc=False):
     """The description of an object to create."""

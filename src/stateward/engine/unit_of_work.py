@@ -244,9 +244,14 @@ class UnitOfWork:
     def record_end(
         self, operation: Operation, status: Status, work: WorkItem | None, result: str | None, error: str | None
     ) -> None:
-        """Record how an operation ended, and count it as ended at its parent."""
+        """Record how an operation ended, and count it as ended at its parent.
+
+        Invariant: an operation that does not succeed has an error. One that was cancelled says after how long.
+        """
         attempts = work.attempts if work else operation.attempts
         text, steps = sanitize_text(error), self.last_steps.get(operation.key)
+        if status is Status.CANCELLED or (status is Status.FAILED and not text):
+            text = with_age(text or f"{status} without a reason", operation, self.now)
         ended = Ended(operation.ns, operation.id, status, attempts, operation.started, self.now, result, text, steps)
         self.changes.ended.append(ended)
         if operation.parent is not None:
@@ -335,6 +340,11 @@ def sanitize_text(text: str | None) -> str | None:
     if text is None or (text.isprintable() and text.isascii()):
         return text
     return text.encode(errors="replace").decode().replace("\0", "?")
+
+
+def with_age(text: str, operation: Operation, now: float) -> str:
+    """Return the error of an operation with the time since it was requested."""
+    return f"{text} (after {now - operation.created:.1f} s)"
 
 
 def _is_selected(one: Object, chosen: Selector) -> bool:

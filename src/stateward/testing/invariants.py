@@ -274,6 +274,8 @@ class Inspector:
                 if one.op in self.ended:
                     yield f"{one.op} has ended twice: {self.ended[one.op]}, then {one.status}"
                 self.ended[one.op] = one.status
+                if one.status is not Status.SUCCEEDED and not one.error:
+                    yield f"{one.op} has ended as {one.status} without an error"
                 if one.status is Status.FAILED:
                     yield from self._undone(one.op)
 

@@ -1,5 +1,6 @@
 """Fencing: a report of a former owner changes nothing, and is journaled as rejected."""
 
+import re
 from collections.abc import AsyncIterator, Callable
 from itertools import count
 from random import Random
@@ -244,11 +245,20 @@ async def test_a_step_to_rest_ends_the_operation_that_held_the_object(opening: F
     await opening.engine.act("ns", "v1", "block")
     operation = await opening.store.reader.operation(claim.operation.key)
     assert operation is not None
-    assert (operation.status, operation.error) == (Status.CANCELLED, "block by user")
+    assert (operation.status, str(operation.error).partition(" (after ")[0]) == (Status.CANCELLED, "block by user")
     assert not await opening.says(claim, Ending("opened", CONTROLLER))
     assert (await opening.engine.get("ns", "v1")).state == "stuck"
     assert await opening.rejected("v1") == ["rejected: opened"]
     assert await opening.store.reader.queue_of(Key("ns", "v1")) == []
+
+
+async def test_an_operation_that_fails_without_a_word_says_by_which_event_and_after_how_long(opening: Former) -> None:
+    claim = await opening.claim()
+    assert await opening.says(claim, Ending("failed", CONTROLLER))
+    operation, found = await opening.store.reader.operation(claim.operation.key), await opening.engine.get("ns", "v1")
+    assert operation is not None
+    assert re.fullmatch(r"failed by controller \(after \d+\.\d s\)", operation.error or "")
+    assert found.error == operation.error
 
 
 async def test_an_end_that_the_table_does_not_name_leads_back_to_where_the_operation_began(opening: Former) -> None:

@@ -227,7 +227,8 @@ async def test_a_cancelled_operation_undoes_its_steps(booking: Booking) -> None:
                 await asyncio.sleep(0.005)
         await engine.cancel("ns", op)
         found = await ended(engine, op)
-        assert (found.status, found.error, agency.work) == (Status.CANCELLED, "cancelled", ["flight", "no flight"])
+        assert (found.status, agency.work) == (Status.CANCELLED, ["flight", "no flight"])
+        assert str(found.error).startswith("cancelled (after ")
         with pytest.raises(AlreadyEnded, match=f"operation {op} was cancelled already; it takes nothing more"):
             await engine.signal("ns", op, "approved")
 

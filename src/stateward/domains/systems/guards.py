@@ -22,6 +22,7 @@ from stateward.domains.systems.settings import SystemsSettings
 from stateward.engine import LockRequest, NotFound, Request
 from stateward.engine.kind_types import require_known_fields
 from stateward.engine.protection import require_no_flag
+from stateward.engine.requests import REASON
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.locks.modes import Mode
 from stateward.store.changes import Ended
@@ -103,7 +104,8 @@ async def guard_change(
     if request.wait:
         seconds = float(msgspec.json.decode(request.args).get(WAIT, 0.0))
         id_, due = lock_timer_id(found.id), uow.now + seconds
-        uow.changes.timers.append(Timer(found.ns, id_, due, 0, found.id, GAVE_UP, "[]", "{}"))
+        reason = to_json({REASON: f"it did not get the lock on {change.path} of {system} within {seconds:g} s"})
+        uow.changes.timers.append(Timer(found.ns, id_, due, 0, found.id, GAVE_UP, "[]", reason))
     return request
 
 

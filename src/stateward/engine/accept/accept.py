@@ -28,7 +28,7 @@ from stateward.engine.errors import (
 from stateward.engine.finish.completion import advance
 from stateward.engine.kinds import Kind, Kinds, run_end_hooks
 from stateward.engine.protection import load_protection, require_unprotected
-from stateward.engine.requests import EMPTY, Accepted, Request
+from stateward.engine.requests import EMPTY, REASON, Accepted, Request
 from stateward.engine.transitions import change_state, fence_operation
 from stateward.engine.typed_values import check_depth
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
@@ -315,10 +315,19 @@ def _holder(uow: UnitOfWork, found: Object) -> Blocker | None:
 def _apply_step(uow: UnitOfWork, request: Request, found: Object, move: Move) -> Accepted:
     """Change a state without an operation; the operation that holds the object is advanced, or ended."""
     if found.op is not None and (move.meaning is not Meaning.STEP or move.target.state_class is TRANSITIONAL):
-        advance(uow, found, uow.operations[Key(found.ns, found.op)], move, request.who, seen=request.seen)
+        operation, error = uow.operations[Key(found.ns, found.op)], _end_reason(request, move)
+        advance(uow, found, operation, move, request.who, error=error, seen=request.seen)
         return Accepted(uow.objects[found.key], None)
     fence_operation(uow, found, f"{request.action} by {request.actor}")
     return Accepted(change_state(uow, found, move, request.who, found.op, spec=request.spec, seen=request.seen), None)
+
+
+def _end_reason(request: Request, move: Move) -> str | None:
+    """Return why an event ends an operation: it may say it itself; None for a success, and for a phase."""
+    if move.meaning in (Meaning.SUCCESS, Meaning.STEP):
+        return None
+    given = msgspec.json.decode(request.args).get(REASON)
+    return given if isinstance(given, str) else None
 
 
 def _fingerprint(request: Request) -> str:

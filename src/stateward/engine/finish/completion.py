@@ -13,7 +13,7 @@ from stateward.engine.finish.claim_reports import ClaimReport, Ending, Interrupt
 from stateward.engine.kinds import Kinds, run_end_hooks
 from stateward.engine.transitions import change_state, fence_work, journal, journal_rejection
 from stateward.engine.troubles import journal_trouble
-from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
+from stateward.engine.unit_of_work import UnitOfWork, promote_waiters, with_age
 from stateward.lifecycle import (
     CANCELLED,
     CLOCK,
@@ -186,18 +186,26 @@ def complete_with(
     error: str | None,
     seen: str | None = None,
     status: Status | None = None,
+    who: str = "",
 ) -> None:
     """End an operation with a move; unless it succeeded, the object gets its previous spec back.
 
-    The operation's status follows from the move, unless it is given: a table may have no row for a cancellation.
+    The operation's status follows from the move, unless it is given: a table may have no row for a cancellation. If
+    there is no error, it says who has ended the operation, and by which event.
     """
     operation = _with_start(uow, operation, work, found.state)
     is_success = move.meaning in (Meaning.SUCCESS, Meaning.STEP)
+    reason = error
+    if not error and not is_success:
+        is_cancelled = move.meaning is Meaning.CANCEL
+        reason = f"{'cancelled' if is_cancelled else move.event} by {who or move.actor}"
+        if not is_cancelled:  # a cancellation alone is no fault of the object
+            reason = error = with_age(reason, operation, uow.now)
     spec = None if is_success and status is not Status.CANCELLED else operation.previous_spec
     object_error = None if is_success else error
     change_state(uow, found, move, operation.who, operation.id, spec=spec, seen=seen, error=object_error, reason=error)
     if move.target.state_class is not TRANSITIONAL:  # in a transitional state, only a phase has ended
-        _finish(uow, operation, work, status or STATUSES[move.meaning], result, error)
+        _finish(uow, operation, work, status or STATUSES[move.meaning], result, reason)
 
 
 def advance(
@@ -216,7 +224,8 @@ def advance(
     """
     work = uow.work(operation.key)
     if move.target.state_class is not TRANSITIONAL:
-        complete_with(uow, found, operation, work, move, result, error, seen)
+        by = "" if move.actor == CLOCK else who  # the name of a timer is for the journal
+        complete_with(uow, found, operation, work, move, result, error, seen, who=by)
         return
     change_state(uow, found, move, who, operation.id, seen=seen)
     _start_deadline(uow, operation, move)
@@ -309,7 +318,8 @@ async def time_out(uow: UnitOfWork, kinds: Kinds, overdue: Iterable[WorkItem]) -
     await uow.load_locks(Key(one.ns, one.tree) for one in uow.operations.values() if one.tree is not None)
     for work in rows:
         found, operation = uow.objects[Key(work.ns, work.object)], uow.operations[work.key]
-        ending = Ending(TIMED_OUT, CLOCK, error="no heartbeat and no report before the deadline")
+        error = with_age("no heartbeat and no report before the deadline", operation, uow.now)
+        ending = Ending(TIMED_OUT, CLOCK, error=error)
         complete(uow, kinds[found.kind].lifecycle, found, operation, work, ending)
     await run_end_hooks(uow, kinds)
     return len(rows)

@@ -154,8 +154,8 @@ class Attempt:
         if seen is ObservedOutcome.DONE:
             return Ending(SUCCEEDED, HEALER)
         if seen is ObservedOutcome.NOT_DONE:
-            return Ending(FAILED, HEALER, error="overdue, and found not done")
-        return Ending(TIMED_OUT, CLOCK, error="overdue, and nobody can say whether it was done")
+            return Ending(FAILED, HEALER, error=f"{_overdue(job)}, and found not done")
+        return Ending(TIMED_OUT, CLOCK, error=f"{_overdue(job)}, and nobody can say whether it was done")
 
     async def resolve_cancelled(self, job: Job) -> Outcome:
         """Return how an operation that was cancelled has ended: done after all, or its finished steps are undone."""
@@ -175,6 +175,10 @@ class Attempt:
         if seen is ObservedOutcome.NOT_DONE or observe is None:
             return Ending(CANCELLED, error="cancelled")
         return Ending(UNKNOWN, error="cancelled, and nobody can say whether it was done")
+
+
+def _overdue(job: Job) -> str:
+    return f"overdue, {job.claim.operation.within:g} s after it was begun"
 
 
 def _cancel_requests() -> int:

@@ -285,7 +285,8 @@ def test_an_action_on_an_mci_that_was_not_done_to_any_vm_is_cancelled() -> None:
         op = await begun_on_all(world, "suspend")
         await world.harness.engine.cancel(NS, op, "ann")
         ended = await world.harness.engine.wait_record(NS, op, LONGEST)
-        assert (ended.status, ended.error, await mci_state(world)) == (Status.CANCELLED, "cancelled", "Running")
+        assert (ended.status, await mci_state(world)) == (Status.CANCELLED, "Running")
+        assert str(ended.error).startswith("cancelled (after ")
         assert await states(world.harness) == {"a-1": "Running", "a-2": "Running", "a-3": "Running"}
         assert (await events(world))[-1] == "all running"
 
@@ -351,7 +352,8 @@ def test_a_create_that_is_cancelled_while_it_is_prepared_is_cancelled_and_its_mc
         await world.harness.engine.cancel(NS, created.op.id, "ann")
         ended = await world.harness.engine.wait_record(NS, created.op.id, LONGEST)
         assert ended.status is Status.CANCELLED
-        assert (await world.harness.service.mci(NS, "m1")).error == ended.error == "cancelled"
+        assert (await world.harness.service.mci(NS, "m1")).error == "cancelled"
+        assert str(ended.error).startswith("cancelled (after ")
         assert await mci_state(world) == "Failed"
 
     live(1, FAIR, course)

@@ -167,8 +167,9 @@ async def test_those_who_wait_come_in_the_order_of_asking(harness: SystemsHarnes
 async def test_who_waits_too_long_fails_and_is_out_of_the_way(harness: SystemsHarness) -> None:
     first = await begun(harness, "/a")
     waiting = await harness.deploy("/a/b", service(), wait=0.05)
-    assert (await harness.ended(waiting)).status is Status.FAILED
-    assert await harness.state(waiting.object.id) == "failed"
+    ended, change = await harness.ended(waiting), await harness.engine.record(NS, waiting.object.id)
+    assert (ended.status, change.state) == (Status.FAILED, "failed")
+    assert ended.error == change.error == "it did not get the lock on /a/b of shop within 0.05 s"
     assert await harness.locks() == [("/a", "X", False)]
     await harness.actions.cancel("shop", first)
 
@@ -184,7 +185,8 @@ async def test_one_that_waits_can_be_cancelled_and_has_done_nothing(harness: Sys
     waiting = await harness.deploy("/a/b", service(), wait=600)
     await harness.actions.cancel("shop", waiting.object.id)
     assert await harness.state(waiting.object.id) == "cancelled"
-    assert (await harness.ended(waiting)).status is Status.CANCELLED
+    ended = await harness.ended(waiting)
+    assert (ended.status, str(ended.error).partition(" (after ")[0]) == (Status.CANCELLED, "cancelled by ann")
     assert await harness.engine.store.reader.timers(NS, 10) == []
     assert await harness.locks() == [("/a", "X", False)]
     await harness.actions.cancel("shop", first)

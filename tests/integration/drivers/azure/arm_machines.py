@@ -121,7 +121,12 @@ class ArmMachines:
         return found
 
     def _end(self, record: ArmRecord) -> None:
-        """Remove a machine; its interface and then its address follow, each after a while."""
+        """Remove a machine; its interface and then its address follow, each after a while.
+
+        Of two deletions that are under way, the first that is due ends it.
+        """
+        if self._records.of(MACHINES).get(record.body["name"].lower()) is not record:
+            return
         properties = record.body["properties"]
         self._records.drop(MACHINES, record.body["name"])
         if properties["storageProfile"]["osDisk"].get("deleteOption") == "Delete":
