@@ -27,6 +27,7 @@ from stateward.domains.systems.lifecycle import (
 )
 from stateward.domains.systems.model import DesiredService, spec_of
 from stateward.domains.systems.object_ids import job_id, path_of, run_id, secret_name, service_id, system_of
+from stateward.domains.systems.rollout import keep_unmovable
 from stateward.domains.systems.secrets.secret_model import used_secrets
 from stateward.domains.systems.service_handlers import REDEPLOY, instances_fault, node_pool_problem
 from stateward.domains.systems.states import OWN_STATES, facts_at_rest, service_state, system_state
@@ -282,7 +283,7 @@ class InstanceController:
             return
         if await self._redeploy(found, wanted, ref):
             return
-        seen = await self._backend.instances(ref)
+        seen = keep_unmovable(wanted.service.instances, await self._backend.instances(ref))
         problem = await node_pool_problem(self._context, ref, wanted.service)
         problem = problem or await self._backend.address_problem(ref, wanted.port)
         state = service_state(facts_at_rest(wanted.service.instances, wanted.revision, seen, provided=not problem))

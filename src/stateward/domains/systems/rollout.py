@@ -8,6 +8,7 @@ stay ready. An instance that must move to another node counts as one of an old r
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stateward.domains.systems.backends.port import InstancePhase, ServiceInstance
 from stateward.domains.systems.definition import Rollout
@@ -40,6 +41,16 @@ def _stops(wanted: int, revision: str, rollout: Rollout, present: Sequence[Servi
     spare = sum(one.ready for one in present) - max(0, wanted - rollout.max_unavailable)
     serving = [one.name for one in old if one.ready][: max(0, spare - sum(one.ready for one in surplus))]
     return [*ailing, *serving, *(one.name for one in surplus)]
+
+
+def keep_unmovable(wanted: int, seen: Sequence[ServiceInstance]) -> list[ServiceInstance]:
+    """Return the instances as they count: on a node that is drained, those stay for which no other node has room.
+
+    While there are more instances than wanted, a move is under way: the new one may have taken the last room.
+    """
+    if sum(one.is_wanted for one in seen) > wanted:
+        return list(seen)
+    return [replace(one, must_move=False) if one.no_room else one for one in seen]
 
 
 def is_done(wanted: int, revision: str, seen: Sequence[ServiceInstance]) -> bool:

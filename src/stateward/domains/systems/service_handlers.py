@@ -22,7 +22,14 @@ from stateward.domains.systems.errors import BackendNotGranted, NodePoolFull, No
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, DeployState, NodePoolState, ServiceState
 from stateward.domains.systems.model import SECRET_ENV, ChangeSeen, DesiredService, seen_of, spec_of
 from stateward.domains.systems.object_ids import path_of, pool_id, system_of
-from stateward.domains.systems.rollout import RolloutStep, is_done, is_queued, next_step, progress_score
+from stateward.domains.systems.rollout import (
+    RolloutStep,
+    is_done,
+    is_queued,
+    keep_unmovable,
+    next_step,
+    progress_score,
+)
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT
@@ -243,7 +250,7 @@ class ServiceRollout:
     async def _step(self) -> bool:
         service, revision = self._wanted.service, self._wanted.revision
         self._has_acted, self._address_problem = False, ""
-        self.seen = list(await self._backend.instances(self._ref))
+        self.seen = keep_unmovable(service.instances, await self._backend.instances(self._ref))
         self._missing_dependency = await node_pool_problem(self._context, self._ref, service)
         if self._missing_dependency:
             return False

@@ -162,8 +162,8 @@ class EndlessLease:
 class SimulatedNode:
     """A node with its agent."""
 
-    def __init__(self, name: str, site: SimulatedNodeSite | None = None) -> None:
-        self.name, self.site = name, site or SimulatedNodeSite()
+    def __init__(self, name: str, site: SimulatedNodeSite | None = None, capacity: SiteCapacity = SIZE) -> None:
+        self.name, self.site, self._capacity = name, site or SimulatedNodeSite(), capacity
         self.dialer = InProcessDialer(None, NS, name)
         self._task: asyncio.Task[None] | None = None
 
@@ -177,7 +177,7 @@ class SimulatedNode:
                 "1.0",
                 NoUpgrade(),
                 installation=self.name,
-                capacity=SIZE,
+                capacity=self._capacity,
                 lease=EndlessLease(),
                 statuses=self.site.statuses,
                 backends=dict.fromkeys((SiteBackend.PROCESS, SiteBackend.CONTAINER), self.site),
@@ -206,11 +206,11 @@ class SimulatedNodes:
         self.node_actions = NodeActions(engine, NS, Caller(ADMIN, "ann"))
         self.actions, self.jobs = SystemActions(engine, NS, "ann"), JobActions(engine, NS, "ann")
 
-    async def join(self, *names: str) -> None:
+    async def join(self, *names: str, capacity: SiteCapacity = SIZE) -> None:
         """Register nodes, start their agents, and wait for them."""
         for name in names:
             await self.node_actions.register(name, {})
-            self.nodes[name] = SimulatedNode(name)
+            self.nodes[name] = SimulatedNode(name, capacity=capacity)
             self.nodes[name].connect(self)
         for name in names:
             await self.until(lambda name=name: self.is_node(name, "ready"))  # type: ignore[misc]

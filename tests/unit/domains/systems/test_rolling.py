@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from stateward.domains.systems.backends.port import InstancePhase, ServiceInstance
 from stateward.domains.systems.definition import Rollout
-from stateward.domains.systems.rollout import is_done, next_step, progress_score
+from stateward.domains.systems.rollout import is_done, keep_unmovable, next_step, progress_score
 
 ROLLOUTS = st.builds(Rollout, st.integers(0, 3), st.integers(0, 3)).filter(lambda one: one != Rollout(0, 0))
 
@@ -47,6 +47,15 @@ def test_what_serves_nobody_goes_first() -> None:
 
 def test_the_surplus_goes_those_that_are_ill_first() -> None:
     assert next_step(1, "a", Rollout(), instances("a", 2, ill=1)).stop == ("a-1", "a-2")
+
+
+def test_instances_without_room_elsewhere_stay_unless_a_move_is_under_way() -> None:
+    stuck = [replace(one, must_move=True, no_room="all full") for one in instances("a", 2)]
+    assert is_done(2, "a", keep_unmovable(2, stuck))
+    moved = [*stuck, ServiceInstance("a-2", "a", InstancePhase.STARTING)]  # it has taken the last room
+    assert next_step(2, "a", Rollout(), keep_unmovable(2, moved)).stop == ()
+    ready = [*stuck, ServiceInstance("a-2", "a", InstancePhase.UP, ready=True)]
+    assert next_step(2, "a", Rollout(), keep_unmovable(2, ready)).stop == ("a-0",)
 
 
 def test_a_name_is_not_given_twice() -> None:

@@ -44,13 +44,15 @@ from stateward.domains.systems.nodes.node_model import (
 )
 from stateward.domains.systems.nodes.node_records import forget_instances, stop_instances
 from stateward.domains.systems.nodes.placement import has_labels
-from stateward.domains.systems.nodes.placement_records import PlaceRequest, place_instances
+from stateward.domains.systems.nodes.placement_records import PlaceRequest, find_room_problems, place_instances
 from stateward.engine import Engine, Permanent
 from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.store.filters import Page, Selector
 from stateward.store.records import JournalEntry, Key, Object
 
 MAX_LISTED = 100_000
+MOVING_RETRY_S = 0.5
+"""How long after a change services are tried again that must leave a node; there may be many changes."""
 MAX_NAME_CHARS = 250
 """The longest name of an instance in a message to an agent."""
 
@@ -69,6 +71,8 @@ class NodesBackend:
         self._proxies = LocalBackend(folder, ready_addresses=lambda ref: self._ready.get(ref, []))
         self._changed: asyncio.Queue[ServiceRef] = asyncio.Queue()
         self._moved: dict[ServiceRef, asyncio.Event] = {}
+        self._moving: set[ServiceRef] = set()  # that must leave a node, and may have to wait for room
+        self._is_retried = False
 
     def bind_engine(self, engine: Engine, hub: NodeHub) -> None:
         """Create the parts that need the engine; the hub asks agents for logs."""
@@ -103,8 +107,15 @@ class NodesBackend:
     async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
         """Return the instances of a service, without those of which only the log is kept."""
         placed, nodes = await self._placed(ref)
-        present = (one for one in placed if one.state != InstanceState.KEPT)
-        return [shown_instance(one, nodes.get(placed_instance(one).node)) for one in present]
+        present = [one for one in placed if one.state != InstanceState.KEPT]
+        seen = [shown_instance(one, nodes.get(placed_instance(one).node)) for one in present]
+        moving = [] if ref.is_job_run else [one for one, how in zip(present, seen, strict=True) if how.must_move]
+        if not moving:
+            return seen
+        self._moving.add(ref)  # before the search: room that is made meanwhile must not be missed
+        problems = await find_room_problems(self._engine.store.reader, ref.system.ns, moving[-1:])
+        why = problems.get(service_key(ref), "")
+        return [replace(one, no_room=why) if one.must_move else one for one in seen]
 
     async def _placed(self, ref: ServiceRef) -> tuple[list[Object], dict[str, Object]]:
         """Return the stored instances of a service, and the nodes by name."""
@@ -156,6 +167,7 @@ class NodesBackend:
         """Close the shared port of a service on this host, and remove the logs that nodes keep of a run."""
         await self._proxies.forget(ref)
         self._ready.pop(ref, None)
+        self._moving.discard(ref)
         kept = [one.key for one in (await self._placed(ref))[0] if one.state == InstanceState.KEPT]
         await asyncio.gather(*(self._forget.submit(key) for key in kept))
 
@@ -224,6 +236,9 @@ class NodesBackend:
 
     async def on_journal(self, entries: Sequence[JournalEntry]) -> None:
         """Act on journal entries: services change with their instances, and with the nodes of these."""
+        if self._moving and not self._is_retried and any(map(_may_give_room, entries)):
+            self._is_retried = True
+            asyncio.get_running_loop().call_later(MOVING_RETRY_S, self._retry_moving)
         refs = {ref_of_instance(one.ns, one.object): None for one in entries if one.kind == INSTANCE.kind}
         for node in {Key(one.ns, one.object) for one in entries if one.kind == NODE.kind}:
             for found in await self._list(Selector(node.ns, INSTANCE.kind, labels=((NODE_LABEL, node.id),))):
@@ -234,6 +249,13 @@ class NodesBackend:
             if ref in self._moved:
                 self._moved[ref].set()
             self._changed.put_nowait(ref)
+
+    def _retry_moving(self) -> None:
+        """Let services be reconciled that must leave a node; those without room are noted again."""
+        self._is_retried = False
+        for ref in self._moving:
+            self._changed.put_nowait(ref)
+        self._moving.clear()
 
     async def refresh_all(self) -> None:
         """Give all addresses to the proxies of this host: they may have changed before this process started."""
@@ -251,6 +273,11 @@ class NodesBackend:
 
     async def _list(self, chosen: Selector) -> list[Object]:
         return await self._engine.store.reader.list_objects(chosen, Page(None, MAX_LISTED))
+
+
+def _may_give_room(entry: JournalEntry) -> bool:
+    """Tell whether a node may have more room since an entry."""
+    return entry.kind == NODE.kind or (entry.kind == INSTANCE.kind and entry.event not in ("place", "report"))
 
 
 def shown_instance(found: Object, node: Object | None) -> ServiceInstance:

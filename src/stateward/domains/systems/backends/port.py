@@ -91,6 +91,7 @@ class ServiceInstance(Struct, frozen=True, omit_defaults=True):
     host: str | None = None  # the address at which its port is reached; None: this host
     stop_s: float = 0.0  # the seconds that its end may take, if it is being stopped: its drain and its grace
     must_move: bool = False  # its node is being drained: another instance replaces it, as if it were an old revision
+    no_room: str = ""  # if it must move: why no other node can take an instance like it
 
     @property
     def is_wanted(self) -> bool:

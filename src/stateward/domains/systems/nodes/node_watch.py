@@ -6,14 +6,17 @@ jump of a wall clock can end a lease early; after a restart it measures anew.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
 
 from stateward.domains.systems.lifecycle import INSTANCE, NODE, SERVING, SystemNodeState
 from stateward.domains.systems.nodes.lease_rules import Watched, is_overdue, watch_renewals
-from stateward.domains.systems.nodes.node_model import NODE_LABEL, node_status
+from stateward.domains.systems.nodes.node_model import NODE_LABEL, node_status, placed_instance
 from stateward.domains.systems.nodes.node_records import lose_node
-from stateward.domains.systems.nodes.placement_records import ROOM_STATES
+from stateward.domains.systems.nodes.placement_records import ROOM_STATES, find_room_problems
 from stateward.engine import Engine, ExternalReport
+from stateward.errors import count_text
 from stateward.lifecycle import CONTROLLER
 from stateward.store.changes import Changes
 from stateward.store.filters import Page, Selector
@@ -23,6 +26,10 @@ from stateward.store.records import Key, Object, Progress
 log = logging.getLogger("stateward.systems")
 
 MAX_LISTED = 100_000
+MAX_SERVICES_NAMED = 3
+"""How many services without room a drain names."""
+ROOM_SEARCH_INTERVAL_S = 5.0
+"""How often a drain that does not go on looks for what it waits for."""
 
 
 class NodeWatch:
@@ -31,7 +38,7 @@ class NodeWatch:
     def __init__(self, engine: Engine, lease_s: float, margin_s: float, clock: Callable[[], float]) -> None:
         self._engine, self._lease_s, self._margin_s, self._clock = engine, lease_s, margin_s, clock
         self._watched: dict[Key, Watched] = {}
-        self._left: dict[Key, int] = {}  # how many instances a draining node had at the last look
+        self._drains: dict[Key, DrainReport] = {}  # of draining nodes
 
     async def run(self) -> None:
         """Look at all nodes ten times per lease, in a loop."""
@@ -52,8 +59,8 @@ class NodeWatch:
                     await self._check_drain(node)
         for gone in self._watched.keys() - seen:
             del self._watched[gone]
-        for gone in self._left.keys() - seen:
-            del self._left[gone]
+        for gone in self._drains.keys() - seen:
+            del self._drains[gone]
 
     async def _check_lease(self, node: Object) -> None:
         status, now = node_status(node), self._clock()
@@ -66,19 +73,51 @@ class NodeWatch:
 
     async def _check_drain(self, node: Object) -> None:
         chosen = Selector(node.ns, INSTANCE.kind, states=ROOM_STATES, labels=((NODE_LABEL, node.id),))
-        left = len(await self._engine.store.reader.list_objects(chosen, Page(None, MAX_LISTED)))
+        left = await self._engine.store.reader.list_objects(chosen, Page(None, MAX_LISTED))
         if node.op is None:
             return
         if left:
-            if self._left.get(node.key) != left:
-                self._left[node.key] = left
-                await self._engine.store.transact(lambda tx: _write_progress(tx, node, left))
+            await self._report_drain(node, left)
             return
         # No placement can come in between: a draining node takes none.
         about = ExternalReport(*node.key, op=node.op, generation=node.generation, event="drained", actor=CONTROLLER)
         await self._engine.report(about)
 
+    async def _report_drain(self, node: Object, left: Sequence[Object]) -> None:
+        """Store what a drain waits for, if that has changed; the search for room reads all instances."""
+        known, now = self._drains.get(node.key), self._clock()
+        is_same_drain = known is not None and known.op == node.op
+        if known is not None and is_same_drain and known.left == len(left) and now - known.at < ROOM_SEARCH_INTERVAL_S:
+            return
+        services = {one.parent or "": one for one in left if not placed_instance(one).want.run_once}
+        reader = self._engine.store.reader
+        problems = await find_room_problems(reader, node.ns, list(services.values())) if services else {}
+        runs = sum(placed_instance(one).want.run_once for one in left)
+        text = drain_text(len(left), runs, problems)
+        self._drains[node.key] = DrainReport(node.op or "", len(left), now, text)
+        if known is None or not is_same_drain or known.text != text:
+            await self._engine.store.transact(lambda tx: _write_progress(tx, node, text))
 
-async def _write_progress(tx: Tx, node: Object, left: int) -> None:
-    text = f"{left} {'instance is' if left == 1 else 'instances are'} left"
+
+class DrainReport(Struct, frozen=True):
+    """What was last found out about a drain: its operation, how many instances were left, when, and in words."""
+
+    op: str
+    left: int
+    at: float
+    text: str
+
+
+def drain_text(left: int, runs: int, problems: Mapping[str, str]) -> str:
+    """Return what a drain waits for: instances that are left, runs of jobs, and services that no node has room for."""
+    said = [f"{left} {'instance is' if left == 1 else 'instances are'} left"]
+    if runs:
+        said.append(f"{count_text(runs, 'instance')} of jobs {'runs' if runs == 1 else 'run'} to the end")
+    for service, problem in sorted(problems.items())[:MAX_SERVICES_NAMED]:
+        said.append(f"service {service} stays: {problem}")
+    more = len(problems) - MAX_SERVICES_NAMED
+    return "; ".join([*said, f"{count_text(more, 'more service')} without room"] if more > 0 else said)
+
+
+async def _write_progress(tx: Tx, node: Object, text: str) -> None:
     await tx.apply(Changes(progress=[Progress(node.ns, node.op or "", tx.now, text, None, None)]))

@@ -17,6 +17,7 @@ from stateward.domains.systems.nodes.node_model import (
     node_spec,
     node_status,
     placed_instance,
+    ref_of_instance,
     service_key,
 )
 from stateward.domains.systems.nodes.node_records import step_request, take_steps, unit_of_work
@@ -26,11 +27,12 @@ from stateward.engine.kinds import Kinds
 from stateward.engine.requests import Creation
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CONTROLLER
-from stateward.store.filters import Selector
-from stateward.store.port import Tx
+from stateward.store.filters import Page, Selector
+from stateward.store.port import Reader, Tx
 from stateward.store.records import Key, Object, to_json
 
 ROOM_STATES = tuple(one.word for one in TAKES_ROOM)
+MAX_LISTED = 100_000
 
 
 class PlaceRequest(Struct, frozen=True):
@@ -80,11 +82,8 @@ async def _place(
     former = uow.objects.get(request.key)
     if former is not None and not former.removed:
         return None
-    size = None if pool is None or pool.removed else spec_of(pool, NodePool)
     try:
-        rooms = node_rooms(nodes, placed, request.ref, request.pool)
-        lost = [one.id for one in nodes if one.state == SystemNodeState.LOST]
-        node = choose_host(demand_of(request.want, size), rooms, lost)
+        node = _choose_node(request, nodes, placed, pool)
     except NodesFull as error:
         return error
     before = 0 if former is None else placed_instance(former).number
@@ -95,6 +94,33 @@ async def _place(
     await take_steps(uow, kinds, [replace(step, seen="{}")])
     placed.append(uow.objects[request.key])
     return None
+
+
+def _choose_node(
+    request: PlaceRequest, nodes: Collection[Object], placed: Iterable[Object], pool: Object | None
+) -> str:
+    size = None if pool is None or pool.removed else spec_of(pool, NodePool)
+    rooms = node_rooms(nodes, placed, request.ref, request.pool)
+    lost = [one.id for one in nodes if one.state == SystemNodeState.LOST]
+    return choose_host(demand_of(request.want, size), rooms, lost)
+
+
+async def find_room_problems(reader: Reader, ns: str, moving: Sequence[Object]) -> dict[str, str]:
+    """Return why no node has room for another instance of a service, by the service; not those that can be placed.
+
+    `moving` has an instance of each of these services.
+    """
+    nodes = await reader.list_objects(Selector(ns, NODE.kind), Page(None, MAX_LISTED))
+    placed = await reader.list_objects(Selector(ns, INSTANCE.kind, states=ROOM_STATES), Page(None, MAX_LISTED))
+    asked = {one.parent or "": PlaceRequest(ref_of_instance(*one.key), placed_instance(one).want) for one in moving}
+    pools = await reader.objects({one.pool for one in asked.values() if one.pool is not None})
+    problems: dict[str, str] = {}
+    for service, request in asked.items():
+        try:
+            _choose_node(request, nodes, placed, None if request.pool is None else pools.get(request.pool))
+        except NodesFull as error:
+            problems[service] = str(error)
+    return problems
 
 
 def demand_of(want: InstanceSpec, pool: NodePool | None) -> InstanceNeeds:
