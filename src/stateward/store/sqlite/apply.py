@@ -3,6 +3,9 @@
 `executemany` releases the GIL for each row, and under load takes 5 ms to get it back. So rows are written by bulk
 statements: an INSERT of up to 256 rows, which is one step of SQLite. For updates and deletions the rows are inserted
 into a temporary view, whose trigger changes the table.
+
+SQLite compiles a bulk statement once per connection, which takes several times as long as to write its rows. So large
+batches are used for a statement that has written many rows.
 """
 
 import sqlite3
@@ -39,7 +42,10 @@ from stateward.store.sqlite.codec import (
     work_row,
 )
 
-MAX_BATCH_ROWS = 256
+FIRST_BATCH_ROWS, MAX_BATCH_ROWS = 16, 256
+ROWS_PER_COMPILED = 8
+"""How many rows a statement has written, at least, for each row of its largest batch."""
+
 BATCH_SIZES = tuple(1 << power for power in range(MAX_BATCH_ROWS.bit_length()))
 
 
@@ -181,16 +187,29 @@ def create_trigger_views(connection: sqlite3.Connection) -> None:
             connection.execute(definition)
 
 
-def execute_bulk(connection: sqlite3.Connection, statement: BulkStatement, rows: Sequence[Values]) -> None:
-    """Write rows; raises `WriteConflict` if an exact statement has no effect on a row."""
-    before, done, count = connection.total_changes, 0, len(rows)
-    while done < count:
-        size = min(MAX_BATCH_ROWS, 1 << (count - done).bit_length() - 1)
-        connection.execute(statement.texts[size], list(chain.from_iterable(rows[done : done + size])))
-        done += size
-    changed = connection.total_changes - before
-    if statement.exact and changed != count:
-        raise WriteConflict(f"{count - changed} of {count} rows were not as expected")
+class BulkWriter:
+    """Executes the bulk statements of a connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._written: Counter[str] = Counter()  # rows of each statement, by the text for one row
+
+    def write(self, statement: BulkStatement, rows: Sequence[Values]) -> None:
+        """Write rows; raises `WriteConflict` if an exact statement has no effect on a row."""
+        connection, done, count = self._connection, 0, len(rows)
+        before, largest = connection.total_changes, self._largest_batch(statement, count)
+        while done < count:
+            size = min(largest, 1 << (count - done).bit_length() - 1)
+            connection.execute(statement.texts[size], list(chain.from_iterable(rows[done : done + size])))
+            done += size
+        changed = connection.total_changes - before
+        if statement.exact and changed != count:
+            raise WriteConflict(f"{count - changed} of {count} rows were not as expected")
+
+    def _largest_batch(self, statement: BulkStatement, count: int) -> int:
+        self._written[statement.texts[1]] += count
+        worth = self._written[statement.texts[1]] // ROWS_PER_COMPILED
+        return min(MAX_BATCH_ROWS, max(FIRST_BATCH_ROWS, 1 << worth.bit_length() >> 1))
 
 
 class Sequences:
@@ -228,8 +247,8 @@ class Sequences:
 class ChangeWriter:
     """Writes the change set of a transaction, kind by kind, objects with their compare-and-set first."""
 
-    def __init__(self, connection: sqlite3.Connection, sequences: Sequences, now: float) -> None:
-        self._connection = connection
+    def __init__(self, bulk_writer: BulkWriter, sequences: Sequences, now: float) -> None:
+        self._bulk_writer = bulk_writer
         self._sequences = sequences
         self._now = now
 
@@ -244,7 +263,7 @@ class ChangeWriter:
 
     def _put(self, statement: BulkStatement, rows: list[Values]) -> None:
         if rows:
-            execute_bulk(self._connection, statement, rows)
+            self._bulk_writer.write(statement, rows)
 
     def _objects(self, objects: list[Object], known: Mapping[Key, Object]) -> None:
         writes = sort_objects(objects, known)

@@ -12,7 +12,17 @@ from msgspec.json import encode
 
 from stateward.store.port import KindFilter, LaneLoad
 from stateward.store.records import Claim, Lane, LaneGroup, default_group, default_lane
-from stateward.store.sqlite.codec import claim_of, fetch_packed, is_never_started, json_packed, render_sql
+from stateward.store.sqlite.codec import (
+    WORK,
+    WORK_SEQ,
+    Row,
+    claim_of,
+    fetch_packed,
+    is_never_started,
+    json_packed,
+    lane_of,
+    render_sql,
+)
 
 UNCLAIMED = "owner IS NULL AND ready = 1 AND remote = 0 AND fenced = 0 AND children = 0"
 CLAIMABLE = f"delayed = 0 AND {UNCLAIMED}"
@@ -28,7 +38,8 @@ KNOWN_TIMER = """coalesce((
 ), 1)"""
 """The condition that a timer is not about an existing object of an unknown kind."""
 
-RUNNING = "SELECT lane, grp, count(deadline) FROM work WHERE owner IS NOT NULL GROUP BY lane, grp"
+# Packed, because each row that is fetched alone costs a change of the thread that has the GIL.
+RUNNING = json_packed("lane, grp, count(deadline)", "FROM work WHERE owner IS NOT NULL GROUP BY lane, grp")
 WAITING = render_sql(
     """
 WITH RECURSIVE waiting (lane) AS (
@@ -36,31 +47,31 @@ WITH RECURSIVE waiting (lane) AS (
     UNION ALL
     SELECT (SELECT min(lane) FROM work WHERE <claimable> AND lane > waiting.lane) FROM waiting WHERE lane IS NOT NULL
 )
-SELECT lane, (SELECT grp FROM work WHERE <claimable> AND lane = waiting.lane LIMIT 1) FROM waiting
-WHERE lane IS NOT NULL
+SELECT json_group_array(json_array(
+    lane, (SELECT grp FROM work WHERE <claimable> AND lane = waiting.lane LIMIT 1)
+)) FROM waiting WHERE lane IS NOT NULL
 """,
     claimable=CLAIMABLE,
 )
 WAITING_KNOWN = WAITING.replace(CLAIMABLE, f"{CLAIMABLE} AND {KNOWN}")
 DUE = render_sql("SELECT DISTINCT lane, grp FROM work WHERE <delayed> AND not_before <= ?", delayed=DELAYED)
 LANES = render_sql("SELECT {Lane} FROM lanes")
-LANES_AMONG = render_sql("SELECT {Lane} FROM lanes WHERE lane IN (SELECT value FROM json_each(?))")
+LANES_AMONG = json_packed("{Lane}", "FROM lanes WHERE lane IN (SELECT value FROM json_each(?))")
 GROUPS = render_sql("SELECT {LaneGroup} FROM lane_groups")
 GROUPS_AMONG = render_sql("SELECT {LaneGroup} FROM lane_groups WHERE grp IN (SELECT value FROM json_each(?))")
 
+LANE, PRIORITY = WORK.columns.index("lane"), WORK.columns.index("priority")
 CANDIDATE_COLUMNS = "{WorkItem:w}, {Operation:p}, {Object:o}"
 CANDIDATE_ROWS = """
-FROM work w
+FROM json_each(?2) lanes
+CROSS JOIN work w ON w.seq IN (
+    SELECT seq FROM work WHERE lane = lanes.value AND <claimable> ORDER BY priority DESC, seq LIMIT ?3
+)
 CROSS JOIN operations p ON p.ns = w.ns AND p.id = w.op
 CROSS JOIN objects o ON o.ns = w.ns AND o.id = w.object
-WHERE w.lane = ?1 AND w.delayed = 0 AND w.owner IS NULL AND w.ready = 1 AND w.remote = 0 AND w.fenced = 0
-  AND w.children = 0 <known>
-ORDER BY w.priority DESC, w.seq LIMIT ?2
 """
-CANDIDATES = json_packed(CANDIDATE_COLUMNS, CANDIDATE_ROWS, known="")
-CANDIDATES_KNOWN = json_packed(
-    CANDIDATE_COLUMNS, CANDIDATE_ROWS, known="AND p.kind IN (SELECT value FROM json_each(?3))"
-)
+CANDIDATES = json_packed(CANDIDATE_COLUMNS, CANDIDATE_ROWS, claimable=CLAIMABLE)
+CANDIDATES_KNOWN = json_packed(CANDIDATE_COLUMNS, CANDIDATE_ROWS, claimable=f"{CLAIMABLE} AND {KNOWN}")
 CLAIM_WORK = """
 UPDATE work
 SET owner = ?, epoch = epoch + 1, attempts = attempts + 1,
@@ -79,8 +90,7 @@ def promote(connection: sqlite3.Connection, now: float) -> None:
 
 def busy_lanes(connection: sqlite3.Connection, kinds: KindFilter = None) -> tuple[list[LaneGroup], list[LaneLoad]]:
     """Return the lanes with claimable or running work, and their groups."""
-    waits = connection.execute(WAITING) if kinds is None else connection.execute(WAITING_KNOWN, (packed_kinds(kinds),))
-    running, waiting = _running(connection), dict(waits.fetchall())
+    running, waiting = _running(connection), _waiting(connection, kinds)
     groups = {lane: grp for lane, (grp, _) in running.items()} | waiting
     lanes = _lanes(connection, groups)
     return _groups(connection, {one.grp for one in lanes}), _loads(lanes, running, waiting)
@@ -89,7 +99,7 @@ def busy_lanes(connection: sqlite3.Connection, kinds: KindFilter = None) -> tupl
 def all_lanes(connection: sqlite3.Connection, now: float) -> tuple[list[LaneGroup], list[LaneLoad]]:
     """Return all lanes and groups that are configured or have work; read-only, so it also counts due delayed work."""
     running = _running(connection)
-    waiting = dict(connection.execute(WAITING).fetchall()) | dict(connection.execute(DUE, (now,)).fetchall())
+    waiting = _waiting(connection) | dict(connection.execute(DUE, (now,)).fetchall())
     groups = {lane: grp for lane, (grp, _) in running.items()} | waiting
     known = {row[0]: Lane(*row) for row in connection.execute(LANES)}
     lanes = [known.get(lane) or default_lane(lane, groups[lane]) for lane in sorted(known.keys() | groups.keys())]
@@ -109,10 +119,8 @@ def claim_work(
     """Claim at most `slots[lane]` work items of each lane, and prefetch the next `prefetch[lane]`."""
     taken: list[Claim] = []
     held: list[Claim] = []
-    sql, known = (CANDIDATES, ()) if kinds is None else (CANDIDATES_KNOWN, (packed_kinds(kinds),))
-    for lane in {**slots, **prefetch}:
+    for lane, rows in _candidates(connection, slots, prefetch, kinds).items():
         free = slots.get(lane, 0)
-        rows = fetch_packed(connection, sql, (lane, free + prefetch.get(lane, 0), *known))
         taken += [claim_of(row, owner, now) for row in rows[:free]]
         held += [claim_of(row, owner) for row in takewhile(is_never_started, rows[free:])]
     if taken:
@@ -120,6 +128,25 @@ def claim_work(
     if held:
         connection.execute(PREFETCH_WORK, (owner, _seqs(held)))
     return _in_claim_order(taken) + _in_claim_order(held)
+
+
+def _candidates(
+    connection: sqlite3.Connection, slots: Mapping[str, int], prefetch: Mapping[str, int], kinds: KindFilter
+) -> dict[str, list[Row]]:
+    """Return the next claimable work of lanes, in order, with operations and objects.
+
+    One query serves all lanes with the same limit, which is the same for most.
+    """
+    lanes: dict[int, list[str]] = {}
+    for lane in {**slots, **prefetch}:
+        lanes.setdefault(slots.get(lane, 0) + prefetch.get(lane, 0), []).append(lane)
+    sql, known = (CANDIDATES, None) if kinds is None else (CANDIDATES_KNOWN, packed_kinds(kinds))
+    found: dict[str, list[Row]] = {}
+    for limit, names in lanes.items():
+        rows = fetch_packed(connection, sql, (known, encode(names).decode(), limit))
+        for row in sorted(rows, key=lambda row: (-row[PRIORITY], row[WORK_SEQ])):
+            found.setdefault(row[LANE], []).append(row)
+    return found
 
 
 def packed_kinds(kinds: Sequence[str]) -> str:
@@ -137,9 +164,16 @@ def _in_claim_order(claims: list[Claim]) -> list[Claim]:
 
 def _running(connection: sqlite3.Connection) -> dict[str, tuple[str, int]]:
     running: dict[str, tuple[str, int]] = {}
-    for lane, grp, count in connection.execute(RUNNING):
+    for lane, grp, count in fetch_packed(connection, RUNNING):
         running[lane] = grp, count + running.get(lane, (grp, 0))[1]
     return running
+
+
+def _waiting(connection: sqlite3.Connection, kinds: KindFilter = None) -> dict[str, str]:
+    """Return the lanes with claimable work, and their groups."""
+    if kinds is None:
+        return dict(fetch_packed(connection, WAITING))
+    return dict(fetch_packed(connection, WAITING_KNOWN, (packed_kinds(kinds),)))
 
 
 def _loads(lanes: Iterable[Lane], running: Mapping[str, tuple[str, int]], waiting: Collection[str]) -> list[LaneLoad]:
@@ -147,8 +181,8 @@ def _loads(lanes: Iterable[Lane], running: Mapping[str, tuple[str, int]], waitin
 
 
 def _lanes(connection: sqlite3.Connection, groups: Mapping[str, str]) -> list[Lane]:
-    rows = connection.execute(LANES_AMONG, (encode(list(groups)).decode(),)) if groups else ()
-    known = {row[0]: Lane(*row) for row in rows}
+    rows = fetch_packed(connection, LANES_AMONG, (encode(list(groups)).decode(),)) if groups else ()
+    known = {one.lane: one for one in map(lane_of, rows)}
     return [known.get(lane) or default_lane(lane, groups[lane]) for lane in sorted(groups)]
 
 

@@ -25,6 +25,7 @@ from stateward.store.records import (
     Claim,
     IdempotencyRecord,
     JournalEntry,
+    Lane,
     Lock,
     Object,
     Operation,
@@ -144,7 +145,7 @@ OPERATION_AT = len(WORK.columns)
 OBJECT_AT = OPERATION_AT + len(OPERATION.columns)
 
 
-def fetch_packed(connection: sqlite3.Connection, packed: str, values: tuple[object, ...]) -> list[Row]:
+def fetch_packed(connection: sqlite3.Connection, packed: str, values: tuple[object, ...] = ()) -> list[Row]:
     """Execute a packed query and return its rows."""
     (text,) = connection.execute(packed, values).fetchone()
     rows: list[Row] = [] if text is None else decode(text)
@@ -158,6 +159,7 @@ def _decoder(record: Callable[..., T], layout: RecordLayout) -> Callable[[Row], 
 
 idempotency_record_of = _decoder(IdempotencyRecord, IDEMPOTENCY_RECORD)
 journal_entry_of = _decoder(JournalEntry, JOURNAL_ENTRY)
+lane_of = _decoder(Lane, layout_of(Lane))
 lock_of = _decoder(Lock, LOCK)
 object_of = _decoder(Object, OBJECT)
 progress_of = _decoder(Progress, PROGRESS)

@@ -107,10 +107,19 @@ class KeyQuery(Generic[T]):
     def __init__(self, columns: str, table: str, id_: str, record: Callable[[Row], T], order: str = "") -> None:
         among = "FROM <table> WHERE ns = ? AND <id> IN (SELECT value FROM json_each(?)) <order>"
         self.sql = json_packed(columns, among, table=table, id=id_, order=order)
+        single = "SELECT <columns> FROM <table> WHERE ns = ? AND <id> = ?"
+        self._single = render_sql(single, columns=columns, table=table, id=id_)
         self._record = record
 
     def fetch(self, connection: sqlite3.Connection, keys: Collection[Key]) -> Iterator[T]:
-        """Run one query per namespace. Its ids are one JSON value, so that the statement is always the same."""
+        """Run one query per namespace. Its ids are one JSON value, so that the statement is always the same.
+
+        The rows of one key need not be packed.
+        """
+        if len(keys) == 1:
+            for key in keys:
+                yield from map(self._record, map(list, connection.execute(self._single, key).fetchall()))
+            return
         names: dict[str, list[str]] = {}
         for ns, name in keys:
             names.setdefault(ns, []).append(name)

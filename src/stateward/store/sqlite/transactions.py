@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from stateward.store.errors import StoreFull, WriteConflict
 from stateward.store.port import TxFunction
-from stateward.store.sqlite.apply import Sequences
+from stateward.store.sqlite.apply import BulkWriter, Sequences
 from stateward.store.sqlite.connections import begin_write
 from stateward.store.sqlite.errors import translate_error
 from stateward.store.sqlite.shared_file import FileIdentity
@@ -65,6 +65,7 @@ class TransactionRunner:
         self._files = files
         self._busy_timeout_s = busy_timeout_s
         self._clock = clock
+        self._bulk_writer = BulkWriter(connection)
         self._sequences = Sequences(connection)
 
     def run(self, functions: Sequence[AnyTxFunction]) -> list[TxOutcome]:
@@ -138,7 +139,7 @@ class TransactionRunner:
 
     def _drive(self, function: AnyTxFunction) -> TxOutcome:
         """Run a function to its end in one step: the methods of its transaction never suspend."""
-        tx = SqliteTx(self._connection, self._sequences, self._clock())
+        tx = SqliteTx(self._connection, self._bulk_writer, self._sequences, self._clock())
         try:
             steps = function(tx).__await__()
             next(steps)

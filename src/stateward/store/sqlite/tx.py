@@ -21,7 +21,7 @@ from stateward.store.records import (
     WorkItem,
 )
 from stateward.store.sqlite import claims, queries
-from stateward.store.sqlite.apply import ChangeWriter, Sequences
+from stateward.store.sqlite.apply import BulkWriter, ChangeWriter, Sequences
 from stateward.store.sqlite.codec import Row, fetch_packed, json_packed, timer_of, work_of, worker_of
 from stateward.store.sqlite.errors import translate_error
 from stateward.store.topics import NO_TOPICS, topics_of
@@ -59,11 +59,14 @@ OWNED = json_packed("{WorkItem}", "FROM work INDEXED BY work_owned WHERE owner =
 class SqliteTx:
     """The transaction of one function. Its methods never suspend; they are coroutines because the port's are."""
 
-    def __init__(self, connection: sqlite3.Connection, sequences: Sequences, now: float) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, bulk_writer: BulkWriter, sequences: Sequences, now: float
+    ) -> None:
         self.now = now
         self.topics = NO_TOPICS
         self.failure: Exception | None = None
         self._connection = connection
+        self._bulk_writer = bulk_writer
         self._sequences = sequences
         self._known: dict[Key, Object] = {}
         self._unlimited: bool | None = None
@@ -157,7 +160,7 @@ class SqliteTx:
 
     async def apply(self, changes: Changes) -> None:
         try:
-            ChangeWriter(self._connection, self._sequences, self.now).write(changes, self._known)
+            ChangeWriter(self._bulk_writer, self._sequences, self.now).write(changes, self._known)
         except sqlite3.Error as error:
             self.failure = translate_error(error)
             raise self.failure from error
