@@ -35,8 +35,7 @@ SHORTEST_SECRET = 4
 MAX_DEPTH = 100
 """How deeply a value may be nested, so that all of it can be walked through."""
 
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{}]')
-"""The brackets of JSON text; those in texts are a part of the match of the text."""
+_ESCAPED, _BRACKETS = re.compile(r"\\."), re.compile(r"[\[\]{}]")
 
 _REF = "#/$defs/"
 
@@ -373,9 +372,9 @@ def check_depth(place: str, text: str) -> None:
     """Raise if JSON text is nested more deeply than all ways out can show."""
     if text.count("[") + text.count("{") <= MAX_DEPTH:  # almost every text
         return
-    depth = 0
-    for found in _BRACKETS.finditer(text):
-        depth += 1 if found[0] in "[{" else -1 if found[0] in "]}" else 0
+    unescaped, depth = _ESCAPED.sub("", text) if "\\" in text else text, 0
+    for bracket in _BRACKETS.findall("".join(unescaped.split('"')[::2])):  # every second piece is a quoted text
+        depth += 1 if bracket in "[{" else -1
         if depth > MAX_DEPTH:
             raise BadInput(place, None, f"nested at most {MAX_DEPTH} levels deep")
 
