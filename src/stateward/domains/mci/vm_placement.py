@@ -8,7 +8,9 @@ provider that does not answer must not delay the request.
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import cache
 from hashlib import blake2b
+from typing import cast
 
 from msgspec import Struct
 
@@ -22,7 +24,6 @@ from stateward.domains.mci.model import (
     SpecRecord,
     SubGroup,
     VmSpec,
-    named_resources,
     network_of,
     record_id,
     resource_identity,
@@ -50,26 +51,17 @@ class PlacedSubGroup(Struct, frozen=True):
 
 async def place_subgroup(catalogue: Catalogue, ns: str, group: SubGroup) -> PlacedSubGroup:
     """Resolve a subgroup from records alone; a missing or unsuitable record is bad input."""
-    spec, connection = await _spec_and_connection(catalogue, ns, group)
-    return PlacedSubGroup(group, connection, spec, await catalogue.image(ns, group.image, connection))
+    return await SubGroupPlacer(catalogue, ns).place(group)
 
 
-async def _spec_and_connection(catalogue: Catalogue, ns: str, group: SubGroup) -> tuple[SpecRecord, CloudConnection]:
-    spec = await catalogue.spec(ns, group.spec)
-    connection = await connection_of(catalogue, ns, group, spec)
-    if spec.connection != connection.name:
-        home = await _home_of(catalogue, spec)
-        if not _fits(spec, home, connection):
-            raise BadInput("specId", group.spec, f"a spec of connection {connection.name}: it is one of {home.name}")
-    return spec, connection
+def _fits(home: CloudConnection, connection: CloudConnection, *, is_built_in: bool) -> bool:
+    """Tell whether a spec of one connection can be used at another one.
 
-
-def _fits(spec: SpecRecord, home: CloudConnection, connection: CloudConnection) -> bool:
-    """Tell whether a spec can be used at a connection; regions that are not built in have no specs of their own."""
+    Regions that are not built in have no specs of their own.
+    """
     if home.lane == connection.lane:
         return True
-    has_own = connection.lane in BUILT_IN_LANES
-    return home.provider == connection.provider and not has_own and find_known_spec(spec.id) == spec
+    return home.provider == connection.provider and connection.lane not in BUILT_IN_LANES and is_built_in
 
 
 async def connection_of(catalogue: Catalogue, ns: str, group: SubGroup, spec: SpecRecord) -> CloudConnection:
@@ -102,7 +94,8 @@ class SubGroupPlacer:
 
     def __init__(self, catalogue: Catalogue, ns: str) -> None:
         self.known, self._ns = catalogue.snapshot(), ns
-        self._sites: dict[tuple[str, str], tuple[SpecRecord, CloudConnection]] = {}
+        self._specs: dict[str, tuple[SpecRecord, bool]] = {}  # with whether it is a built-in one
+        self._sites: dict[tuple[str, str, bool], CloudConnection] = {}
         self._images: dict[tuple[str, str], ImageRecord] = {}
 
     async def load(self, groups: Sequence[SubGroup]) -> None:
@@ -111,16 +104,29 @@ class SubGroupPlacer:
 
     async def place(self, group: SubGroup) -> PlacedSubGroup:
         """Resolve a subgroup, like `place_subgroup`."""
-        site = self._sites.get((group.spec, group.connection))
-        if site is None:
-            site = await _spec_and_connection(self.known, self._ns, group)
-            self._sites[group.spec, group.connection] = site
-        spec, connection = site
+        if group.spec not in self._specs:
+            found = await self.known.spec(self._ns, group.spec)
+            self._specs[group.spec] = found, find_known_spec(found.id) == found
+        spec, is_built_in = self._specs[group.spec]
+        site = spec.connection, group.connection or spec.connection, is_built_in
+        connection = self._sites.get(site)
+        if connection is None:
+            connection = self._sites[site] = await self._site(group, spec, is_built_in=is_built_in)
         image = self._images.get((group.image, connection.name))
         if image is None:
             image = await self.known.image(self._ns, group.image, connection)
             self._images[group.image, connection.name] = image
         return PlacedSubGroup(group, connection, spec, image)
+
+    async def _site(self, group: SubGroup, spec: SpecRecord, *, is_built_in: bool) -> CloudConnection:
+        connection = await connection_of(self.known, self._ns, group, spec)
+        if spec.connection != connection.name:
+            home = await _home_of(self.known, spec)
+            if not _fits(home, connection, is_built_in=is_built_in):
+                raise BadInput(
+                    "specId", group.spec, f"a spec of connection {connection.name}: it is one of {home.name}"
+                )
+        return connection
 
 
 async def place_subgroups(
@@ -146,10 +152,16 @@ async def place_subgroups(
             troubles.append(f"{group.name}: {error}")
             continue
         planned.append(one)
-    registrars = {name: driver for name, driver in drivers.items() if isinstance(driver, SpecRegistrar)}
+    registrars = {name: cast("SpecRegistrar", one) for name, one in drivers.items() if _is_registrar(type(one))}
     for name, spec, image in dict.fromkeys(_question(one) for one in planned if one.connection.name in registrars):
         registrars[name].register(spec, image)
     return planned, troubles
+
+
+@cache
+def _is_registrar(driver: type[Driver]) -> bool:
+    """Tell whether a driver accepts any name; a check of a protocol takes 25 µs, and there are many connections."""
+    return issubclass(driver, SpecRegistrar)
 
 
 async def check_offers(
@@ -161,16 +173,17 @@ async def check_offers(
     concurrently: 400 questions in sequence would take a minute.
     """
     rooms: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(CHECKS_PER_CONNECTION))
+    connections = {one.connection.name: one.connection for one in planned}
+    drivers = {name: await driver_of(connection) for name, connection in connections.items()}
 
-    async def ask(one: PlacedSubGroup) -> CallRefused | Inconclusive | None:
-        driver = await driver_of(one.connection)
-        async with rooms[one.connection.name]:
-            return await driver.check(one.spec.csp_name, one.image.csp_name)
+    async def ask(connection: str, spec: str, image: str) -> CallRefused | Inconclusive | None:
+        async with rooms[connection]:
+            return await drivers[connection].check(spec, image)
 
-    questions = {_question(one): one for one in planned}
-    answers = await asyncio.gather(*(ask(one) for one in questions.values()))
-    found = dict(zip(questions, answers, strict=True))
-    return [found[_question(one)] for one in planned]
+    questions = [_question(one) for one in planned]
+    different = dict.fromkeys(questions)
+    answers = dict(zip(different, await asyncio.gather(*(ask(*one) for one in different)), strict=True))
+    return [answers[one] for one in questions]
 
 
 def _question(one: PlacedSubGroup) -> tuple[str, str, str]:
@@ -242,12 +255,16 @@ def make_vm_spec(
 
 def record_keys(ns: str, groups: Sequence[SubGroup]) -> list[Key]:
     """Return the keys of all records that subgroups name, for one read."""
-    named = dict.fromkeys(
-        (record_type, name) for one in groups for record_type, names in named_resources(one).items() for name in names
-    )
-    connections = dict.fromkeys(one.connection for one in groups)
+    named: dict[str, set[str]] = {
+        "vNet": {one.network for one in groups},
+        "securityGroup": {name for one in groups for name in one.groups},
+        "sshKey": {one.key for one in groups},
+        "spec": {one.spec for one in groups},
+        "image": {one.image for one in groups},
+    }
+    connections = {one.connection for one in groups}
     return [
-        *(Key(ns, record_id(record_type, name)) for record_type, name in named if name),
+        *(Key(ns, record_id(record_type, name)) for record_type, names in named.items() for name in names if name),
         *(Key(DEPLOYMENT_NS, record_id("connection", name)) for name in connections if name),
     ]
 

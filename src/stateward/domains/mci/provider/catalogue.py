@@ -93,20 +93,23 @@ class Catalogue:
     async def load(self, keys: Collection[Key]) -> None:
         """Read records in one query, for the calls that follow: in a snapshot or a transaction."""
         if self._uow is not None:
-            await self._uow.peek(list(keys))
+            found = dict(zip(keys, await self._uow.peek(keys), strict=True))
         elif self._known is not None:
-            found = await self.reader.objects(keys)
-            self._known |= {key: found.get(key) for key in keys}
+            stored = await self.reader.objects(keys)
+            found = {key: stored.get(key) for key in keys}
+        if self._known is not None:
+            self._known |= found
 
     async def record(self, key: Key) -> Object | None:
         """Return a record; a snapshot returns it as it was at its first read."""
-        if self._uow is not None:
-            return (await self._uow.peek([key]))[0]
         if self._known is None:
-            return await self.reader.object(key)
+            return await self._read(key)
         if key not in self._known:
-            self._known[key] = await self.reader.object(key)
+            self._known[key] = await self._read(key)
         return self._known[key]
+
+    async def _read(self, key: Key) -> Object | None:
+        return await self.reader.object(key) if self._uow is None else (await self._uow.peek([key]))[0]
 
     # --- connections -------------------------------------------------------------------------------------------------
 

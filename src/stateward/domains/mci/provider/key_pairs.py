@@ -11,6 +11,7 @@ reconciler deletes keys whose MCI is gone.
 
 import re
 from contextlib import suppress
+from functools import lru_cache
 from hashlib import blake2b
 
 import msgspec
@@ -74,6 +75,7 @@ def check_public_key(field: str, text: str) -> str:
     return text
 
 
+@lru_cache(maxsize=64)
 def _is_loadable(text: str) -> bool:
     try:
         key = load_ssh_public_key(text.encode())
