@@ -5,8 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from stateward.domains.mci.lifecycle import ResourceState
-from stateward.domains.mci.model import RESOURCE_LIFECYCLES, KeySpec, record_id, resource_identity, resource_seen
+from stateward.domains.mci.handlers.prerequisites import shared_group_name
+from stateward.domains.mci.lifecycle import SECURITY_GROUP, ResourceState
+from stateward.domains.mci.model import (
+    RESOURCE_LIFECYCLES,
+    KeySpec,
+    SecurityGroupSpec,
+    record_id,
+    resource_identity,
+    resource_seen,
+)
 from stateward.domains.mci.provider import provider_client
 from stateward.drivers import ProviderRegion, ResourceKind
 from stateward.drivers.simulated.faults import CALM, CallFate
@@ -67,6 +75,23 @@ async def test_the_next_mci_finds_what_was_lost_repaired(harness: MciHarness) ->
     found = await part(harness, "sshKey")
     assert (found.state, resource_seen(found).missing) == (ResourceState.AVAILABLE, ())
     assert resource_seen(found).native_id != before
+
+
+async def test_the_next_mci_repairs_a_network_before_a_group_that_could_not_be_made_without_it(
+    harness: MciHarness,
+) -> None:
+    await harness.created(mci("m1"))
+    await lose(harness, "vNet")
+    await harness.plugin.reconciler.reconcile_all()
+    other = mci("m2", access_from=("203.0.113.0/24",))
+    network, name = record_id("vNet", SHARED), shared_group_name(other, SHARED)
+    want = SecurityGroupSpec(name, "", "aws-ap-northeast-2", "aws", "ap-northeast-2", network=SHARED)
+    id_ = record_id("securityGroup", name)
+    accepted = await harness.engine.create(NS, id_, SECURITY_GROUP.kind, spec=want, queue=network)
+    failed = await harness.engine.wait_record(NS, accepted.op.id)
+    assert (failed.status, f"vNet {SHARED!r} is Error" in str(failed.error)) == (Status.FAILED, True)
+    assert (await harness.created(other)).status is Status.SUCCEEDED
+    assert (await harness.service.resource(NS, "securityGroup", name)).state == ResourceState.AVAILABLE
 
 
 async def test_a_listing_that_fails_proves_no_loss(harness: MciHarness) -> None:

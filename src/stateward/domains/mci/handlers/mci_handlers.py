@@ -106,7 +106,7 @@ class MciHandlers:
             raise Parked
         if not mci.hold:
             await job.phase("provision")
-        trouble = await job.once("still there", lambda: self._prerequisites.recheck(job, mci, planned))
+        trouble = await job.once("still there", lambda: self._prerequisites.prepare(job, mci, planned, " for VMs"))
         if trouble is not None:
             troubles, planned = [*troubles, trouble], []
         denied = await self._provision(job, mci, [(one, list(range(1, one.group.size + 1))) for one in planned])

@@ -3,7 +3,8 @@
 A dynamic MCI shares a network and a security group with the other MCIs of its namespace at the same connection. The
 group is closed, but for SSH from the addresses of the request; MCIs with other addresses share another group. An MCI
 has a key of its own (`key_pairs`), or the key that it names. Missing resources are created by operations of their own,
-and deleted again if the preparation fails.
+all at once, and deleted again if the preparation fails. A security group needs its network, so it uses the network's
+queue: its creation begins when that of the network has ended.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from hashlib import blake2b
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.mci.lifecycle import MCI, MciState, ResourceState
+from stateward.domains.mci.lifecycle import MCI, SECURITY_GROUP, MciState, ResourceState
 from stateward.domains.mci.model import (
     EVERYBODY,
     MADE_FOR,
@@ -57,10 +58,6 @@ RECHECK_AFTER_S = 0.5
 """Pause before a resource that another operation is creating is checked again."""
 
 
-STAGES = (("vNet", "sshKey"), ("securityGroup",))
-"""The types of resources that are created at the same time: a security group needs its network."""
-
-
 class ResourceUse(Struct, frozen=True):
     """A resource that a subgroup uses; `names` is the subgroup with the names of all its resources."""
 
@@ -84,35 +81,18 @@ class Prerequisites:
         self._catalogue = catalogue
 
     async def prepare(self, job: Job, mci: MciSpec, planned: Sequence[PlacedSubGroup], when: str = "") -> str | None:
-        """Create all missing resources; returns the problem, if there is one."""
-        planned = representatives(planned)
-        for stage in STAGES:
-            trouble = await self._ensure_types(job, mci, stage, planned, when)
-            if trouble is not None:
-                return trouble
-        return None
+        """Create all missing resources; returns the problem, if there is one.
 
-    async def recheck(self, job: Job, mci: MciSpec, planned: Sequence[PlacedSubGroup]) -> str | None:
-        """Check once more right before VMs are created, and create what was deleted meanwhile."""
-        planned = representatives(planned)
-        wanted = [use for stage in STAGES for use in _uses(job.ns, mci, stage, planned)]
-        if _find_problem(wanted, await self._read(wanted)) is not None:
-            return await self.prepare(job, mci, planned, " for VMs")
-        return None
-
-    async def _ensure_types(
-        self, job: Job, mci: MciSpec, stage: Sequence[str], planned: Sequence[PlacedSubGroup], when: str
-    ) -> str | None:
-        """Create the resources of some types; recreate one that another MCI deletes at the same time."""
-        wanted, found = _uses(job.ns, mci, stage, planned), dict[Key, Object]()
-        made = {use.key: use for use in wanted if use.is_made}
+        A resource that another MCI deletes at the same time is created again.
+        """
+        wanted = _uses(job.ns, mci, representatives(planned))
+        found = await self._read(wanted)
         for times in range(MAX_ROUNDS):
-            what = f"{' and '.join(f'{one}s' for one in stage)}{when}{' again' * times}"
-            await job.spawn(f"make {what}", [_request(job, mci, use) for use in made.values()])
-            found = await self._read(wanted)
-            await _repair(job, what, [one for key, one in found.items() if key in made])
-            if all(key in found and not found[key].removed for key in made):
+            requests = [*([] if times else _repairs(job, wanted, found)), *_creations(job, mci, wanted, found)]
+            if not requests:
                 break
+            await job.spawn(f"make resources{when}{' again' * times}", requests)
+            found = await self._read(wanted)
         return _find_problem(wanted, found)
 
     async def _read(self, wanted: Sequence[ResourceUse]) -> dict[Key, Object]:
@@ -158,11 +138,31 @@ class Prerequisites:
         return found
 
 
-async def _repair(job: Job, what: str, made: Sequence[Object]) -> None:
-    """Repair shared resources that are missing at the provider."""
-    missing = sorted(one.id for one in made if not one.removed and resource_seen(one).missing)
-    if missing:
-        await job.spawn(f"repair {what}", [Request(job.ns, id_, "repair", "", CONTROLLER) for id_ in missing])
+def _repairs(job: Job, wanted: Sequence[ResourceUse], stored: Mapping[Key, Object]) -> list[Request]:
+    """Return the requests that repair shared resources which are missing at the provider."""
+    found = (stored.get(key) for key in dict.fromkeys(use.key for use in wanted if use.is_made))
+    missing = [one for one in found if one is not None and not one.removed and _is_missing(one)]
+    return [Request(job.ns, one.id, "repair", "", CONTROLLER) for one in missing]
+
+
+def _is_missing(found: Object) -> bool:
+    """Tell whether a resource is missing at the provider: lost, or a security group whose network could not be made."""
+    seen = resource_seen(found)
+    is_group = found.kind == SECURITY_GROUP.kind
+    return bool(seen.missing) or (is_group and found.state == ResourceState.ERROR and not seen.native_id)
+
+
+def _creations(job: Job, mci: MciSpec, wanted: Sequence[ResourceUse], stored: Mapping[Key, Object]) -> list[Request]:
+    """Return the requests that create resources; the request for a network comes before those for what is in it."""
+    made = {use.key: use for use in wanted if use.is_made}
+    for key, use in made.items():
+        if key in stored and stored[key].state == ResourceState.DELETING:  # a security group would wait for its end
+            raise _not_ready(use, stored[key])
+    return [_request(job, mci, use) for key, use in made.items() if key not in stored or stored[key].removed]
+
+
+def _not_ready(use: ResourceUse, found: Object) -> Temporary:
+    return Temporary(f"{use.resource_type} {use.name!r} is {found.state}", after=RECHECK_AFTER_S)
 
 
 def _find_problem(wanted: Sequence[ResourceUse], stored: Mapping[Key, Object]) -> str | None:
@@ -173,7 +173,7 @@ def _find_problem(wanted: Sequence[ResourceUse], stored: Mapping[Key, Object]) -
         if found is None or found.removed:
             return f"there is no {name}"
         if found.state in (ResourceState.CONFIGURING, ResourceState.DELETING):
-            raise Temporary(f"{name} is {found.state}", after=RECHECK_AFTER_S)
+            raise _not_ready(use, found)
         if found.state != ResourceState.AVAILABLE:
             return f"{name} is {found.state}: {found.error or 'no reason is known'}"
         place, connection = resource_identity(found), use.placed.connection
@@ -198,17 +198,18 @@ def _request(job: Job, mci: MciSpec, use: ResourceUse) -> Request:
     else:
         want = KeySpec(name=names.key, public_key=group.public_key, **common)
     labels = {MADE_FOR: mci.uid, SHARED: "yes"} | ({OWNED_BY: mci.uid} if own else {})
-    creation = Creation(RESOURCE_LIFECYCLES[use.resource_type].kind, labels=to_json(labels))
+    queue = record_id("vNet", names.network) if use.resource_type == "securityGroup" else None
+    creation = Creation(RESOURCE_LIFECYCLES[use.resource_type].kind, labels=to_json(labels), queue=queue)
     return Request(job.ns, use.key.id, "create", "", CONTROLLER, spec=to_json(want), creates=creation)
 
 
-def _uses(ns: str, mci: MciSpec, stage: Sequence[str], planned: Sequence[PlacedSubGroup]) -> list[ResourceUse]:
-    """Return the resources of some types that subgroups use."""
+def _uses(ns: str, mci: MciSpec, planned: Sequence[PlacedSubGroup]) -> list[ResourceUse]:
+    """Return the resources that subgroups use."""
     found: dict[tuple[Key, str], ResourceUse] = {}
     for one in planned:
         names = with_prerequisite_names(ns, mci, one)
         named = named_resources(names)
-        for resource_type in stage:
+        for resource_type in RESOURCE_LIFECYCLES:
             for name in filter(None, named[resource_type]):
                 use = ResourceUse(resource_type, name, Key(ns, record_id(resource_type, name)), one, names)
                 if use.is_made or (use.key, one.connection.name) not in found:  # another subgroup may name a shared one

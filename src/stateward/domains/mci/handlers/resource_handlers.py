@@ -173,6 +173,8 @@ class ResourceHandlers:
         found = await self._catalogue.reader.object(Key(ns, record_id(resource_type, name)))
         if found is None or found.removed:
             raise Permanent(f"there is no {resource_type} {name!r}")
+        if found.state == ResourceState.ERROR:
+            raise Permanent(f"{resource_type} {name!r} is {found.state}: {found.error or 'no reason is known'}")
         if found.state != ResourceState.AVAILABLE:
             raise Temporary(f"{resource_type} {name!r} is {found.state}")
         return resource_seen(found)
