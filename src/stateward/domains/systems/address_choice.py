@@ -9,6 +9,7 @@ last: while a proxy restarts, another program could get its port.
 """
 
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from random import Random
@@ -36,14 +37,22 @@ class AllowedPorts:
 
     def __init__(self, setting: str, random: Random, server_port: int = 0) -> None:
         self.setting, self._random, self._server_port = setting, random, server_port
-        ranges = (range(int(first), int(last or first) + 1) for first, _, last in map(_parted, setting.split(",")))
-        kernels = _kernel_ports()
-        self.ports = frozenset(chain(*ranges)) - {0}
-        usable = self.ports - {server_port}
-        self._orders = tuple(sorted(some) for some in (usable - {*kernels}, usable & {*kernels}))
+        parted = map(_parted, setting.split(","))
+        self._ranges = [range(int(first), int(last or first) + 1) for first, _, last in parted]
 
     def __contains__(self, port: int) -> bool:
-        return port in self.ports and port != self._server_port
+        return port != self._server_port and any(port in one for one in self._ranges)
+
+    @cached_property
+    def ports(self) -> list[int]:
+        """All of them; that of the server is one, though no service gets it."""
+        return sorted({*chain(*self._ranges)} - {0})
+
+    @cached_property
+    def _orders(self) -> tuple[list[int], list[int]]:
+        """The ports that the kernel gives to nobody, and the others; most processes never need them."""
+        usable, kernels = [port for port in self.ports if port != self._server_port], _kernel_ports()
+        return [port for port in usable if port not in kernels], [port for port in usable if port in kernels]
 
     def check(self, wanted: DesiredTree) -> None:
         """Refuse addresses that name other ports; for 0 one of these is chosen."""

@@ -176,8 +176,7 @@ async def test_a_port_for_address_0_is_an_allowed_one_that_is_claimed_and_kept_l
         with socket() as listener:
             listener.bind(("127.0.0.1", 19433))
             listener.listen()
-            both = [await SystemActions(engine, ns).deploy("shop", "/", read(ANY_PORT)) for ns in (SHOP, TENANT)]
-            for one in both:
+            for one in await asyncio.gather(*(ask(engine, ns, text=ANY_PORT) for ns in (SHOP, TENANT))):
                 assert (await engine.wait_record(one.object.ns, one.op.id, PATIENT)).error is None
             shops, tenants = [await port_of(engine, ns) for ns in (SHOP, TENANT)]
             assert {shops, tenants} == {19430, 19432}
