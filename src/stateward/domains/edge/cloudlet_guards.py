@@ -102,13 +102,13 @@ def _is_deleted_along(found: Object) -> bool:
 def _hand_over(uow: UnitOfWork, request: Request, found: Object) -> Request:
     """Make a held installation the owner; connections of the former owner no longer count."""
     status = cloudlet_status(found)
-    held = [one.installation for one in status.held]
+    held = [one.installation for one in status.held_at(uow.now)]
     wanted = msgspec.json.decode(request.args).get("installation")
     if wanted is None and len(held) == 1:
         wanted = held[0]
     if wanted not in held:
         there_are = f"held are {', '.join(map(repr, held))}" if held else "the cloudlet holds none"
-        raise BadInput("installation", wanted, f"one that is held; {there_are}")
+        raise BadInput("installation", wanted, f"one that is held, and dials; {there_are}")
     why = f"from installation {status.installation or 'without identity'} to {wanted or 'one without identity'}"
     journal(uow, found, None, request.actor, request.who, "handed over", reason=why)
     others = tuple(one for one in status.held if one.installation != wanted)

@@ -31,6 +31,7 @@ import { ago } from "/console/core/time.js";
 const MAX_SHOWN = 12;
 const MAX_CLOUDLETS = 100;
 const MAX_PORTS = 3;
+const HELD_GONE_AFTER_S = 120; // as the server counts
 const KINDS = ["edge.cloudlet", "edge.clusterinst", "edge.appinst"];
 
 /** @type {Record<string, [number, string]>} how far an upgrade is, of four steps */
@@ -213,7 +214,7 @@ function agent(one, connection, orphans) {
   const others = orphans.count - orphans.names.length;
   const names = [...orphans.names, ...(others > 0 ? [`and ${counted(others, "other")}`] : [])].join(", ");
   const held = /** @type {any[]} */ (pick(one.seen, ["held"]) ?? []);
-  if (held.length) words.push("another agent is held until a handover");
+  if (held.some(({ dialled }) => Date.now() / 1000 - dialled < HELD_GONE_AFTER_S)) words.push("another agent is held until a handover");
   return h("span", { class: "fine", title: names }, shape(serving ? "good" : "unknown"), words.join(", "));
 }
 

@@ -197,6 +197,12 @@ class HeldAgent(Struct, frozen=True, omit_defaults=True):
     things: tuple[str, ...] = ()
 
 
+HELD_UPDATE_INTERVAL_S, HELD_GONE_AFTER_S = 60.0, 120.0
+"""Seconds between two updates of a held agent's record, and seconds without one after which the agent is gone.
+
+A held agent dials again at least every ten seconds.
+"""
+
 MAX_LISTED_ORPHANS = 100
 """How many orphans the record of a cloudlet names: a site may have any number of them."""
 
@@ -233,6 +239,10 @@ class CloudletStatus(Struct, frozen=True, omit_defaults=True):
     def number_of_orphans(self) -> int:
         """The number of all orphans; records of 0.1.0 name all of them, and have no count."""
         return max(self.orphan_count, len(self.orphans))
+
+    def held_at(self, now: float) -> tuple[HeldAgent, ...]:
+        """Return the held agents that still dial; the record also has those that are gone."""
+        return tuple(one for one in self.held if now - one.dialled < HELD_GONE_AFTER_S)
 
     def with_orphans(self, names: Collection[str], count: int) -> "CloudletStatus":
         """Return the status with some orphans of so many."""

@@ -5,16 +5,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stateward.agents.messages import Existing
 from stateward.agents.simulation import SimulatedSite
 from stateward.domains.edge.api.schemas import view
 from stateward.domains.edge.lifecycle import CLOUDLET
-from stateward.domains.edge.model import CloudletStatus, HeldAgent, cloudlet_status
+from stateward.domains.edge.lookups import save_status, unit_of_work
+from stateward.domains.edge.model import HELD_GONE_AFTER_S, CloudletStatus, HeldAgent, cloudlet_status
 from stateward.engine import Refused
 from stateward.errors import BadInput
 from stateward.schemas.caller import Caller
-from stateward.store.port import Store
+from stateward.store.port import Store, Tx
 from stateward.store.records import Object
 from tests.integration.domains.edge.conftest import ADA, ANN, NS, AgentRunner, EdgeHarness, open_harness
 from tests.integration.domains.edge.process_deployment import Agent, open_deployment
@@ -134,6 +136,23 @@ async def test_a_hand_over_to_one_that_is_not_held_is_refused_and_says_which_are
     with pytest.raises(BadInput, match=SECOND):
         await hand_over(harness, "3" * 32, ADA)
     assert (await status_of(harness)).installation == FIRST
+
+
+async def test_a_held_agent_that_dials_no_more_is_not_shown_and_gets_nothing_handed_over(harness: EdgeHarness) -> None:
+    first = await harness.cloudlet(runner=runner(FIRST))
+    key = (await harness.get("munich")).key
+
+    async def dialled_long_ago(tx: Tx) -> None:
+        async with unit_of_work(tx, [key]) as uow:
+            ago = uow.now - HELD_GONE_AFTER_S
+            held = HeldAgent(SECOND, "1.0", ago, ago)
+            save_status(uow, uow.objects[key], replace(cloudlet_status(uow.objects[key]), held=(held,)))
+
+    await harness.engine.store.transact(dialled_long_ago)
+    assert view(await harness.get("munich")).conditions.held == ()
+    with pytest.raises(BadInput, match="the cloudlet holds none"):
+        await hand_over(harness, SECOND, ADA)
+    assert first.agent.notify
 
 
 async def test_owner_and_held_survive_a_restart_of_the_controller(

@@ -10,6 +10,7 @@ from stateward.domains.edge.agents.record_writer import journal_rejection, tell_
 from stateward.domains.edge.lifecycle import CLOUDLET, MEASURES, CloudletState
 from stateward.domains.edge.lookups import current_operation, loaded_object, save_status, unit_of_work
 from stateward.domains.edge.model import (
+    HELD_UPDATE_INTERVAL_S,
     CloudletSpec,
     HeldAgent,
     agent_slots,
@@ -39,9 +40,6 @@ from stateward.store.port import Tx
 from stateward.store.records import Key, Object, Operation, to_json
 
 NO_CLOUDLET = "there is no such cloudlet"
-
-HELD_UPDATE_INTERVAL_S, HELD_FORGET_AFTER_S = 60.0, 600.0
-"""Seconds between two updates of a held agent's record, and seconds after which a silent one is forgotten."""
 
 MAX_HELD_AGENTS = 8
 """The number of held agents that a cloudlet's status keeps."""
@@ -145,8 +143,9 @@ def _refuse_backend(uow: UnitOfWork, found: Object, request: ConnectRequest, bac
 def _hold_agent(uow: UnitOfWork, found: Object, request: ConnectRequest) -> None:
     """Record an agent of another installation; journaled once and written seldom, since it keeps reconnecting."""
     status = cloudlet_status(found)
-    former = next((one for one in status.held if one.installation == request.installation), None)
-    others = tuple(one for one in status.held if one is not former and uow.now - one.dialled < HELD_FORGET_AFTER_S)
+    held = status.held_at(uow.now)
+    former = next((one for one in held if one.installation == request.installation), None)
+    others = tuple(one for one in held if one is not former)
     now = HeldAgent(request.installation, request.version, uow.now, uow.now, request.things)
     if former is None:
         owner = f"installation {status.installation}" if status.installation else "an agent without an identity"

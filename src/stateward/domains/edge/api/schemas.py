@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from time import time
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -327,7 +328,7 @@ def _conditions(found: Object) -> Conditions:
             version=agents.version,
             orphans=agents.orphans,
             installation=agents.installation or "",
-            held=tuple(map(_held_view, agents.held)),
+            held=tuple(map(_held_view, agents.held_at(time()))),
             alerts=_alert_views(agents.alerts),
             refused=agents.refused,
             orphan_count=agents.number_of_orphans,
