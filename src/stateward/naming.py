@@ -43,6 +43,40 @@ IDEMPOTENCY_HEADER = "Idempotency-Key"
 IDEMPOTENCY_KEY = describe_pattern(rf"^[\x21-\x7e]{{1,200}}{END}", "1 to 200 visible ASCII characters, without spaces")
 """The header with the idempotency key of a request, and the pattern of its value."""
 
+MAX_URL_PATH = 500
+URL_PATH_FORM = (
+    f"a path that begins with /, of at most {MAX_URL_PATH} visible ASCII characters, without # and empty parts"
+)
+
+
+def is_url_path(text: str) -> bool:
+    """Tell whether a text is the path of a request, with or without a query: the form of new definitions.
+
+    Stored ones may be longer, and have empty parts.
+    """
+    parts = text.partition("?")[0].split("/")
+    is_whole = parts[0] == "" and len(parts) > 1 and all(parts[1:-1])
+    return (
+        is_whole
+        and len(text) <= MAX_URL_PATH
+        and "#" not in text
+        and " " not in text
+        and text.isascii()
+        and text.isprintable()
+    )
+
+
+_REPOSITORY = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
+IMAGE_REFERENCE = re.compile(
+    rf"(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{{1,5}})?/)?{_REPOSITORY}(?:/{_REPOSITORY})*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
+)
+IMAGE_FORM = (
+    "an image, such as registry.example:5000/team/name:tag or name@sha256: and 64 hexadecimal digits: a name of small "
+    "letters, digits and . _ - between them, and a tag of at most 128 letters, digits and . _ -"
+)
+"""The reference of an image in new definitions; engines refuse all others, with worse words."""
+
 PATH_PART = describe_pattern(
     rf"^[^\x00-\x1f\x7f/]{{1,250}}{END}", "1 to 250 characters long, without a slash and control characters"
 )

@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from stateward.agents.probe_specs import Probe
+from stateward.agents.probe_specs import HttpProbe, Probe
 from stateward.errors import BadInput
-from stateward.naming import SCRIPT, SCRIPT_MEANS
+from stateward.naming import IMAGE_FORM, IMAGE_REFERENCE, SCRIPT, SCRIPT_MEANS, URL_PATH_FORM, is_url_path
 from stateward.validation_texts import describe_pattern
 
 
@@ -147,6 +147,11 @@ def check_manifest(app: AppProgram) -> None:
         raise BadInput("parts", None, f"given without {fields}, which are the short form of one part")
     if not app.parts and not app.command:
         raise BadInput("command", app.command, "given, or parts instead")
+    for number, part in enumerate(parts_of(app)):
+        if isinstance(part.probe, HttpProbe) and not is_url_path(part.probe.path):
+            raise BadInput(place_of(app, number, "probe.path"), part.probe.path, URL_PATH_FORM)
+        if part.image and not IMAGE_REFERENCE.fullmatch(part.image):
+            raise BadInput(place_of(app, number, "image"), part.image, IMAGE_FORM)
     names = [part.name for part in app.parts]
     for number, part in enumerate(app.parts):
         if names.index(part.name) != number:

@@ -16,6 +16,7 @@ from stateward.agents.app_manifest import (
     image_registry,
     parts_of,
 )
+from stateward.agents.probe_specs import HttpProbe
 from stateward.errors import BadInput
 
 
@@ -36,6 +37,9 @@ def test_the_short_form_is_one_part() -> None:
         (AppProgram(count=2, parts=(AppPart(image="web:1"),)), "parts"),
         (AppProgram(parts=(AppPart("a", "x"), AppPart("a", "x"))), "parts[1].name"),
         (AppProgram(parts=(AppPart("a"),)), "parts[0].command"),
+        (AppProgram(parts=(AppPart("a", "x//y"),)), "parts[0].image"),
+        (web(probe=HttpProbe(80, "/" * 500)), "parts[0].probe.path"),
+        (AppProgram("run", probe=HttpProbe(80, "/a//b")), "probe.path"),
         (AppProgram(parts=(AppPart("a", "x", count=600), AppPart("b", "x", count=600))), "parts"),
         (web(ports=(PartPort(80), PartPort(80))), "parts[0].ports[1].port"),
         (web(ports=(PartPort(80, host_port=8080),)), "parts[0].ports[0].host_port"),

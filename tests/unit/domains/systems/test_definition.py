@@ -1,14 +1,19 @@
 """Definitions in YAML: their meaning, and their errors."""
 
+import json
+import posixpath
 import re
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stateward.domains.systems.backends.backend_fields import check_backend_fields
+from stateward.domains.systems.cron import parse_cron, time_zone
 from stateward.domains.systems.definition import (
     BadDefinition,
     HealthCheck,
@@ -108,6 +113,12 @@ def test_what_other_readers_guess_is_text_here() -> None:
         ("{image: a, pinned: {id: b}}", 1, "pinned", "left out"),
         ("{image: a, registry_login: 'pass word'}", 1, "registry_login", "env:PREFIX"),
         ("{image: a, volumes: {data: here}}", 1, "volumes", "an absolute path"),
+        ("{image: a, volumes: {data: /a/../b}}", 1, "volumes.data", "without an empty part, . and .."),
+        ("{image: a, volumes: {data: /a, more: /a}}", 1, "volumes.more", "a path of its own: data has it"),
+        ("{image: 'a//b'}", 1, "image", "a name of small letters"),
+        ("{command: a, env: {A: " + "x" * 30_001 + "}}", 1, "env.A", "at most 30000 characters"),
+        (SHOP.replace("http: /health", "http: " + "/" * 500), 8, "services.web.health.http", "and empty parts"),
+        (SHOP.replace("http: /health", "http: /" + "a" * 500), 8, "services.web.health.http", "at most 500"),
         ("{image: a, user: root}", 1, "user", "the number of a user"),
         ("{image: a, capabilities: [SYS_ADMIN]}", 1, "capabilities", "CHOWN"),
         ("services: [a]", 1, "services", "services by name"),
@@ -187,6 +198,50 @@ def test_the_versions_of_secrets_are_a_part_of_the_revision_if_that_is_asked_for
 def test_any_text_is_read_or_refused_and_never_breaks_the_reader(text: str) -> None:
     with suppress(BadDefinition):
         read(text)
+
+
+near_path = st.text("/a.?#% é\t", max_size=12).map("/".__add__) | st.integers(490, 510).map(lambda n: "/" + "a" * n)
+near_image = st.text("aA0._:/@-", max_size=20) | st.integers(120, 135).map(lambda n: "a:" + "t" * n)
+near_definition = st.fixed_dictionaries(
+    {"image": st.just("a") | near_image},
+    optional={
+        "health": st.fixed_dictionaries({"http": near_path}),
+        "env": st.dictionaries(st.text("A0_-é=", max_size=4), st.text() | st.just("x" * 40_000), max_size=2),
+        "volumes": st.dictionaries(st.sampled_from(["a", "b", "C"]), near_path, max_size=3),
+        "user": st.text("01:", max_size=12),
+        "folder": st.text(max_size=5),
+        "registry_login": st.text("env:file#A/ ", max_size=10),
+        "command": st.lists(st.text(max_size=5), max_size=3),
+    },
+)
+
+
+@given(near_definition)
+def test_what_is_accepted_can_be_used_and_is_stored_as_it_is_read(service: dict[str, Any]) -> None:
+    try:
+        found = read(json.dumps(service, ensure_ascii=False)).services["/"]
+    except BadDefinition:
+        return
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Service) == found
+    repository, _, tag = (found.image or "").partition("@")[0].rpartition("/")[2].partition(":")
+    assert repository
+    assert len(tag) <= 128
+    if found.health is not None:
+        path = str(found.health.http)
+        assert len(path) <= 500
+        assert "//" not in path.partition("?")[0]
+    assert all(len(f"{name}={value}".encode()) < 131_072 for name, value in found.env.items())
+    assert all(path == posixpath.normpath(path) != "/" for path in found.volumes.values())
+    assert len(set(found.volumes.values())) == len(found.volumes)
+
+
+@given(st.text("0123456789*/,- \tjanmo\n", max_size=30), st.text("UTCEuropeBlin/._", max_size=20))
+def test_a_schedule_is_accepted_if_it_has_a_next_time_in_its_zone(schedule: str, zone: str) -> None:
+    with suppress(BadDefinition):
+        job = read(json.dumps({"job": {"command": ["a"], "schedule": schedule, "time_zone": zone}})).jobs["/"]
+        assert job.schedule is not None
+        assert job.schedule.isprintable()
+        assert parse_cron(job.schedule).next_after(0.0, time_zone(job.time_zone)) is not None
 
 
 def test_instances_of_the_same_making_have_one_revision() -> None:

@@ -33,6 +33,7 @@ from stateward.domains.systems.definition.model import (
 from stateward.domains.systems.object_ids import MAX_LEVELS, NAME_RULE, checked_name
 from stateward.errors import BadInput
 from stateward.locks.paths import ROOT, Path, parse_path
+from stateward.naming import IMAGE_FORM, IMAGE_REFERENCE, URL_PATH_FORM, is_url_path
 from stateward.validation_texts import explain
 
 T = TypeVar("T")
@@ -50,6 +51,15 @@ JOB = "job"
 """The field of a definition that is one job, for the path of the deploy."""
 
 CHECKS = ("http", "tcp", "command")
+
+VARIANT_ZONES = ("posix/", "right/")
+"""Copies of all time zones that some hosts have; those of `right` count leap seconds."""
+
+MAX_VALUE_CHARS = 30_000
+"""The longest value of a variable: Linux starts no program with one of more than 131,071 bytes."""
+
+MOUNT_POINT = re.compile(r"(?:/[^\x00-\x1f\x7f/:,]{1,255})+")
+MOUNT_FORM = "an absolute path below /, without : and , and control characters, and without an empty part, . and .."
 
 
 def read(text: str, file: str = "definition", base: str | None = None) -> Tree:
@@ -163,8 +173,14 @@ def _job(document: Document, value: Any, where: Where) -> JobDefinition:  # noqa
     if job.hook is not None and job.deadline > MAX_HOOK_S:
         raise document.wrong((*where, "deadline"), job.deadline, f"at most {MAX_HOOK_S:g}: a deploy waits for the job")
     try:
+        if job.time_zone.startswith(VARIANT_ZONES):
+            raise BadInput("time_zone", job.time_zone, f"a time zone without {' or '.join(VARIANT_ZONES)}")
         time_zone(job.time_zone)
         if job.schedule is not None:
+            if not (job.schedule.isascii() and job.schedule.isprintable()):
+                raise BadInput(
+                    "schedule", job.schedule, "five fields with spaces between them, and no other characters"
+                )
             parse_cron(job.schedule)
     except BadInput as error:
         raise document.wrong((*where, error.field), job.schedule, error.allowed) from error
@@ -190,11 +206,30 @@ def _check_combination(document: Document, service: Service, where: Where) -> No
         raise document.wrong((*where, "pinned"), None, "left out: a deploy finds the digest of the image")
     if health is not None and sum((health.http is not None, health.tcp, health.command is not None)) != 1:
         raise document.wrong((*where, "health"), "", f"a check with exactly one of {', '.join(CHECKS)}")
+    if health is not None and health.http is not None and not is_url_path(health.http):
+        raise document.wrong((*where, "health", "http"), health.http, URL_PATH_FORM)
     if health is not None and health.command == ():
         raise document.wrong((*where, "health", "command"), "", "a command of at least one word")
     _check_secrets(document, service, (*where, "secrets"))
+    _check_texts(document, service, where)
     if rollout.max_surge == rollout.max_unavailable == 0:
         raise document.wrong((*where, "rollout"), "", "able to replace something: max_surge and max_unavailable are 0")
+
+
+def _check_texts(document: Document, service: Service, where: Where) -> None:
+    """Refuse texts that fit their type, and that no host or engine could use; stored definitions may have them."""
+    if service.image is not None and not IMAGE_REFERENCE.fullmatch(service.image):
+        raise document.wrong((*where, "image"), service.image, IMAGE_FORM)
+    for variable, value in service.env.items():
+        if len(value) > MAX_VALUE_CHARS:
+            raise document.wrong((*where, "env", variable), "", f"at most {MAX_VALUE_CHARS} characters long")
+    taken: dict[str, str] = {}
+    for name, path in service.volumes.items():
+        if not MOUNT_POINT.fullmatch(path) or {".", ".."} & set(path.split("/")):
+            raise document.wrong((*where, "volumes", name), path, MOUNT_FORM)
+        if path in taken:
+            raise document.wrong((*where, "volumes", name), path, f"a path of its own: {taken[path]} has it")
+        taken[path] = name
 
 
 def _check_secrets(document: Document, service: Service, where: Where) -> None:
