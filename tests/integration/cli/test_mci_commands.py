@@ -90,6 +90,9 @@ def test_the_private_key_of_its_vms_is_written_to_a_new_file_and_nowhere_else(cl
     assert "PRIVATE" not in made.output
     again = cli.run("mci", "create", "-f", "-", "--name", "m2", "--key", str(file), stdin=FLEET)
     assert (again.exit_code, "--key" in again.stderr) == (2, True)
+    slip = ("--key", str(tmp_path / "m2.key"), "--encrypt-for", str(file))
+    private = cli.run("mci", "create", "-f", "-", "--name", "m2", *slip, stdin=FLEET)
+    assert (private.exit_code, "this one has a private key" in private.stderr) == (2, True)
     assert [one["id"] for one in cli.json("mci", "list")] == ["m1"]
 
 

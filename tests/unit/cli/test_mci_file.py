@@ -53,6 +53,13 @@ def test_the_key_and_the_user_of_vms_are_named_in_short_or_as_on_the_wire() -> N
     assert read_fleet(json.dumps(body), "body.json") == body
 
 
+@pytest.mark.parametrize("field", ["publicKey: {0}", "groups: [{{spec: s, image: i, key: {0}}}]"])
+def test_a_private_key_in_a_field_for_a_public_one_is_refused(field: str) -> None:
+    with pytest.raises(BadFile, match="must not be a private key") as refused:
+        read_fleet("name: a\n" + field.format('"-----BEGIN RSA PRIVATE KEY-----\\nhidden"'), "fleet.yaml")
+    assert "hidden" not in str(refused.value)
+
+
 def test_the_body_of_a_request_is_a_fleet_file_too() -> None:
     body = read_fleet(GOOD, "fleet.yaml")
     assert read_fleet(json.dumps(body), "body.json") == body

@@ -77,6 +77,12 @@ def test_the_text_does_not_name_an_operation_twice() -> None:
         f"/api/v1/kinds?token={TOKEN}&x=1",
         "Basic YWRtaW46c3dfMDEyMzQ1Njc4OWFiX1NFQ1JFVA==",
         "postgresql://me:hunter2hunter2@host/db",
+        "-----BEGIN RSA PRIVATE KEY-----\nhunter2\n-----END RSA PRIVATE KEY-----",
+        "-----BEGIN PRIVATE KEY-----\\nhunter2, and its end is cut off",
+        "-----BEGIN PGP PRIVATE KEY BLOCK-----\nhunter2\n-----END PGP PRIVATE KEY BLOCK-----",
+        "---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\nhunter2\n---- END SSH2 ENCRYPTED PRIVATE KEY ----",
+        "PuTTY-User-Key-File-3: ssh-ed25519\nPrivate-Lines: 1\nhunter2\nPrivate-MAC: 00ff",
+        "AGE-SECRET-KEY-1HUNTER2hunter2",
     ],
 )
 def test_secrets_of_every_shape_are_masked(text: str) -> None:
@@ -124,6 +130,13 @@ def test_whatever_is_added_the_line_is_one_line_of_json(extra: dict[str, Any]) -
     text = JsonFormatter().format(record("x", field=extra))
     assert "\n" not in text
     json.loads(text)
+
+
+@pytest.mark.parametrize("library", ["asyncssh", "asyncssh.sftp", "azure.core.pipeline", "websockets.client"])
+def test_a_library_logs_its_warnings_and_not_each_connection(written: io.StringIO, library: str) -> None:
+    logging.getLogger(library).info("opened")
+    logging.getLogger(library).warning("failed")
+    assert [json.loads(line)["message"] for line in written.getvalue().splitlines()] == ["failed"]
 
 
 def test_everybodys_lines_go_one_way(written: io.StringIO) -> None:

@@ -1,7 +1,8 @@
 """Logs: one line for each event, as text or as JSON, without secrets.
 
 Code that logs does not have to care about secrets or ids. The formatter masks texts that look like a token, a password
-in a database URL or an authorization header. A line that is logged while a handler runs carries the operation's id.
+in a database URL, an authorization header or a private key. A line that is logged while a handler runs carries the
+operation's id.
 """
 
 import logging
@@ -15,6 +16,7 @@ from typing import IO, Any, Literal
 
 import msgspec
 
+from stateward.access.private_keys import mask_private_keys
 from stateward.config import masked
 from stateward.store.errors import DatabaseReplaced
 
@@ -31,7 +33,7 @@ OPERATION: ContextVar[str | None] = ContextVar("operation", default=None)
 
 def redacted(text: str) -> str:
     """Return a text with its secrets masked; the id of a token stays."""
-    return HEADER.sub(r"\1\2***", masked(TOKEN.sub(r"\1_***", text)))
+    return HEADER.sub(r"\1\2***", masked(TOKEN.sub(r"\1_***", mask_private_keys(text))))
 
 
 @contextmanager
@@ -94,6 +96,9 @@ def _is_about_replaced(cause: object) -> bool:
     return isinstance(cause, DatabaseReplaced)
 
 
+CHATTY = ("asyncio", "asyncssh", "azure", "botocore.credentials", "httpx", "uvicorn.error", "websockets")
+"""The loggers that write lines of the level `info` for each start, stop, connection or request."""
+
 FORMS = {"json": JsonFormatter, "text": TextFormatter}
 
 
@@ -108,7 +113,7 @@ def start_logging(form: Literal["text", "json"], level: str, stream: IO[str] | N
     root.addHandler(handler)
     root.setLevel(level.upper())
     if root.level > logging.DEBUG:
-        for chatty in ("uvicorn.error", "asyncio", "httpx"):  # a line for each start, stop, connection and request
+        for chatty in CHATTY:
             logging.getLogger(chatty).setLevel(logging.WARNING)
 
 

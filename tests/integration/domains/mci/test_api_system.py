@@ -17,9 +17,12 @@ from stateward.domains.mci.api.request_log_store import (
     store_request,
     stored_requests,
 )
+from stateward.domains.mci.lifecycle import CALL
 from stateward.domains.mci.model import DEPLOYMENT_NS
 from stateward.drivers.simulated.faults import CALM
+from stateward.engine.queries import list_all
 from stateward.store import open_store
+from stateward.store.filters import Selector
 from stateward.store.records import Key
 from tests.integration.domains.mci.api_harness import AWS, DEAD, NS, ApiHarness, mci, open_api
 
@@ -265,6 +268,17 @@ async def test_no_secret_of_a_call_is_kept(api: ApiHarness) -> None:
     assert "hidden" not in text
     assert "sw_" not in text
     assert '"name":"m1"' in text
+
+
+@pytest.mark.parametrize("field", ["encryptFor", "publicKey", "description"])
+async def test_a_private_key_in_a_wrong_field_is_in_no_answer_and_no_record(api: ApiHarness, field: str) -> None:
+    pem = "-----BEGIN OPENSSH PRIVATE KEY-----\nhidden\n-----END OPENSSH PRIVATE KEY-----\n"
+    body = {"name": "k", "connectionName": AWS, "deep": [{pem: f"# {pem}"}], field: pem}
+    answer = await api.post(f"/ns/{NS}/resources/sshKey", body, headers={"x-request-id": "mine-1"})
+    shown = [(await api.get("/request/mine-1")).text, (await api.get("/requests")).text]
+    stored = [one.spec async for one in list_all(api.engine.store.reader, Selector(DEPLOYMENT_NS, CALL.kind))]
+    assert len(stored) == 1
+    assert "hidden" not in str([answer.text if field != "description" else "", shown, stored])
 
 
 async def test_a_call_is_shown_to_who_made_it_and_to_administrators_alone(api: ApiHarness) -> None:

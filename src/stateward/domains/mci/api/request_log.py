@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.access import Grant, Role
+from stateward.access.private_keys import MASK, mask_private_keys
 from stateward.domains.mci.api.before_routing import ORIGINAL_PATH
 from stateward.store.records import Key, Operation, Status
 
@@ -27,7 +28,6 @@ SHOWN_HEADERS = frozenset({"content-type", "user-agent", "x-request-id", "x-cred
 SECRET_WORDS = ("password", "privatekey", "secret", "token", "credential", "passphrase")
 """Words in the names of fields whose values are masked."""
 
-MASK = "***"
 URL_WITH_PASSWORD = re.compile(r"//[^/@\s]*:[^/@\s]*@")
 REQUEST_TIMEOUT_S = 900.0
 """Time limit of a request; an older request without a response was cut off with its server."""
@@ -178,7 +178,7 @@ class RequestLog:
             _url(scope),
             scope.get("path_params", {}).get("ns"),
             "" if grant is None else grant.token,
-            {name: value for name, value in headers.items() if name in SHOWN_HEADERS},
+            {name: mask_private_keys(value) for name, value in headers.items() if name in SHOWN_HEADERS},
             now,
         )
         entry = RequestLogEntry(head)
@@ -201,24 +201,26 @@ class RequestLog:
 
 
 def without_secrets(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Return JSON with the values of secret fields masked."""
+    """Return JSON with the values of secret fields masked, and private keys wherever they are."""
     match value:
         case {"name": str(name), "value": _} if is_secret_name(name):  # a setting
             return {**value, "value": MASK}
         case dict():
-            return {name: MASK if is_secret_name(name) else without_secrets(one) for name, one in value.items()}
+            masked = {name: MASK if is_secret_name(name) else without_secrets(one) for name, one in value.items()}
+            return {mask_private_keys(name): one for name, one in masked.items()}
         case list():
             return [without_secrets(one) for one in value]
         case str():
-            return URL_WITH_PASSWORD.sub(f"//{MASK}@", value)
+            return mask_private_keys(URL_WITH_PASSWORD.sub(f"//{MASK}@", value))
         case _:
             return value
 
 
 def _url(scope: Scope) -> str:
     pairs = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
-    query = urlencode([(name, MASK if is_secret_name(name) else value) for name, value in pairs], safe="*")
-    path: str = scope.get(ORIGINAL_PATH) or scope["path"]  # type: ignore[assignment]
+    shown = [(name, MASK if is_secret_name(name) else mask_private_keys(value)) for name, value in pairs]
+    query = urlencode(shown, safe="*")
+    path = mask_private_keys(scope.get(ORIGINAL_PATH) or scope["path"])  # type: ignore[arg-type]
     return f"{path}?{query}" if query else path
 
 

@@ -27,7 +27,7 @@ from stateward.domains.mci.cli import (
     remote_commands,
 )
 from stateward.domains.mci.cli.creation_progress import groups_of, is_watched, wait_until_held, wait_with_progress
-from stateward.domains.mci.cli.key_file import private_file, read_file
+from stateward.domains.mci.cli.key_file import private_file, read_public_key
 from stateward.domains.mci.cli.tumblebug_calls import (
     MciReply,
     OrphanListing,
@@ -138,7 +138,7 @@ def create(
         raise BadInput("--encrypt-for", str(encrypt_for), "given with --key FILE, for the encrypted private key")
     body = _fleet(file, name)
     if encrypt_for is not None:
-        body["encryptFor"] = read_file("--encrypt-for", encrypt_for)
+        body["encryptFor"] = read_public_key("--encrypt-for", encrypt_for)
     with private_file(key) as save:
         reply = ask(session, MciReply, "POST", "mciDynamic", params={"option": "hold" if hold else None}, body=body)
         save(reply.new_key_pair)

@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 from yaml import MappingNode, Node, ScalarNode, SequenceNode
 
+from stateward.access.private_keys import has_private_key
 from stateward.documents import compose
 from stateward.domains.mci.fleet_fields import COMMAND, GROUP, HEAD
 from stateward.errors import StatewardError
@@ -107,6 +108,13 @@ class _Reader:
             raise self.wrong(node, where, "must be a text")
         return str(node.value)
 
+    def key(self, node: Node, where: str) -> str:
+        """Read a public key, or the name of a key; a private key must not leave this host."""
+        text = self.text(node, where)
+        if has_private_key(text):
+            raise self.wrong(node, where, "must not be a private key: give the public one")
+        return text
+
     def number(self, node: Node, where: str) -> int:
         """Read a whole number."""
         if not isinstance(node, ScalarNode) or not WHOLE.fullmatch(node.value) or int(node.value) < 1:
@@ -145,6 +153,8 @@ class _Reader:
 
 READERS: Mapping[str, Read] = {
     "label": _Reader.labels,
+    "publicKey": _Reader.key,
+    "sshKeyId": _Reader.key,
     "subGroupSize": _Reader.number,
     "rootDiskSize": _Reader.number,
     "timeoutMinutes": _Reader.number,

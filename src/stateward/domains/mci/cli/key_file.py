@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from stateward.access.private_keys import has_private_key
 from stateward.client.output import err
 from stateward.domains.mci.shared_schemas import NewKeyPair
 from stateward.errors import BadInput
@@ -32,6 +33,14 @@ def private_file(path: Path | None) -> Iterator[Save]:
     finally:
         if path.stat().st_size == 0:
             path.unlink()
+
+
+def read_public_key(option: str, path: Path) -> str:
+    """Return the text of a file with a public key; one with a private key is refused, before it leaves this host."""
+    text = read_file(option, path)
+    if has_private_key(text):
+        raise BadInput(option, str(path), "the file of a public key, such as id_rsa.pub: this one has a private key")
+    return text
 
 
 def read_file(option: str, path: Path) -> str:
