@@ -73,8 +73,8 @@ def test_a_selection_that_is_empty_never_means_all_vms(cli: MciServer, tmp_path:
 def test_copy_says_why_a_machine_without_ssh_gets_no_file(cli: MciServer, tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"\0\r\n--x")
     done = cli.run("mci", "copy", str(tmp_path / "f"), "m1/web-1:/tmp/")
-    assert done.exit_code == 255
-    assert "web-1: files are copied over SSH" in done.stderr
+    assert done.exit_code == 1
+    assert "web-1: f was not copied to /tmp/: files are copied over SSH" in done.stderr
     assert cli.run("mci", "copy", str(tmp_path / "f"), "m1").exit_code == 2
     (tmp_path / "g\n").touch()
     assert "without control characters" in cli.run("mci", "copy", str(tmp_path / "g\n"), "m1:/tmp/").stderr

@@ -30,7 +30,10 @@ OneVm = Annotated[str, typer.Argument(metavar="MCI/VM", help="A VM of an MCI.", 
 Words = Annotated[list[str], typer.Argument(metavar="COMMAND...", help="The command, behind --.")]
 More = Annotated[list[str] | None, typer.Argument(metavar="ARGUMENT...", help="Further arguments of ssh, behind --.")]
 Source = Annotated[Path, typer.Argument(metavar="FILE", help="The file.")]
-Place = Annotated[str, typer.Argument(metavar="MCI[/VM]:PATH", help="The VMs, and the path there; a folder ends in /.")]
+Place = Annotated[
+    str,
+    typer.Argument(metavar="MCI[/VM]:PATH", help="The VMs, and the path there; a folder ends in /, and must exist."),
+]
 User = Annotated[str | None, typer.Option("--user", "-u", metavar="NAME", help="The user, instead of the VM's own.")]
 Subgroup = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="Only VMs of this subgroup.")]
 Labels = Annotated[str | None, typer.Option("--label", metavar="NAME=VALUE,...", help="Only VMs with these labels.")]
@@ -103,7 +106,10 @@ def exec_(
 def copy(
     session: Session, file: Source, place: Place, user: User = None, group: Subgroup = None, label: Labels = None
 ) -> None:
-    """Copy a file to all VMs of an MCI, or to one; it keeps its permissions, and in a folder its name."""
+    """Copy a file to all VMs of an MCI, or to one; it keeps its permissions, and in a folder its name.
+
+    Exits with 1 if it could not be written on some VM, and says why. Folders are not created.
+    """
     target, colon, path = place.partition(":")
     if not colon or not path:
         raise BadInput("MCI[/VM]:PATH", place, "an MCI or a VM, a colon, and a path")
@@ -194,7 +200,10 @@ def _secrets(names: list[str]) -> dict[str, str]:
 
 
 def _follow(session: Session, reply: MciReply, done_text: Callable[[int], str] | None = None) -> None:
-    """Print the output of a command while it runs, and exit as it did; of what writes nothing, a text tells the end."""
+    """Print the output of a command while it runs, and exit as it did.
+
+    A copy writes nothing, so a text tells its end; the exit status of its shell on a VM means nothing to its caller.
+    """
     assert reply.operation is not None
     with naming_open_operations(session.ns, {reply.operation: ""}):
         operation = session.client.operation(session.ns, reply.operation)
@@ -213,9 +222,12 @@ def _follow(session: Session, reply: MciReply, done_text: Callable[[int], str] |
             if one.error:
                 err().print(clean(f"{name}: {one.error}"), style="red", markup=False, highlight=False)
     status = exit_status(results, ended.status)
-    if done_text is not None and status == 0 and not session.json:
+    if done_text is None:
+        raise typer.Exit(status)
+    if status:
+        raise typer.Exit(NO)
+    if not session.json:
         _print(done_text(len(results)))
-    raise typer.Exit(status)
 
 
 def _print_until_end(session: Session, operation: "OperationView") -> "OperationView":

@@ -229,6 +229,7 @@ class ShellGroup:
     async def copy(self, vm: Object, order: CopyOrder) -> VmCommandResult:
         """Copy a file to a VM; an error is a part of the result."""
         address = vm_seen(vm).public_ip or vm_seen(vm).private_ip
+        failed = f"{order.name} was not copied to {order.path}"
         try:
             driver = await self._shells.driver_of(vm)
             if not driver.caps.has_ssh or not vm_seen(vm).ssh_port:
@@ -237,9 +238,9 @@ class ShellGroup:
                 command = copy_script(order.path, order.name, order.mode)
                 output, status = await shell.run_shell(order.content, MAX_COPY_ANSWER_BYTES, command)
         except Exception as error:
-            return VmCommandResult(error=_why_failed(vm, error), address=address)
+            return VmCommandResult(error=f"{failed}: {_why_failed(vm, error)}", address=address)
         run = CommandRun(status=status, stderr=_text(output))
-        why = "" if status == 0 else f"the file was not written: {_text(output).strip() or f'exit status {status}'}"
+        why = "" if status == 0 else f"{failed}: {_text(output).strip() or f'exit status {status}'}"
         return VmCommandResult((run,), why, address)
 
     async def end(self, vm: Object, order: RunOrder) -> str:
