@@ -67,7 +67,9 @@ class RequestOutcome(Struct, frozen=True):
         """The exit code of this outcome alone."""
         if self.is_good or self.skipped:
             return 0
-        return NO if self.problem is None else exit_code_of(int(self.problem.get("status", 409)))
+        if self.problem is None:
+            return NO
+        return exit_code_of(int(self.problem.get("status", 409)), str(self.problem.get("code", "")))
 
 
 def request_body(force: bool, facts: Sequence[str], args: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,8 @@
-"""Arguments of commands: object references (`kind/id`), pairs (`key=value`) and selectors."""
+"""Arguments of commands: object references (`kind/id`), pairs (`key=value`), files and selectors."""
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -91,6 +93,14 @@ def parse_json(field: str, text: str) -> Any:  # noqa: ANN401 - whatever JSON ca
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         raise BadInput(field, text, "JSON: a text stands in double quotes") from None
+
+
+def read_source(option: str, file: str) -> bytes:
+    """Return the content of a file, or of standard input (`-`)."""
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise BadInput(option, file, f"a file that can be read ({error.strerror})") from error
 
 
 PARTS = ("kind", "parent", "state", "label", "q")

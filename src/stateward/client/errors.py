@@ -17,6 +17,9 @@ NOT_FOUND = frozenset({404})
 NOT_ALLOWED = 4
 """Exit code: the token is missing, not valid, or does not allow the request."""
 
+NOT_YOURS = "not_yours"
+"""The code of a refusal, with the status 409: the lifecycle keeps the action for other actors."""
+
 ProblemFacts = dict[str, Any]
 """The fields of a problem, as the server sent them."""
 
@@ -75,8 +78,8 @@ class ApiError(RequestFailed):
 
     @property
     def exit_code(self) -> int:  # type: ignore[override]
-        """The exit code for its HTTP status."""
-        return exit_code_of(self.status)
+        """The exit code for its HTTP status and its code."""
+        return exit_code_of(self.status, self.code)
 
     def facts(self) -> dict[str, object]:
         """Return the problem as the server sent it."""
@@ -130,9 +133,9 @@ def exit_code_for(error: StatewardError) -> int:
     return int(getattr(error, "exit_code", UNREACHABLE if error.retry else BAD_USAGE))
 
 
-def exit_code_of(status: int) -> int:
-    """Return the exit code for an HTTP status."""
-    if status in FORBIDDEN:
+def exit_code_of(status: int, code: str = "") -> int:
+    """Return the exit code for an HTTP status; an action that is for other actors only (409) is not allowed, too."""
+    if status in FORBIDDEN or code == NOT_YOURS:
         return NOT_ALLOWED
     if status in (409, 412, TOO_MANY):
         return NO

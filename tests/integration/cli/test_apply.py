@@ -310,6 +310,9 @@ def test_an_object_is_edited(cli: CliServer, tmp_path: Path, monkeypatch: pytest
     assert (found["spec"]["ttl"], found["labels"]) == (60, {"a": "c"})
     monkeypatch.setenv("EDITOR", "true")
     assert "Nothing was changed" in cli.run("edit", "www").stderr
+    monkeypatch.setenv("EDITOR", "")
+    done = cli.run("edit", "www")
+    assert (done.exit_code, "apply -f FILE" in done.stderr) == (2, True), done.stderr
 
 
 def test_an_edit_that_is_not_accepted_is_kept(cli: CliServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,7 +184,11 @@ def test_records_are_defined_changed_shown_and_struck_out(lab: EdgeCliServer) ->
     lab.done("autoscale", "update", "busy", "max=6")
     assert lab.seen("autoscale", "show", "busy")["spec"]["max"] == 6
     lab.done("autoprov", "create", "near", 'cloudlets=["munich"]', "max=1", "requests=5", "deploy_after=1")
-    lab.done("app", "create", "game", "command=sleep 1", "autoprov=near")
+    lab.done("cloudlet", "create", "rome")
+    lab.done("autoprov", "update", "near", "cloudlets=munich,rome")
+    assert lab.seen("autoprov", "show", "near")["spec"]["cloudlets"] == ["munich", "rome"]
+    game = lab.run("edge", "app", "create", "game", "autoprov=near", "-f", "-", stdin="command: sleep 1")
+    assert game.exit_code == 0, game.output
     lab.done("app", "demand", "game", "munich=9")
     assert "a number" in lab.refused("app", "demand", "game", "munich=many")
     assert "autoprov.near" in lab.done("autoprov", "show")
@@ -215,6 +219,8 @@ def test_a_cloudlet_is_handed_over_to_an_agent_that_is_held(lab: EdgeCliServer) 
     while held not in " ".join(lab.done("cloudlet", "show", "munich").split()):
         time.sleep(0.01)
     assert "one that is held" in lab.refused("cloudlet", "handover", "munich", "--installation", "b" * 32)
+    operator = lab.json("token", "create", "ann", "--role", "operator", "--ns", lab.ns)["token"]
+    assert lab.run("edge", "cloudlet", "handover", "munich", token=operator).exit_code == 4
     lab.done("cloudlet", "handover", "munich")
     while lab.seen("cloudlet", "show", "munich")["conditions"]["installation"] != "a" * 32:
         time.sleep(0.01)

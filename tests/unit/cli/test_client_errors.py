@@ -19,6 +19,7 @@ def problem(**facts: object) -> ApiError:
 )
 def test_a_status_has_its_exit_code(status: int, code: int) -> None:
     assert exit_code_of(status) == code
+    assert problem(detail="for admin only", code="not_yours").exit_code == 4
 
 
 def test_the_blocker_is_told_where_the_detail_does_not_name_it() -> None:

@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from stateward.cli.commands.kind_options import SpecFields, complete_kinds
-from stateward.cli.commands.object_files import ObjectDocument, read_documents, read_source
+from stateward.cli.commands.object_files import ObjectDocument, read_documents
 from stateward.client.action_requests import (
     CARRY_ON,
     RequestOutcome,
@@ -15,7 +15,7 @@ from stateward.client.action_requests import (
     finish_requests,
     request_body,
 )
-from stateward.client.arguments import ObjectRef, parse_pairs, parse_ref, parse_values
+from stateward.client.arguments import ObjectRef, parse_pairs, parse_ref, parse_values, read_source
 from stateward.client.confirmation import confirm_action
 from stateward.client.errors import ApiError
 from stateward.client.field_options import parse_fields

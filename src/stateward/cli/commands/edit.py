@@ -7,6 +7,7 @@ not accepted is kept in a file.
 import os
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from tempfile import mkstemp
 from typing import Any
@@ -33,6 +34,7 @@ def edit(session: Session, object: Object) -> None:  # noqa: A002 - the glossary
 
     If the object changes meanwhile, nothing is written, and the text is kept in a file.
     """
+    editor = _choose_editor()
     found = session.find(parse_ref(object))
     before = HEAD + to_yaml(_shown(found))
     descriptor, name = mkstemp(prefix=f"stateward-{found.id.replace('/', '-')[:50]}-", suffix=".yaml")
@@ -41,7 +43,7 @@ def edit(session: Session, object: Object) -> None:  # noqa: A002 - the glossary
     file.write_text(before)
     is_kept = False
     try:
-        _run_editor(file)
+        _run_editor(editor, file)
         if file.read_text() == before:
             err().print("Nothing was changed.", highlight=False)
             return
@@ -65,8 +67,16 @@ def _shown(found: ObjectView) -> dict[str, Any]:
     return {"kind": found.kind, "name": found.id, "namespace": found.ns, "labels": labels, "spec": found.spec}
 
 
-def _run_editor(file: Path) -> None:
-    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+def _choose_editor() -> str:
+    """Return the editor's command; vi would wait for ever where there is no terminal."""
+    named = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not named and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        instead = "`stateward apply -f FILE` and `stateward do ACTION OBJECT --set FIELD=VALUE` need neither"
+        raise BadInput("EDITOR", None, f"given where there is no terminal; {instead}")
+    return named or "vi"
+
+
+def _run_editor(command: str, file: Path) -> None:
     try:
         code = subprocess.run([*shlex.split(command), str(file)], check=False).returncode  # noqa: S603 - the user's own
     except (OSError, ValueError) as error:

@@ -10,7 +10,6 @@
 the file, the line and the field.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
+from stateward.client.arguments import read_source
 from stateward.documents import MarkedValue, load_marked
 from stateward.errors import BadInput, UnknownName
 from stateward.validation_texts import explain
@@ -147,11 +147,3 @@ def check_spec_names(kind: "KindInfo | None", document: ObjectDocument) -> None:
 def to_yaml(value: Any) -> str:  # noqa: ANN401 - plain JSON
     """Return a value as YAML that reads back as the same value."""
     return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120))
-
-
-def read_source(option: str, file: str) -> bytes:
-    """Return the content of a file, or of standard input (`-`)."""
-    try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise BadInput(option, file, f"a file that can be read ({error.strerror})") from error

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from yaml import YAMLError
 
-from stateward.client.arguments import parse_pairs, parse_values
+from stateward.client.arguments import parse_pairs, parse_values, read_source
 from stateward.client.confirmation import confirm_action
 from stateward.client.session import Session, Yes, on_server
 from stateward.client.url_paths import UrlPath
@@ -19,17 +19,19 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name.")]
 MaybeName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this one.")]
 Fields = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[FIELD=VALUE]...", help="Its fields; a value is JSON, or else text."),
+    typer.Argument(metavar="[FIELD=VALUE]...", help="Its fields; a value is JSON, or text; commas separate names."),
 ]
 File = Annotated[
     Path | None,
     typer.Option(
-        "--file", "-f", metavar="FILE", help="Its fields, in YAML or JSON; those on the command line go before."
+        "--file", "-f", metavar="FILE", help="Its fields, in YAML or JSON (- is stdin); those given here go before."
     ),
 ]
 Requests = Annotated[list[str], typer.Argument(metavar="CLOUDLET=REQUESTS...", help="Requests in an interval.")]
 
 LONGEST_NUMBER = 18
+LISTS_OF_NAMES = frozenset({"cloudlets"})
+"""Fields whose names may be given with commas between them, as well as in JSON."""
 RECORD_COMMANDS = {
     "flavor": ("flavors", "Sizes of nodes: size, cores, memory."),
     "app": ("apps", "Apps: parts, or command, count, setup, probe; flavor, organization, auto_delete, autoprov."),
@@ -95,14 +97,18 @@ def _values(fields: list[str] | None, file: Path | None, help_: str) -> dict[str
     """Return the given fields; none at all would replace a record by an empty one."""
     if not fields and file is None:
         raise BadInput("field", None, f"given, as FIELD=VALUE, or in a file (-f). {help_}")
-    return {**({} if file is None else _read_fields(file)), **parse_values("field", fields or [])}
+    given = parse_values("field", fields or [])
+    for name in LISTS_OF_NAMES & given.keys():
+        if isinstance(text := given[name], str):
+            given[name] = text.split(",") if text else []
+    return {**({} if file is None else _read_fields(file)), **given}
 
 
 def _read_fields(file: Path) -> dict[str, Any]:
     """Return the fields in a file: one object in YAML or JSON."""
     try:
-        documents = load_all(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+        documents = load_all(read_source("--file", str(file)).decode())
+    except UnicodeDecodeError as error:
         raise BadInput("--file", str(file), f"a file that can be read ({error})") from error
     except YAMLError as error:
         raise BadInput("--file", str(file), f"YAML or JSON ({error})") from error

@@ -1,6 +1,5 @@
 """`stateward mci ...`: create an MCI from a file, show it, control it, scale it and delete it."""
 
-import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from math import inf
@@ -11,7 +10,7 @@ import typer
 from msgspec.structs import replace
 
 from stateward.client.action_requests import request_body
-from stateward.client.arguments import ObjectSelector
+from stateward.client.arguments import ObjectSelector, read_source
 from stateward.client.confirmation import asks, confirm_action, confirm_group
 from stateward.client.errors import ApiError
 from stateward.client.formatting import error_text, status_text
@@ -288,10 +287,7 @@ def _terminate_orphans(session: Session, found: OrphanListing) -> OrphanListing:
 
 
 def _fleet(file: str, name: str | None) -> dict[str, Any]:
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
-    except OSError as error:
-        raise BadInput("--file", file, f"a file that can be read ({error.strerror})") from error
+    text = read_source("--file", file).decode()
     from stateward.domains.mci.cli.fleet_file import read_fleet  # most commands need no parser
 
     body = read_fleet(text, file)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from stateward.client.action_requests import finish_cancellation, wait_for_outcomes
+from stateward.client.arguments import read_source
 from stateward.client.confirmation import confirm_action, confirm_removal
 from stateward.client.output import err, write_program_output
 from stateward.client.session import Session, on_server, requests_action
@@ -25,9 +26,12 @@ app.add_typer(job_commands.app, name="job")
 app.add_typer(node_app, name="node")
 
 System = Annotated[str, typer.Argument(metavar="SYSTEM", help="The system's name.")]
-File = Annotated[Path, typer.Option("--file", "-f", metavar="FILE", help="The definition, in YAML.")]
+File = Annotated[
+    Path, typer.Option("--file", "-f", metavar="FILE", help="The definition, in YAML; - is standard input.")
+]
 MaybeFile = Annotated[
-    Path | None, typer.Option("--file", "-f", metavar="FILE", help="A definition, in YAML, to deploy to it at once.")
+    Path | None,
+    typer.Option("--file", "-f", metavar="FILE", help="A definition, in YAML, to deploy at once; - is stdin."),
 ]
 At = Annotated[
     str,
@@ -111,10 +115,7 @@ def deploy(
 
 
 def _deploy(session: Session, system: str, file: Path, path: str, queue: float | None) -> AskedView:
-    try:
-        text = file.read_text("utf-8")
-    except OSError as error:
-        raise BadInput("--file", str(file), f"a file that can be read ({error.strerror})") from error
+    text = read_source("--file", str(file)).decode()
     base = str(file.absolute().parent)
     body = {"definition": text, "file": str(file), "base": base, "path": path, "wait": queue}
     return request_action(session, "POST", ("SYSTEM", system), "deploys", body=body)
