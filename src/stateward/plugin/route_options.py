@@ -50,7 +50,7 @@ def can_dry_run() -> dict[str, Any]:
 
 
 def strict_query() -> dict[str, Any]:
-    """Return the option of a route that acts on what its query selects: a mistyped name would select everything."""
+    """Return the option of a route that changes something: a mistyped filter in its query would select everything."""
     return {STRICT_QUERY: True}
 
 

@@ -17,11 +17,17 @@ async def full_server(tmp_path: Path) -> AsyncIterator[ServerHarness]:
         yield harness
 
 
-async def test_every_route_of_ours_refuses_a_query_parameter_that_it_does_not_have(full_server: ServerHarness) -> None:
+@pytest.mark.parametrize(
+    ("base", "methods", "least"),
+    [("/api/v1/", {"get", "post", "put", "delete"}, 100), ("/tumblebug/", {"put", "delete"}, 25)],
+)
+async def test_every_route_of_ours_and_every_change_refuses_a_query_parameter_that_it_does_not_have(
+    full_server: ServerHarness, base: str, methods: set[str], least: int
+) -> None:
     description = (await full_server.get("http://test/docs/openapi.json")).json()
-    paths = {path: item for path, item in description["paths"].items() if path.startswith("/api/v1/")}
-    routes = [(method, path) for path, item in paths.items() for method in {"get", "post", "put", "delete"} & {*item}]
-    assert len(routes) >= 100
+    paths = {path: item for path, item in description["paths"].items() if path.startswith(base)}
+    routes = [(method, path) for path, item in paths.items() for method in methods & {*item}]
+    assert len(routes) >= least
     for method, path in routes:
         answer = await full_server.caller("admin").request(method, f"http://test{filled(path, 'x')}?color=red")
         assert (answer.status_code, answer.json().get("field")) == (400, "color"), (method, path, answer.text)

@@ -2,7 +2,8 @@
 
 A mistyped name that is ignored gives an answer to another question: an empty list, or a list of everything. So each
 route of ours takes the query parameters that it declares and no others, and reading in a namespace that nobody knows is
-an error. The compatible APIs stay as their originals are, except for routes that act on what a query selects.
+an error. The compatible APIs stay as their originals are, except for routes that change something: there, a mistyped
+filter would select everything.
 """
 
 import re

@@ -50,6 +50,24 @@ async def test_a_network_is_made_with_its_subnets(api: ApiHarness) -> None:
     assert (await api.get(f"{BASE}/vNet/v1/subnet/s9")).status_code == 404
 
 
+async def test_a_collection_is_deleted_by_the_match_and_nothing_by_a_filter_that_nobody_knows(api: ApiHarness) -> None:
+    for name in ("alpha", "alpha-2", "beta"):
+        await made(api, "sshKey", {**KEY, "name": name})
+        await made(api, "image", {"name": name, "connectionName": AWS, "cspImageName": UBUNTU})
+    for word in ("sshKey", "image"):
+        for query in ("nonsense=1", "Match=beta", "match=", "matsch=beta"):
+            refused = await api.delete(f"{BASE}/{word}?{query}")
+            assert (refused.status_code, refused.json()["field"]) == (400, query.split("=")[0]), refused.text
+        assert "did you mean 'match'?" in refused.json()["message"]
+        assert (await api.delete(f"{BASE}/{word}?match=zzz")).status_code == 200
+        assert (await api.delete(f"{BASE}/{word}?match=alpha")).status_code == 200
+        assert (await api.get(f"{BASE}/{word}?option=id")).json() == {"output": ["beta"]}
+    refused = await api.delete(f"/ns/{NS}/infra?option=terminate&match=m1")
+    assert (refused.status_code, refused.json()["field"]) == (400, "match")
+    refused = await api.delete(f"/ns/{NS}/sharedResources?dryrun=true")
+    assert (refused.status_code, refused.json()["nearest"]) == (400, "dryRun")
+
+
 async def test_a_subnet_is_added_to_a_network_and_taken_away_again(api: ApiHarness) -> None:
     native = (await made(api, "vNet", NETWORK))["cspResourceId"]
     answer = await api.post(f"{BASE}/vNet/v1/subnet", {"NAME": "s3", "ipv4_cidr": "10.0.3.0/24", "zone": "b"})

@@ -409,7 +409,7 @@ async def test_a_command_that_could_not_run_is_refused(api: ApiHarness) -> None:
 
 async def test_a_selection_by_an_unknown_name_runs_nothing(api: ApiHarness) -> None:
     await api.created()
-    for query in ("?nodeId=g1-1", "?vmID=g1-1", "?subgroupId=g1"):
+    for query in ("?nodeID=g1-1", "?vmID=g1-1", "?subgroupId=g1"):
         for path in (CMD, f"/ns/{NS}/transferFile/mci/m1"):
             answer = await api.post(f"{path}{query}", {"command": ["true"]})
             assert (answer.status_code, "vmId" in answer.text) == (400, True), answer.text

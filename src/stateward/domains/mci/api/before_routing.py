@@ -48,7 +48,7 @@ class BeforeRouting:
         if older is not None:
             send = RenamedResponse(send)
             path = _with_names_of(older, path)
-            scope["query_string"] = with_older_parameters(scope["query_string"])
+        scope["query_string"] = with_older_parameters(scope["query_string"])
         missing = self._missing.get(str(scope.get("method")))
         reason = None if missing is None else missing.find(path)
         if reason is not None:

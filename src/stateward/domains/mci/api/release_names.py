@@ -35,6 +35,7 @@ FIELDS = {
     "mci": "infra",
     "mciId": "infraId",
     "MciId": "InfraId",
+    "mciFlag": "infraFlag",
     "mciName": "infraName",
     "mciNamePrefix": "infraNamePrefix",
     "mciDynamicReq": "infraDynamicReq",
@@ -98,6 +99,8 @@ def present_path(path: str) -> str:
 
 def with_older_parameters(query: bytes) -> bytes:
     """Return a query string with the older names of parameters, and of the field in `filterKey`."""
+    if not query:
+        return query
     pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, encoding="utf-8")
     older = [
         (OLDER_NAMES.get(name, name), OLDER_NAMES.get(value, value) if name == "filterKey" else value)

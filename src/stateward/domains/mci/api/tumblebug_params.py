@@ -5,6 +5,7 @@ and underscores. Specs and images keep their providers' names. Tumblebug clients
 """
 
 import re
+from collections.abc import Callable
 from typing import Annotated
 
 from litestar.params import PathParameter, QueryParameter
@@ -13,7 +14,7 @@ from stateward import naming
 from stateward.access import Right
 from stateward.domains.mci.guards.spec_validation import MCI_NAME, MCI_NAME_RULE
 from stateward.errors import BadInput
-from stateward.plugin.route_options import needs, open_to_all
+from stateward.plugin.route_options import needs, open_to_all, strict_query
 from stateward.validation_texts import describe_pattern
 
 TEXT = describe_pattern(
@@ -68,6 +69,9 @@ RemoveAction = Annotated[
 Force = Annotated[
     str | None,
     QueryParameter(name="force", pattern=TEXT, description="`true`: also where the state or the provider forbids it"),
+]
+Match = Annotated[
+    str | None, QueryParameter(name="match", pattern=TEXT, description="only those whose ids contain this text")
 ]
 PreviewOnly = Annotated[
     str | None, QueryParameter(name="dryRun", pattern=TEXT, description="`true`: only tell what would be deleted")
@@ -148,10 +152,17 @@ def check_choice(field: str, text: str | None, *allowed: str) -> str:
     return word
 
 
+def match_ids(part: str | None) -> Callable[[str], bool]:
+    """Return whether an id contains the text of `match`; an empty one is refused, because it would fit everything."""
+    if part is not None and not part.strip():
+        raise BadInput("match", part, "a part of an id; leave it out to delete all")
+    return lambda id_: part is None or part.strip() in id_
+
+
 READ = needs(Right.READ, messages=True)
-ACT = needs(Right.ACT, messages=True)
+ACT = needs(Right.ACT, messages=True) | strict_query()
 READ_ALL_WITH_MESSAGES = needs(Right.READ, everywhere=True, messages=True)
 READ_ALL = needs(Right.READ, everywhere=True)
 GOVERN_ALL = needs(Right.GOVERN, everywhere=True)
-GOVERN_ALL_WITH_MESSAGES = needs(Right.GOVERN, everywhere=True, messages=True)
+GOVERN_ALL_WITH_MESSAGES = needs(Right.GOVERN, everywhere=True, messages=True) | strict_query()
 OPEN = open_to_all("the program that starts the server must see that it is ready")

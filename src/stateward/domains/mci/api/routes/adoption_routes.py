@@ -99,7 +99,7 @@ async def register_all(
     if not grant_of(request).opens(ns):
         raise NamespaceForbidden(ns)
     await request.service.namespace(ns)
-    flag = (mci_flag or request.query_params.get("infraFlag") or "y").strip()
+    flag = (mci_flag or "y").strip()
     prefix = check_name("mciNamePrefix", body.text("mciNamePrefix", "infraNamePrefix").strip() or "csp")
     places = await _chosen_connections(request, ns, body)
     results = [

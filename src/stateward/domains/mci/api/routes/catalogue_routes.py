@@ -25,10 +25,12 @@ from stateward.domains.mci.api.tumblebug_params import (
     FilterVal,
     Force,
     IdsOnly,
+    Match,
     Name,
     Ns,
     RegisterAction,
     check_choice,
+    match_ids,
 )
 from stateward.domains.mci.model import CloudConnection, ImageRecord, SpecRecord, record_id
 from stateward.domains.mci.provider.catalogue import known_images, known_specs
@@ -105,10 +107,16 @@ def _routes(resource_type: str) -> list[HTTPRouteHandler]:
         return OperationReply(f"The {resource_type} {name} has been deleted")
 
     @delete(path, opt=ACT, status_code=200, name=f"delete every {resource_type}")
-    async def delete_all(request: TumblebugRequest, ns: Ns) -> ResourceDeletions:
-        """Remove all registered records."""
+    async def delete_all(
+        request: TumblebugRequest,
+        ns: Ns,
+        match: Match = None,
+        force: Force = None,  # noqa: ARG001 - as others
+    ) -> ResourceDeletions:
+        """Remove all registered records, or those whose ids contain `match`."""
+        fits = match_ids(match)
         await request.service.namespace(ns)
-        registered = [one.id for one in await _registered(request, ns, resource_type)]
+        registered = [one.id for one in await _registered(request, ns, resource_type) if fits(one.id)]
         return resource_deletions([await _delete(request, ns, resource_type, name) for name in registered])
 
     return [register, list_all, get_one, change_one, delete_one, delete_all]

@@ -22,7 +22,7 @@ from stateward.domains.mci.remote.command_requests import submit_command
 from stateward.domains.mci.remote.host_key_pins import chosen_bastion, forget_host_key, set_bastion
 from stateward.domains.mci.remote.ssh_route import choose_bastion
 from stateward.errors import BadInput
-from stateward.plugin.route_options import reads, strict_query
+from stateward.plugin.route_options import reads
 from stateward.store.records import Key, Object
 
 A_COMMAND = {"command": ["uptime"], "userName": "ubuntu", "timeoutMinutes": 5}
@@ -58,7 +58,7 @@ class RunningCommand(Struct, frozen=True, rename="camel"):
     x_request_id: str
 
 
-@post("/ns/{ns:str}/cmd/mci/{mci:str}", opt=ACT | strict_query() | reads(A_COMMAND), status_code=200)
+@post("/ns/{ns:str}/cmd/mci/{mci:str}", opt=ACT | reads(A_COMMAND), status_code=200)
 @adds_object_state(mci_in_path)
 async def run_command(
     request: TumblebugRequest,
@@ -75,7 +75,7 @@ async def run_command(
     return await _run(request, ns, mci, _choice(group, vm, labels), limit)
 
 
-@post("/ns/{ns:str}/cmd/mci/{mci:str}/vm/{vm:str}", opt=ACT | strict_query() | reads(A_COMMAND), status_code=200)
+@post("/ns/{ns:str}/cmd/mci/{mci:str}/vm/{vm:str}", opt=ACT | reads(A_COMMAND), status_code=200)
 @adds_object_state(vm_in_path)
 async def run_command_on_vm(request: TumblebugRequest, ns: Ns, mci: Mci, vm: Vm, wait: Wait = None) -> AnyResponse:
     """Run commands on a VM over SSH, and return their results."""
@@ -94,7 +94,7 @@ async def _run(request: TumblebugRequest, ns: str, mci: str, choice: VmChoice, w
     return await _submit(request, ns, choice, spec, CommandInput(secrets=_secrets(body)), wait)
 
 
-@post("/ns/{ns:str}/transferFile/mci/{mci:str}", opt=ACT | strict_query(), status_code=200)
+@post("/ns/{ns:str}/transferFile/mci/{mci:str}", opt=ACT, status_code=200)
 @adds_object_state(mci_in_path)
 async def copy_file(
     request: TumblebugRequest,

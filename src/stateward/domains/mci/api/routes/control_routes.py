@@ -19,7 +19,6 @@ from stateward.domains.mci.api.tumblebug_params import (
 from stateward.domains.mci.service import GROUP_ACTIONS
 from stateward.engine import Denied, Refused
 from stateward.errors import BadInput, StatewardError
-from stateward.plugin.route_options import strict_query
 
 MESSAGES = {
     "suspend": "Suspending the MCI",
@@ -36,7 +35,7 @@ MESSAGES = {
 VM_ACTIONS = (*GROUP_ACTIONS, "reconcile")
 
 
-@post("/ns/{ns:str}/mci/{mci:str}", opt=ACT | strict_query(), status_code=200)
+@post("/ns/{ns:str}/mci/{mci:str}", opt=ACT, status_code=200)
 @adds_object_state(mci_in_path)
 async def control_mci(
     request: TumblebugRequest, ns: Ns, mci: Mci, action: ControlAction = None, force: Force = None, wait: Wait = None
@@ -45,7 +44,7 @@ async def control_mci(
     return await control_whole_mci(request, ns, mci, _required_action(action, *MESSAGES), force, wait)
 
 
-@get("/ns/{ns:str}/control/mci/{mci:str}", opt=ACT | strict_query())
+@get("/ns/{ns:str}/control/mci/{mci:str}", opt=ACT)
 @adds_object_state(mci_in_path)
 async def control_mci_by_get(
     request: TumblebugRequest, ns: Ns, mci: Mci, action: ControlAction = None, force: Force = None, wait: Wait = None
@@ -54,7 +53,7 @@ async def control_mci_by_get(
     return await control_whole_mci(request, ns, mci, _required_action(action, *MESSAGES), force, wait)
 
 
-@post("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=ACT | strict_query(), status_code=200)
+@post("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=ACT, status_code=200)
 @adds_object_state(vm_in_path)
 async def control_vm(
     request: TumblebugRequest,
@@ -69,7 +68,7 @@ async def control_vm(
     return await control_one_vm(request, ns, mci, vm, _required_action(action, *VM_ACTIONS), force, wait)
 
 
-@get("/ns/{ns:str}/control/mci/{mci:str}/vm/{vm:str}", opt=ACT | strict_query())
+@get("/ns/{ns:str}/control/mci/{mci:str}/vm/{vm:str}", opt=ACT)
 @adds_object_state(vm_in_path)
 async def control_vm_by_get(
     request: TumblebugRequest,

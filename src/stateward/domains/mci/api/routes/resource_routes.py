@@ -34,11 +34,13 @@ from stateward.domains.mci.api.tumblebug_params import (
     FilterVal,
     Force,
     IdsOnly,
+    Match,
     Name,
     Ns,
     PreviewOnly,
     RemoveAction,
     check_choice,
+    match_ids,
 )
 from stateward.domains.mci.errors import InUse, NotDone
 from stateward.domains.mci.lifecycle import ResourceState
@@ -117,19 +119,23 @@ def _routes(resource_type: str, made: int) -> list[HTTPRouteHandler]:
         request: TumblebugRequest, ns: Ns, name: Name, force: Force = None, action: RemoveAction = None
     ) -> OperationReply:
         """Delete an unused resource and wait for it."""
-        anyway = (
-            parse_flag("force", force) or check_choice("action", action, "withsubnets", "refine", "force") == "force"
-        )
-        return OperationReply(await remove(request, ns, resource_type, name, force=anyway))
+        return OperationReply(await remove(request, ns, resource_type, name, force=_is_forced(force, action)))
 
     @delete(path, opt=ACT, status_code=200, name=f"delete every {resource_type}")
-    async def delete_all(request: TumblebugRequest, ns: Ns, force: Force = None) -> ResourceDeletions:
-        """Delete all unused resources."""
+    async def delete_all(
+        request: TumblebugRequest, ns: Ns, match: Match = None, force: Force = None, action: RemoveAction = None
+    ) -> ResourceDeletions:
+        """Delete all unused resources, or those whose ids contain `match`."""
+        fits, forced = match_ids(match), _is_forced(force, action)
         await request.service.namespace(ns)
-        found = await request.service.resources(ns, resource_type)
-        return await _remove_all(request, resource_type, found, force=parse_flag("force", force))
+        found = [one for one in await request.service.resources(ns, resource_type) if fits(resource_identity(one).name)]
+        return await _remove_all(request, resource_type, found, force=forced)
 
     return [make, list_all, get_one, delete_one, delete_all]
+
+
+def _is_forced(force: str | None, action: str | None) -> bool:
+    return parse_flag("force", force) or check_choice("action", action, "withsubnets", "refine", "force") == "force"
 
 
 async def _make(request: TumblebugRequest, ns: str, resource_type: str) -> ResourceView:
