@@ -135,14 +135,21 @@ async def delete_system(
 
 @post(DEPLOYS, opt=needs(Right.GOVERN) | can_dry_run(), status_code=202, summary="Deploy a definition")
 async def deploy(
-    request: Call, ns: Ns, system: Name, data: JSONBody[NewDeploy], key: IdempotencyKey = None
+    request: Call,
+    context: ContextDependency,
+    ns: Ns,
+    system: Name,
+    data: JSONBody[NewDeploy],
+    key: IdempotencyKey = None,
 ) -> AskedView:
     """Deploy a definition at a path of the system and below it; nothing else changes."""
     actions = system_actions(request, ns)
     await actions.system(system)
     tree = await asyncio.to_thread(read, data.definition, data.file, data.base)  # a large one takes a second
     try:
-        accepted = await actions.deploy(system, data.path, tree, data.wait, own_key(request, key))
+        accepted = await actions.deploy(
+            system, data.path, tree, data.wait, own_key(request, key), context.check_folders
+        )
     except BadInput as error:
         located = await asyncio.to_thread(locate_error, error, data.definition, data.file, checked_path(data.path))
         raise located from (None if located is error else error)

@@ -11,12 +11,12 @@ from math import inf
 from stateward.domains.systems.backends.port import Backend, ServiceRef, SystemRef
 from stateward.domains.systems.errors import OnOtherHost
 from stateward.domains.systems.lifecycle import JOB, JOBRUN, NODEPOOL, SERVICE, SYSTEM
-from stateward.domains.systems.model import SystemLocation, seen_of, system_spec
+from stateward.domains.systems.model import DesiredTree, SystemLocation, seen_of, system_spec
 from stateward.domains.systems.object_ids import path_of, service_id
 from stateward.domains.systems.secrets.secret_actions import SecretReader
 from stateward.domains.systems.settings import SystemsSettings
 from stateward.engine import Engine, NotFound, Temporary
-from stateward.errors import UnknownName
+from stateward.errors import BadInput, UnknownName
 from stateward.locks.paths import ROOT, Path
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
@@ -99,6 +99,20 @@ class SystemContext:
         return location == SystemLocation() or location == SystemLocation(
             **await backend.prepare(SystemRef(system.ns, system.id))
         )
+
+    async def check_folders(self, system: Object, wanted: DesiredTree) -> None:
+        """Refuse folders that instances on this host could not use; a node tells when it starts an instance."""
+        name = system_spec(system).backend
+        folders = {one.folder: path for path, one in wanted.programs.items() if one.folder is not None}
+        if not folders or not self.settings.may_use(
+            name, system.ns
+        ):  # the guard refuses it, and tells nothing of files
+            return
+        if name in self.backends and await self.is_local(system, name):
+            for folder, path in folders.items():
+                problem = await asyncio.to_thread(self.backends[name].folder_problem, folder)
+                if problem:
+                    raise BadInput(f"{wanted.field_of(path)}.folder", folder, problem)
 
     def backend_of(self, system: Object) -> Backend:
         """Return the backend of a system, wherever it runs; raises `UnknownName`."""

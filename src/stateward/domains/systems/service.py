@@ -5,6 +5,7 @@ change the whole system: X on the root. A request that cannot get its locks is r
 or waits in a fair queue if the caller says so.
 """
 
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -37,6 +38,9 @@ from stateward.naming import new_id
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
 
+CheckFolders = Callable[[Object, DesiredTree], Awaitable[None]]
+"""Refuses folders of a definition that instances of a system could not use; only a process with its backend can."""
+
 
 class SystemActions:
     """The actions on the systems of one namespace, on behalf of one caller."""
@@ -61,7 +65,13 @@ class SystemActions:
         )
 
     async def deploy(
-        self, system: str, path: str, tree: Tree, wait: float | None = None, key: str | None = None
+        self,
+        system: str,
+        path: str,
+        tree: Tree,
+        wait: float | None = None,
+        key: str | None = None,
+        check_folders: CheckFolders | None = None,
     ) -> Accepted:
         """Deploy a definition at a path; `wait` is how many seconds it may wait for its lock."""
         top = checked_path(path)
@@ -69,6 +79,8 @@ class SystemActions:
         found = await self._engine.store.reader.object(Key(self._ns, checked_name("system", system)))
         if found is not None and found.kind == SYSTEM.kind:
             check_backend_fields(system_spec(found).backend, wanted.programs, wanted.field_of)
+            if check_folders is not None:
+                await check_folders(found, wanted)
         await self._check_pools(system, wanted)
         return await self._deploy(system, ChangeSpec(str(top), wanted), wait, key)
 

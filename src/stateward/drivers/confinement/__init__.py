@@ -150,6 +150,29 @@ class Confinement:
 
         return syscalls.run_in_new_thread(confined, "starts a program")
 
+    def folder_problem(self, folder: Path) -> str:
+        """Return what a folder must be for a program to use it as its own; empty if it can, as far as is known now."""
+        if not folder.is_absolute():
+            return "an absolute path"
+        try:
+            found = folder.resolve(strict=True)
+            if not found.is_dir():
+                return "a folder"
+            can_use = not self._required or self._can_enter(found)
+        except (OSError, ValueError, RuntimeError) as error:  # a RuntimeError: links lead to each other
+            return f"a folder of this host ({getattr(error, 'strerror', None) or error})"
+        return "" if can_use else "readable by everybody, or named in the setting machine_paths"
+
+    def _can_enter(self, folder: Path) -> bool:
+        """Tell whether a confined program sees a folder; as root, it is another user with other mounts."""
+        named = next((one for one in self._readable if folder.is_relative_to(one)), None)
+        if not _is_root():
+            covered = any(folder.is_relative_to(one) for one in self._hidden)
+            return not covered and (named is not None or any(folder.is_relative_to(one) for one in SYSTEM))
+        covered = any(folder.is_relative_to(one) for one in (*self._hidden, *map(Path, TEMPORARY)))
+        own = [one for one in (folder, *folder.parents) if named is None or one.is_relative_to(named)]
+        return not (covered and named is None) and all(one.stat().st_mode & 0o001 for one in own)
+
     def end(self, folder: Path, uid: int) -> None:
         """Kill every process of a program's own user, in whatever group it is, and release the user."""
         self._uids.release(uid, folder)

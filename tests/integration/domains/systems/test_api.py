@@ -3,6 +3,8 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,6 +16,7 @@ from stateward.access.quotas import QuotaGuard, quota_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
 from stateward.domains.systems import api as systems_api
+from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.backends.port import ServiceRef, SystemRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import read
@@ -75,8 +78,14 @@ class Api:
 
 @pytest.fixture
 async def api() -> AsyncIterator[Api]:
-    backend = SimulatedBackend()
-    plugin = SystemsRuntime({"simulated": backend})
+    async with open_api("simulated", SimulatedBackend()) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def open_api(name: str, backend: Any) -> AsyncIterator[Api]:
+    """Open a server with one backend, and the system shop on it."""
+    plugin = SystemsRuntime({name: backend})
     engine = Engine(open_store(":memory:"), [*plugin.kinds, token_kind(), quota_kind()], admission=QuotaGuard())
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):
@@ -84,7 +93,7 @@ async def api() -> AsyncIterator[Api]:
         roles = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
         texts = {role.value: (await tokens.issue(role.value, role, ["default"]))[0] for role in roles}
         found = Api(engine, create_app(engine, tokens, Config(rate=1_000_000), routes=plugin.routes), texts, backend)
-        await found.done("POST", "", {"name": "shop", "backend": "simulated"})
+        await found.done("POST", "", {"name": "shop", "backend": name})
         yield found
 
 
@@ -348,3 +357,13 @@ async def test_why_tells_what_is_wrong_with_a_service_its_system_and_a_failed_de
     api.backend.fail("/api")
     deploy = await api.done("POST", "/shop/deploys", {"definition": "{command: x, deadline: 0.1}", "path": "/api"})
     assert "no progress within 0.1 s" in (await why(deploy["id"]))["error"]
+
+
+async def test_a_folder_that_instances_on_this_host_could_not_use_is_refused_with_its_field(tmp_path: Path) -> None:
+    async with open_api("local", LocalBackend(tmp_path)) as api:
+        for folder, allowed in (("code", "an absolute path"), ("/no/such/folder", "a folder of this host")):
+            definition = f"services:\n  web: {{command: x, folder: {folder}}}"
+            answer = await api.ask("POST", "/shop/deploys", {"definition": definition, "path": "/"})
+            problem = answer.json()
+            assert (answer.status_code, problem["field"]) == (400, "definition, line 2, services.web.folder")
+            assert allowed in problem["detail"]

@@ -113,7 +113,7 @@ async def test_a_folder_that_an_instance_cannot_enter_is_told_with_the_setting_t
     async with run_backend(folder) as backend:
         await start(backend, shell("sleep 60", folder=str(tmp_path / "closed")))
         (one,) = await until(backend, lambda seen: bool(seen) and seen[0].phase is InstancePhase.CRASHED)
-        assert one.why.startswith(f"ended with 126: {tmp_path}/closed must be readable by everybody")
+        assert one.why.startswith(f"ended with 126: {tmp_path}/closed must exist, and be readable by everybody")
         assert "machine_paths" in one.why
         await end_all(backend)
 

@@ -381,3 +381,36 @@ def test_a_server_that_is_sealed_does_not_show_its_environment_to_its_own_user()
         owner = Path(f"/proc/{process.pid}/environ").stat().st_uid
         process.kill()
     assert owner == 0
+
+
+# --- folders ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_told_of_a_folder_is_what_a_confined_program_meets(tmp_path: Path) -> None:
+    shared, hidden, box = tmp_path / "shared", tmp_path / "hidden", tmp_path / "box"
+    for folder in (shared / "open", shared / "closed", hidden, box):
+        folder.mkdir(parents=True)
+        folder.chmod(0o755)
+    if os.geteuid() == 0:
+        (shared / "closed").chmod(0o700)  # of another user than the program
+    (shared / "link").symlink_to(hidden)
+    confinement = Confinement([hidden], [shared])
+    sandbox = confinement.create_sandbox(box)
+
+    def can_list(folder: Path) -> bool:
+        words = ["/bin/sh", "-c", 'cd "$1" && ls', "sh", str(folder)]
+        return confinement.run(sandbox, lambda: subprocess.run(words, capture_output=True).returncode) == 0
+
+    told = {}
+    try:
+        for one in (Path("/usr/bin"), shared, *(shared / name for name in ("open", "closed", "link")), hidden):
+            told[one] = confinement.folder_problem(one)
+            assert can_list(one) is (told[one] == ""), (one, told[one])
+    finally:
+        if sandbox.uid is not None:
+            confinement.end(box, sandbox.uid)
+    assert (told[shared / "open"], told[hidden]) == ("", "readable by everybody, or named in the setting machine_paths")
+    assert "No such file" in confinement.folder_problem(shared / "missing")
+    assert confinement.folder_problem(Path("open")) == "an absolute path"
+    assert confinement.folder_problem(Path("/etc/passwd")) == "a folder"
+    assert "too long" in confinement.folder_problem(shared / ("x" * 300))

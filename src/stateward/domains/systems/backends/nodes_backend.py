@@ -163,6 +163,10 @@ class NodesBackend:
 
     # --- removal and node pools --------------------------------------------------------------------------------------
 
+    def folder_problem(self, folder: str) -> str:  # noqa: ARG002
+        """Return nothing: a node tells when it starts an instance."""
+        return ""
+
     async def forget(self, ref: ServiceRef, *, keep_logs: bool = False) -> None:  # noqa: ARG002 - nodes have removed them
         """Close the shared port of a service on this host, and remove the logs that nodes keep of a run."""
         await self._proxies.forget(ref)

@@ -160,6 +160,9 @@ class Backend(Protocol):
     async def address_problem(self, ref: ServiceRef, port: int | None) -> str:
         """Return why the shared port of a service accepts no connections; empty if it does, or none is needed."""
 
+    def folder_problem(self, folder: str) -> str:
+        """Return what the folder of a service must be; empty if instances can use it, or if only another host knows."""
+
     async def forget(self, ref: ServiceRef, *, keep_logs: bool = False) -> None:
         """Remove the files of a service whose instances have ended; `logs` still has what is kept."""
 

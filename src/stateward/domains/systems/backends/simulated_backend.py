@@ -167,6 +167,10 @@ class SimulatedBackend:
         """Return nothing: every port counts as open."""
         return ""
 
+    def folder_problem(self, folder: str) -> str:  # noqa: ARG002
+        """Return nothing: instances use no folders."""
+        return ""
+
     async def forget(self, ref: ServiceRef, *, keep_logs: bool = False) -> None:  # noqa: ARG002 - it has no logs
         """Remove a service."""
         self._instances.pop(ref, None)

@@ -153,6 +153,10 @@ class OrderBackend:
 
     # --- removal -----------------------------------------------------------------------------------------------------
 
+    def folder_problem(self, folder: str) -> str:  # noqa: ARG002
+        """Return nothing: containers have no folders of the host."""
+        return ""
+
     async def forget(self, ref: ServiceRef, *, keep_logs: bool = False) -> None:
         """Remove the folder of a service; its logs go with it, or are the kept ones of its path from now on."""
         while (proxy := self._dir.instance_dir(ref, PROXY)).order() is not None:
@@ -230,6 +234,10 @@ class LocalBackend(OrderBackend):
         confinement = (confinement or Confinement()).hiding(files.root)
         super().__init__(files, BackendSupervisor(files, confinement, read_secrets, place, ready_addresses))
         self._confinement, self._read_secrets = confinement, read_secrets
+
+    def folder_problem(self, folder: str) -> str:
+        """Return what the folder of a service must be; programs see only some folders of this host."""
+        return self._confinement.folder_problem(Path(folder))
 
     async def run_command(
         self, ref: ServiceRef, instance: str | None, argv: Sequence[str], timeout_s: float, max_output: int

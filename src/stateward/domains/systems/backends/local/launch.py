@@ -29,14 +29,14 @@ NO_SECRETS: Mapping[str, str] = {}
 MARK_VARIABLE = "STATEWARD_INSTANCE"
 PROXY_PROGRAM = str(Path(__file__).with_name("tcp_proxy.py"))
 INTO_FOLDER = """
-cd "$1" 2>/dev/null || { echo "$1 must be readable by everybody, or be named in the setting machine_paths"; exit 126; }
+cd "$1" 2>/dev/null || { echo "$1 must exist, and be readable by everybody or named in machine_paths"; exit 126; }
 shift
 exec "$@"
 """
 """Changes into the folder, and replaces itself by the command."""
 
 RUN_ONCE = """
-cd "$1" 2>/dev/null || { echo "$1 must be readable by everybody, or be named in the setting machine_paths"; exit 126; }
+cd "$1" 2>/dev/null || { echo "$1 must exist, and be readable by everybody or named in machine_paths"; exit 126; }
 shift
 exec 3<&0 </dev/null
 trap : TERM
