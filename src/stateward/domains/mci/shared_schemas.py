@@ -35,6 +35,13 @@ class OrphanMachines(Struct, frozen=True):
     trouble: dict[str, str]
 
 
+class OrphanTermination(Struct, frozen=True, omit_defaults=True):
+    """The reply to a request that terminates orphans: why some are left, by their keys."""
+
+    message: str = ""
+    left: dict[str, str] = {}
+
+
 class PossibleOrphan(Struct, frozen=True, rename="camel"):
     """A machine that may be left at its provider; `shown` is its state there, or why the state is not known."""
 

@@ -125,6 +125,31 @@ async def test_a_machine_that_no_record_knows_is_found_and_terminated(api: ApiHa
     assert (await api.get(f"{OWN}/orphans?connection={AWS}")).json()["orphans"] == []
 
 
+async def test_many_orphans_are_terminated_with_one_listing_and_one_call(
+    api: ApiHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (vm, *_) = (await api.created())["vm"]
+    for number in range(12):
+        api.plugin.cloud.create_orphan(HERE, MachineSpec(f"lost-{number}", f"lost-{number}", "t3.nano", UBUNTU))
+    driver, calls = (await api.plugin.service.clients.by_name(AWS)).driver, list[str]()
+    observe = driver.observe
+
+    async def count(keys: Collection[str] | None) -> MachineListing:
+        calls.append("observe")
+        return await observe(keys)
+
+    monkeypatch.setattr(driver, "observe", count)
+    keys = [*(f"lost-{number}" for number in range(12)), vm["uid"]]
+    answer = await api.post(f"{OWN}/orphans/terminate", {"connection": AWS, "keys": keys})
+    assert (answer.status_code, list(answer.json()["left"])) == (202, [vm["uid"]]), answer.text
+    assert calls == ["observe"]
+    assert (await api.get(f"{OWN}/orphans?connection={AWS}")).json()["orphans"] == []
+    many = await api.post(
+        f"{OWN}/orphans/terminate", {"connection": AWS, "keys": ["k"] + [str(n) for n in range(1000)]}
+    )
+    assert (many.status_code, many.json()["field"]) == (400, "keys")
+
+
 async def test_one_bad_record_does_not_hide_the_orphans_and_guards_them(api: ApiHarness) -> None:
     shown = await api.created()
     api.plugin.cloud.create_orphan(HERE, MachineSpec("lost", "lost", "t3.nano", UBUNTU))

@@ -1,6 +1,7 @@
 """`stateward mci ...`: create an MCI from a file, show it, control it, scale it and delete it."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from math import inf
 from pathlib import Path
@@ -46,6 +47,7 @@ from stateward.domains.mci.cli.views import (
     skipped_table,
     unmarked_view,
 )
+from stateward.domains.mci.shared_schemas import OrphanTermination
 from stateward.errors import BadInput
 
 if TYPE_CHECKING:
@@ -62,6 +64,8 @@ app.add_typer(namespace_commands.app, name="namespace")
 
 NO_GROUPS: Mapping[str, str] = {}
 VM_KIND = "mci.vm"
+ORPHAN_SET = 100
+"""Orphans that one request terminates; the bar moves after each."""
 
 
 class Action(StrEnum):
@@ -269,18 +273,31 @@ def orphans(session: Session, connection: At = None, terminate: End = False) -> 
 
 
 def _terminate_orphans(session: Session, found: OrphanListing) -> OrphanListing:
-    """Terminate orphans; a failure does not stop the others."""
-    terminated: list[str] = []
+    """Terminate orphans in sets, each at one connection; a failure does not stop the others."""
+    from stateward.client.progress import ProgressBars  # only this command and those that wait need it
+
+    groups = Counter(one.connection for one in found.orphans)
     left: dict[str, str] = {}
-    for one in found.orphans:
-        try:
-            body = {"connection": one.connection, "key": one.key}
-            session.client.http.call(MciReply, "POST", url_path("mci", "orphans", "terminate"), body=body)
-        except ApiError as problem:
-            left[one.key] = str(problem)
-        else:
-            terminated.append(one.key)
+    with ProgressBars(err(), groups, quiet=session.json) as bars:
+        for connection in groups:
+            keys = [one.key for one in found.orphans if one.connection == connection]
+            for start in range(0, len(keys), ORPHAN_SET):
+                some = keys[start : start + ORPHAN_SET]
+                left |= _terminate_set(session, connection, some)
+                for key in some:
+                    bars.count_ended(connection, good=key not in left)
+    terminated = [one.key for one in found.orphans if one.key not in left]
     return replace(found, terminated=terminated, left=left)
+
+
+def _terminate_set(session: Session, connection: str, keys: Sequence[str]) -> dict[str, str]:
+    """Terminate some orphans of a connection; returns why some are left."""
+    body = {"connection": connection, "keys": keys}
+    try:
+        path = url_path("mci", "orphans", "terminate")
+        return session.client.http.call(OrphanTermination, "POST", path, body=body).left
+    except ApiError as problem:
+        return dict.fromkeys(keys, str(problem))
 
 
 # --- shared by commands ----------------------------------------------------------------------------------------------

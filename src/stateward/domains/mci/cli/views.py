@@ -1,7 +1,8 @@
 """MCIs, reviews, connections and orphans as tables on a terminal."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from itertools import islice
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -20,6 +21,7 @@ from stateward.domains.mci.cli.tumblebug_calls import (
     UnmarkedListing,
     Vm,
 )
+from stateward.errors import count_text
 
 FEW, FEWER = 60, 12
 """How many VMs are shown one by one: by `status`, and after an action. More VMs are counted by subgroup."""
@@ -142,13 +144,16 @@ def connection_table(connections: Iterable[Connection]) -> Table:
 
 
 def orphan_view(found: OrphanListing, *, terminated: bool = False) -> RenderableType:
-    """Return orphans as a table, the terminated ones, and the connections that could not be listed."""
-    rows = ((one.connection, one.key, one.native_id, one.state, one.name) for one in found.orphans)
+    """Return orphans as a table, and the connections that could not be listed; a termination shows the first ones."""
+    listed = found.orphans[:FEW] if terminated else found.orphans
+    rows = ((one.connection, one.key, one.native_id, one.state, one.name) for one in listed)
     titles = ("connection", "key", "at the provider", "state", "name")
     seen = filled_table(titles, rows) if found.orphans else Text("No machine is seen that no record knows.")
     blind = (error_text(f"{name} cannot be seen: {why}") for name, why in found.trouble.items())
-    left = (error_text(f"{key} could not be terminated: {why}") for key, why in found.left.items())
-    return Group(seen, *([_terminated(found.terminated)] if terminated else []), *left, *blind)
+    left = [error_text(f"{key} could not be terminated: {why}") for key, why in islice(found.left.items(), FEWER)]
+    if len(found.left) > FEWER:
+        left.append(error_text(f"{len(found.left) - FEWER} more could not be terminated; --json names each."))
+    return Group(seen, *left, *blind, *([_terminated(found)] if terminated else []))
 
 
 def unmarked_view(found: UnmarkedListing) -> RenderableType:
@@ -159,9 +164,12 @@ def unmarked_view(found: UnmarkedListing) -> RenderableType:
     return Group(seen, *([error_text(f"The listing is not complete: {found.trouble}")] if found.trouble else []))
 
 
-def _terminated(keys: Sequence[str]) -> Text:
-    text = f"Terminated {len(keys)}: {', '.join(keys)}." if keys else "Nothing was terminated."
-    return Text(clean(text))
+def _terminated(found: OrphanListing) -> Text:
+    if not found.terminated:
+        return Text("Nothing was terminated.")
+    more = len(found.orphans) - FEW
+    note = f" {more} are not in the table; --json names each." if more > 0 else ""
+    return Text(f"Terminated {len(found.terminated)} of {count_text(len(found.orphans), 'machine')}.{note}")
 
 
 def skipped_table(skipped: Iterable[PassedOverVm]) -> Table:

@@ -107,32 +107,38 @@ async def _recorded_uids(reader: Reader, trouble: dict[str, str]) -> set[str]:
     return found
 
 
-async def terminate_orphan(
-    clients: ProviderClients, reader: Reader, connection: CloudConnection, key: str, who: str
-) -> None:
-    """Terminate an orphan; a machine that has a record, or does not exist, is not found.
+async def terminate_orphans(
+    clients: ProviderClients, reader: Reader, connection: CloudConnection, keys: Sequence[str], who: str
+) -> dict[str, StatewardError]:
+    """Terminate orphans of a connection; returns the errors by key. A machine that has a record is not found.
 
-    The records are read after the listing. An orphan that has ended meanwhile, such as over another connection, needs
-    no termination.
+    One listing and one look at the records serve all of them, and the driver gets them in bulk. The records are read
+    after the listing. An orphan that has ended meanwhile, such as over another connection, needs no termination.
     """
-    shown = [one for one in (await _list_machines(clients, connection)).machines if one.key == key]
+    listed = (await _list_machines(clients, connection)).machines
     unread: dict[str, str] = {}
-    if not shown or key in await _recorded_uids(reader, unread):
-        raise NotFound(connection.name, key)
+    recorded = await _recorded_uids(reader, unread)
+    shown = {one.key for one in listed} - recorded
+    errors: dict[str, StatewardError] = {key: NotFound(connection.name, key) for key in keys if key not in shown}
     if unread:
-        raise NotDone(
-            f"terminate of {key} at {connection.name}", f"{', '.join(unread)} may own it: see its record first"
-        )
-    orphan = next((one for one in shown if one.state not in ENDED_STATES), None)
-    if orphan is None:
-        return
+        why = f"{', '.join(unread)} may own it: see its record first"
+        return {key: errors.get(key) or NotDone(f"terminate of {key} at {connection.name}", why) for key in keys}
+    wanted = set(keys) & shown
+    running = {one.key: one.native_id for one in listed if one.key in wanted and one.state not in ENDED_STATES}
     client = await clients.for_connection(connection)
-    outcome = await client.act(MachineAction.TERMINATE, MachineHandle(key, orphan.native_id or None, new_id()))
-    if isinstance(outcome, CallRefused) and outcome.why is RefusalReason.NOT_FOUND:
-        return
-    if not isinstance(outcome, CallAccepted | AlreadyDone):
-        raise NotDone(f"terminate of {key} at {connection.name}", getattr(outcome, "message", "") or "no answer")
-    log.warning("orphan %s (%s) at connection %s: terminated for %s", key, orphan.native_id, connection.name, who)
+
+    async def terminate(key: str, native_id: str) -> None:
+        outcome = await client.act(MachineAction.TERMINATE, MachineHandle(key, native_id or None, new_id()))
+        if isinstance(outcome, CallRefused) and outcome.why is RefusalReason.NOT_FOUND:
+            return
+        if isinstance(outcome, CallAccepted | AlreadyDone):
+            log.warning("orphan %s (%s) at connection %s: terminated for %s", key, native_id, connection.name, who)
+            return
+        why = getattr(outcome, "message", "") or "no answer"
+        errors[key] = NotDone(f"terminate of {key} at {connection.name}", why)
+
+    await asyncio.gather(*(terminate(key, native_id) for key, native_id in running.items()))
+    return errors
 
 
 # --- possible orphans of a removal -----------------------------------------------------------------------------------

@@ -25,11 +25,11 @@ from stateward.domains.mci.api.tumblebug_params import (
     Vm,
     Wait,
 )
-from stateward.domains.mci.control.orphan_machines import find_orphans, terminate_orphan
+from stateward.domains.mci.control.orphan_machines import find_orphans, terminate_orphans
 from stateward.domains.mci.model import CloudConnection
 from stateward.domains.mci.provider.catalogue import BUILT_IN, known_images, known_specs
-from stateward.domains.mci.shared_schemas import OrphanMachines
-from stateward.errors import UnknownName, UnknownValue
+from stateward.domains.mci.shared_schemas import OrphanMachines, OrphanTermination
+from stateward.errors import BadInput, UnknownName, UnknownValue
 from stateward.plugin.route_options import grant_of, needs, reads
 
 BASE = "/api/v1/mci"
@@ -38,6 +38,8 @@ A_CONNECTION = {
 }  # fmt: skip
 A_GRANT = {"namespaces": ["default"]}
 AN_ORPHAN = {"connection": "aws-ap-northeast-2", "key": "8f14e45fceea167a5a36dedd4bea2543"}
+MAX_ORPHANS = 1000
+"""Orphans that one request terminates."""
 
 
 class ConnectionDetails(Struct, frozen=True, omit_defaults=True):
@@ -134,14 +136,20 @@ async def list_orphans(request: TumblebugRequest, connection: OnlyConnection = N
 
 
 @post("/orphans/terminate", opt=GOVERN_ALL | reads(AN_ORPHAN), status_code=202)
-async def end_orphan(request: TumblebugRequest) -> OperationReply:
-    """Terminate an orphan machine."""
+async def end_orphan(request: TumblebugRequest) -> OrphanTermination:
+    """Terminate an orphan machine (`key`), or several at once (`keys`); `left` says why one is not terminated."""
     body = await request.fields()
-    body.require_known(*AN_ORPHAN)
+    body.require_known(*AN_ORPHAN, "keys")
     place = await request.require_connection("connection", body.text("connection"))
+    keys = tuple(dict.fromkeys(body.texts("keys")))
+    if len(keys) > MAX_ORPHANS:
+        raise BadInput("keys", f"{len(keys)} keys", f"at most {MAX_ORPHANS} keys")
     clients, reader = request.context.domain.clients, request.service.engine.store.reader
-    await terminate_orphan(clients, reader, place, body.text("key"), request.caller.who)
-    return OperationReply(f"{body.text('key')} is being terminated")
+    errors = await terminate_orphans(clients, reader, place, keys or (body.text("key"),), request.caller.who)
+    if errors and not keys:
+        raise errors[body.text("key")]
+    what = f"{len(keys) - len(errors)} of {len(keys)} machines are" if keys else f"{body.text('key')} is"
+    return OrphanTermination(f"{what} being terminated", {key: str(error) for key, error in errors.items()})
 
 
 @post("/ns/{ns:str}/mci/{mci:str}/reconcile", opt=needs(Right.ACT), status_code=202)
