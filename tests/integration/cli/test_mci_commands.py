@@ -338,7 +338,7 @@ def test_the_example_of_this_host_runs_real_processes(cli: MciServer) -> None:
     told = cli.json("mci", "create", "-f", str(EXAMPLES / "fleet.yaml"), "--wait")
     assert told["mci"]["status"] == "Running:3 (R:3/3)"
     fresh = cli.json("mci", "status", "workshop", "--fresh")
-    assert {one["nativeStatus"] for one in fresh["vm"]} <= {"sleeping", "running"}
+    assert {one["nativeStatus"] for one in fresh["vm"]} <= {"process: sleeping", "process: running"}
     assert cli.run("mci", "do", "suspend", "workshop", "--wait").exit_code == 0
     assert cli.run("mci", "delete", "workshop", "--terminate", "--wait").exit_code == 0
 

@@ -236,7 +236,8 @@ def _state(status: MachineStatus) -> MachineState:
 
 def _native_state(status: MachineStatus) -> str:
     if status.stat is not None:
-        return NATIVE_STATES.get(status.stat.state, status.stat.state)
+        # A bare "sleeping" would read like a fault: it is the usual state of a process that waits for work.
+        return f"process: {NATIVE_STATES.get(status.stat.state, status.stat.state)}"
     if status.process_status is ProcessStatus.GONE:
         return "ended" if status.record.phase is MachinePhase.ENDING else "killed"
     return str(status.process_status)

@@ -35,7 +35,7 @@ BODIES: list[tuple[str, str, set[str]]] = [
     ("POST", f"{R}/spec", {"name", "connectionName", "cspSpecName", "vCPU", "costPerHour"}),
     ("POST", f"{R}/image", {"name", "connectionName", "cspImageName"}),
     ("POST", f"{OWN}/connections", {"name", "provider", "region", "driver", "options", "zone"}),
-    ("POST", f"{OWN}/orphans/terminate", {"connection", "key"}),
+    ("POST", f"{OWN}/orphans/terminate", {"connection", "key", "keys"}),
 ]
 
 QUERIES: list[tuple[str, str]] = [
