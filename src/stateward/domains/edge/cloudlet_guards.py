@@ -69,7 +69,7 @@ async def _check_backend_change(uow: UnitOfWork, request: Request, found: Object
     there = [one.id for one in await list_instances(uow, found.ns, found.id) if one.state != NOT_PRESENT]
     status = cloudlet_status(found)
     users = [*there, *(f"orphan {one}" for one in status.orphans)]
-    if more := status.number_of_orphans - len(status.orphans):
+    if more := status.orphan_count - len(status.orphans):
         users.append(count_text(more, "orphan"))
     if users:
         raise StillReferenced(f"the back end of cloudlet {found.id}", users)
@@ -79,11 +79,11 @@ def _leave_orphans(uow: UnitOfWork, request: Request, found: Object, instances: 
     """Refuse to delete a cloudlet with orphans; an administrator may leave them, and their names are journaled."""
     status = cloudlet_status(found)
     if IGNORE_AGENT not in request.facts:
-        if status.number_of_orphans:
-            raise OrphansLeft(found.id, list(status.orphans), status.number_of_orphans)
+        if status.orphan_count:
+            raise OrphansLeft(found.id, list(status.orphans), status.orphan_count)
         return None
     left = {*status.orphans, *(local_name(one.id) for one in instances if one.state != NOT_PRESENT)}
-    count = len(left) + status.number_of_orphans - len(status.orphans)
+    count = len(left) + status.orphan_count - len(status.orphans)
     if not count:
         return None
     after = status.with_orphans(left, count)

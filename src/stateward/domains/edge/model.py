@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from stateward.agents.app_manifest import AppProgram, Parts, SiteBackend
 from stateward.agents.measure_messages import Load
@@ -235,10 +235,9 @@ class CloudletStatus(Struct, frozen=True, omit_defaults=True):
     maintained: bool = False  # the current or last upgrade began in maintenance
     orphan_count: int = 0
 
-    @property
-    def number_of_orphans(self) -> int:
-        """The number of all orphans; records of 0.1.0 name all of them, and have no count."""
-        return max(self.orphan_count, len(self.orphans))
+    def __post_init__(self) -> None:
+        if self.orphan_count < len(self.orphans):  # records of 0.1.0 name all orphans, and have no count
+            force_setattr(self, "orphan_count", len(self.orphans))
 
     def held_at(self, now: float) -> tuple[HeldAgent, ...]:
         """Return the held agents that still dial; the record also has those that are gone."""

@@ -1,5 +1,6 @@
 """An administrator's overrides: they apply to dependents, and the orphans that they leave are reported at once."""
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -18,7 +19,7 @@ from stateward.domains.edge.lifecycle import (
     IGNORE_AGENT_ERRORS,
     IGNORE_TRANSIENT,
 )
-from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_status, instance_status
+from stateward.domains.edge.model import CloudletSpec, CloudletStatus, ClusterInst, cloudlet_status, instance_status
 from stateward.engine import NotFound, Refused
 from tests.integration.domains.edge.conftest import ADA, ANN, NS, AgentRunner, EdgeHarness, hold_work
 
@@ -170,7 +171,7 @@ async def test_of_many_orphans_a_cloudlet_names_the_first_and_counts_all(
     with pytest.raises(OrphansLeft, match=r"munich: stray0, stray1, stray2 and 6 others\. "):
         await harness.service.delete(NS, "munich", "edge.cloudlet", ANN)
     await harness.service.act(NS, "munich", "edge.cloudlet", "change", ANN, {"change": {"orphans": "remove"}})
-    await harness.until_true("munich", lambda one: cloudlet_status(one).number_of_orphans == 0)
+    await harness.until_true("munich", lambda one: cloudlet_status(one).orphan_count == 0)
     assert site.things == {}
     lines = [one.reason or "" for one in await harness.history("munich") if one.event == "orphan"]
     assert sorted(line.split(" at ")[0] for line in lines) == [  # once, though the inventory came again
@@ -212,3 +213,10 @@ async def test_a_served_cloudlet_whose_delete_fails_is_ready_again(harness: Edge
     operation = await harness.ended(await harness.service.delete(NS, "munich", CLOUDLET.kind, AT_ANY_TIME))
     assert operation.status == "failed"
     assert await harness.state("munich") == "Ready"
+
+
+def test_orphans_of_a_record_without_a_count_are_counted() -> None:
+    status = msgspec.json.decode(b'{"orphans": ["c1", "c2"]}', type=CloudletStatus)
+    assert status.orphan_count == 2
+    assert status.with_orphans(["c2"], status.orphan_count - 1).orphan_count == 1
+    assert CloudletStatus().with_orphans([], -1) == CloudletStatus()

@@ -284,7 +284,7 @@ class AgentHub:
     async def _request_inventory_for_orphans(self, key: Key) -> None:
         """Make an agent send its inventory, if the policy now removes its known orphans."""
         found = await self.engine.store.reader.object(key)
-        if found is None or not cloudlet_status(found).number_of_orphans:
+        if found is None or not cloudlet_status(found).orphan_count:
             return
         if read_spec(found, CloudletSpec).orphans == "remove":
             self._request_inventory(key)

@@ -133,7 +133,7 @@ def report_orphans(
     before = cloudlet_status(cloudlet)
     after = before.with_orphans([one.name for one in items], len(items))
     new = [f"{name} exists" for name in after.orphans if name not in before.orphans]
-    if after.orphan_count not in (len(after.orphans), before.number_of_orphans):
+    if after.orphan_count not in (len(after.orphans), before.orphan_count):
         new.append(f"{after.orphan_count} things exist")
     for what in new:
         journal(
@@ -161,4 +161,4 @@ async def journal_orphan_removed(tx: Tx, ns: str, cloudlet: str, name: str) -> N
             journal(uow, found, None, AGENT, "", "orphan removed", reason=name)
             status = cloudlet_status(found)
             names = [one for one in status.orphans if one != name]
-            save_status(uow, found, status.with_orphans(names, max(len(names), status.number_of_orphans - 1)))
+            save_status(uow, found, status.with_orphans(names, status.orphan_count - 1))

@@ -331,7 +331,7 @@ def _conditions(found: Object) -> Conditions:
             held=tuple(map(_held_view, agents.held_at(time()))),
             alerts=_alert_views(agents.alerts),
             refused=agents.refused,
-            orphan_count=agents.number_of_orphans,
+            orphan_count=agents.orphan_count,
         )
     return Conditions()
 
