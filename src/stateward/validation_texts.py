@@ -133,7 +133,7 @@ def _constraint(wanted: str, rest: str, types: list[inspect.Type]) -> str:
         pattern = _unquoted(rest.removeprefix(_REGEX))
         return PATTERN_MEANINGS.get(pattern) or _signs_of(pattern) or OTHERWISE
     if (got := re.fullmatch(_GOT, rest)) is not None:
-        given = "a fraction" if got[1] == "float" and "int" in wanted else _WIRE_TYPES.get(got[1])
+        given = "one with a point or an exponent" if got[1] == "float" and "int" in wanted else _WIRE_TYPES.get(got[1])
         return kind if given is None or given in kind else f"{kind}, not {given}"
     if (limit := re.fullmatch(_LIMIT, rest)) is not None:
         return _limited(wanted, kind, limit, types)

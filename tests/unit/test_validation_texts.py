@@ -67,7 +67,7 @@ def refusal(sort: Any, text: str) -> msgspec.ValidationError:
     ("sort", "text", "allowed"),
     [
         (int, '"a"', "a whole number, not a text"),
-        (int, "1.5", "a whole number, not a fraction"),
+        (int, "1.5", "a whole number, not one with a point or an exponent"),
         (str, "1", "a text, not a whole number"),
         (bool, "1", "true or false, not a whole number"),
         (list[int], "{}", "a list, not an object"),

@@ -11,7 +11,14 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from stateward.agents.agent_ports import CONNECTION_ERRORS, AgentSocket, Dialer, Dismissed, UpgradeHandler
+from stateward.agents.agent_ports import (
+    CONNECTION_ERRORS,
+    AgentSocket,
+    Dialer,
+    Dismissed,
+    UpgradeHandler,
+    describe_connection_error,
+)
 from stateward.agents.answers import NodeEngine, SiteAnswers
 from stateward.agents.app_manifest import SiteBackend
 from stateward.agents.measure_reports import MeasureReporter, measure_site
@@ -94,6 +101,7 @@ class Agent:
         self._observe_interval_s, self._installation = observe_interval_s, installation
         self._capacity = capacity
         self._is_held = False  # the cloudlet belongs to another installation
+        self._logged_problem = ""  # why it is not connected; logged again only when it changes
         self.notify = 0
         self.synced = asyncio.Event()
         self._socket: AgentSocket | None = None
@@ -109,12 +117,17 @@ class Agent:
                 try:
                     await self._run_connection()
                 except CONNECTION_ERRORS as error:
-                    log.info("agent is not connected and will retry: %s", str(error) or type(error).__name__)
+                    self._log_problem(describe_connection_error(error))
                 await asyncio.sleep(self._dialer.retry_delay_s)
         except Dismissed as dismissed:
             log.warning("agent ends, dismissed by the controller: %s", dismissed)
         finally:
             await self._stop()
+
+    def _log_problem(self, why: str) -> None:
+        if why != self._logged_problem:
+            self._logged_problem = why
+            log.info("agent is not connected and will retry: %s", why)
 
     async def _stop(self) -> None:
         await cancel_tasks(self._tasks)
@@ -145,6 +158,7 @@ class Agent:
             self.synced.set()
             if self._secrets is not None:
                 self._secrets.open(self._send, self.notify)
+            self._logged_problem = ""
             log.info("agent serves over connection %d", self.notify)
             patience = MAX_MISSED_HEARTBEATS * welcome.beat
             loops = [self._heartbeat_loop(welcome.beat), self._observe_loop(), self._trust_connection(patience)]
@@ -211,7 +225,8 @@ class Agent:
     def _handle_goodbye(self, goodbye: Goodbye) -> None:
         if goodbye.final:
             raise Dismissed(goodbye.reason)
-        if goodbye.held and not self._is_held:
+        if goodbye.held and goodbye.reason != self._logged_problem:
+            self._logged_problem = goodbye.reason
             log.warning("agent waits: %s", goodbye.reason)
         self._is_held = goodbye.held
         raise ConnectionError(goodbye.reason)

@@ -4,12 +4,26 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from msgspec import MsgspecError
-from websockets.exceptions import WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from stateward.agents.messages import Upgrade
 
 CONNECTION_ERRORS = (OSError, EOFError, WebSocketException, MsgspecError, TimeoutError)
 """The errors after which an agent connects again."""
+
+FORBIDDEN_MEANS = "the token is unknown, has expired or was revoked, or is not one for agents (--role agent)"
+"""What an HTTP status of 401 or 403 means; a server does not tell which of these it is."""
+
+
+def describe_connection_error(error: BaseException) -> str:
+    """Return why there is no connection, as the controller told it where it did."""
+    if isinstance(error, InvalidStatus):
+        status = error.response.status_code
+        means = f": {FORBIDDEN_MEANS}" if status in (401, 403) else ""
+        return f"the controller refuses the connection with HTTP status {status}{means}"
+    if isinstance(error, ConnectionClosed) and error.rcvd is not None and error.rcvd.reason:
+        return f"the controller has closed the connection: {error.rcvd.reason}"
+    return str(error) or type(error).__name__
 
 
 class Dismissed(Exception):

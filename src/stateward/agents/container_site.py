@@ -53,7 +53,7 @@ from stateward.containers import (
     RegistryLogin,
     start_created,
 )
-from stateward.errors import BadInput
+from stateward.errors import BadInput, count_text
 
 STABLE_AFTER_S = 0.5
 """Seconds that an app must run before it counts as started."""
@@ -240,7 +240,7 @@ class ContainerSite:
         parts = tuple(f"{order.name}-{number + 1}" for number in range(nodes))
         thing = Deployed(order.name, "clusterinst", order.generation, False, "", order.spec, parts)
         self._state.save(thing)
-        report_progress(f"creating a network for {nodes} nodes", 0, nodes)
+        report_progress(f"creating a network for {count_text(nodes, 'node')}", 0, nodes)
         network = ContainerNetworkSpec(
             self._names.name(order.name), self._names.key(order.name), self._names.labels(order)
         )

@@ -1,10 +1,19 @@
 """How agents find a controller."""
 
+import logging
 from random import Random
 
 import pytest
+from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosedError, InvalidStatus
+from websockets.frames import Close
+from websockets.http11 import Response
 
+from stateward.agents.agent import Agent
+from stateward.agents.agent_ports import FORBIDDEN_MEANS, AgentSocket, Dismissed
 from stateward.agents.dialer import MAX_DELAY_S, WebSocketDialer, check_controller_url
+from stateward.agents.self_upgrade import NoUpgrade
+from stateward.agents.simulation import SimulatedSite
 from stateward.errors import BadInput
 
 
@@ -32,3 +41,32 @@ async def test_controllers_are_dialled_in_turn_and_pauses_grow_to_a_limit() -> N
     assert len(set(pauses)) == len(pauses)
     one.reset_backoff()
     assert one.retry_delay_s < 1.0
+
+
+class RefusedDialer:
+    """A dialer that meets one error after the other, until its agent is dismissed."""
+
+    retry_delay_s = 0.0
+
+    def __init__(self, *errors: Exception) -> None:
+        self._errors = [*errors, Dismissed("enough")]
+
+    async def dial(self) -> AgentSocket:
+        raise self._errors.pop(0)
+
+    def reset_backoff(self) -> None:
+        raise AssertionError("it was never connected")
+
+
+async def test_an_agent_logs_in_plain_words_why_it_is_refused_and_again_only_when_that_changes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    foreign = Close(4403, "the token is not for this cloudlet")
+    forbidden, closed = InvalidStatus(Response(403, "", Headers())), ConnectionClosedError(foreign, foreign, True)
+    dialer = RefusedDialer(forbidden, forbidden, closed, closed, OSError("no route"), forbidden)
+    with caplog.at_level(logging.INFO, "stateward.agent"):
+        await Agent(SimulatedSite(), dialer, "1.0", NoUpgrade()).run()
+    status = f"the controller refuses the connection with HTTP status 403: {FORBIDDEN_MEANS}"
+    reasons = (status, f"the controller has closed the connection: {foreign.reason}", "no route", status)
+    said = [f"agent is not connected and will retry: {why}" for why in reasons]
+    assert caplog.messages == [*said, "agent ends, dismissed by the controller: enough"]

@@ -35,6 +35,11 @@ def test_half_a_name_is_refused_and_so_is_more_than_one(text: str) -> None:
         parse_ref(text)
 
 
+def test_the_name_of_an_instance_in_commands_of_edge_leads_to_its_id() -> None:
+    with pytest.raises(BadInput, match="munich:c1:web"):
+        parse_ref("munich/c1/web")
+
+
 def test_a_kind_goes_by_its_full_name_and_by_its_last_part() -> None:
     assert is_kind_named("mci.vm", "mci.vm")
     assert is_kind_named("mci.vm", "vm")

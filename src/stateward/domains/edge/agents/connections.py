@@ -1,5 +1,6 @@
 """Transactions for agent connections: connect (with a notify id that only grows) and disconnect."""
 
+import logging
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -38,6 +39,8 @@ from stateward.naming import new_id
 from stateward.store.changes import Ended
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object, Operation, to_json
+
+log = logging.getLogger("stateward.edge")
 
 NO_CLOUDLET = "there is no such cloudlet"
 
@@ -152,6 +155,7 @@ def _hold_agent(uow: UnitOfWork, found: Object, request: ConnectRequest) -> None
         other = now.installation or "without identity"
         why = f"{AgentRejection.HELD}: it belongs to {owner}, and installation {other} dials"
         journal_rejection(uow, found, AGENT, request.version, "start", why)
+        log.info("agent of cloudlet %s/%s is held: %s", request.ns, request.cloudlet, why)
     else:
         now = replace(now, since=former.since)
         if replace(now, dialled=former.dialled) == former and now.dialled - former.dialled < HELD_UPDATE_INTERVAL_S:

@@ -62,6 +62,7 @@ from stateward.domains.edge.lifecycle import APP, APPINST, CLOUDLET, CLUSTERINST
 from stateward.domains.edge.model import CloudletSpec, ClusterInst, parse_instance_id
 from stateward.domains.edge.policy.demand import ClusterLoad
 from stateward.domains.edge.policy.policy_controller import PolicyController
+from stateward.domains.edge.records.agent_upgrade import AgentRejection
 from stateward.domains.edge.service import Service
 from stateward.plugin.owned_router import OwnedRouter
 from stateward.plugin.request_params import IdempotencyKey, Ns
@@ -280,7 +281,8 @@ async def connect_agent(socket: WebSocket[Any, Any, Any], hub: HubDependency, sp
         connection = AgentConnection(socket, space, cloudlet, asyncio.get_running_loop().time, grant.token)
         await connection.serve(hub)
     except Disconnected as gone:
-        log.info("agent of cloudlet %s/%s is disconnected: %s", space, cloudlet, gone)
+        if gone.reason != AgentRejection.HELD:  # it was logged when it came; a held agent dials every few seconds
+            log.info("agent of cloudlet %s/%s is disconnected: %s", space, cloudlet, gone)
     except StoreError as error:
         log.warning(
             "agent of cloudlet %s/%s is disconnected by a store error and will reconnect: %s", space, cloudlet, error
