@@ -54,9 +54,9 @@ def strict_query() -> dict[str, Any]:
     return {STRICT_QUERY: True}
 
 
-def open_to_all(why: str) -> dict[str, Any]:
+def open_to_all(why: str, *, messages: bool = False) -> dict[str, Any]:
     """Return the options of a route that needs no token; `why` is the reason, for a reader of the code."""
-    return {OPEN: why}
+    return {OPEN: why, MESSAGES: messages}
 
 
 def engine_of(request: Any) -> Engine:  # noqa: ANN401 - a request or a WebSocket of any application

@@ -47,10 +47,3 @@ class TooMany(StatewardError, retry=True):
     after: float
     why: str = "too many requests with this token"
     text = "{why}"
-
-
-class NotReady(StatewardError, retry=True):
-    """The server lacks a part that the request needs."""
-
-    missing: str
-    text = "{missing}"

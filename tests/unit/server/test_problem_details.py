@@ -21,7 +21,8 @@ from stateward.engine.errors import (
 from stateward.engine.requests import LockRequest
 from stateward.errors import BadInput, StatewardError, UnknownName
 from stateward.lifecycle import Refusal, decide
-from stateward.server.errors import Forbidden, NotAuthenticated, NotReady, TooMany
+from stateward.plugin.readiness import NotReady
+from stateward.server.errors import Forbidden, NotAuthenticated, TooMany
 from stateward.server.http.body_decoding import BadBody, bad_body
 from stateward.server.http.problem_details import encoded, mask_secrets, problem, problem_of
 from stateward.store.errors import DatabaseReplaced, ReadOnly, StoreBusy, UnstorableValue

@@ -37,10 +37,11 @@ from stateward.engine.errors import (
 )
 from stateward.engine.kind_types import UnfitValue
 from stateward.errors import BadInput, NotOffered, StatewardError, UnknownField, UnknownName, UnknownValue
+from stateward.plugin.readiness import NotReady
 from stateward.plugin.route_options import MESSAGES, PLAIN_PROBLEMS
 from stateward.schemas.problems import FlagView, Problem
 from stateward.server.auth.audit import AUDITED_STATUSES
-from stateward.server.errors import Forbidden, NotAuthenticated, NotReady, PriorityForbidden, TooMany
+from stateward.server.errors import Forbidden, NotAuthenticated, PriorityForbidden, TooMany
 from stateward.server.http.body_decoding import BadBody
 from stateward.server.service import service_of
 from stateward.server.telemetry.logs import redacted

@@ -15,7 +15,8 @@ from stateward.access.lifecycle import TOKEN
 from stateward.access.sessions import SESSION
 from stateward.engine import Engine
 from stateward.engine.kinds import Kinds
-from stateward.server.errors import NotReady, TooMany
+from stateward.plugin.readiness import NotReady
+from stateward.server.errors import TooMany
 from stateward.server.live.journal_feed import JournalFeed
 from stateward.server.live.operation_followers import OperationFollowers, ProgressEvent
 from stateward.server.live.stream_server import JournalStream

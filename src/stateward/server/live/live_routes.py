@@ -17,10 +17,11 @@ from litestar.params import HeaderParameter
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from stateward.access import Grant, Right
+from stateward.plugin.readiness import NotReady
 from stateward.plugin.request_params import Ns
 from stateward.schemas.operations import ProgressView
 from stateward.server.auth.guards import HTTP_STATUSES, authenticate_connection, open_to_all, require
-from stateward.server.errors import Forbidden, NotAuthenticated, NotReady, TooMany
+from stateward.server.errors import Forbidden, NotAuthenticated, TooMany
 from stateward.server.http.parameters import MAX_NUMBER, Op
 from stateward.server.live.feeds import live_feeds_of
 from stateward.server.live.operation_followers import ProgressEvent

@@ -37,7 +37,7 @@ from stateward.access import Right
 from stateward.engine import Kind
 from stateward.engine.kinds import Kinds
 from stateward.engine.privacy import Disclosure
-from stateward.server.errors import NotReady
+from stateward.plugin.readiness import NotReady
 from stateward.server.presenter import sees_internal
 from stateward.server.routes.declare import api_route
 from stateward.server.service import ApiRequest

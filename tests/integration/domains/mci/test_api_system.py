@@ -44,6 +44,13 @@ async def test_everybody_sees_that_the_server_is_ready(api: ApiHarness) -> None:
     assert (answer.status_code, answer.json()["ready"], answer.json()["initialized"]) == (200, True, True)
 
 
+async def test_a_server_that_stops_is_ready_under_no_path(api: ApiHarness) -> None:
+    await api.engine.drain()
+    for path in ("/readyz", "http://test/readyz", "http://test/spider/readyz"):
+        answer = await api.get(path, "nobody")
+        assert (answer.status_code, answer.json()["detail"]) == (503, "it is about to stop"), path
+
+
 async def test_a_token_may_come_as_the_password_of_any_user(api: ApiHarness) -> None:
     assert (await api.get("/ns", "nobody", headers=api.basic())).status_code == 200
     refused = await api.get("/ns", "nobody")

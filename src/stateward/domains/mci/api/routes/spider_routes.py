@@ -5,6 +5,7 @@ from msgspec import Struct
 
 from stateward.domains.mci.api.context import TumblebugRequest
 from stateward.domains.mci.api.tumblebug_params import OPEN, READ
+from stateward.plugin.readiness import check_readiness
 
 BASE = "/spider"
 
@@ -19,8 +20,8 @@ class SpiderDriver(Struct, frozen=True, rename="pascal"):
 
 @get("/readyz", opt=OPEN)
 async def spider_readyz(request: TumblebugRequest) -> dict[str, str]:
-    """Tell whether the server is ready: the store must answer."""
-    await request.service.engine.store.reader.time()
+    """Tell whether the server is ready."""
+    await check_readiness(request.service.engine)
     return {"message": "The server is ready"}
 
 

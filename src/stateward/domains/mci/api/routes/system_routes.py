@@ -22,6 +22,7 @@ from stateward.domains.mci.api.tumblebug_params import (
 )
 from stateward.domains.mci.errors import NoSuchRequest
 from stateward.errors import UnknownName
+from stateward.plugin.readiness import check_readiness
 from stateward.plugin.route_options import grant_of
 from stateward.store.records import Key
 
@@ -36,8 +37,8 @@ class Ready(Struct, frozen=True):
 
 @get("/readyz", opt=OPEN)
 async def readyz(request: TumblebugRequest) -> Ready:
-    """Tell whether the server is ready: the store must answer."""
-    await request.service.engine.store.reader.time()
+    """Tell whether the server is ready."""
+    await check_readiness(request.service.engine)
     return Ready("The server is ready", True, True)
 
 
