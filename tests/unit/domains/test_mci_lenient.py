@@ -75,7 +75,10 @@ def test_numbers_may_come_as_texts(size: object) -> None:
     assert Fields({"n": size}).number("n", default=0, low=0, high=9) == 3
 
 
-@pytest.mark.parametrize("size", ["three", 3.5, True, [3], {"a": 3}, 10, -1, "9" * 5000, float("inf")])
+NO_SIZES = ["three", 3.5, True, [3], {"a": 3}, 10, -1, "9" * 5000, float("inf"), "3e0", "0_3", "\uff13", "0x3", "inf"]
+
+
+@pytest.mark.parametrize("size", NO_SIZES)
 def test_what_is_no_number_within_the_limits_is_bad_input(size: object) -> None:
     with pytest.raises(BadInput) as error:
         Fields({"n": size}, "here").number("n", default=0, low=0, high=9)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from stateward.domains.mci.api.lenient_json import Fields, parse_flag
+from stateward.domains.mci.api.lenient_json import Fields, parse_flag, parse_number
 from stateward.domains.mci.api.tumblebug_params import check_choice
 from stateward.domains.mci.spec_choice import (
     NUMBERS,
@@ -82,12 +82,9 @@ def _priority(rule: Fields, regions: Mapping[str, Coordinate]) -> Priority:
 
 
 def _coordinate(field: str, text: str) -> Coordinate:
-    parts = text.replace(",", "/").split("/")
-    try:
-        latitude, longitude = (float(one) for one in parts)
-    except ValueError:
-        latitude = longitude = 1e9
-    if not -90.0 <= latitude <= 90.0 or not -180.0 <= longitude <= 180.0:
+    found = [parse_number(one) for one in text.replace(",", "/").split("/")]
+    latitude, longitude = found if len(found) == 2 else (None, None)
+    if latitude is None or longitude is None or not (-90.0 <= latitude <= 90.0 and -180.0 <= longitude <= 180.0):
         raise BadInput(field, text, "a latitude and a longitude such as 44.146838/-116.411403")
     return latitude, longitude
 

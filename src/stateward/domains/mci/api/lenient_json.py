@@ -1,11 +1,11 @@
 """Lenient reading of JSON bodies: the clients of this API send many dialects.
 
-Keys are case-insensitive and of any release, unknown keys are ignored, numbers may be texts, and a single value may
-stand for a list.
-Anything else is bad input, and the error names the path of the field.
+Keys are case-insensitive and of any release, unknown keys are ignored, numbers may be texts of plain digits, and a
+single value may stand for a list. Anything else is bad input, and the error names the path of the field.
 """
 
 import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,7 +18,8 @@ MAX_TEXT_CHARS = 10_000
 """Maximal length of a text."""
 
 MAX_ITEMS = 10_000
-MAX_DIGITS = 20
+NUMBER_TEXT = re.compile(r"\s*[-+]?[0-9]{1,20}(\.[0-9]{1,20})?\s*")
+"""A number as a text. Python reads more: `1e3`, `1_0` and digits of other scripts would be a surprise in a size."""
 
 YES, NO = frozenset({"true", "yes", "y", "on", "1"}), frozenset({"false", "no", "n", "off", "0", ""})
 
@@ -66,7 +67,7 @@ class Fields:
         value = self.raw(*names)
         if value is None or value == "":
             return default
-        read = _parse_number(value)
+        read = parse_number(value)
         if read is None or not low <= read <= high:
             raise BadInput(self.field(names[0]), value, f"a number from {low:g} to {high:g}")
         return read
@@ -121,18 +122,21 @@ def parse_flag(field: str, text: str | None) -> bool:
 
 def parse_int(field: str, value: object, low: int, high: int) -> int:
     """Parse an integer within limits."""
-    read = _parse_number(value)
+    read = parse_number(value)
     if read is None or not read.is_integer() or not low <= read <= high:
         raise BadInput(field, value, f"a whole number from {low} to {high}")
     return int(read)
 
 
-def _parse_number(value: object) -> float | None:
+def parse_number(value: object) -> float | None:
+    """Parse a finite number; a text has plain digits. Returns None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
+    if isinstance(value, str) and NUMBER_TEXT.fullmatch(value) is None:
+        return None
     try:
-        number = float(value) if not isinstance(value, str) or len(value) <= MAX_DIGITS else math.nan
-    except (ValueError, OverflowError):
+        number = float(value)
+    except OverflowError:
         return None
     return number if math.isfinite(number) else None
 
