@@ -173,12 +173,17 @@ def _runner(commands: Sequence[str]) -> str:
 
 
 def _wait_for_end() -> str:
-    """Return the shell code that waits until a run has ended, or its process is gone, or it did not begin."""
+    """Return the shell code that waits until a run has ended, or its process is gone, or it did not begin.
+
+    A killed process stays as a zombie where the first process of a machine does not reap its children.
+    """
     return """
 n=0
 while [ ! -e "$dir/done" ]; do
   if [ -s "$dir/pid" ]; then
     read pid group others <"$dir/pid"
+    line=; { read -r line <"/proc/$pid/stat"; } 2>/dev/null
+    case "${line##*) }" in Z*) pid=none;; esac
     kill -0 "$pid" 2>/dev/null || { [ -e "$dir/done" ] || break; }
   else
     n=$((n + 1)); [ $n -gt 25 ] && break

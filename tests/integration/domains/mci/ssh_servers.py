@@ -26,6 +26,7 @@ class LoopbackServer:
         self.home, self.keys = home, list[str]()
         self.forwarded: list[tuple[str, int]] = []
         self.logins = 0
+        self.connections: list[asyncssh.SSHServerConnection] = []
         self.has_own_sessions = True  # as with most SSH servers; machines that are process groups have none
         self.host_key = asyncssh.generate_private_key("ssh-ed25519")
         self._acceptor: asyncssh.SSHAcceptor | None = None
@@ -122,6 +123,9 @@ async def _pump(source: asyncio.StreamReader | None, target: "asyncssh.SSHWriter
 class _Login(asyncssh.SSHServer):
     def __init__(self, server: LoopbackServer) -> None:
         self._server = server
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._server.connections.append(conn)
 
     def begin_auth(self, username: str) -> bool:
         return True

@@ -245,6 +245,24 @@ async def test_a_second_connection_follows_the_run_of_the_first_and_runs_nothing
     assert [(one.written, one.status) for one in found.runs] == [("run\n", 5)]
 
 
+async def test_a_command_under_which_its_vm_ends_is_interrupted_and_is_not_run_again(
+    api: ApiHarness, machines: LoopbackMachines
+) -> None:
+    await api.created(mci("m1", group("g1", 1)))
+    (vm,) = await api.plugin.service.vms(NS, "m1")
+    killed, lost = RunOrder("r1", ("echo run >>marker; kill -9 0",)), RunOrder("r2", ("echo run >other; sleep 300",))
+    async with api.plugin.shells.open([vm]) as shells:
+        found = [await shells.run(vm, killed), await shells.run(vm, killed)]
+        running = asyncio.ensure_future(shells.run(vm, lost))
+        await until_file(machines.of("g1-1").home / "other")
+        for connection in machines.of("g1-1").connections:
+            connection.abort()
+        found.append(await running)
+        assert await shells.end(vm, lost) == ""
+    assert [one.error.partition(":")[0] for one in found] == ["it was interrupted"] * 3
+    assert (machines.of("g1-1").home / "marker").read_text() == "run\n"
+
+
 async def test_a_namespace_that_uses_all_its_sessions_waits_alone(
     api: ApiHarness, machines: LoopbackMachines, monkeypatch: pytest.MonkeyPatch
 ) -> None:

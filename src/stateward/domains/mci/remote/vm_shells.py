@@ -71,11 +71,14 @@ END_TIMEOUT_S = 20.0
 NO_SHELL_OUTPUT = "(the driver offers no way in)"
 ENDS = {
     "lost": "its folder on the VM is there, but nobody knows whether it has begun; it is not run again",
-    "interrupted": "it has begun, and its process is gone without a status: the VM was restarted, or it was killed",
+    "interrupted": "it was interrupted: its process is gone without a status; the VM was restarted, or it was killed",
     "ended": "it was ended before",
     "refused": "its folder cannot be made on the VM",
 }
 """Why a run that is not done has no result."""
+
+CUT_OFF = "it was interrupted: the VM was restarted or killed, or the connection to it was lost; it is not run again"
+"""Why a run has no result whose connection ended before it did; after a loss of the connection, it goes on."""
 
 OnOutput = Callable[[str, str], bool]
 """Gets the name of a VM, and what a command has written there; returns whether it wants more."""
@@ -268,15 +271,21 @@ class ShellGroup:
     # --- over SSH ----------------------------------------------------------------------------------------------------
 
     async def _run_over_ssh(self, vm: Object, order: RunOrder, on_output: OnOutput, address: str) -> VmCommandResult:
+        has_begun = False
         try:
             async with (
                 self._session(vm, order) as left,
                 asyncio.timeout(left) as limit,
                 self._connected(vm, order) as shell,
             ):
+                has_begun = True
                 report, unread = await _followed(shell, order, lambda text: on_output(vm_of(vm).name, text))
         except NoFreeSession as error:
             return VmCommandResult(error=f"{error}; {await self._end_unstarted(vm, order)}", address=address)
+        except ConnectionError as error:
+            if not has_begun:
+                raise
+            return VmCommandResult(error=_cut_off(str(error)), address=address)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -422,10 +431,14 @@ def _result(order: RunOrder, report: RunReport, address: str, unread: int) -> Vm
     if failed is not None and runs[failed].status is not None:
         error = f"{order.commands[failed]!r} ended with exit status {runs[failed].status}"
     elif report.end != "done":
-        error = ENDS.get(report.end, f"the shell of the VM was cut off: {report.trouble}".rstrip(": "))
+        error = ENDS.get(report.end) or _cut_off(report.trouble)
     elif failed is not None:
         error = f"the exit status of {order.commands[failed]!r} is unknown: the VM reported none from 0 to 999"
     return VmCommandResult(runs, error, address, unread)
+
+
+def _cut_off(trouble: str) -> str:
+    return f"{CUT_OFF} ({trouble})" if trouble else CUT_OFF
 
 
 def _kept_run(order: RunOrder, one: RunResult) -> CommandRun:
