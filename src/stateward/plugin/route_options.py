@@ -49,9 +49,13 @@ def can_dry_run() -> dict[str, Any]:
     return {DRY_RUN: True}
 
 
-def strict_query() -> dict[str, Any]:
-    """Return the option of a route that changes something: a mistyped filter in its query would select everything."""
-    return {STRICT_QUERY: True}
+def strict_query(*names: str) -> dict[str, Any]:
+    """Return the option of a route that refuses query parameters which it does not declare: all, or these in any case.
+
+    A route that changes something refuses all: a mistyped filter in its query would select everything. Of a route that
+    reads, clients of the original may send others, and those that filter must not be ignored.
+    """
+    return {STRICT_QUERY: frozenset(one.lower() for one in names) or True}
 
 
 def open_to_all(why: str, *, messages: bool = False) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stateward.domains.mci.api.choice_bodies import parse_image_search
 from stateward.domains.mci.api.lenient_json import Fields, parse_body, parse_flag
 from stateward.domains.mci.api.mci_bodies import ScaleRequest, parse_mci, parse_scale, parse_subgroup
 from stateward.domains.mci.api.resource_bodies import (
@@ -162,6 +163,19 @@ def test_a_disk_has_the_size_that_is_asked_for() -> None:
 def test_a_static_subgroup_names_what_it_stands_on_and_null_is_the_first_subnet() -> None:
     found = wanted({"name": "m1", "subGroups": [STATIC]}, dynamic=False).groups[0]
     assert (found.network, found.subnet, found.groups, found.key) == ("v", "", ("a", "b"), "k")
+
+
+@pytest.mark.parametrize("own", ["acccessFrom", "accesFrom", "accessFrom", "publicKy"])
+def test_a_field_that_only_this_server_has_is_not_ignored_in_a_subgroup(own: str) -> None:
+    with pytest.raises(BadInput, match=f"(?i){own}"):
+        parse_subgroup(Fields({**GROUP, own: ["10.0.0.0/8"]}), dynamic=True)
+    assert parse_subgroup(Fields({**GROUP, "accessInfo": "", "publicIp": ""}), dynamic=True).size == 3
+
+
+@pytest.mark.parametrize("field", ["providerName", "regionName", "osType", "osArchitecture"])
+def test_a_search_of_images_refuses_what_is_no_text(field: str) -> None:
+    with pytest.raises(BadInput, match=field):
+        parse_image_search(Fields({field: 5}))
 
 
 @pytest.mark.parametrize("missing", ["vNetId", "sshKeyId", "specId", "imageId"])

@@ -2,8 +2,8 @@
 
 A mistyped name that is ignored gives an answer to another question: an empty list, or a list of everything. So each
 route of ours takes the query parameters that it declares and no others, and reading in a namespace that nobody knows is
-an error. The compatible APIs stay as their originals are, except for routes that change something: there, a mistyped
-filter would select everything.
+an error. The compatible APIs stay as their originals are, except for routes that change something and for filters: a
+filter that is ignored would select everything.
 """
 
 import re
@@ -54,9 +54,12 @@ class RequestNames:
             return
         given = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         declared = {one.field_alias for one in takes.expected_query_params} if given else ()
+        refused = handler.opt.get(STRICT_QUERY)
         for name in given:
-            if name not in declared:
+            if name not in declared and (not isinstance(refused, frozenset) or name.lower() in refused):
                 raise UnknownField(name, sorted(declared), "query parameter of this route")
+        if isinstance(refused, frozenset):
+            return
         ns = scope["path_params"].get("ns") or given.get("ns")
         if ns is not None and ns not in self._known and scope["method"] == "GET" and re.match(NAME, ns):
             await self.require_namespace(scope["auth"], ns)

@@ -248,6 +248,10 @@ ERRORS = [
     ("GET", "/request/nothing", 404),
     ("GET", f"{M1}?option=nonsense", 400),
     ("GET", f"{M1}?option=status&fresh=perhaps", 400),
+    ("GET", f"/ns/{NS}/infra?labelSelector=)(", 400),
+    ("GET", f"/ns/{NS}/mci?filterKey=a&filterVal='", 400),
+    ("GET", f"/ns/{NS}/resources/vNet?FilterKey=id", 400),
+    ("GET", "/ns/nowhere/infra?nonsense=1", 404),
     ("POST", f"{M1}", 400),
     ("POST", f"{M1}?action=explode", 400),
     ("POST", f"{M1}/vm/g1-1?action=refine", 400),
@@ -272,6 +276,12 @@ async def test_every_error_has_a_message_and_the_fields_of_all_our_problems(api:
         assert said["message"] == said["detail"]
         assert (bool(said["code"]), bool(said["title"])) == (True, True)
         assert "status" not in said, "clients read .status.vm of any answer, and stumble over a number"
+
+
+async def test_the_vms_of_a_namespace_are_filtered(api: ApiHarness) -> None:
+    for value, count in (("g1", 2), ("g9", 0)):
+        listed = await api.get(f"/ns/{NS}/resources/node?filterKey=nodeGroupId&filterVal={value}")
+        assert len(listed.json()["node"]) == count, listed.text
 
 
 async def test_specs_are_found_by_the_names_that_their_providers_give_them(api: ApiHarness) -> None:

@@ -133,14 +133,14 @@ class ImageSearch(Struct, frozen=True):
 
 def parse_image_search(body: Fields) -> ImageSearch:
     """Parse a search of images."""
-    words = " ".join([body.text("osType"), *body.texts("detailSearchKeys")]).lower().split()
-    architecture = body.text("osArchitecture").strip().lower()
+    words = " ".join([body.string("osType"), *body.texts("detailSearchKeys")]).lower().split()
+    architecture = body.string("osArchitecture").lower()
     return ImageSearch(
-        body.text("providerName").strip().lower(),
-        body.text("regionName").strip().lower(),
+        body.string("providerName").lower(),
+        body.string("regionName").lower(),
         tuple(words),
         "" if architecture == "na" else architecture,
-        body.text("matchedSpecId").strip(),
+        body.string("matchedSpecId"),
         parse_flag(body.field("isGPUImage"), body.text("isGPUImage")),
         parse_flag(body.field("isKubernetesImage"), body.text("isKubernetesImage")),
         body.number("maxResults", default=0, low=0, high=MAX_RESULTS),

@@ -7,6 +7,7 @@ single value may stand for a list. Anything else is bad input, and the error nam
 import math
 import re
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -18,6 +19,9 @@ MAX_TEXT_CHARS = 10_000
 """Maximal length of a text."""
 
 MAX_ITEMS = 10_000
+MISSPELT = 0.85
+"""How similar a field must be to a known one to be taken for a mistake, from 0 to 1."""
+
 NUMBER_TEXT = re.compile(r"\s*[-+]?[0-9]{1,20}(\.[0-9]{1,20})?\s*")
 """A number as a text. Python reads more: `1e3`, `1_0` and digits of other scripts would be a surprise in a size."""
 
@@ -43,6 +47,14 @@ class Fields:
             if name not in known:
                 raise UnknownField(self.field(name), names)
 
+    def refuse_misspelt(self, *names: str) -> None:
+        """Refuse fields that are nearly one of these: they are of this server alone, so that no client means others."""
+        known = {one.lower(): one for one in names}
+        for name in self._values:
+            near = get_close_matches(name, known, n=1, cutoff=MISSPELT)
+            if near and name not in known:
+                raise UnknownField(self.field(name), [known[near[0]]])
+
     def field(self, name: str) -> str:
         """Return the path of a field."""
         return f"{self.path}.{name}" if self.path else name
@@ -54,6 +66,13 @@ class Fields:
     def text(self, *names: str, default: str = "") -> str:
         """Return a text; a number is converted to its digits."""
         return _parse_text(self.field(names[0]), self.raw(*names), default)
+
+    def string(self, name: str) -> str:
+        """Return a text that is one in JSON, too: a number is refused, where it would be searched for in vain."""
+        value = self.raw(name)
+        if value is not None and not isinstance(value, str):
+            raise BadInput(self.field(name), value, "a text")
+        return self.text(name).strip()
 
     def number(self, *names: str, default: int, low: int, high: int) -> int:
         """Return an integer within limits; an empty text counts as missing."""

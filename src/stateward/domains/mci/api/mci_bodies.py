@@ -35,6 +35,9 @@ AN_MCI = {"name": "shop", "subGroups": [A_GROUP]}
 A_CHANGE = {"numVMsToAdd": "1"}
 """Examples of request bodies, for the API description."""
 
+OWN_FIELDS = ("accessFrom", "publicKey", "encryptFor")
+"""The fields of MCIs that the original does not have."""
+
 MAX_PHASES = 50
 MAX_COMMAND_MINUTES = 7 * 24 * 60.0
 POLICIES: dict[str, Policy] = {"": "continue", "continue": "continue", "rollback": "rollback", "refine": "refine"}
@@ -49,6 +52,7 @@ class ScaleRequest(Struct, frozen=True):
 
 def parse_mci(body: Fields, uid: str, *, dynamic: bool, hold: bool = False, least: int = 0) -> MciSpec:
     """Parse an MCI; `least` is the smallest allowed size of a subgroup."""
+    body.refuse_misspelt(*OWN_FIELDS)
     groups = with_public_key(body, _groups(body.objects("subGroups", "vm"), dynamic=dynamic, least=least))
     return MciSpec(
         name=check_name("name", body.text("name").strip()),
@@ -118,6 +122,9 @@ def parse_subgroup(body: Fields, otherwise: str = "g1", *, dynamic: bool, least:
 
     A size of 0 stands for one VM: Tumblebug clients send it for a single VM.
     """
+    body.refuse_misspelt(*OWN_FIELDS)
+    if body.raw("accessFrom") is not None:
+        raise BadInput(body.field("accessFrom"), None, "left out: it is a field of the whole MCI")
     group = SubGroup(
         name=check_id(body.field("name"), body.text("name") or otherwise),
         size=body.number("subGroupSize", "vmGroupSize", default=1, low=least, high=MAX_VMS) or 1,

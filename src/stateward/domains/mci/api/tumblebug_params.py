@@ -20,6 +20,9 @@ from stateward.validation_texts import describe_pattern
 TEXT = describe_pattern(
     rf"^[^\x00-\x1f\x7f]{{0,500}}{naming.END}", "at most 500 characters long, without control characters"
 )
+LIST_FILTERS = ("filterKey", "filterVal", "labelSelector", "match")
+"""The query parameters by which the original's lists are filtered: a route that does not serve one refuses it."""
+
 ID_SEPARATORS = str.maketrans("_ ", "--")
 
 Ns = Annotated[str, PathParameter(pattern=naming.PATH_PART, description="the namespace")]
@@ -159,7 +162,7 @@ def match_ids(part: str | None) -> Callable[[str], bool]:
     return lambda id_: part is None or part.strip() in id_
 
 
-READ = needs(Right.READ, messages=True)
+READ = needs(Right.READ, messages=True) | strict_query(*LIST_FILTERS)
 ACT = needs(Right.ACT, messages=True) | strict_query()
 READ_ALL_WITH_MESSAGES = needs(Right.READ, everywhere=True, messages=True)
 READ_ALL = needs(Right.READ, everywhere=True)

@@ -12,7 +12,19 @@ from stateward.domains.mci.api.routes.mci_routes import views
 from stateward.domains.mci.api.routes.review_routes import ERROR, VmReview, money, review_group
 from stateward.domains.mci.api.routes.system_routes import Ready
 from stateward.domains.mci.api.routes.vm_routes import free_group_name
-from stateward.domains.mci.api.tumblebug_params import OPEN, READ, IdsOnly, Mci, Name, Ns, check_choice, check_reference
+from stateward.domains.mci.api.schemas import matches_filter
+from stateward.domains.mci.api.tumblebug_params import (
+    OPEN,
+    READ,
+    FilterKey,
+    FilterVal,
+    IdsOnly,
+    Mci,
+    Name,
+    Ns,
+    check_choice,
+    check_reference,
+)
 from stateward.domains.mci.model import RESOURCE_LIFECYCLES, SubGroup, mci_of, resource_identity
 from stateward.domains.mci.provider.catalogue import find_known_spec, known_images
 from stateward.errors import BadInput, UnknownName
@@ -106,12 +118,19 @@ async def check_resource(request: TumblebugRequest, ns: Ns, resource_type: Name,
 
 
 @get("/ns/{ns:str}/resources/vm", opt=READ)
-async def list_vms_of_namespace(request: TumblebugRequest, ns: Ns, option: IdsOnly = None) -> dict[str, Any]:
+async def list_vms_of_namespace(
+    request: TumblebugRequest,
+    ns: Ns,
+    option: IdsOnly = None,
+    filter_key: FilterKey = None,
+    filter_val: FilterVal = None,
+) -> dict[str, Any]:
     """Return all VMs of a namespace, each with its MCI, or their ids."""
     await request.service.namespace(ns)
     view, found = views(request), []
     for mci in await request.service.mcis(ns):
-        found += [(mci.id, one) for one in await view.vm_infos(mci, await view.vms(mci))]
+        shown = await view.vm_infos(mci, await view.vms(mci))
+        found += [(mci.id, one) for one in shown if not filter_key or matches_filter(one, filter_key, filter_val or "")]
     if check_choice("option", option, "id") == "id":
         return {"output": [one.id for _, one in found]}
     return {"vm": [{"mciId": mci, "vm": one} for mci, one in found]}

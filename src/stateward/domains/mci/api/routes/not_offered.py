@@ -7,11 +7,12 @@ lists all endpoints; a test compares the page with the routes.
 from litestar import HttpMethod, route
 from msgspec import Struct
 
+from stateward.access import Right
 from stateward.domains.mci.api.before_routing import ORIGINAL_PATH, REASON, Endpoint
 from stateward.domains.mci.api.context import TumblebugRequest
-from stateward.domains.mci.api.tumblebug_params import READ
 from stateward.engine import NotFound
 from stateward.errors import NotOffered
+from stateward.plugin.route_options import needs
 
 PATH = "/not-offered"
 METHODS = [HttpMethod.GET, HttpMethod.POST, HttpMethod.PUT, HttpMethod.DELETE, HttpMethod.HEAD]
@@ -294,7 +295,7 @@ MISSING = (
 REASONS = {endpoint: one.reason for one in MISSING for endpoint in one.endpoints}
 
 
-@route(PATH, http_method=METHODS, opt=READ, include_in_schema=False, status_code=501)
+@route(PATH, http_method=METHODS, opt=needs(Right.READ, messages=True), include_in_schema=False, status_code=501)
 async def refuse(request: TumblebugRequest) -> None:
     """Refuse a request that is not offered, with the reason."""
     if REASON not in request.scope:
