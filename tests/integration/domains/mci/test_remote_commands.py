@@ -375,7 +375,7 @@ async def test_a_file_is_copied_whole_to_a_path_or_into_a_folder(api: ApiHarness
     stored = await api.engine.wait_record(NS, answer.json()["operation"], 1)
     assert (stored.args, len(content) > 10) == ('{"content":"***"}', True)
     failed = await api.post(place, None, files={"file": ("f", b"x")}, data={"path": "missing/f"})
-    assert all("not written" in one["error"] for one in failed.json()["results"])
+    assert all("f was not copied to missing/f: " in one["error"] for one in failed.json()["results"])
     odd = '-it\'s "odd" \\ $HOME `x` \N{SNOWMAN}'
     for mode in ("750", "0600"):
         data = {"path": "folder", "name": odd, "mode": mode}
