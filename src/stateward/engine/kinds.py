@@ -95,6 +95,7 @@ class Kind(Struct, eq=False):
     general: bool = True  # the general API may create its objects, for actors that its table allows
     made_by: str = ""  # the command that creates its objects, if the general API may not
     party: Callable[[Object], Party] | None = None  # returns the other party that carries out an object's operations
+    part_of: Callable[[Object], str] | None = None  # returns what an object is part of, where that is not its parent
     has_alerts: bool = False  # its objects have alerts in their status, which `why` tells
     fault: Callable[[Object], str] | None = (
         None  # returns what an object's status says is wrong with it, beside `error`

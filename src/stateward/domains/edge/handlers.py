@@ -97,7 +97,7 @@ class Handlers:
         kind = partial(Kind, cancels=False, party=responsible_agent, has_alerts=True)
         return [
             kind(with_deadlines(CLUSTERINST, settings), instance, guard=guard_cluster, lock_set=referenced_records),
-            kind(with_deadlines(APPINST, settings), app, guard=guard_app),
+            kind(with_deadlines(APPINST, settings), app, guard=guard_app, part_of=cluster_of),
             kind(
                 with_deadlines(CLOUDLET, settings),
                 cloudlet,

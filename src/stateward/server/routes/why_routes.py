@@ -264,15 +264,23 @@ async def _lost_children(look: QueueInspection, ns: str, children: Sequence[Oper
 
 async def _parents(request: ApiRequest, found: Object) -> list[ParentView]:
     parents: list[ParentView] = []
-    name, seen = found.parent, {found.id}
-    while name is not None and name not in seen and len(parents) < MAX_PARENTS:
-        seen.add(name)
-        above = await request.service.reader.object(Key(found.ns, name))
-        if above is None or above.removed:
-            break
+    seen, above = {found.id}, await _above(request, found)
+    while above is not None and above.id not in seen and len(parents) < MAX_PARENTS:
+        seen.add(above.id)
         parents.append(await _parent(request, above))
-        name = above.parent
+        above = await _above(request, above)
     return parents
+
+
+async def _above(request: ApiRequest, found: Object) -> Object | None:
+    """Return the object that an object is part of, as its kind says, or else its parent."""
+    kinds = request.service.engine.kinds
+    part_of = kinds.of(found).part_of if found.kind in kinds else None
+    for name in (part_of and part_of(found), found.parent):
+        above = await request.service.reader.object(Key(found.ns, name)) if name else None
+        if above is not None and not above.removed:
+            return above
+    return None
 
 
 async def _parent(request: ApiRequest, above: Object) -> ParentView:

@@ -75,3 +75,11 @@ async def test_why_says_of_a_new_cloudlet_that_no_agent_is_connected(harness: Ed
         f"oslo is Init since {begun}; "
     )
     assert ": the cloudlet waits for its agent to connect; it may take until " in text
+
+
+async def test_why_names_the_cluster_of_an_app_and_then_the_cloudlet(harness: EdgeHarness) -> None:
+    await harness.cloudlet()
+    await harness.cluster()
+    await harness.app()
+    await harness.deployed()
+    assert [one["id"] for one in (await why(harness, f"{C1}:web"))["parents"]] == [C1, "munich"]
