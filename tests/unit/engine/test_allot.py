@@ -98,6 +98,11 @@ def test_groups_do_not_count_for_each_other() -> None:
     assert allot(groups, loads, 30, NOW).rooms == {"a": 5, "b": 5, "c": 5}
 
 
+def test_a_group_is_in_demand_by_its_lanes_with_work_for_each_that_may_be_active() -> None:
+    loads = [load("a", grp="g"), load("b", grp="g", running=1), load("c", grp="g"), load("d", grp="h")]
+    assert allot([LaneGroup("g", 2), LaneGroup("h", 4)], loads, 30, NOW).demands == {"g": 1.5, "h": 0.25}
+
+
 any_load = st.builds(
     LaneLoad,
     st.builds(

@@ -26,11 +26,15 @@ BACK_OFF_RESET_S = 60.0
 
 
 class Allotment(Struct, frozen=True):
-    """How many operations to claim and to prefetch in each lane, and the lanes that become active by it."""
+    """How many operations to claim and to prefetch in each lane, and the lanes that become active by it.
+
+    `demands` says for each group how many lanes with work it has for each lane that may be active.
+    """
 
     rooms: dict[str, int]
     prefetched: dict[str, int]
     opened: list[Lane]
+    demands: dict[str, float]
 
 
 class ClaimResult(Struct, frozen=True):
@@ -60,6 +64,9 @@ async def claim(
     if allotment.opened:
         await tx.apply(Changes(lanes=allotment.opened))
     claims = [one for one in taken if not one.work.is_prefetched]
+    # The group that takes longest goes first: where many start at once, the last ones start a while later, and they do
+    # so again whenever they end together.
+    claims.sort(key=lambda one: (-one.work.priority, -allotment.demands.get(one.work.grp, 0.0)))
     claimed = Counter(one.work.lane for one in claims)
     has_more = any(claimed[lane] == share for lane, share in allotment.rooms.items())
     return ClaimResult(tx.now, claims, taken[len(claims) :], has_more)
@@ -91,8 +98,10 @@ def allot(
         by_group[load.lane.grp].append(load)
     served: list[LaneLoad] = []
     lasting: set[str] = set()
+    demands: dict[str, float] = {}
     for name, lanes in by_group.items():
         limit = limits.get(name, DEFAULT_LANES) if name else len(lanes)
+        demands[name] = len(lanes) / max(1, limit)
         group_served, group_lasting = _lanes_to_serve(lanes, limit, now, prefetch)
         served += group_served
         lasting |= group_lasting
@@ -102,7 +111,9 @@ def allot(
         for load in served
         if load.running == 0 and load.lane.grp and load.lane.lane in rooms
     ]
-    return Allotment(rooms, {lane: count for lane, count in prefetch.counts.items() if lane in lasting}, opened)
+    return Allotment(
+        rooms, {lane: count for lane, count in prefetch.counts.items() if lane in lasting}, opened, demands
+    )
 
 
 def _lanes_to_serve(
