@@ -49,6 +49,7 @@ class UnitOfWork:
         self._changed: dict[Key, Object] = {}
         self._queues: dict[Key, list[WorkItem]] = defaultdict(list)
         self._work: dict[Key, WorkItem] = {}
+        self._unread_blockers: list[Key] = []  # operations that hold loaded objects or wait for them
         self._new_work: dict[Key, WorkItem] = {}
         self._work_changed: dict[Key, WorkItem] = {}
         self._work_gone: dict[Key, None] = {}
@@ -75,6 +76,15 @@ class UnitOfWork:
         for work in await self.tx.queues(queues) if queues else ():
             self._queues[Key(work.ns, work.queue)].append(work)
             self._work[work.key] = work
+            self._unread_blockers.append(work.key)
+
+    async def load_blockers(self) -> None:
+        """Load the operations that hold the loaded objects, or are queued for them: a refusal names the one in the way.
+
+        Each call reads those of the objects that were loaded since the last one: there may be 10,000 before them.
+        """
+        blockers, self._unread_blockers = self._unread_blockers, []
+        await self.load_operations(dict.fromkeys(blockers))
 
     async def peek(self, keys: Collection[Key]) -> list[Object | None]:
         """Return objects without locking them; each is read once in a transaction."""
@@ -92,6 +102,7 @@ class UnitOfWork:
     def _remember(self, found: dict[Key, Object]) -> None:
         self.objects.update(found)
         self._loaded.update((key, one.version) for key, one in found.items())
+        self._unread_blockers += [Key(one.ns, one.op) for one in found.values() if one.op is not None]
 
     async def load_operations(self, keys: Iterable[Key]) -> None:
         """Load operations by their keys."""
@@ -122,10 +133,6 @@ class UnitOfWork:
     def queue(self, key: Key) -> list[WorkItem]:
         """Return the work in an object's queue, in order."""
         return self._queues[key]
-
-    def queued_operations(self) -> set[Key]:
-        """Return the operations in all loaded queues."""
-        return set(self._work)
 
     def work(self, key: Key) -> WorkItem | None:
         """Return the work of an operation, if it has not ended."""
@@ -268,7 +275,7 @@ class UnitOfWork:
 
         A row that was written early can still be changed, like any row that existed before.
         """
-        if len(self.changes.operations) < EARLY_FLUSH_OPERATIONS or self._dry:
+        if len(self.changes.operations) < EARLY_FLUSH_OPERATIONS or self._dry or not self.tx.flushes_early:
             return
         written, work = self.changes.operations, self._new_work
         changed = list(self._changed.values())

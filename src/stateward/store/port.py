@@ -121,6 +121,10 @@ class Tx(Protocol):
     def is_default_lane_unlimited(self) -> bool:
         """Whether the default lane has no limits and is not backed off; a claimer then need not count running work."""
 
+    @property
+    def flushes_early(self) -> bool:
+        """Whether early writes run beside the transaction function; otherwise nothing is gained by `flush_early`."""
+
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
         """Return the objects that exist, removed ones included, and lock them in key order."""
 

@@ -137,8 +137,7 @@ async def _load(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) -> N
     if kinds.any_lock_set:  # after the objects themselves, and all at once, so that rows are locked in one order
         lock_sets = (kinds.lock_set(one, uow.objects.get(Key(one.ns, one.object))) for one in requests)
         await uow.load({key for keys in lock_sets for key in keys})
-    holders = {Key(one.ns, one.op) for one in uow.objects.values() if one.op is not None}
-    await uow.load_operations(holders | uow.queued_operations())  # a refusal names the operation in the way
+    await uow.load_blockers()
     requested = {Key(one.ns, one.tree) for one in requests if one.tree is not None}
     held = {Key(one.ns, one.tree) for one in uow.operations.values() if one.tree is not None}
     await uow.load_locks(requested | held)

@@ -58,6 +58,10 @@ class PostgresTx:
     def is_default_lane_unlimited(self) -> bool:
         return self._unlimited
 
+    @property
+    def flushes_early(self) -> bool:
+        return True
+
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
         rows = await self._lock(queries.OBJECTS, set(keys))
         found = {Key(row[0], row[1]): Object(*row) for row in rows}

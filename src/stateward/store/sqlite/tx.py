@@ -77,6 +77,10 @@ class SqliteTx:
             self._unlimited = not self._connection.execute(LIMITED, (self.now,)).fetchone()
         return self._unlimited
 
+    @property
+    def flushes_early(self) -> bool:
+        return False
+
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
         found = {one.key: one for one in queries.OBJECTS.fetch(self._connection, keys)}
         self._known.update(found)

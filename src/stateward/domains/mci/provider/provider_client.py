@@ -230,8 +230,10 @@ class ProviderClient:
         then. Callers that wait longer share the following listings.
         """
         evidence = await self.observe(key)
-        if wanted(evidence):
-            return evidence
+        return evidence if wanted(evidence) else await self.wait_for_next(key, wanted)
+
+    async def wait_for_next(self, key: str, wanted: EvidencePredicate) -> Evidence:
+        """Wait until evidence of one of the next listings satisfies a predicate."""
         waiting: EvidenceWaiter = wanted, asyncio.get_running_loop().create_future()
         self._waiters[key].append(waiting)
         self._waiter_joined.set()

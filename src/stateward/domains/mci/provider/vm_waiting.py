@@ -26,7 +26,10 @@ def watch_vm_call(job: Job, name: str, uid: str) -> CallWitness:
 async def wait_for_evidence(
     client: ProviderClient, job: Job, uid: str, is_last: Callable[[Evidence], bool]
 ) -> Evidence:
-    """Wait for the final evidence; report at growing intervals why the provider does not answer."""
+    """Wait for the final evidence; report at growing intervals why the provider does not answer.
+
+    Most actions are done at the first observation, and there is nothing to report before it: it needs no time-out.
+    """
     pause, trouble = REPORT_FIRST_S, ""
 
     def watch(evidence: Evidence) -> bool:
@@ -34,10 +37,13 @@ async def wait_for_evidence(
         trouble = evidence.problem if evidence.existence is Existence.UNKNOWN else ""
         return is_last(evidence)
 
+    evidence = await client.observe(uid)
+    if watch(evidence):
+        return evidence
     while True:
         try:
             async with asyncio.timeout(pause) as limit:
-                return await client.wait_for(uid, watch)
+                return await client.wait_for_next(uid, watch)
         except TimeoutError:
             if not limit.expired():
                 raise
