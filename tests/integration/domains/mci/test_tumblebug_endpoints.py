@@ -139,6 +139,28 @@ async def test_names_of_objects_are_not_renamed_in_paths(api: ApiHarness) -> Non
 def test_each_renamed_field_has_one_older_name() -> None:
     assert len(OLDER_FIELDS) == len({name.lower() for name in FIELDS})
     assert rename_fields([{"vm": [{"vmId": "a"}], "count": 1}]) == [{"node": [{"nodeId": "a"}], "count": 1}]
+    unknown = {"field": "x", "known": ["vmId"], "nearest": "vmId"}
+    assert rename_fields(unknown, error=True) == {"field": "x", "known": ["nodeId"], "nearest": "nodeId"}
+    assert rename_fields({"known": ["vm"]}, error=True) == {"known": ["vm"]}  # names of objects are the users' own
+
+
+# fmt: off
+ERROR_TEXTS = [
+    ("subGroups[0].vmUserName: must be",   "nodeGroups[0].nodeUserName: must be"),
+    ("vm[0].name",                         "node[0].name"),
+    ("while mci.mci is Failed",            "while mci.mci is Failed"),
+    ("no mci.vm",                          "no mci.vm"),
+    ("mci.vm: no",                         "mci.vm: no"),
+    ("Known: async, subGroupId, vmId",     "Known: async, nodeGroupId, nodeId"),
+    ("did you mean 'vmId'?",               "did you mean 'nodeId'?"),
+    ("my-vmId and my-vm: no",              "my-vmId and my-vm: no"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("older", "present"), ERROR_TEXTS)
+def test_an_error_names_fields_of_the_present_release_and_leaves_kinds(older: str, present: str) -> None:
+    assert rename_fields({"message": older}, error=True) == {"message": present}
 
 
 def test_a_fixed_segment_comes_before_a_parameter() -> None:

@@ -88,7 +88,13 @@ USER_MAPS = frozenset({"label", "labels"})
 ERROR_TEXTS = frozenset({"field", "message", "detail"})
 """The fields of an error that name fields of the request."""
 
-FIELD_WORDS = re.compile(rf"\b({'|'.join(sorted(map(re.escape, FIELDS), key=len, reverse=True))})(?=[\[.:]|$)")
+SUGGESTIONS = frozenset({"known", "nearest"})
+"""The fields of an error about an unknown field that have the names of known ones."""
+
+_LOWER, _CAMEL = ("|".join(one for one in FIELDS if one.islower() is lower) for lower in (True, False))
+FIELD_WORDS = re.compile(rf"(?<![-\w])(?:({_CAMEL})(?![-\w])|(?<!mci\.)(?!mci\.[a-z])({_LOWER})(?=[\[.:]|$))")
+"""The fields in a text: a word such as `vm` only where a path goes on or ends, and never in a kind such as `mci.vm`."""
+
 JSON_TYPE = b"application/json"
 
 
@@ -115,7 +121,14 @@ def rename_fields(value: Any, *, error: bool = False) -> Any:  # noqa: ANN401 - 
         return [rename_fields(one, error=error) for one in value]
     if not isinstance(value, Mapping):
         return value
-    return {FIELDS.get(name, name): _renamed_value(name, one, error=error) for name, one in value.items()}
+    renamed = {FIELDS.get(name, name): _renamed_value(name, one, error=error) for name, one in value.items()}
+    for name in SUGGESTIONS & value.keys() if error and "field" in value else ():
+        renamed[name] = _renamed_names(value[name])
+    return renamed
+
+
+def _renamed_names(names: Any) -> Any:  # noqa: ANN401 - a text, texts or nothing
+    return [FIELDS.get(one, one) for one in names] if isinstance(names, list) else FIELDS.get(names, names)
 
 
 def _renamed_value(name: str, value: Any, *, error: bool) -> Any:  # noqa: ANN401 - any JSON
@@ -124,7 +137,7 @@ def _renamed_value(name: str, value: Any, *, error: bool) -> Any:  # noqa: ANN40
     if isinstance(value, str):
         if name == "resourceType":
             return OBJECT_TYPES.get(value, value)
-        return FIELD_WORDS.sub(lambda word: FIELDS[word[1]], value) if error and name in ERROR_TEXTS else value
+        return FIELD_WORDS.sub(lambda word: FIELDS[word[0]], value) if error and name in ERROR_TEXTS else value
     return rename_fields(value, error=error)
 
 
