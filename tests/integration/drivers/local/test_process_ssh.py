@@ -369,6 +369,13 @@ async def test_the_server_outlives_its_controller_and_is_restarted_if_it_is_kill
     (server,) = ssh_servers_in(folder)
     os.kill(server, signal.SIGKILL)
     await eventually(_holds(lambda: ssh_servers_in(folder) == []))
+
+    async def is_restarted() -> bool:
+        """Observe: a process that ends loses its command line before its lock, and only a later listing restarts it."""
+        await observe_machine(driver, "key-1")
+        return len(ssh_servers_in(folder)) == 1
+
+    await eventually(is_restarted)
     again = await observe_machine(driver, "key-1")
     assert again is not None
     async with log_in(again) as connection:
