@@ -11,8 +11,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.mci.errors import InUse, NoNamespace
+from stateward.domains.mci.errors import InUse, InvalidNamespace, NoNamespace
 from stateward.domains.mci.guards.connection_grants import with_granted, without_revoked
+from stateward.domains.mci.guards.spec_validation import MCI_NAME
 from stateward.domains.mci.lifecycle import COMMAND, CONNECTION, NAMESPACE, SETTING
 from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, TumblebugSetting, record_id, setting_record
 from stateward.domains.mci.provider.catalogue import BUILT_IN, Catalogue
@@ -187,7 +188,7 @@ class DeploymentRecords:
         try:
             return await self.engine.record(DEPLOYMENT_NS, record_id("ns", ns))
         except NotFound:
-            raise NoNamespace(DEPLOYMENT_NS, ns) from None
+            raise (NoNamespace if MCI_NAME.match(ns) else InvalidNamespace)(DEPLOYMENT_NS, ns) from None
 
     async def namespaces(self) -> list[Object]:
         """Return all namespaces."""

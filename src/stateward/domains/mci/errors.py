@@ -82,6 +82,12 @@ class NoNamespace(NotFound):
     text = "there is no namespace {object!r}; create it: stateward mci namespace create {object}"
 
 
+class InvalidNamespace(NotFound):
+    """The namespace does not exist, and cannot be created under this name."""
+
+    text = "there is no namespace {object!r}, and none can have this name"
+
+
 class NoStoredObject(NotFound):
     """Nothing is stored under a key, or nothing that the caller may see."""
 

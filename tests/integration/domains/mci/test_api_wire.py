@@ -278,6 +278,27 @@ async def test_every_error_has_a_message_and_the_fields_of_all_our_problems(api:
         assert "status" not in said, "clients read .status.vm of any answer, and stumble over a number"
 
 
+POLICY = "policyOnPartialFailure"
+CMD, ALL = f"/ns/{NS}/cmd/mci/m1", "/registerCspResources"
+# fmt: off
+REFUSALS = [
+    ("GET",  "/ns//infra",           {},                                       "path",           "a name is missing"),
+    ("POST", ALL,                    {"nsId": "../default"},                   None,             "none can have this"),
+    ("POST", ALL,                    {"nsId": NS, "mciName": "x"},             "mciName",        "mciNamePrefix"),
+    ("POST", CMD,                    {"command": "id", "timeoutMinutes": 1e5}, "timeoutMinutes", "from 0 to 1440"),
+    ("POST", CMD,                    {"command": "id", "timeoutMinutes": -1},  "timeoutMinutes", "from 0 to 1440"),
+    ("POST", f"/ns/{NS}/mciDynamic", {**mci(), POLICY: "no"},                  POLICY,           "one of continue,"),
+]
+# fmt: on
+
+
+async def test_a_refusal_tells_what_is_allowed(api: ApiHarness) -> None:
+    for method, path, body, field, text in REFUSALS:
+        answer = await api.client().request(method, path, json=body)
+        assert (answer.status_code in (400, 404), answer.json().get("field")) == (True, field), answer.text
+        assert text in answer.json()["message"], answer.text
+
+
 async def test_the_vms_of_a_namespace_are_filtered(api: ApiHarness) -> None:
     for value, count in (("g1", 2), ("g9", 0)):
         listed = await api.get(f"/ns/{NS}/resources/node?filterKey=nodeGroupId&filterVal={value}")

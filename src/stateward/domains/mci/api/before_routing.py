@@ -49,6 +49,8 @@ class BeforeRouting:
             send = RenamedResponse(send)
             path = _with_names_of(older, path)
         scope["query_string"] = with_older_parameters(scope["query_string"])
+        if "//" in path:  # the framework would leave the empty part out, and take the next one for the missing name
+            path = self._refusal
         missing = self._missing.get(str(scope.get("method")))
         reason = None if missing is None else missing.find(path)
         if reason is not None:

@@ -151,7 +151,7 @@ def check_choice(field: str, text: str | None, *allowed: str) -> str:
     """Return one of the allowed words, case-insensitive; a missing word is empty."""
     word = next((one for one in ("", *allowed) if one.lower() == (text or "").lower()), None)
     if word is None:
-        raise BadInput(field, text, f"one of {', '.join(allowed)}")
+        raise BadInput(field, text, f"one of {', '.join(filter(None, allowed))}")
     return word
 
 

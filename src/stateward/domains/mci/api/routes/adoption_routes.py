@@ -99,6 +99,8 @@ async def register_all(
     if not grant_of(request).opens(ns):
         raise NamespaceForbidden(ns)
     await request.service.namespace(ns)
+    if body.raw("mciName") is not None:
+        raise BadInput("mciName", None, "left out: mciNamePrefix is the name of the MCI, or the beginning of its names")
     flag = (mci_flag or "y").strip()
     prefix = check_name("mciNamePrefix", body.text("mciNamePrefix", "infraNamePrefix").strip() or "csp")
     places = await _chosen_connections(request, ns, body)

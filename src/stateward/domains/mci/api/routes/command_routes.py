@@ -18,7 +18,7 @@ from stateward.domains.mci.api.operation_replies import OperationReply, wait_for
 from stateward.domains.mci.api.schemas import BastionView
 from stateward.domains.mci.api.tumblebug_params import ACT, READ, TEXT, Mci, Ns, Vm, Wait, normalize_id
 from stateward.domains.mci.model import CommandInput, CommandSpec, VmChoice, vm_id, vm_of
-from stateward.domains.mci.remote.command_requests import submit_command
+from stateward.domains.mci.remote.command_requests import MAX_MINUTES, submit_command
 from stateward.domains.mci.remote.host_key_pins import chosen_bastion, forget_host_key, set_bastion
 from stateward.domains.mci.remote.ssh_route import choose_bastion
 from stateward.errors import BadInput
@@ -89,7 +89,7 @@ async def _run(request: TumblebugRequest, ns: str, mci: str, choice: VmChoice, w
         vms=(),
         commands=body.texts("command", "commands"),
         user=body.text("userName").strip(),
-        minutes=body.real("timeoutMinutes", default=0.0, low=0.0, high=1e6) or DEFAULT_MINUTES,
+        minutes=body.real("timeoutMinutes", default=0.0, low=0.0, high=MAX_MINUTES) or DEFAULT_MINUTES,
     )
     return await _submit(request, ns, choice, spec, CommandInput(secrets=_secrets(body)), wait)
 

@@ -11,7 +11,7 @@ from stateward.access import Right
 from stateward.domains.mci.api.before_routing import ORIGINAL_PATH, REASON, Endpoint
 from stateward.domains.mci.api.context import TumblebugRequest
 from stateward.engine import NotFound
-from stateward.errors import NotOffered
+from stateward.errors import BadInput, NotOffered
 from stateward.plugin.route_options import needs
 
 PATH = "/not-offered"
@@ -298,9 +298,12 @@ REASONS = {endpoint: one.reason for one in MISSING for endpoint in one.endpoints
 @route(PATH, http_method=METHODS, opt=needs(Right.READ, messages=True), include_in_schema=False, status_code=501)
 async def refuse(request: TumblebugRequest) -> None:
     """Refuse a request that is not offered, with the reason."""
+    given: str = request.scope[ORIGINAL_PATH]  # type: ignore[literal-required]
+    if "//" in given:
+        raise BadInput("path", given, "a path without empty parts: a name is missing")
     if REASON not in request.scope:
         raise NotFound("tumblebug", PATH)
-    raise NotOffered(f"{request.method} {request.scope[ORIGINAL_PATH]}", request.scope[REASON])  # type: ignore[literal-required]
+    raise NotOffered(f"{request.method} {given}", request.scope[REASON])  # type: ignore[literal-required]
 
 
 ROUTES = (refuse,)
