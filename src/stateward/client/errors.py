@@ -98,9 +98,9 @@ class ApiError(RequestFailed):
             found.append(f"allowed now: {', '.join(map(str, allowed))}")
         missing = self._more.get("missing")
         if isinstance(missing, list) and missing:
-            found.append(
-                f"repeat it with {' '.join('--force' if one == 'force' else f'--fact {one}' for one in missing)}"
-            )
+            flags = " ".join("--force" if one == "force" else f"--fact {one}" for one in missing)
+            waits = f"wait for it (stateward wait {blocker.get('op')}), or " if isinstance(blocker, dict) else ""
+            found.append(f"{waits}repeat it with {flags}")
         field = self._more.get("field")
         if isinstance(field, str) and field not in self.detail:
             found.append(f"field: {field}")

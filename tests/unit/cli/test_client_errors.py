@@ -38,6 +38,8 @@ def test_the_flags_that_would_help_are_told() -> None:
     assert str(problem(detail="no", missing=["force"])) == "no; repeat it with --force"
     both = problem(detail="no", missing=["force", "option=terminate"])
     assert str(both) == "no; repeat it with --force --fact option=terminate"
+    busy = problem(detail="blocked by op7", blocker=BLOCKER, missing=["force"])
+    assert str(busy) == "blocked by op7; wait for it (stateward wait op7), or repeat it with --force"
 
 
 def test_the_one_who_asked_is_told_once() -> None:
