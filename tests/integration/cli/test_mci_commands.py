@@ -253,6 +253,10 @@ def test_a_vm_is_deregistered_and_its_machine_adopted_again(cli: MciServer) -> N
     told = cli.json("mci", "deregister", "m1/db-1", "--wait", "--yes")
     assert (told["operation"]["status"], states(told["mci"])) == ("succeeded", {})
     assert [one["native_id"] for one in cli.json("mci", "adopt", "m1", "account")["machines"]] == [native]
+    own = "name: m2\ngroups:\n  - {name: web, spec: aws+eu-central-1+t3.nano, image: ubuntu22.04}\n"
+    assert cli.made(own)["operation"]["status"] == "succeeded"
+    cli.json("mci", "deregister", "m2/web-1", "--wait", "--yes")
+    assert len(cli.json("mci", "adopt", "m1", "account")["machines"]) == 2
 
 
 def test_a_machine_that_nobody_asked_for_is_an_orphan(cli: MciServer) -> None:

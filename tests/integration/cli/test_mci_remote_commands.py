@@ -36,6 +36,9 @@ def test_exec_prints_what_each_vm_writes_with_its_name_and_exits_as_the_command_
     done = cli.run("mci", "exec", "m1", "--", "echo", "a b")
     assert (done.exit_code, sorted(done.stdout.splitlines())) == (0, ["web-1: echo 'a b'", "web-2: echo 'a b'"])
     failed = cli.run("mci", "exec", "m1/web-2", "--", "exit 3")
+    (newest, *_) = cli.json("operations", "list", "--kind", "mci.command")
+    assert "0 of 1" not in (logged := cli.run("logs", newest["id"]).stdout)
+    assert "output 1 of 1" in logged
     assert (failed.exit_code, failed.stdout) == (3, "")
     assert "web-2: 'exit 3' ended with exit status 3" in failed.stderr
     shown = json.loads(cli.run("mci", "exec", "m1/web-1", "--json", "--", "true").stdout)

@@ -109,13 +109,15 @@ def test_why_tells_of_locks_queue_lane_and_children() -> None:
 
 def test_an_orphan_that_cannot_be_terminated_is_named_and_the_others_are_terminated() -> None:
     def answer(request: HttpRequest) -> HttpResponse:
-        if json.loads(request.body or b"")["key"] == "stuck":
-            return json_response(409, {"detail": "terminate of stuck failed"})
-        return json_response(200, {})
+        if json.loads(request.body or b"")["connection"] == "gone":
+            return json_response(409, {"detail": "no answer"})
+        return json_response(202, {"left": {"stuck": "terminate of stuck failed"}})
 
-    found = OrphanListing([OrphanMachine("aws", key, "", "", "") for key in ("stuck", "stray")])
+    machines = [("aws", "stuck"), ("aws", "stray"), ("gone", "lost")]
+    found = OrphanListing([OrphanMachine(connection, key, "", "", "") for connection, key in machines])
     after = _terminate_orphans(session(answer), found)
-    assert (after.terminated, after.left) == (["stray"], {"stuck": "terminate of stuck failed"})
+    left = {"stuck": "terminate of stuck failed", "lost": "no answer"}
+    assert (after.terminated, after.left) == (["stray"], left)
 
 
 def test_names_are_quoted_in_paths_and_actions_carry_a_key() -> None:

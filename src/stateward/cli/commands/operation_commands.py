@@ -210,7 +210,8 @@ def _line(one: SpanView) -> Text:
     if one.kind not in (SpanKind.OUTPUT, SpanKind.EVENT):
         words.append(" ").append_text(_status_text(one.status))
     took = f" after {_took(one)}" if _took(one) else ""
-    return words.append(clean(f"{took}{': ' if one.text else ''}{one.text}"))
+    colon = ": " if one.text and span_name(one) else ""  # progress without a text has counts only
+    return words.append(clean(f"{took}{colon}{one.text}"))
 
 
 def _status_text(status: str) -> Text:

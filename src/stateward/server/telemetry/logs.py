@@ -16,8 +16,8 @@ from typing import IO, Any, Literal
 
 import msgspec
 
-from stateward.access.private_keys import mask_private_keys
 from stateward.config import masked
+from stateward.private_keys import mask_private_keys
 from stateward.store.errors import DatabaseReplaced
 
 TOKEN = re.compile(r"(\bsw_[A-Za-z0-9]+|s[ws]_[0-9a-f]{12})_[A-Za-z0-9_-]+")

@@ -16,8 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.access import Grant, Role
-from stateward.access.private_keys import MASK, mask_private_keys
 from stateward.domains.mci.api.before_routing import ORIGINAL_PATH
+from stateward.private_keys import MASK, mask_private_keys
 from stateward.store.records import Key, Operation, Status
 
 MAX_REQUESTS = 1000

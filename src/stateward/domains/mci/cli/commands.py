@@ -109,7 +109,8 @@ Subgroup = Annotated[str, typer.Argument(metavar="GROUP", help="The subgroup.")]
 Add = Annotated[int | None, typer.Option("--add", min=1, metavar="N", help="Create this many VMs more.")]
 Remove = Annotated[int | None, typer.Option("--remove", min=1, metavar="N", help="Terminate and remove this many VMs.")]
 Size = Annotated[
-    int | None, typer.Option("--size", min=0, metavar="N", help="Create or remove VMs until there are this many.")
+    int | None,
+    typer.Option("--size", min=0, metavar="N", help="Create or remove VMs until there are N; 0 removes the subgroup."),
 ]
 First = Annotated[bool, typer.Option("--terminate", help="Terminate its VMs first, and delete it after that.")]
 Forget = Annotated[

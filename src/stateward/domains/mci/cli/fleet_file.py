@@ -17,10 +17,10 @@ from typing import Any
 import yaml
 from yaml import MappingNode, Node, ScalarNode, SequenceNode
 
-from stateward.access.private_keys import has_private_key
 from stateward.documents import compose
 from stateward.domains.mci.fleet_fields import COMMAND, GROUP, HEAD
 from stateward.errors import StatewardError
+from stateward.private_keys import has_private_key
 
 WHOLE = re.compile(r"[0-9]{1,9}")
 NOTHING = ("", "~", "null", "Null", "NULL")

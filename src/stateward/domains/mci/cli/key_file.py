@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stateward.access.private_keys import has_private_key
 from stateward.client.output import err
 from stateward.domains.mci.shared_schemas import NewKeyPair
 from stateward.errors import BadInput
+from stateward.private_keys import has_private_key
 
 Save = Callable[[NewKeyPair | None], None]
 

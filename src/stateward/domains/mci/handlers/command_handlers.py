@@ -213,7 +213,7 @@ class OutputStream:
         self._lines: list[str] = []
         self._partial: dict[str, str] = {}
         self._left_out: Counter[str] = Counter()  # bytes by VM
-        self._told, self._streamed, self._pending = -1, 0, 0
+        self._told, self._streamed, self._pending = 0, 0, 0
 
     def add(self, vm: str, text: str) -> bool:
         """Take what a command has written on a VM, and return whether more of it would be told.
