@@ -132,6 +132,10 @@ async def test_a_call_is_found_again_by_its_id(api: ApiHarness) -> None:
     assert shown["requestInfo"]["url"] == f"/tumblebug{M1}?action=suspend"
     assert shown["errorResponse"] == shown["responseData"]["message"]
     assert [one["id"] for one in (await api.get("/requests?status=error")).json()["requests"]] == ["mine-1"]
+    for minutes, found in (("1000", ["mine-1"]), ("0", [])):
+        listed = (await api.get(f"/requests?status=error&time={minutes}")).json()["requests"]
+        assert [one["id"] for one in listed] == found, minutes
+    assert (await api.get("/requests?time=1e3")).status_code == 400
 
 
 async def test_a_call_is_being_handled_until_its_operation_has_ended(api: ApiHarness) -> None:

@@ -113,6 +113,9 @@ RequestMethod = Annotated[
     str | None, QueryParameter(name="method", pattern=TEXT, description="only requests with this method")
 ]
 RequestUrl = Annotated[str | None, QueryParameter(name="url", pattern=TEXT, description="a part of the address")]
+RequestMinutes = Annotated[
+    str | None, QueryParameter(name="time", pattern=TEXT, description="only requests of the last minutes")
+]
 Wait = Annotated[float | None, QueryParameter(ge=0, le=300, description="seconds to wait for the end")]
 
 

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from stateward.domains.mci.api.connection_views import CREDENTIAL_HOLDER, connection_view, region_view
 from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest
+from stateward.domains.mci.api.lenient_json import parse_int
 from stateward.domains.mci.api.request_log import MAX_REQUESTS, LoggedRequest, RequestView
 from stateward.domains.mci.api.request_log_store import all_stored_requests, stored_requests
 from stateward.domains.mci.api.schemas import ConnectionView
@@ -16,6 +17,7 @@ from stateward.domains.mci.api.tumblebug_params import (
     Holder,
     Name,
     RequestMethod,
+    RequestMinutes,
     RequestStatus,
     RequestUrl,
     check_choice,
@@ -90,16 +92,22 @@ async def get_request(request: TumblebugRequest, name: Name) -> RequestView:
 
 @get("/requests", opt=READ)
 async def list_requests(
-    request: TumblebugRequest, status: RequestStatus = None, method: RequestMethod = None, url: RequestUrl = None
+    request: TumblebugRequest,
+    status: RequestStatus = None,
+    method: RequestMethod = None,
+    url: RequestUrl = None,
+    minutes: RequestMinutes = None,
 ) -> AnyResponse:
     """Return the outcomes of the latest requests, newest first."""
     wanted = check_choice("status", status, "Handling", "Error", "Success")
+    since = time() - 60 * parse_int("time", minutes, 0, 1_000_000) if minutes else 0.0
     found = [*await all_stored_requests(request.service.engine), *request.context.request_log.all()]
     calls = {(one.token, one.id): one for one in sorted(found, key=lambda one: one.changes)}
     chosen = [
         one
         for one in calls.values()
-        if one.visible_to(grant_of(request)) and (method or one.method).upper() == one.method and (url or "") in one.url
+        if one.visible_to(grant_of(request)) and (method or one.method).upper() == one.method
+        if (url or "") in one.url and one.began >= since
     ]
     latest = sorted(chosen, key=lambda one: -one.began)[:MAX_REQUESTS]
     shown = [await _view(request, one) for one in latest]
