@@ -118,6 +118,9 @@ async def test_of_two_adoptions_at_once_one_wins(api: ApiHarness) -> None:
     refusals = [one.text for one in answers if one.status_code != 200 or not one.json()["vm"]]
     assert len(refusals) == 1
     assert "another namespace" in refusals[0] or "in namespace" in refusals[0]
+    loser = next(ns for ns, one in zip((NS, "other"), answers, strict=True) if one.text == refusals[0])
+    assert (await api.delete(f"/ns/{loser}/mci/race")).status_code in (200, 404)  # 404: refused before it was created
+    assert (await api.get(f"/ns/{loser}/mci/race")).status_code == 404
 
 
 async def test_an_answer_that_is_lost_marks_and_stores_the_machine_once(api: ApiHarness) -> None:
