@@ -57,7 +57,7 @@ async def listening(app: ASGIApp, config: Config) -> AsyncIterator[str]:
     async def nothing() -> None:
         return
 
-    server = run.Server(run.uvicorn_config(config, app), started.set, nothing)
+    server = run.Server(run.uvicorn_config(config, app), started.set, nothing, nothing)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     await started.wait()
     yield f"127.0.0.1:{listener.getsockname()[1]}"
