@@ -200,6 +200,7 @@ async def test_what_is_in_use_says_by_whom_and_is_not_removed(api: ApiHarness) -
     assert (answer.status_code, answer.json()["code"]) == (409, "in_use")
     answer = await api.delete(f"{BASE}/securityGroup/w1")
     assert (answer.status_code, answer.json()) == (200, {"message": "The securityGroup w1 has been deleted"})
+    assert (await api.delete(f"{BASE}/vNet/v1?action=refine")).status_code == 400  # it exists: nothing is to be cleared
     assert (await api.delete(f"{BASE}/vNet/v1?action=withsubnets")).status_code == 200
     assert (await api.get(f"{BASE}/vNet/v1")).status_code == 404
 

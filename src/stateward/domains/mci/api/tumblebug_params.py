@@ -67,7 +67,10 @@ RegisterAction = Annotated[
     QueryParameter(name="action", pattern=TEXT, description="Tumblebug's way of registering; all do the same here"),
 ]
 RemoveAction = Annotated[
-    str | None, QueryParameter(name="action", pattern=TEXT, description="`force` is the same as `force=true`")
+    str | None,
+    QueryParameter(
+        name="action", pattern=TEXT, description="`withsubnets` changes nothing; `force` is the same as `force=true`"
+    ),
 ]
 Force = Annotated[
     str | None,

@@ -135,7 +135,7 @@ def _routes(resource_type: str, made: int) -> list[HTTPRouteHandler]:
 
 
 def _is_forced(force: str | None, action: str | None) -> bool:
-    return parse_flag("force", force) or check_choice("action", action, "withsubnets", "refine", "force") == "force"
+    return parse_flag("force", force) or check_choice("action", action, "withsubnets", "force") == "force"
 
 
 async def _make(request: TumblebugRequest, ns: str, resource_type: str) -> ResourceView:
