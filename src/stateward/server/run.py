@@ -178,17 +178,13 @@ async def open_application(config: Config, traces: Traces | None = None) -> Asyn
             yield ServerApplication(app, engine, domains, tokens, live_feeds)
 
 
-@asynccontextmanager
-async def _demo_running(parts: ServerApplication, config: Config) -> AsyncIterator[None]:
-    """Run the demos of all domains, if configured."""
+def _start_demos(parts: ServerApplication, config: Config) -> "list[asyncio.Task[None]]":
+    """Start the demos of all domains, if configured."""
     demos = [runtime.demo(parts.engine) for runtime in parts.domains.runtimes] if config.demo else []
     tasks = [asyncio.create_task(demo) for demo in demos]
     for task in tasks:
         task.add_done_callback(_log_demo_failure)
-    try:
-        yield
-    finally:
-        await cancel_tasks(tasks)
+    return tasks
 
 
 def _log_demo_failure(task: "asyncio.Task[None]") -> None:
@@ -213,8 +209,11 @@ async def serve(config: Config, started: Callable[[ServerInfo], None]) -> None:
             complaint = await folder.ensure_admin_token(parts.tokens)
             if complaint is not None:
                 log.warning(complaint)
-            async with _demo_running(parts, config):
-                await _listen(config, parts, traces, listener, folder, started)
+            demos = _start_demos(parts, config)
+            try:
+                await _listen(config, parts, traces, listener, folder, started, demos)
+            finally:
+                await cancel_tasks(demos)
     finally:
         listener.close()
         folder.remove_address()
@@ -228,6 +227,7 @@ async def _listen(
     listener: socket.socket,
     folder: DataDir,
     started: Callable[[ServerInfo], None],
+    demos: "Sequence[asyncio.Task[None]]",
 ) -> None:
     def on_started() -> None:
         tune_garbage_collector()
@@ -236,13 +236,17 @@ async def _listen(
         token = str(folder.token_file) if folder.token_file.exists() else None
         started(ServerInfo(_url(config, listener), token))
 
+    async def drain() -> None:
+        await cancel_tasks(demos)  # a demo terminates its machines, for which it needs the worker
+        await parts.engine.drain()
+
     async def close_streams() -> None:
         await parts.live_feeds.close()
         await _wait_until(STREAM_CLOSE_TIMEOUT_S, lambda: not parts.live_feeds.feed.readers)
 
     app = with_telemetry(parts.app, traces, parts.live_feeds.metrics)
     settings = _load_certificate(uvicorn_config(config, app), config)
-    await Server(settings, on_started, parts.engine.drain, close_streams).serve(sockets=[listener])
+    await Server(settings, on_started, drain, close_streams).serve(sockets=[listener])
 
 
 def _load_certificate(settings: uvicorn.Config, config: Config) -> uvicorn.Config:
