@@ -368,6 +368,7 @@ async def work(config: Config, started: Callable[[str], None]) -> None:
                 tune_garbage_collector()
                 started(engine.worker.name if engine.worker is not None else "")
                 await stop.wait()
+                await engine.drain()  # as long as the domains run, whose handlers these are
     finally:
         traces.stop()
 
