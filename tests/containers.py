@@ -74,8 +74,8 @@ class PodmanService:
         self.socket = self.folder / "podman.sock"
         self.address = f"unix://{self.socket}"
         self.log = self.folder / "podman.log"
-        settings = SETTINGS.format(folder=self.folder, net=100 + (os.getpid() + 37 * next(SERVICES)) % 100)
-        (self.folder / "containers.conf").write_text(settings)
+        self._net = 100 + (os.getpid() + 37 * next(SERVICES)) % 100
+        (self.folder / "containers.conf").write_text(SETTINGS.format(folder=self.folder, net=self._net))
         (self.folder / "registries.conf").write_text(REGISTRIES)
         self._environment = {
             **os.environ,
@@ -141,9 +141,18 @@ class PodmanService:
         self.run("rm", "--all", "--force", "--time=0", "--volumes")
         self.run("network", "prune", "--force")
         self._wait_for(self._is_alone)
+        self._remove_redirections()
         self._namespace.kill()
         self._namespace.wait(PATIENT_S)
         shutil.rmtree(self.folder)
+
+    def _remove_redirections(self) -> None:
+        """Remove the redirections of host ports to containers that were killed: another server may get such a port."""
+        table = ["iptables", "--wait", "--table=nat"]
+        rules = subprocess.run([*table, "--list-rules"], capture_output=True, text=True, check=True).stdout
+        for rule in rules.splitlines():
+            if rule.startswith("-A ") and f"--to-destination 10.{self._net}." in rule:
+                subprocess.run([*table, "--delete", *rule.split()[1:]], check=False)
 
     def _is_alone(self) -> bool:
         """Kill what Podman left in its namespace: monitors of commands, a name server. Tell whether all is gone."""
