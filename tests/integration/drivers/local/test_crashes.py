@@ -52,7 +52,11 @@ async def created(kind: str, folder: Path) -> Driver:
 
 async def alone(driver: Driver, folder: Path) -> Observation:
     shown = await wait_for_state(driver, "key-0", MachineState.RUNNING)
-    assert live_processes_in(folder) == [int(shown.details["pid"])]
+
+    async def is_alone() -> bool:  # a process has no mark before it executes its program
+        return live_processes_in(folder) == [int(shown.details["pid"])]
+
+    await eventually(is_alone)
     assert len((await driver.observe()).machines) == 1
     return shown
 

@@ -12,10 +12,12 @@ from stateward.drivers import (
     AlreadyDone,
     CallAccepted,
     CallRefused,
+    Driver,
     MachineAction,
     MachineHandle,
     MachineState,
     ProviderRegion,
+    TransientFailure,
 )
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.process.jobs import MAX_OUTPUT_BYTES
@@ -158,6 +160,14 @@ async def test_a_machine_stopped_behind_our_back_is_suspended(folder: Path) -> N
     await driver.close()
 
 
+async def accepted(driver: Driver, action: MachineAction) -> None:
+    """Ask for an action until it is accepted: a process may take longer than a second to stop where others are busy."""
+    allowed: tuple[type, ...] = (CallAccepted,)
+    while isinstance(outcome := (await driver.act(action, machine_handles(1)))[0], TransientFailure):
+        allowed = (CallAccepted, AlreadyDone)
+    assert isinstance(outcome, allowed)
+
+
 @pytest.mark.parametrize("leader_is_stopped", [False, True])
 async def test_processes_in_sessions_of_their_own_are_suspended_and_exactly_these_are_resumed(
     folder: Path, leader_is_stopped: bool
@@ -172,7 +182,7 @@ async def test_processes_in_sessions_of_their_own_are_suspended_and_exactly_thes
     if leader_is_stopped:
         os.kill(await pid_of(driver), signal.SIGSTOP)
         await wait_for_state(driver, "key-0", MachineState.SUSPENDED)
-    assert isinstance((await driver.act(MachineAction.SUSPEND, machine_handles(1)))[0], CallAccepted)
+    await accepted(driver, MachineAction.SUSPEND)
     size = file.stat().st_size
     for _ in range(20):
         await asyncio.sleep(0.01)
