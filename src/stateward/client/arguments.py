@@ -36,7 +36,7 @@ def parse_ref(text: str) -> ObjectRef:
     kind, slash, id_ = text.partition("/")
     found = ObjectRef(id_, kind) if slash else ObjectRef(text)
     if not found.id or found.kind == "" or "/" in found.id:
-        hint = f"; the id of an instance of edge is {text.replace('/', ':')}" if "/" in found.id else ""
+        hint = f"; an id has ':' between its parts: {text.replace('/', ':')}" if "/" in found.id else ""
         raise BadInput("object", text, f"an object's id, or kind/id{hint}")
     return found
 

@@ -97,10 +97,10 @@ class Kind(Struct, eq=False):
     party: Callable[[Object], Party] | None = None  # returns the other party that carries out an object's operations
     part_of: Callable[[Object], str] | None = None  # returns what an object is part of, where that is not its parent
     has_alerts: bool = False  # its objects have alerts in their status, which `why` tells
-    fault: Callable[[Object], str] | None = (
-        None  # returns what an object's status says is wrong with it, beside `error`
+    fault: Callable[[Object], str] | None = None  # returns what its status says is wrong with it, beside `error`
+    unhealthy_parts: Callable[[Object], Sequence[Selector]] | None = (
+        None  # selects the parts that have made it unhealthy
     )
-    ailing_parts: Callable[[Object], Sequence[Selector]] | None = None  # selects the parts that have made it ailing
     spec: type[Struct] | None = None  # the type of its specs; any JSON without one
     spec_version: int = 1  # counts changes of the type that old specs do not fit
     upgrade: Upgrade | None = None  # returns a spec of an earlier version in the present one

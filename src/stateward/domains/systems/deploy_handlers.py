@@ -381,7 +381,7 @@ def _service_controller(system: Object) -> Party:
     return Party("the controller of its services", system.id)
 
 
-def _ailing_parts(system: Object) -> Sequence[Selector]:
+def _unhealthy_parts(system: Object) -> Sequence[Selector]:
     """Select the services and node pools that have made a system degraded."""
     states = (ServiceState.FAILED.word, ServiceState.DEGRADED.word)
     kinds = (SERVICE.kind, NODEPOOL.kind) if system.state == SystemState.DEGRADED else ()
@@ -403,7 +403,7 @@ class SystemHandlers:
             handlers,
             guard=partial(guard_system, self._context.settings),
             party=_service_controller,
-            ailing_parts=_ailing_parts,
+            unhealthy_parts=_unhealthy_parts,
         )
 
     async def make(self, job: Job) -> Ending:

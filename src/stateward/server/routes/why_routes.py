@@ -32,7 +32,7 @@ TAG = "objects"
 MAX_PARENTS = 20
 MAX_CHILDREN = 100
 MAX_STUCK = 1_000
-MAX_AILING_PARTS = 3
+MAX_UNHEALTHY_PARTS = 3
 OPEN_STATUSES = (Status.WAITING, Status.RUNNING)
 
 
@@ -203,16 +203,16 @@ def _idle_text(look: QueueInspection, found: Object, error: str, possible: Seque
 
 
 async def _error(request: ApiRequest, found: Object) -> str:
-    """Return what is wrong with an object: what its record says, and the parts by which it is ailing."""
+    """Return what is wrong with an object: what its record says, and the parts that have made it unhealthy."""
     kinds, own = request.service.engine.kinds, _own_error(request, found)
-    select_parts = kinds.of(found).ailing_parts if found.kind in kinds else None
+    select_parts = kinds.of(found).unhealthy_parts if found.kind in kinds else None
     said: list[str] = []
     for selected in () if select_parts is None else select_parts(found):
-        for one in await request.service.reader.list_objects(selected, Page(None, MAX_AILING_PARTS + 1)):
+        for one in await request.service.reader.list_objects(selected, Page(None, MAX_UNHEALTHY_PARTS + 1)):
             why = _own_error(request, one)
             said.append(f"{one.id} is {one.state}: {why}" if why else f"{one.id} is {one.state}")
-    more = ["and more"] if len(said) > MAX_AILING_PARTS else []
-    return "; ".join(filter(None, (own, *(one for one in said[:MAX_AILING_PARTS] if one not in own), *more)))
+    more = ["and more"] if len(said) > MAX_UNHEALTHY_PARTS else []
+    return "; ".join(filter(None, (own, *(one for one in said[:MAX_UNHEALTHY_PARTS] if one not in own), *more)))
 
 
 def _own_error(request: ApiRequest, found: Object) -> str:

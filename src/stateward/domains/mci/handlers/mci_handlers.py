@@ -88,7 +88,7 @@ class MciHandlers:
         handlers |= dict.fromkeys(VM_ONLY_ACTIONS, self._roll_up) | {"terminate": self._terminate}
         made = {action: Handler(run, cancelled=self._end_cancelled) for action, run in handlers.items()}
         removal_actions = ("delete", "scale in", "refine", "deregister")
-        return Kind(MCI, made, guard=guard, removal_actions=removal_actions, ailing_parts=_ailing_vms)
+        return Kind(MCI, made, guard=guard, removal_actions=removal_actions, unhealthy_parts=_unhealthy_vms)
 
     # --- creating ----------------------------------------------------------------------------------------------------
 
@@ -338,10 +338,10 @@ def _removal(job: Job, vm: VmSpec) -> Request:
     return Request(job.ns, vm_id(vm.mci, vm.name), "remove", "", who=job.claim.operation.who, facts=facts)
 
 
-def _ailing_vms(mci: Object) -> list[Selector]:
+def _unhealthy_vms(mci: Object) -> list[Selector]:
     """Select the VMs that have made an MCI failed, undefined or partial."""
-    is_ailing = mci.state in (MciState.FAILED, MciState.UNDEFINED, MciState.PARTIAL)
-    return [Selector(mci.ns, VM.kind, mci.id, tuple(state.word for state in BAD_STATES))] if is_ailing else []
+    is_unhealthy = mci.state in (MciState.FAILED, MciState.UNDEFINED, MciState.PARTIAL)
+    return [Selector(mci.ns, VM.kind, mci.id, tuple(state.word for state in BAD_STATES))] if is_unhealthy else []
 
 
 def choose_leaving(vms: Sequence[Object], scale: Scale) -> list[str]:
