@@ -12,6 +12,7 @@ from contextvars import copy_context
 from itertools import count
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -92,7 +93,7 @@ class Process(LoopParty):
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(name)
-        site = ProcessContext(Path("/nowhere"), random=world.chance, offers_local=False)
+        site = ProcessContext(Path(world.data.name), random=world.chance, offers_local=False)
         self.plugin = MciRuntime(site, cloud=world.cloud, tick=0.25, every=30.0)
         store: Any = SharedStore(world.store, world.killer)
         self.engine = Engine(
@@ -118,6 +119,7 @@ class World:
     def __init__(self, seed: int, profile: FaultProfile, victim: int | None = None) -> None:
         self.loop = VirtualLoop()
         self.killer = Killer(victim)
+        self.data = TemporaryDirectory()
         self.chance = Random(f"{seed}/harness")
         self.store = SqliteStore(":memory:", inline=True, clock=self.clock)
         self.cloud = SimulatedCloud(
@@ -252,6 +254,7 @@ class World:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
         self.loop.run_until_complete(self.store.close())
         self.loop.close()
+        self.data.cleanup()
 
 
 @contextmanager
