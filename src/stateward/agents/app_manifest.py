@@ -4,7 +4,6 @@ A part is a program in a number of copies. The process back end runs its command
 back end runs its image. `backend_problems` tells what a back end cannot honour: nothing of a manifest is ignored.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -224,9 +223,3 @@ def _process_problems(part: AppPart) -> Iterator[tuple[str, object, str]]:
     for nth, port in enumerate(part.ports):
         if not port.published or port.host_port != port.port:  # a process listens at the host itself
             yield f"ports[{nth}].host_port", port.host_port, f"{port.port} and published"
-
-
-def image_registry(image: str) -> str:
-    """Return the registry in an image's reference; a reference without one is Docker Hub's."""
-    first, slash, _ = image.partition("/")
-    return first if slash and re.search(r"[.:]|^localhost$", first) else "docker.io"

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from stateward.agents.app_manifest import AppPart, image_registry
+from stateward.agents.app_manifest import AppPart
 from stateward.agents.site import ReportProgress, SiteError
 from stateward.containers import (
     ContainerEngine,
@@ -21,6 +21,7 @@ from stateward.containers import (
     PullProgress,
     RegistryLogin,
     describe_pull,
+    registry_of,
 )
 from stateward.errors import StatewardError
 
@@ -107,7 +108,7 @@ class ImageSource:
         layers: dict[str, PullProgress] = {}
         clock = asyncio.get_running_loop().time
         due = clock() + REPORT_INTERVAL_S
-        async for one in self._engine.pull_image(image, self._logins.get(image_registry(image))):
+        async for one in self._engine.pull_image(image, self._logins.get(registry_of(image))):
             layers[one.layer] = one
             if clock() >= due:
                 due = clock() + REPORT_INTERVAL_S

@@ -30,12 +30,14 @@ from stateward.containers.container_records import (
 from stateward.containers.container_starts import start_created
 from stateward.containers.engine_client import EngineClient
 from stateward.containers.engine_images import describe_pull
+from stateward.containers.engine_requests import DEFAULT_REGISTRY, registry_of
 from stateward.containers.engine_transport import EngineTls
 from stateward.containers.errors import EngineRefusal, EngineRefused, EngineUnavailable, ExecTimedOut
 from stateward.containers.port import ContainerEngine
 from stateward.containers.simulated_engine import SimulatedEngine
 
 __all__ = [
+    "DEFAULT_REGISTRY",
     "KEY_LABEL",
     "SECRETS_PATH",
     "ContainerEngine",
@@ -70,5 +72,6 @@ __all__ = [
     "SimulatedEngine",
     "VolumeMount",
     "describe_pull",
+    "registry_of",
     "start_created",
 ]

@@ -23,6 +23,7 @@ from stateward.containers.errors import EngineRefusal, EngineRefused
 from stateward.errors import BadInput
 
 NANOSECONDS = 1_000_000_000
+DEFAULT_REGISTRY = "docker.io"
 
 Json = dict[str, object]
 
@@ -182,6 +183,13 @@ def registry_auth(login: RegistryLogin) -> str:
         "serveraddress": login.server,
     }
     return base64.urlsafe_b64encode(msgspec.json.encode(fields)).decode()
+
+
+def registry_of(image: str) -> str:
+    """Return the registry that an engine asks for an image; a name without one is at Docker Hub."""
+    first, slash, _ = image.partition("/")
+    is_registry = slash and (first == "localhost" or first != first.lower() or "." in first or ":" in first)
+    return first if is_registry else DEFAULT_REGISTRY
 
 
 def pull_reference(image: str) -> tuple[str, str]:

@@ -1,12 +1,12 @@
 """The container driver under the suite: on a real Podman, and on the simulated engine."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from itertools import count
 from time import time
 
 import pytest
 
-from stateward.containers import EngineClient, SimulatedEngine
+from stateward.containers import EngineClient, PullProgress, RegistryLogin, SimulatedEngine
 from stateward.drivers import (
     CallAccepted,
     Driver,
@@ -156,4 +156,36 @@ async def test_machines_whose_containers_a_killed_engine_has_left_half_started_a
     assert len(created) == 3, outcomes
     seen = (await driver.observe()).machines
     assert {one.native_id for one in seen if one.state is MachineState.RUNNING} == created
+    await driver.close()
+
+
+class LoginRecorder(SimulatedEngine):
+    """A simulated engine that records which user's login came with the pull of which image."""
+
+    def __init__(self, registry: list[str]) -> None:
+        super().__init__([], registry=dict.fromkeys(registry, 1))
+        self.pulled: dict[str, str] = {}
+
+    async def pull_image(self, image: str, login: RegistryLogin | None = None) -> AsyncGenerator[PullProgress]:
+        self.pulled[image] = "" if login is None else login.username
+        async for one in super().pull_image(image, login):
+            yield one
+
+
+@pytest.mark.parametrize(
+    ("registry", "own"), [("registry.example:5000", "registry.example:5000/team/app:1"), ("", "team/app:1")]
+)
+async def test_the_login_of_a_connection_goes_to_its_own_registry_only(
+    registry: str, own: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("REGISTRY", registry), ("REGISTRY_USER", "robot"), ("REGISTRY_PASSWORD", "secret")):
+        monkeypatch.setenv(f"BOXES_{name}", value)
+    images = [own, "evil.example/app:1", "registry.example/team/app:1", "Evil/app:1", "localhost/app:1"]
+    engine = LoginRecorder(images)
+    driver = ContainerDriver(
+        ProviderRegion("lab", "here", credential="env:BOXES", options={"pull": "yes"}), engine=engine
+    )
+    outcomes = await driver.create([MachineSpec(f"k{n}", f"m{n}", "tiny", one) for n, one in enumerate(images)])
+    assert all(isinstance(one, CallAccepted) for one in outcomes), outcomes
+    assert engine.pulled == {one: "robot" if one == own else "" for one in images}
     await driver.close()

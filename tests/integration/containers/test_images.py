@@ -13,6 +13,7 @@ from stateward.containers import (
     EngineRefused,
     PullProgress,
     RegistryLogin,
+    registry_of,
 )
 from stateward.drivers import CallAccepted, CallRefused, MachineSpec, Outcome, ProviderRegion
 from stateward.drivers.container import ContainerDriver
@@ -67,9 +68,10 @@ async def test_a_connection_that_may_pull_gets_its_image_with_the_credential(
     engine: EngineClient, podman: PodmanService, tmp_path: Path
 ) -> None:
     credential = tmp_path / "login.ini"
-    credential.write_text(f"[default]\nregistry_user = anna\nregistry_password = {PASSWORD}\n")
     options = {"engine": podman.address}
     with ImageRegistry("machine", "1", busybox_archive(), ("anna", PASSWORD)).serve() as name:
+        login = f"registry = {registry_of(name)}\nregistry_user = anna\nregistry_password = {PASSWORD}\n"
+        credential.write_text(f"[default]\n{login}")
         machine = MachineSpec("key-1", "box", "0.5c-64m", f"{name}:1")
         outcomes: list[Outcome] = []
         for more in ({}, {"pull": "yes"}):

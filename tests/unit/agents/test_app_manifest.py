@@ -13,7 +13,6 @@ from stateward.agents.app_manifest import (
     SiteBackend,
     check_backend,
     check_manifest,
-    image_registry,
     parts_of,
 )
 from stateward.agents.probe_specs import HttpProbe
@@ -82,17 +81,3 @@ def test_what_a_back_end_can_honour_is_not_refused() -> None:
     ports = (PartPort(8000, published=True, host_port=8000),)
     check_backend(web(image="", command=("sleep", "10"), env={"A": "b"}, ports=ports), SiteBackend.PROCESS)
     check_backend(web(read_only=True, user="1000", volumes=(PartVolume("/tmp"),)), SiteBackend.CONTAINER)
-
-
-@pytest.mark.parametrize(
-    ("image", "registry"),
-    [
-        ("nginx", "docker.io"),
-        ("library/nginx:1", "docker.io"),
-        ("localhost/web:1", "localhost"),
-        ("localhost:5000/web", "localhost:5000"),
-        ("registry.example.com/shop/web@sha256:0", "registry.example.com"),
-    ],
-)
-def test_the_registry_of_an_image(image: str, registry: str) -> None:
-    assert image_registry(image) == registry

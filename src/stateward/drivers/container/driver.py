@@ -25,6 +25,7 @@ from stateward.containers import (
     EngineRefused,
     EngineUnavailable,
     ExecEnd,
+    registry_of,
     start_created,
 )
 from stateward.drivers.container.ended_containers import ENDED_STATES, EndedContainers
@@ -173,7 +174,10 @@ class ContainerDriver:
             if error.reason is not EngineRefusal.IMAGE_MISSING or not self._options.pulls:
                 raise
             self._meter("pull")
-            async with aclosing(self._engine.pull_image(spec.image, self._options.login)) as reports:
+            login = self._options.login
+            if login is not None and login.server != registry_of(spec.image):
+                login = None  # engines send it to the registry of the image, and tenants choose the image
+            async with aclosing(self._engine.pull_image(spec.image, login)) as reports:
                 async for _ in reports:
                     pass
             await self._engine.create_container(spec)

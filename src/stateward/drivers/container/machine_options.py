@@ -6,7 +6,14 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from stateward.containers import ContainerEngine, ContainerLimits, EngineClient, EngineTls, RegistryLogin
+from stateward.containers import (
+    DEFAULT_REGISTRY,
+    ContainerEngine,
+    ContainerLimits,
+    EngineClient,
+    EngineTls,
+    RegistryLogin,
+)
 from stateward.containers.container_records import NO_NETWORK
 from stateward.drivers.credential_fields import CredentialField, read_fields
 from stateward.drivers.port import ProviderRegion
@@ -47,7 +54,8 @@ def read_options(region: ProviderRegion) -> MachineOptions:
     options, fields = region.options, _credential(region)
     login = None
     if fields.get("registry_user"):
-        login = RegistryLogin(fields["registry_user"], fields["registry_password"], fields["registry"])
+        server = fields["registry"] or DEFAULT_REGISTRY
+        login = RegistryLogin(fields["registry_user"], fields["registry_password"], server)
     return MachineOptions(
         _network(options.get("network", NO_NETWORK)),
         _command(options.get("command", "")),

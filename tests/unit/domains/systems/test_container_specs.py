@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stateward.domains.systems.backends.container.container_specs import ContainerNames, EngineReach
-from stateward.domains.systems.backends.container.image_pins import read_login, registry_of
+from stateward.domains.systems.backends.container.image_pins import read_login
 from stateward.domains.systems.backends.local.instance_dir import InstanceOrder
 from stateward.domains.systems.backends.port import ServiceRef, SystemRef
 from stateward.domains.systems.definition import HealthCheck, PinnedImage, Service, revision_of
@@ -87,10 +87,3 @@ def test_a_credential_is_for_the_namespaces_that_it_is_granted_to() -> None:
     ):
         assert granted.may_log_in(reference, ns) == may, reference
     assert not SystemsSettings().may_log_in("env:SHOP", "shop")
-
-
-def test_the_registry_of_an_image() -> None:
-    images = ("web", "shop/web:1", "localhost/web", "registry.example/a/b@sha256:12", "host:5000/web")
-    assert [registry_of(image) for image in images] == [
-        "docker.io", "docker.io", "localhost", "registry.example", "host:5000",
-    ]  # fmt: skip

@@ -18,6 +18,7 @@ from stateward.containers import (
     PullProgress,
     RegistryLogin,
     describe_pull,
+    registry_of,
 )
 from stateward.domains.systems.backends.port import ReportText
 from stateward.domains.systems.definition import PinnedImage, Service
@@ -30,7 +31,6 @@ LOGIN_FIELDS = (
     CredentialField("username", "USERNAME"),
     CredentialField("password", "PASSWORD"),
 )
-DEFAULT_REGISTRY = "docker.io"
 
 REPORT_INTERVAL_S = 1.0
 """Seconds between two lines of progress of a pull."""
@@ -124,12 +124,6 @@ def read_login(reference: str, image: str) -> RegistryLogin:
     if found["server"] != registry_of(image):
         raise CredentialMissing(reference, f"it is for another registry than that of {image}")
     return RegistryLogin(found["username"], found["password"], found["server"])
-
-
-def registry_of(image: str) -> str:
-    """Return the registry of an image; a name without one is at Docker Hub."""
-    first, slash, _ = image.partition("/")
-    return first if slash and (first == "localhost" or "." in first or ":" in first) else DEFAULT_REGISTRY
 
 
 def _digest_of(found: ContainerImage, image: str) -> str:
