@@ -102,7 +102,7 @@ async def deregister_vms(service: Service, ns: str, mci: str, vms: Sequence[str]
     """Take our keys off the machines of VMs, which stay as they are, and remove the records of the VMs."""
     for name in vms:
         found = await service.vm(ns, mci, name)
-        driver = (await service.clients.by_name(vm_of(found).connection)).driver
+        driver = (await service.clients.for_lane(vm_of(found).connection, vm_of(found).lane)).driver
         if not isinstance(driver, MachineAdopter):
             raise NotDone(f"deregistration of {found.id!r}", f"{CANNOT_ADOPT}; force=true removes the record alone")
         if found.op is not None:

@@ -84,7 +84,7 @@ class DeploymentRecords:
         A change without namespaces keeps the current ones, unless the driver changes.
         """
         await check_connection_unused(self.catalogue, self.engine.store.reader, connection.name, connection)
-        await self.clients.for_connection(connection)  # refuses an unknown driver or option
+        await self.clients.check(connection)
 
         def changed(was: CloudConnection | None) -> CloudConnection:
             if connection.namespaces is None and was is not None and was.driver == connection.driver:

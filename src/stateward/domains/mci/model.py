@@ -135,6 +135,11 @@ class ResourceIdentity(Struct, frozen=True):
     provider: str
     region: str
 
+    @property
+    def lane(self) -> str:
+        """The lane of all operations on it: its provider and region."""
+        return f"{self.provider}/{self.region}"
+
 
 class NetworkSpec(ResourceIdentity, frozen=True, omit_defaults=True):
     """The spec of a network."""
@@ -387,6 +392,11 @@ class VmSpec(Struct, frozen=True, omit_defaults=True):
     label: dict[str, str] = {}
     description: str = ""
     adopted: str = ""  # the provider's id of a machine that others have created; empty: it was created here
+
+    @property
+    def lane(self) -> str:
+        """The lane of all operations on it: its provider and region."""
+        return f"{self.provider}/{self.region}"
 
 
 class VmTarget(Struct, frozen=True):

@@ -85,13 +85,13 @@ class MciRuntime(DomainRuntime):
         access_key_of = self.access_keys.public_key
         grants, new_objects = GrantGuard(self.catalogue), NewObjectGuard(self.catalogue, access_key_of)
         self.clients = ProviderClients(self.drivers, self.catalogue, context.on_provider_call, tick=tick)
-        self._adoptions = AdoptionHandlers(self.clients.by_name, self.clients.by_name_if_adopting)
-        self._vms = CloudVmHandlers(self.clients.by_name, self.clients.by_name_if_granted, self._adoptions)
-        granted, driver_for = self.clients.by_name_if_granted, self.clients.driver_for
+        self._adoptions = AdoptionHandlers(self.clients.for_lane, self.clients.for_lane_if_adopting)
+        self._vms = CloudVmHandlers(self.clients.for_lane, self.clients.for_lane_if_granted, self._adoptions)
+        granted, driver_for = self.clients.for_lane_if_granted, self.clients.driver_for
         self.shells = VmShells(self.access_keys, granted, self._is_on_host)
         adopted = AdoptedVms(self.catalogue, self.clients, self._adoptions)
         self._mcis = MciHandlers(self.shells, driver_for, self.catalogue, access_key_of, adopted)
-        parts = ResourceHandlers(self.clients.by_name, self.clients.by_name_if_granted, self.catalogue)
+        parts = ResourceHandlers(self.clients.for_lane, self.clients.for_lane_if_granted, self.catalogue)
         records = [_record(one, grants.wrap(guard_spec)) for one in RECORDS]
         super().__init__(
             [

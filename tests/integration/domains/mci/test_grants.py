@@ -119,11 +119,11 @@ async def test_many_who_grant_at_once_lose_no_grant(harness: MciHarness) -> None
 async def revoked_before_use(harness: MciHarness, monkeypatch: pytest.MonkeyPatch, handlers: object) -> None:
     """Grant this host to a namespace, and revoke it at the moment when handlers are about to use it."""
     await harness.grant_host()
-    granted = harness.plugin.clients.by_name_if_granted
+    granted = harness.plugin.clients.for_lane_if_granted
 
-    async def revoked_first(name: str, ns: str) -> Any:
+    async def revoked_first(name: str, lane: str, ns: str) -> Any:
         await harness.service.revoke("local", [NS], ANN)
-        return await granted(name, ns)
+        return await granted(name, lane, ns)
 
     monkeypatch.setattr(handlers, "_granted_client_of", revoked_first)
 

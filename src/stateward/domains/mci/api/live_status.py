@@ -90,21 +90,23 @@ class LiveStatus:
 
     async def refresh(self, engine: Engine, vms: Sequence[Object], timeout_s: float, *, fresh: bool) -> LiveResult:
         """Compare VMs with their providers' listings and apply the drift."""
-        by_connection: dict[str, list[Object]] = defaultdict(list)
+        by_connection: dict[tuple[str, str], list[Object]] = defaultdict(list)
         for one in vms:
-            by_connection[vm_of(one).connection].append(one)
+            by_connection[vm_of(one).connection, vm_of(one).lane].append(one)
         query = StatusQuery(engine, await engine.store.reader.time(), timeout_s, fresh)
-        reads = (self._refresh_connection(query, name, known) for name, known in by_connection.items())
+        reads = (self._refresh_connection(query, *place, known) for place, known in by_connection.items())
         found = await asyncio.gather(*reads)
         shown = {id_: seen for one in found for id_, seen in one.shown.items()}
         return LiveResult(shown, sum(one.changed for one in found))
 
-    async def _refresh_connection(self, query: StatusQuery, connection: str, known: Sequence[Object]) -> LiveResult:
+    async def _refresh_connection(
+        self, query: StatusQuery, connection: str, lane: str, known: Sequence[Object]
+    ) -> LiveResult:
         asked = [one for one in known if query.needs_check(one)]
         listing, calls, changed = None, 0, 0
         if asked:
             try:
-                client = await self._clients.by_name(connection)
+                client = await self._clients.for_lane(connection, lane)
                 listing, calls = await self._listing(client, query, max(one.since for one in asked))
                 changed = 0 if listing is None else await apply_vm_drift(query.engine, client, listing, asked)
             except StatewardError:  # the connection or its driver does not exist any more, so nothing is known

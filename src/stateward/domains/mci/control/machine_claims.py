@@ -69,4 +69,4 @@ def has_machine(vm: Object) -> bool:
 def machine_of(vm: Object) -> tuple[str, str]:
     """Return the machine of a VM: its lane, and the provider's id, which is empty if it is not known."""
     spec = vm_of(vm)
-    return f"{spec.provider}/{spec.region}", vm_seen(vm).native_id or spec.adopted
+    return spec.lane, vm_seen(vm).native_id or spec.adopted

@@ -27,7 +27,14 @@ from stateward.domains.mci.control.orphan_machines import orphans_in
 from stateward.domains.mci.control.status_rollup import STATE_OF_EVENT, rollup_event
 from stateward.domains.mci.control.status_updater import MciStatusUpdater
 from stateward.domains.mci.lifecycle import MCI, NAMESPACE, VM
-from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, network_of, resource_seen, vm_of
+from stateward.domains.mci.model import (
+    DEPLOYMENT_NS,
+    CloudConnection,
+    network_of,
+    resource_identity,
+    resource_seen,
+    vm_of,
+)
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.key_pairs import remove_ownerless_keys
 from stateward.domains.mci.provider.provider_client import ProviderClient
@@ -184,7 +191,9 @@ class Reconciler:
         client = await self._clouds.for_connection(connection)
         listing = await _list_repeatedly(client)
         self._saved(connection.provider, max(0, len(known) - 1))
-        await apply_vm_drift(self._engine, client, listing, known.values())
+        # The connection may lead elsewhere since the VMs were created, and that place knows nothing about them.
+        there = [vm for vm in known.values() if vm_of(vm).lane == client.lane]
+        await apply_vm_drift(self._engine, client, listing, there)
         if not listing.complete and self._log_intervals.is_due((connection.name, listing.problem)):
             log.warning("connection %s: the listing was not complete: %s", connection.name, listing.problem)
         return orphans_in(connection, listing, known)
@@ -192,7 +201,8 @@ class Reconciler:
     async def _reconcile_resources(self, connection: CloudConnection, parts: list[Object]) -> None:
         client = await self._clouds.for_connection(connection)
         now = await self._engine.store.reader.time()
-        settled = [one for one in parts if one.since <= now - client.driver.caps.listing_lag_s]
+        until, lane = now - client.driver.caps.listing_lag_s, client.lane
+        settled = [one for one in parts if one.since <= until and resource_identity(one).lane == lane]
         if not settled or not client.driver.caps.has_resources:
             return
         listing = await client.driver.list_resources()

@@ -26,7 +26,7 @@ class AdoptionHandlers:
 
     async def adopt(self, job: Job) -> Ending:
         """Claim a machine, put the VM's key on it, and wait until a listing shows it at rest."""
-        client = await self._adopting_client_of(vm_of(job.claim.object).connection, job.ns)
+        client = await self._adopting_client_of(vm_of(job.claim.object).connection, job.claim.work.lane, job.ns)
         await self._claim(job)
         handle = _handle(job)
         raise_for_outcome(await client.adopt(handle, watch_vm_call(job, "adopt", handle.key)))
@@ -47,7 +47,7 @@ class AdoptionHandlers:
             return ObservedOutcome.REPEATABLE  # a machine that has the key already gets no other
         if job.is_untried:
             return ObservedOutcome.NOT_DONE
-        client = await self._client_of(vm_of(job.claim.object).connection)
+        client = await self._client_of(vm_of(job.claim.object).connection, job.claim.work.lane)
         outcome = await client.release(_handle(job))
         is_free = isinstance(outcome, CallAccepted | AlreadyDone) and not job.is_calling
         return ObservedOutcome.NOT_DONE if is_free else ObservedOutcome.UNKNOWN
@@ -59,7 +59,7 @@ class AdoptionHandlers:
             return None
         if found.op is not None:
             return f"{vm} has a running operation, {found.op}"
-        client = await self._client_of(vm_of(found).connection)
+        client = await self._client_of(vm_of(found).connection, vm_of(found).lane)
         outcome: Outcome = await client.release(MachineHandle(vm_of(found).uid, machine_of(found)[1] or None))
         raise_for_outcome(outcome)
         return None

@@ -104,13 +104,13 @@ class CloudVmHandlers:
 
     async def _create(self, job: Job) -> Ending:
         vm = vm_of(job.claim.object)
-        client = await self._granted_client_of(vm.connection, job.ns)
+        client = await self._granted_client_of(vm.connection, job.claim.work.lane, job.ns)
         raise_for_outcome(await client.create(_machine_spec(vm), watch_vm_call(job, "create", vm.uid)))
         return await self._wait(client, job, vm.uid)
 
     async def _act_on_machine(self, job: Job) -> Ending:
         vm = vm_target(job.claim.object)
-        client = await self._client_of(vm.connection)
+        client = await self._client_of(vm.connection, job.claim.work.lane)
         outcome = await self._act(client, MACHINE_ACTIONS[job.action], job, vm)
         if isinstance(outcome, CallRefused) and outcome.why in (RefusalReason.NOT_FOUND, RefusalReason.CONFLICT):
             return await self._after_refusal(client, job, vm, outcome)
@@ -152,7 +152,7 @@ class CloudVmHandlers:
 
     async def _observe(self, job: Job) -> ObservedOutcome | Ending:
         vm = vm_target(job.claim.object)
-        client = await self._client_of(vm.connection)
+        client = await self._client_of(vm.connection, job.claim.work.lane)
         if job.is_ending:
             return await self._conclude(client, job, vm)
         evidence = conclusive(job.action, await client.observe(vm.uid), await self._evidence_cutoff(client, job))
@@ -211,7 +211,7 @@ class CloudVmHandlers:
     async def _reconcile(self, job: Job) -> str:
         """Move a VM to the provider's state, on request: a hidden operation, then one event by the provider."""
         found = job.claim.object
-        evidence = await (await self._client_of(vm_of(found).connection)).observe(vm_of(found).uid)
+        evidence = await (await self._client_of(vm_of(found).connection, job.claim.work.lane)).observe(vm_of(found).uid)
         if evidence.existence is Existence.UNKNOWN:
             raise Unknown(evidence.problem)
         if evidence.observation is None:

@@ -83,7 +83,7 @@ class ResourceHandlers:
 
     async def _observe(self, job: Job) -> ObservedOutcome:
         """No observation tells how far an operation got, but each call on a resource is repeatable."""
-        driver = await self._driver(resource_identity(job.claim.object).connection)
+        driver = await self._driver(job, resource_identity(job.claim.object).connection)
         return (
             ObservedOutcome.NOT_DONE if job.is_untried or not driver.caps.has_resources else ObservedOutcome.REPEATABLE
         )
@@ -155,7 +155,7 @@ class ResourceHandlers:
     async def _delete(self, job: Job) -> None:
         found = job.claim.object
         where, seen = resource_identity(found), resource_seen(found)
-        driver, kind = await self._driver(where.connection), ResourceKind(RESOURCE_TYPES[found.kind])
+        driver, kind = await self._driver(job, where.connection), ResourceKind(RESOURCE_TYPES[found.kind])
         if kind is ResourceKind.NETWORK:
             await self._remove_subnets(driver, job, replace(network_of(found), subnets=()), seen.native_id)
         part = CloudResource(kind, where.uid, where.name, native_id=seen.native_id)
@@ -180,10 +180,10 @@ class ResourceHandlers:
         return resource_seen(found)
 
     async def _granted_driver(self, job: Job, connection: str) -> Driver:
-        return (await self._granted_client_of(connection, job.ns)).driver
+        return (await self._granted_client_of(connection, job.claim.work.lane, job.ns)).driver
 
-    async def _driver(self, connection: str) -> Driver:
-        return (await self._client_of(connection)).driver
+    async def _driver(self, job: Job, connection: str) -> Driver:
+        return (await self._client_of(connection, job.claim.work.lane)).driver
 
 
 async def _nothing() -> None:

@@ -124,6 +124,12 @@ class Catalogue:
         """Return a connection, enabled or not, or raise: its machines can be terminated in any case."""
         return await self._find_connection(name) or await self.connection(name)
 
+    async def stored_connection(self, name: str) -> tuple[CloudConnection, int]:
+        """Return a connection as it is stored now, enabled or not, with the version of its record, or raise."""
+        stored = await self.reader.object(Key(DEPLOYMENT_NS, record_id("connection", name)))
+        found = self.read_connection(name, stored) or await self.connection(name)
+        return found, 0 if stored is None else stored.version
+
     async def _find_connection(self, name: str) -> CloudConnection | None:
         if self._found is not None and name in self._found:
             return self._found[name]

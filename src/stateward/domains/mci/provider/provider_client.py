@@ -27,6 +27,7 @@ from stateward.drivers import (
     RefusalReason,
     ResourceListing,
 )
+from stateward.engine import Temporary, Unknown
 
 COALESCE_S = 0.001
 """How long a full listing waits for further callers that can share it."""
@@ -48,6 +49,8 @@ PARTIAL_LISTING_WEIGHT = 0.2
 
 CANNOT_ADOPT = "the driver cannot put a key on machines that others have created, nor take one off"
 
+CLOSED = "the connection has changed, and this is repeated with the new one"
+
 EvidencePredicate = Callable[[Evidence], bool]
 EvidenceWaiter = tuple[EvidencePredicate, "asyncio.Future[Evidence]"]
 
@@ -56,9 +59,15 @@ class ProviderClient:
     """The driver of a connection, with bulk calls and shared listings."""
 
     def __init__(
-        self, driver: Driver, clock: Callable[[], float], *, tick: float = POLL_MIN_S, serves: float | None = None
+        self,
+        driver: Driver,
+        clock: Callable[[], float],
+        *,
+        tick: float = POLL_MIN_S,
+        serves: float | None = None,
+        lane: str = "",
     ) -> None:
-        self.driver, self.clock = driver, clock
+        self.driver, self.clock, self.lane = driver, clock, lane
         self.listing_ttl_s = serves  # how long a listing serves readers; None: the default of the reader
         self._tick = tick
         bulk = driver.caps.max_bulk
@@ -75,26 +84,31 @@ class ProviderClient:
         self._pending_listing: asyncio.Task[MachineListing] | None = None
         self._latest: MachineListing | None = None
         self._backoff_until = 0.0  # the provider asked for a pause
+        self._is_closed = False
 
     def _coalesce(self, action: MachineAction, bulk: int) -> CallCoalescer[MachineHandle, Outcome]:
         return CallCoalescer(lambda refs: self.driver.act(action, refs), bulk)
 
     async def create(self, want: MachineSpec, witness: CallWitness | None = None) -> Outcome:
         """Create a machine."""
+        self._require_open()
         return await self._or_unanswered(want.key, self._creates.ask(want, witness))
 
     async def act(self, action: MachineAction, ref: MachineHandle, witness: CallWitness | None = None) -> Outcome:
         """Run an action on a machine."""
+        self._require_open()
         return await self._or_unanswered(ref.key, self._actions[action].ask(ref, witness))
 
     async def adopt(self, ref: MachineHandle, witness: CallWitness | None = None) -> Outcome:
         """Put our key on a machine that others have created."""
+        self._require_open()
         if not isinstance(self.driver, MachineAdopter):
             return CallRefused(ref.key, RefusalReason.UNABLE, CANNOT_ADOPT)
         return await self._watched(ref.key, self.driver.adopt(ref), witness)
 
     async def release(self, ref: MachineHandle) -> Outcome:
         """Take our key off a machine, which stays as it is."""
+        self._require_open()
         if not isinstance(self.driver, MachineAdopter):
             return CallRefused(ref.key, RefusalReason.UNABLE, CANNOT_ADOPT)
         return await self._or_unanswered(ref.key, self.driver.release(ref))
@@ -107,6 +121,11 @@ class ProviderClient:
             return await self.driver.list_unmarked()
         except Exception as error:
             return MachineListing((), complete=False, problem=f"{type(error).__name__}: {error}")
+
+    def _require_open(self, error: type[Temporary | Unknown] = Temporary) -> None:
+        """Raise if the client is closed; an observation may belong to a call that the provider has accepted."""
+        if self._is_closed:
+            raise error(CLOSED)
 
     async def _watched(self, key: str, call: Awaitable[Outcome], witness: CallWitness | None) -> Outcome:
         """Make a call that is not shared; its witness learns its fate."""
@@ -173,6 +192,7 @@ class ProviderClient:
 
     async def observe(self, key: str) -> Evidence:
         """Return evidence about one machine; callers within a moment share one call."""
+        self._require_open(Unknown)
         return await self._first_observations.ask(key)
 
     async def observe_all(self, keys: Collection[str]) -> dict[str, Evidence]:
@@ -234,6 +254,7 @@ class ProviderClient:
 
     async def wait_for_next(self, key: str, wanted: EvidencePredicate) -> Evidence:
         """Wait until evidence of one of the next listings satisfies a predicate."""
+        self._require_open(Unknown)
         waiting: EvidenceWaiter = wanted, asyncio.get_running_loop().create_future()
         self._waiters[key].append(waiting)
         self._waiter_joined.set()
@@ -275,10 +296,14 @@ class ProviderClient:
         await asyncio.sleep(self._tick)
 
     async def close(self) -> None:
-        """Stop polling and fail the waiters; the machines stay as they are."""
+        """Stop polling and fail the waiters; the machines stay as they are.
+
+        Operations are repeated with the client of the connection's new record.
+        """
+        self._is_closed = True
         if self._poll_task is not None:
             self._poll_task.cancel()
         for _, future in [one for waiting in self._waiters.values() for one in waiting]:
             if not future.done():
-                future.set_exception(ConnectionAbortedError("the connection was closed"))
+                future.set_exception(Unknown(CLOSED))
         await self.driver.close()

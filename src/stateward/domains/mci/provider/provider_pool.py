@@ -1,7 +1,8 @@
 """Pool of provider clients: one per connection in use, created at the first use.
 
-A change of a connection's record replaces its client. Grants do not belong to the client: they are checked at each use
-for a namespace.
+A change of a connection's record replaces its client, and never by one of an older record. Operations name the lane of
+their VM: a client that leads elsewhere knows nothing about it. Grants do not belong to the client: they are checked at
+each use for a namespace.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from functools import partial
 from math import inf
 from time import monotonic
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.mci.errors import NotGranted
@@ -37,6 +39,14 @@ RECORD_CACHE_S = 1.0
 """How long a connection record is cached: an action on 10,000 VMs reads it once."""
 
 
+class OpenClient(Struct, frozen=True):
+    """A client in use, with the connection that it was made of, and the version of its record."""
+
+    version: int
+    connection: CloudConnection
+    client: ProviderClient
+
+
 class ProviderClients:
     """Finds or creates the client of a connection."""
 
@@ -44,7 +54,7 @@ class ProviderClients:
         self, drivers: DriverFactory, catalogue: Catalogue, called: OnProviderCall, *, tick: float = POLL_MIN_S
     ) -> None:
         self._drivers, self._catalogue, self._on_call, self._tick = drivers, catalogue, called, tick
-        self._open: dict[str, tuple[CloudConnection, ProviderClient]] = {}
+        self._open: dict[str, OpenClient] = {}
         self._read: dict[str, float] = {}
         self._records: dict[str, CloudConnection] = {}
         self._reading: dict[str, asyncio.Task[ProviderClient]] = {}
@@ -53,21 +63,30 @@ class ProviderClients:
         """Return the client of a connection by name."""
         known = self._open.get(name)
         if known is not None and monotonic() - self._read.get(name, -inf) < RECORD_CACHE_S:
-            return known[1]
+            return known.client
         return await asyncio.shield(self._reading.get(name) or self._start_read(name))
 
-    async def by_name_if_granted(self, name: str, ns: str) -> ProviderClient:
-        """Return the client of a connection for a namespace; refuse a namespace without a grant."""
+    async def for_lane(self, name: str, lane: str) -> ProviderClient:
+        """Return the client of a connection that leads to a lane; raise if the connection leads elsewhere."""
         client = await self.by_name(name)
+        if client.lane != lane:  # the cached record may be older than the VM
+            client = await asyncio.shield(self._start_read(name))
+        if client.lane != lane:
+            raise Temporary(f"connection {name!r} leads to {client.lane}, and not to {lane}")
+        return client
+
+    async def for_lane_if_granted(self, name: str, lane: str, ns: str) -> ProviderClient:
+        """Return the client of a connection and a lane for a namespace; refuse a namespace without a grant."""
+        client = await self.for_lane(name, lane)
         try:
             check_grant(self._records[name], ns)
         except NotGranted as error:
             raise Permanent(str(error)) from error
         return client
 
-    async def by_name_if_adopting(self, name: str, ns: str) -> ProviderClient:
-        """Return the client of a connection for a namespace that may adopt machines there; refuse any other."""
-        client = await self.by_name(name)
+    async def for_lane_if_adopting(self, name: str, lane: str, ns: str) -> ProviderClient:
+        """Return the client of a connection and a lane for a namespace that may adopt there; refuse any other."""
+        client = await self.for_lane(name, lane)
         try:
             check_adoption(self._records[name], ns)
         except Denied as error:
@@ -82,40 +101,62 @@ class ProviderClients:
 
     def _end_read(self, name: str, task: "asyncio.Task[ProviderClient]") -> None:
         """Allow the next read; the exception belongs to the waiting callers, even if none is left."""
-        self._reading.pop(name, None)
+        if self._reading.get(name) is task:
+            del self._reading[name]
         if not task.cancelled():
             task.exception()
 
     async def _read_client(self, name: str) -> ProviderClient:
-        began = monotonic()
-        record = self._records[name] = await self._catalogue.connection_of_machines(name)
-        client = await self.for_connection(record)
-        self._read[name] = began
+        began, reading = monotonic(), asyncio.current_task()
+        record, version = await self._catalogue.stored_connection(name)
+        client = await self._use(record, version)
+        if self._reading.get(name) is reading:  # otherwise the record may have changed since it was read
+            self._read[name] = began
+        return client
+
+    async def _use(self, record: CloudConnection, version: int) -> ProviderClient:
+        """Return the client of a stored record; it replaces the client of an older one."""
+        known, connection = self._open.get(record.name), _without_grants(record)
+        if known is not None and version < known.version:
+            return known.client
+        self._records[record.name] = record
+        if known is not None and known.connection == connection:
+            self._open[record.name] = replace(known, version=version)
+            return known.client
+        client = self._make_client(connection)
+        self._open[record.name] = OpenClient(version, connection, client)
+        if known is not None:
+            await known.client.close()
         return client
 
     async def for_connection(self, connection: CloudConnection) -> ProviderClient:
-        """Return the client of a connection; replace the client if the connection has changed."""
-        connection = replace(connection, namespaces=None, enabled=True)  # grants do not concern the client
+        """Return the client of a connection's stored record, which may be newer than the given one."""
         known = self._open.get(connection.name)
-        if known is not None and known[0] == connection:
-            return known[1]
+        if known is not None and known.connection == _without_grants(connection):
+            return known.client
+        return await asyncio.shield(self._start_read(connection.name))
+
+    async def check(self, connection: CloudConnection) -> None:
+        """Refuse a connection whose driver or options are unknown; the client in use stays."""
+        known = self._open.get(connection.name)
+        if known is None or known.connection != _without_grants(connection):
+            await self._make_client(connection).close()
+
+    def _make_client(self, connection: CloudConnection) -> ProviderClient:
         serves = _listing_ttl_s(connection.options)
-        client = ProviderClient(self._make(connection), monotonic, tick=self._tick, serves=serves)
-        self._open[connection.name] = connection, client
-        if known is not None:
-            await known[1].close()
-        return client
+        return ProviderClient(self._make(connection), monotonic, tick=self._tick, serves=serves, lane=connection.lane)
 
     def invalidate(self, name: str) -> None:
-        """Read the record of a connection again before its next use."""
+        """Read the record of a connection again before its next use; a read that is under way may have the old one."""
         self._read.pop(name, None)
+        self._reading.pop(name, None)
 
     async def discard(self, name: str) -> None:
         """Close the client of a removed connection."""
         self.invalidate(name)
-        _, client = self._open.pop(name, (None, None))
-        if client is not None:
-            await client.close()
+        known = self._open.pop(name, None)
+        if known is not None:
+            await known.client.close()
 
     async def driver_for(self, connection: CloudConnection) -> Driver:
         """Return the driver of a connection."""
@@ -133,9 +174,14 @@ class ProviderClients:
 
     async def close(self) -> None:
         """Close all clients."""
-        for _, client in self._open.values():
-            await client.close()
+        for known in self._open.values():
+            await known.client.close()
         self._open.clear()
+
+
+def _without_grants(connection: CloudConnection) -> CloudConnection:
+    """Return what a client depends on: grants do not concern it."""
+    return replace(connection, namespaces=None, enabled=True)
 
 
 def _listing_ttl_s(options: Mapping[str, str]) -> float | None:

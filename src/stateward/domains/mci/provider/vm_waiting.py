@@ -8,11 +8,11 @@ from stateward.domains.mci.provider.evidence import Evidence, Existence
 from stateward.domains.mci.provider.provider_client import ProviderClient
 from stateward.engine import Job
 
-ClientOf = Callable[[str], Awaitable[ProviderClient]]
-"""Returns the client of a connection."""
+ClientOf = Callable[[str, str], Awaitable[ProviderClient]]
+"""Returns the client of a connection that leads to a lane; raises if the connection leads elsewhere."""
 
-GrantedClientOf = Callable[[str, str], Awaitable[ProviderClient]]
-"""Returns the client of a connection for a namespace that has a grant; raises for any other namespace."""
+GrantedClientOf = Callable[[str, str, str], Awaitable[ProviderClient]]
+"""Returns the client of a connection and a lane for a namespace that has a grant; raises for any other namespace."""
 
 REPORT_FIRST_S, REPORT_MAX_S = 10.0, 3_600.0
 """Intervals of reports that a provider does not answer: the first, and the longest."""

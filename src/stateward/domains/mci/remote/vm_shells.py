@@ -137,7 +137,7 @@ class VmShells:
 
     async def driver_of(self, vm: Object) -> Driver:
         """Return the driver of a VM whose namespace has a grant for the connection; raises `Permanent` otherwise."""
-        return (await self._granted_client_of(vm_of(vm).connection, vm.ns)).driver
+        return (await self._granted_client_of(vm_of(vm).connection, vm_of(vm).lane, vm.ns)).driver
 
     @asynccontextmanager
     async def connect(

@@ -1,0 +1,122 @@
+"""Connections that change while VMs use them: no operation is left on a closed client, and no old record returns."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from stateward.domains.mci.model import CloudConnection
+from stateward.drivers.simulated import SimulatedDriver
+from stateward.engine import Temporary, Unknown
+from stateward.errors import UnknownName
+from stateward.store.records import Status
+from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, MciHarness, group, mci
+
+HOME = "aws-ap-northeast-2"
+
+
+class Gate:
+    """Holds the first call of a function until the test opens it."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened = asyncio.Event(), asyncio.Event()
+
+    async def pass_through(self) -> None:
+        """Report that the call has come this far, and wait."""
+        if not self.reached.is_set():
+            self.reached.set()
+            async with asyncio.timeout(PATIENT):
+                await self.opened.wait()
+
+
+async def renewed(harness: MciHarness, zone: str = "a") -> CloudConnection:
+    """Change a connection in a way that its users do not forbid."""
+    service = harness.service
+    return await service.add_connection(replace(await service.catalogue.connection(HOME), zone=zone), ANN)
+
+
+def refuse_after_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a simulated driver refuse every listing after its end, as drivers of real providers do."""
+
+    async def close(driver: Any) -> None:
+        async def refused(_keys: object = None) -> None:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+
+        driver.observe = refused
+
+    monkeypatch.setattr(SimulatedDriver, "close", close)
+
+
+async def test_a_create_that_is_answered_after_its_connection_has_changed_is_observed_at_the_new_one(
+    harness: MciHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_after_close(monkeypatch)
+    gate, create = Gate(), SimulatedDriver.create
+
+    async def slow(driver: Any, specs: Any) -> Any:
+        await gate.pass_through()
+        return await create(driver, specs)
+
+    monkeypatch.setattr(SimulatedDriver, "create", slow)
+    created = await harness.service.create(NS, mci("m1", group(size=1)), ANN)
+    await gate.reached.wait()
+    await renewed(harness)
+    await harness.plugin.clients.by_name(HOME)  # replaces the client
+    gate.opened.set()
+    assert (await harness.ended(created)).status is Status.SUCCEEDED
+    assert await harness.state() == "Running"
+
+
+async def test_a_closed_client_refuses_calls_and_observations(harness: MciHarness) -> None:
+    old = await harness.plugin.clients.by_name(HOME)
+    await renewed(harness)
+    await harness.plugin.clients.by_name(HOME)
+    with pytest.raises(Temporary, match="has changed"):
+        await old.create(None)  # type: ignore[arg-type]
+    with pytest.raises(Unknown, match="has changed"):
+        await old.observe("key")
+    with pytest.raises(Unknown, match="has changed"):
+        await old.wait_for_next("key", lambda _: True)
+
+
+async def test_an_older_record_of_a_connection_never_replaces_its_client(harness: MciHarness) -> None:
+    clients = harness.plugin.clients
+    old = await harness.service.catalogue.connection(HOME)
+    await clients.by_name(HOME)
+    await renewed(harness)
+    new = await clients.by_name(HOME)
+    assert await clients.for_connection(old) is new
+    assert await clients.by_name(HOME) is new
+    assert (await new.list_now()).complete
+
+
+async def test_a_read_that_is_overtaken_by_a_change_does_not_bring_the_old_client_back(
+    harness: MciHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients, gate = harness.plugin.clients, Gate()
+    read = harness.plugin.catalogue.stored_connection
+
+    async def slow(name: str) -> Any:
+        found = await read(name)
+        await gate.pass_through()
+        return found
+
+    monkeypatch.setattr(harness.plugin.catalogue, "stored_connection", slow)
+    overtaken = asyncio.create_task(clients.by_name(HOME))
+    await gate.reached.wait()
+    await renewed(harness)
+    new = await clients.by_name(HOME)
+    gate.opened.set()
+    assert await overtaken is new
+    assert await clients.by_name(HOME) is new
+
+
+async def test_a_change_that_is_refused_leaves_the_client_in_use(harness: MciHarness) -> None:
+    clients = harness.plugin.clients
+    used, known = await clients.by_name(HOME), await harness.service.catalogue.connection(HOME)
+    with pytest.raises(UnknownName):
+        await harness.service.add_connection(replace(known, options={"nonsense": "1"}), ANN)
+    await clients.check(replace(known, zone="b"))
+    assert await clients.for_connection(known) is used
+    assert (await used.observe("key")).problem != ""
