@@ -1,9 +1,10 @@
 """The test kit: an engine in virtual time, crashes at every point, random workloads with faults, and model checking.
 
-    crash_everywhere   kills a scenario's process at every commit and every await, and checks what the next one does
-    simulate           runs random workloads made of a domain's tables, under crashes and faults
-    explore            tries all interleavings of a protocol that is declared as pure functions
-    Effects            the ledger that a fake provider writes to, so that an effect that happens twice is found
+    crash_everywhere       kills a scenario's process at every commit and every await, and checks what the next one does
+    interleave_everywhere  begins a second action at every await of a first one, and checks what both leave behind
+    simulate               runs random workloads made of a domain's tables, under crashes and faults
+    explore                tries all interleavings of a protocol that is declared as pure functions
+    Effects                the ledger that a fake provider writes to, so that an effect that happens twice is found
 
 The fixtures `engine` and `engine_factory` are in the pytest plug-in, which pytest loads by itself. Everything is
 deterministic: what fails once fails again.
@@ -28,6 +29,8 @@ from stateward.testing.domain_simulation import SimulationFailed, SimulationRepo
 from stateward.testing.effects import Effects
 from stateward.testing.engines import EngineFactory
 from stateward.testing.handler_calls import CodeLine
+from stateward.testing.interleaving_world import InterleavingPoint, InterleavingRun
+from stateward.testing.interleavings import InterleavingReport, RaceFound, interleave_everywhere
 from stateward.testing.virtual_loop import VirtualLoop
 
 __all__ = [
@@ -41,12 +44,16 @@ __all__ = [
     "EngineFactory",
     "Exploration",
     "FaultBudget",
+    "InterleavingPoint",
+    "InterleavingReport",
+    "InterleavingRun",
     "ModelMessage",
     "ModelParty",
     "Predicate",
     "PromiseBroken",
     "Protocol",
     "ProtocolViolation",
+    "RaceFound",
     "SimulationFailed",
     "SimulationReport",
     "Step",
@@ -54,5 +61,6 @@ __all__ = [
     "crash_everywhere",
     "do_nothing",
     "explore",
+    "interleave_everywhere",
     "simulate",
 ]

@@ -6,7 +6,7 @@ calls are sent again to the next process, with the same operation ids.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from functools import partial
 from inspect import iscoroutinefunction
 from random import Random
@@ -301,18 +301,23 @@ async def play(world: CrashWorld, scenario: Callable[[CrashRun], Coroutine[Any, 
         own = [at for at in extract_tb(error.__traceback__) if not at.filename.startswith(str(PACKAGE))]
         place = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
         raise Violation(f"the scenario failed: {type(error).__name__}: {error}{place}") from error
+    await end_operations(world, world.accepted)
+    world.results = world.ended_results()
+
+
+async def end_operations(world: SimulatedWorld[Any], accepted: Collection[str] = ()) -> None:
+    """Wait until all operations have ended; raises a `Violation` if one does not."""
     begun = world.clock()
-    while left := _unended(world):
+    while left := _unended(world, accepted):
         await asyncio.sleep(1.0)
         due = world.inspector.ask("SELECT max(max(coalesce(deadline, 0), not_before)) FROM work")[0][0]
         if world.clock() > max(begun, due or 0.0) + REST_S:
             raise Violation(f"operation {left[0]} was accepted, and has not ended")
-    world.results = world.ended_results()
 
 
-def _unended(world: CrashWorld) -> list[str]:
+def _unended(world: SimulatedWorld[Any], accepted: Collection[str]) -> list[str]:
     open_ones = [op for (op,) in world.inspector.ask("SELECT id FROM operations WHERE ended IS NULL")]
-    return open_ones + [op for op in world.accepted if op not in world.inspector.ended and op not in open_ones]
+    return open_ones + [op for op in accepted if op not in world.inspector.ended and op not in open_ones]
 
 
 async def _run(use: Callable[[Engine], Awaitable[T]], engine: Engine) -> T:

@@ -153,7 +153,7 @@ class _Stepped:
                 waits_for = work.send(None) if error is None else work.throw(error)
             except StopIteration as end:
                 return end.value
-            self._call.lines = tuple(_lines(work)) or self._call.lines
+            self._call.lines = tuple(awaited_lines(work)) or self._call.lines
             self._observer.suspends(self._call)
             error = None
             try:
@@ -169,20 +169,17 @@ async def _as_coroutine(work: Awaitable[Any]) -> Any:
     return await work
 
 
-def _lines(waiting: Any) -> Iterator[CodeLine]:
-    """Walk down a suspended coroutine to what it waits for."""
+def awaited_lines(waiting: Any, without: tuple[str, ...] = MACHINERY) -> Iterator[CodeLine]:
+    """Walk down a suspended coroutine to what it waits for; leaves out files below some folders."""
     while waiting is not None:
         frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
         if frame is not None:
-            yield from _frame_line(frame)
+            yield from _frame_line(frame, without)
         waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
 
 
-def _frame_line(frame: FrameType) -> Iterator[CodeLine]:
+def _frame_line(frame: FrameType, without: tuple[str, ...] = MACHINERY) -> Iterator[CodeLine]:
     """Yield the line of a frame, unless it belongs to the machinery."""
-    if not _is_machinery(frame.f_code.co_filename):
-        yield CodeLine(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
-
-
-def _is_machinery(file: str) -> bool:
-    return file.startswith(MACHINERY) or Path(file).parent.name == "asyncio"
+    file = frame.f_code.co_filename
+    if not (file.startswith(without) or Path(file).parent.name == "asyncio"):
+        yield CodeLine(file, frame.f_lineno, frame.f_code.co_name)

@@ -39,13 +39,20 @@ class LoopParty:
 
 PARTY: ContextVar[LoopParty | None] = ContextVar("party", default=None)
 
+URGENT: ContextVar[bool] = ContextVar("urgent", default=False)
+"""Whether code runs before everything else that is ready."""
+
 
 class _Handle(events.Handle):
     __slots__ = ()
 
+    _loop: "VirtualLoop"
+
     def _run(self) -> None:
         if not _parked(self):
             super()._run()
+            if self._loop.on_suspended is not None:
+                self._loop.report_suspension(self)
 
 
 class _TimerHandle(events.TimerHandle):
@@ -63,6 +70,12 @@ def _parked(handle: events.Handle) -> bool:
         return False
     party.parked.append(handle)
     return True
+
+
+def _task_of(handle: events.Handle) -> asyncio.Task[Any] | None:
+    """Return the task that a handle continues."""
+    task = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined]
+    return task if isinstance(task, asyncio.Task) else None
 
 
 class _Jump:
@@ -92,6 +105,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._clock_resolution = 1e-6
         self._second = 0
         self._turns = 0
+        self._paused: tuple[asyncio.Task[Any], list[events.Handle]] | None = None
+        self.on_suspended: Callable[[asyncio.Task[Any], Context], None] | None = None
+        """Called after each step of a task that has not ended: the task is at an await."""
 
     def time(self) -> float:
         """Return the virtual time, in seconds."""
@@ -119,6 +135,24 @@ class VirtualLoop(asyncio.BaseEventLoop):
         parked, party.parked = party.parked, []
         self._ready.extend(handle for handle in parked if not handle.cancelled())
 
+    def report_suspension(self, handle: events.Handle) -> None:
+        """Call `on_suspended`, if a handle has continued a task up to its next await."""
+        task = _task_of(handle)
+        if task is not None and not task.done() and self.on_suspended is not None:
+            self.on_suspended(task, handle._context)  # type: ignore[attr-defined]
+
+    def pause(self, task: asyncio.Task[Any]) -> None:
+        """Keep one task at the await where it is, until `unpause`; everything else continues."""
+        self._paused = task, [handle for handle in self._ready if _task_of(handle) is task]
+        for handle in self._paused[1]:
+            self._ready.remove(handle)
+
+    def unpause(self) -> None:
+        """Let the paused task continue."""
+        if self._paused is not None:
+            (_, kept), self._paused = self._paused, None
+            self._ready.extend(kept)
+
     # What the base class asks of its subclasses, and the two places where it makes handles.
 
     def _process_events(self, event_list: list[object]) -> None:
@@ -133,7 +167,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _call_soon(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None) -> _Handle:
         handle = _Handle(callback, args, self, context)
-        self._ready.append(handle)
+        if self._paused is not None and _task_of(handle) is self._paused[0]:
+            self._paused[1].append(handle)
+        elif handle._context.get(URGENT):  # type: ignore[attr-defined]
+            behind = next((n for n, one in enumerate(self._ready) if not one._context.get(URGENT)), len(self._ready))  # type: ignore[attr-defined]
+            self._ready.insert(behind, handle)
+        else:
+            self._ready.append(handle)
         return handle
 
     def call_at(
