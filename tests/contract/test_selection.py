@@ -23,6 +23,7 @@ async def chosen(store: Store, selector: Selector) -> list[str]:
     found = [one.id for one in await ask(store, "select", selector)]
     assert await listed(store, selector) == found
     assert sum((await store.reader.count_states(selector)).values()) == len(found)
+    assert await ask(store, "count_selected", selector) == len(found)
     return found
 
 

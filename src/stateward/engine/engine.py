@@ -6,6 +6,7 @@ from random import Random
 from typing import Any, NoReturn
 
 import msgspec
+from msgspec import UNSET
 
 from stateward.aio.supervise import close_each
 from stateward.engine import external_reports
@@ -224,6 +225,7 @@ class Engine:
         locks: Sequence[LockRequest] = (),
         wait: bool = False,
         also_locks: Sequence[str] = (),
+        based_on: Sequence[Object] = (),
     ) -> Request:
         """Build a request; it gets its operation's id here, so that it can be submitted again without harm."""
         for field, name in (("id", object), ("ns", ns)):
@@ -251,6 +253,7 @@ class Engine:
             locks=tuple(locks),
             wait=wait,
             also_locks=tuple(also_locks),
+            based_on=tuple(based_on) or UNSET,
         )
 
     async def submit(self, request: Request) -> Accepted:

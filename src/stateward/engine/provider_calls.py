@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from stateward.aio.coalescer import CallWitness
 from stateward.engine.job_steps import CALL, CALLS_DROPPED, Steps
-from stateward.engine.unit_of_work import sanitize_text
+from stateward.engine.stored_texts import sanitize_text
 from stateward.engine.work_errors import describe_error
 
 MAX_CALLS_KEPT = 50

@@ -9,7 +9,7 @@ import traceback
 
 import msgspec
 
-from stateward.engine.unit_of_work import TRACEBACK, sanitize_text
+from stateward.engine.stored_texts import TRACEBACK, sanitize_text
 from stateward.store.records import Operation
 
 LONGEST_TRACEBACK = 8_000

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from stateward.engine.unit_of_work import UnitOfWork, sanitize_text
+from stateward.engine.stored_texts import sanitize_text
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import TRANSITIONAL, Lifecycle, Move
 from stateward.store.records import JournalEntry, Key, Object, Status, WorkItem
 

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from stateward.aio.backoff import GrowingIntervals
+from stateward.engine.stored_texts import sanitize_text
 from stateward.engine.transitions import journal
-from stateward.engine.unit_of_work import UnitOfWork, sanitize_text
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import WORKER
 from stateward.store.errors import StoreError
 from stateward.store.records import JournalEntry, Object, Operation

@@ -7,19 +7,17 @@ unless the unit of work itself has added it.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from typing import overload
 
 import msgspec
 from msgspec.structs import replace
 
+from stateward.engine.errors import VersionMismatch
 from stateward.engine.row_locks import grantable_operations
+from stateward.engine.stored_texts import TRACEBACK, sanitize_text
 from stateward.store.changes import Changes, Ended
 from stateward.store.filters import Selector
 from stateward.store.port import Tx
 from stateward.store.records import Claim, JournalEntry, Key, Lock, Object, Operation, Status, WorkItem, to_json
-
-TRACEBACK = "$traceback"
-"""The field of a stored result that has the traceback of a failed operation; see `tracebacks`."""
 
 EARLY_FLUSH_OPERATIONS = 500
 """From how many new operations on a store may write them early; fewer are written faster at the end."""
@@ -93,6 +91,31 @@ class UnitOfWork:
             found = await self.tx.peek(wanted)
             self._peeked.update((key, found.get(key)) for key in wanted)
         return [self.objects.get(key) or self._peeked.get(key) for key in keys]
+
+    async def lock(self, keys: Iterable[Key]) -> None:
+        """Lock keys until the end of the transaction, whether or not objects of these names exist.
+
+        Count objects, or rely on the absence of one, only under a lock that every competing writer takes too: on
+        PostgreSQL, two transactions do not see each other's new objects, and a missing row locks nothing.
+        """
+        wanted = set(keys)
+        await self.load(wanted)
+        if absent := wanted - self.objects.keys():
+            await self.tx.lock_keys(absent)
+            for key in absent:  # it may have been created while this transaction waited
+                self._queues.pop(key, None)
+            await self.load(absent)
+
+    async def require_unchanged(self, seen: Collection[Object]) -> None:
+        """Lock objects, and refuse with a `VersionMismatch` if one of them has changed since it was read.
+
+        For decisions that a slow call had to precede, such as a provider's listing: what it was based on still holds.
+        """
+        await self.load(one.key for one in seen)
+        for one in seen:
+            found = self.objects.get(one.key)
+            if found is None or found.version != one.version:
+                raise VersionMismatch(one.id, one.version, 0 if found is None else found.version)
 
     async def select(self, chosen: Selector) -> list[Object]:
         """Return the selected objects, and lock them; requests of the same transaction count, committed or not."""
@@ -329,24 +352,6 @@ async def _load_trees(uow: UnitOfWork, ops: Iterable[Key]) -> None:
     await uow.load_operations(keys)
     found = (uow.operations[key] for key in keys)
     await uow.load_locks(list(dict.fromkeys(Key(one.ns, one.tree) for one in found if one.tree is not None)))
-
-
-@overload
-def sanitize_text(text: str) -> str: ...
-
-
-@overload
-def sanitize_text(text: None) -> None: ...
-
-
-def sanitize_text(text: str | None) -> str | None:
-    """Return a text of a provider or an agent, with invalid characters and NUL replaced by question marks.
-
-    No database stores them: the error could never be recorded, and its operation would be retried for ever.
-    """
-    if text is None or (text.isprintable() and text.isascii()):
-        return text
-    return text.encode(errors="replace").decode().replace("\0", "?")
 
 
 def with_age(text: str, operation: Operation, now: float) -> str:

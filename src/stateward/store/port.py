@@ -131,8 +131,14 @@ class Tx(Protocol):
     async def peek(self, keys: Collection[Key]) -> dict[Key, Object]:
         """Return the objects that exist, removed ones included, without locking them: for rows that many only read."""
 
+    async def lock_keys(self, keys: Collection[Key]) -> None:
+        """Lock keys until the end of the transaction, whether or not objects of these names exist."""
+
     async def select(self, selector: Selector) -> list[Object]:
         """Return the selected objects in key order, and lock them."""
+
+    async def count_selected(self, selector: Selector) -> int:
+        """Count the selected objects without locking them."""
 
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
         """Return the operations that exist."""

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.engine.unit_of_work import sanitize_text
+from stateward.engine.stored_texts import sanitize_text
 
 
 @given(st.text(st.characters(codec=None, exclude_categories=())))

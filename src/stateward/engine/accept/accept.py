@@ -10,6 +10,7 @@ from hashlib import blake2b
 from itertools import count
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from stateward.engine.accept.begin import begin_operation, check_can_begin
@@ -133,10 +134,11 @@ async def _load(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) -> N
     keys = {Key(one.ns, one.object) for one in requests}
     queues = {Key(one.ns, one.creates.queue) for one in requests if one.creates is not None and one.creates.queue}
     also_locked = {Key(one.ns, name) for one in requests for name in one.also_locks}
-    await uow.load(keys | queues | also_locked | admission_keys(kinds, requests))
+    read_before = {read.key for one in requests for read in one.based_on or ()}
+    await uow.load(keys | queues | also_locked | read_before | admission_keys(kinds, requests))
     if kinds.any_lock_set:  # after the objects themselves, and all at once, so that rows are locked in one order
         lock_sets = (kinds.lock_set(one, uow.objects.get(Key(one.ns, one.object))) for one in requests)
-        await uow.load({key for keys in lock_sets for key in keys})
+        await uow.lock({key for keys in lock_sets for key in keys})
     await uow.load_blockers()
     requested = {Key(one.ns, one.tree) for one in requests if one.tree is not None}
     held = {Key(one.ns, one.tree) for one in uow.operations.values() if one.tree is not None}
@@ -154,6 +156,8 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
     before = _answer_before(uow, request, answers)
     if before is not None:
         return before
+    if request.based_on:
+        await uow.require_unchanged(request.based_on)
     check_depth("spec", request.spec or EMPTY)
     check_depth("args", request.args)
     check_depth("labels", EMPTY if request.creates is None else request.creates.labels)
@@ -331,5 +335,14 @@ def _end_reason(request: Request, move: Move) -> str | None:
 
 def _fingerprint(request: Request) -> str:
     """Return a digest that two requests share if they differ in nothing but their ids."""
-    named = replace(request, op="", key=None, actor=str(request.actor), facts=frozenset(), children=0, also_locks=())
+    named = replace(
+        request,
+        op="",
+        key=None,
+        actor=str(request.actor),
+        facts=frozenset(),
+        children=0,
+        also_locks=(),
+        based_on=UNSET,
+    )
     return blake2b(msgspec.json.encode((named, sorted(request.facts))), digest_size=16).hexdigest()

@@ -25,6 +25,7 @@ from stateward.engine.requests import Accepted, Request
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.errors import BadInput, StatewardError
 from stateward.store.changes import Changes
+from stateward.store.errors import WriteConflict
 from stateward.store.filters import Selector
 from stateward.store.port import Tx
 from stateward.store.records import Key, to_json
@@ -56,6 +57,8 @@ async def accept_group(
     await uow.load((), chosen)
     if whole is not None:  # after its members, in the order in which reports lock them too
         await uow.load([Key(whole.ns, whole.object)])
+        if await tx.count_selected(members) != len(chosen):
+            raise WriteConflict("members were added before the whole was locked")
     asked = keyed_request(whole, members, each)
     before = await _previous_verdict(uow, whole, asked)
     if before is not None:

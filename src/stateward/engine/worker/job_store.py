@@ -14,10 +14,11 @@ from stateward.engine.job import ChildOutcome, Job
 from stateward.engine.job_steps import Steps
 from stateward.engine.kinds import Kinds
 from stateward.engine.requests import Request
+from stateward.engine.stored_texts import sanitize_text
 from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.engine.transitions import journal
 from stateward.engine.troubles import journal_trouble
-from stateward.engine.unit_of_work import UnitOfWork, sanitize_text
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.engine.work_errors import Fenced, WaitingForChildren
 from stateward.lifecycle import WORKER
 from stateward.store.changes import Changes

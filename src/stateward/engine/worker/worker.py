@@ -32,9 +32,9 @@ from stateward.engine.job import Job
 from stateward.engine.kinds import Kinds
 from stateward.engine.recovery import release_worker_claims
 from stateward.engine.requests import Request
+from stateward.engine.stored_texts import sanitize_text
 from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.engine.troubles import is_worth_reporting
-from stateward.engine.unit_of_work import sanitize_text
 from stateward.engine.work_errors import Fenced, Permanent, WaitingForChildren
 from stateward.engine.worker.attempt import Attempt, Outcome, RunningOperation, request_stop, stop_if_superseded
 from stateward.engine.worker.claims import ClaimResult, back_off_lane, claim

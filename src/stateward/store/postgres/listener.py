@@ -10,6 +10,7 @@ from hashlib import blake2b
 from logging import getLogger
 from random import Random
 from secrets import token_hex
+from zlib import crc32
 
 from msgspec import Struct
 
@@ -17,6 +18,7 @@ from stateward.aio.supervise import cancel_tasks, wait_for_event
 from stateward.store.errors import StoreError
 from stateward.store.postgres.connections import BASE_SETTINGS, DatabaseAddress, DriverConnection, close_connection
 from stateward.store.postgres.errors import DRIVER_ERRORS, translate_error
+from stateward.store.records import Key
 from stateward.store.topics import ALL_TOPICS, Topic
 
 
@@ -35,6 +37,10 @@ def decode_topics(payload: str) -> tuple[Topic, str]:
     return (Topic(int(number)) if known else ALL_TOPICS), sender
 
 
+KEY_LOCKS = 256
+"""How many advisory locks the keys of objects share; one transaction may lock hundreds of keys."""
+
+
 class SchemaNames(Struct, frozen=True):
     """The notification channel and advisory locks of a schema, and the sender id of this process."""
 
@@ -43,12 +49,17 @@ class SchemaNames(Struct, frozen=True):
     journal_lock: int
     migration_lock: int
     groups_seed: int
+    keys_seed: int
 
     @classmethod
     def of(cls, schema: str) -> "SchemaNames":
         """Return the names of a schema."""
-        locks = (_number(f"stateward/{schema}/{what}") for what in ("journal", "migration", "groups"))
+        locks = (_number(f"stateward/{schema}/{what}") for what in ("journal", "migration", "groups", "keys"))
         return cls(schema, token_hex(8), *locks)
+
+    def key_lock(self, key: Key) -> int:
+        """Return the advisory lock of a key; some keys share one, because a database has room for few locks."""
+        return self.keys_seed ^ (crc32(f"{key.ns}/{key.id}".encode()) % KEY_LOCKS)
 
 
 def _number(name: str) -> int:

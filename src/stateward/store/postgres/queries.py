@@ -1,10 +1,11 @@
 """Queries of transactions, and their row locks.
 
 Locks are taken in one order everywhere, so that transactions wait for each other but do not deadlock: first objects, by
-key; then trees, timers and workers; then work items, by number. A query that starts from work or timers (of a dead
-worker, overdue) therefore locks their objects first, in its own statement, and reads in the next one, which sees what
-was committed while the first one waited. Rows are ordered by the requested keys rather than by those found, which are
-the same, because an order that an index provides would tempt the planner to read the whole index.
+key; then keys of objects that may not exist; then trees, timers and workers; then work items, by number. A query that
+starts from work or timers (of a dead worker, overdue) therefore locks their objects first, in its own statement, and
+reads in the next one, which sees what was committed while the first one waited. Rows are ordered by the requested keys
+rather than by those found, which are the same, because an order that an index provides would tempt the planner to read
+the whole index.
 """
 
 from typing import ClassVar
@@ -90,10 +91,13 @@ ORDER BY k.ns COLLATE "C", k.id COLLATE "C" FOR UPDATE OF o
 """)
 PEEKED = render_sql("SELECT {Object:o} FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND o.id = k.id")
 SELECTED = render_sql("SELECT {Object:o} FROM objects o WHERE <where> ORDER BY o.ns, o.id FOR UPDATE OF o")
+COUNT_SELECTED = "SELECT count(*) FROM objects o WHERE <where>"
 LOCK_OBJECTS = render_sql("""
 SELECT FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND o.id = k.id
 ORDER BY k.ns COLLATE "C", k.id COLLATE "C" FOR UPDATE OF o
 """)
+LOCK_KEYS = "SELECT pg_advisory_xact_lock(k) FROM unnest($1::bigint[]) k"
+TRY_LOCK_KEYS = "SELECT pg_try_advisory_xact_lock(k) FROM unnest($1::bigint[]) k"
 OPERATIONS = render_sql("""
 SELECT {Operation:o} FROM unnest($1::row_key[]) k JOIN operations o ON {o.ns==k.ns} AND o.id = k.id
 """)

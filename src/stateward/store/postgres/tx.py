@@ -42,7 +42,8 @@ class PostgresTx:
         self._unlimited = unlimited
         self._held: set[Key] = set()  # objects that are locked, or found missing
         self._known: dict[Key, Object] = {}
-        self._locked_beyond_objects = False  # rows after objects in the lock order are locked
+        self._key_locks: set[int] = set()
+        self._locked_beyond_keys = False  # rows after objects and keys in the lock order are locked
         self._promoted_due = False
         self._early_write: asyncio.Task[None] | None = None  # the write that runs while the function goes on
         self._unannounced = NO_TOPICS  # the topics of that write
@@ -72,6 +73,17 @@ class PostgresTx:
         rows = await self._fetch(queries.PEEKED, list(set(keys)))
         return {Key(row[0], row[1]): Object(*row) for row in rows}
 
+    async def lock_keys(self, keys: Collection[Key]) -> None:
+        wanted = sorted({self._names.key_lock(key) for key in keys} - self._key_locks)
+        if not wanted:
+            return
+        in_order = not self._locked_beyond_keys and (not self._key_locks or max(self._key_locks) < wanted[0])
+        rows = await self._fetch(queries.LOCK_KEYS if in_order else queries.TRY_LOCK_KEYS, wanted)
+        if not in_order and not all(row[0] for row in rows):
+            self.failed = WriteConflict("another transaction has locked a key")
+            raise self.failed
+        self._key_locks.update(wanted)
+
     async def select(self, selector: Selector) -> list[Object]:
         where = where_objects(selector)
         rows = await self._fetch(queries.SELECTED.replace("<where>", str(where)), *where.values)
@@ -79,6 +91,10 @@ class PostgresTx:
         self._held.update(found)
         self._known.update(found)
         return list(found.values())
+
+    async def count_selected(self, selector: Selector) -> int:
+        where = where_objects(selector)
+        return int((await self._fetch(queries.COUNT_SELECTED.replace("<where>", str(where)), *where.values))[0][0])
 
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
         rows = await self._fetch(queries.OPERATIONS, list(set(keys)))
@@ -101,7 +117,7 @@ class PostgresTx:
 
     async def locks(self, trees: Collection[Key]) -> list[Lock]:
         wanted = list(set(trees))
-        self._locked_beyond_objects = True
+        self._locked_beyond_keys = True
         while len(await self._fetch(queries.LOCK_TREES, wanted)) < len(wanted):  # missing, or pruned meanwhile
             await self._fetch(queries.PLANT_TREES, wanted)
         return [Lock(*row) for row in await self._fetch(queries.LOCKS, wanted)]
@@ -244,7 +260,8 @@ class PostgresTx:
 
         PostgreSQL detects a deadlock only after a second, and all transactions behind it wait as well.
         """
-        in_order = not self._locked_beyond_objects and (not self._held or not keys or max(self._held) < min(keys))
+        is_last = not (self._locked_beyond_keys or self._key_locks)
+        in_order = is_last and (not self._held or not keys or max(self._held) < min(keys))
         try:
             rows = await self._fetch(sql if in_order else f"{sql} NOWAIT", list(keys))
         except StoreBusy as busy:

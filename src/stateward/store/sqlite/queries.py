@@ -98,6 +98,7 @@ def where_journal(only: JournalFilter) -> WhereClause:
 T = TypeVar("T")
 
 OBJECT = render_sql("SELECT {Object} FROM objects WHERE ns = ? AND id = ?")
+COUNT_SELECTED = "SELECT count(*) FROM <source> WHERE <where>"
 SELECTED = json_packed("{Object}", "FROM <source> WHERE <where> ORDER BY id")
 
 
@@ -149,6 +150,14 @@ def selected(connection: sqlite3.Connection, selector: Selector) -> list[Object]
         connection, render_sql(SELECTED, source=indexed_table(selector), where=str(where)), tuple(where.values)
     )
     return [object_of(row) for row in rows]
+
+
+def count_selected(connection: sqlite3.Connection, selector: Selector) -> int:
+    """Count the selected objects."""
+    where = where_objects(selector)
+    sql = render_sql(COUNT_SELECTED, source=indexed_table(selector), where=str(where))
+    count: int = connection.execute(sql, where.values).fetchone()[0]
+    return count
 
 
 def queues(connection: sqlite3.Connection, keys: Collection[Key]) -> list[WorkItem]:

@@ -89,10 +89,16 @@ class SqliteTx:
     async def peek(self, keys: Collection[Key]) -> dict[Key, Object]:
         return {one.key: one for one in queries.OBJECTS.fetch(self._connection, keys)}
 
+    async def lock_keys(self, keys: Collection[Key]) -> None:
+        """Do nothing: the transaction holds the only write lock."""
+
     async def select(self, selector: Selector) -> list[Object]:
         found = queries.selected(self._connection, selector)
         self._known.update((one.key, one) for one in found)
         return found
+
+    async def count_selected(self, selector: Selector) -> int:
+        return queries.count_selected(self._connection, selector)
 
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
         return {one.key: one for one in queries.OPERATIONS.fetch(self._connection, keys)}
