@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from stateward.store import Store
-from stateward.store.records import WorkerRecord
+from stateward.store.records import OVERDUE_PRIORITY, WorkerRecord
 from tests.contract.samples import NS, a_worker, accepted, an_object, an_operation, key, some_work
 from tests.contract.store_calls import ask, claim_work, send_heartbeats, write
 
@@ -132,3 +132,23 @@ async def test_stuck_work_and_work_by_lane_are_told_of_some_namespaces_alone(sto
     assert await store.reader.stuck(100, []) == []
     assert [one.lane for one in await store.reader.work_by_lane([NS])] == [""]
     assert [one.lane for one in await store.reader.work_by_lane(["other"])] == ["theirs"]
+
+
+async def test_expedited_work_and_work_of_the_asking_worker_hide_no_other_overdue_work(store: Store) -> None:
+    await send_heartbeats(store, a_worker("me", lease=-1.0))
+    for number in range(3):
+        await write(store, accepted(f"expedited-{number}", deadline=10.0, priority=OVERDUE_PRIORITY))
+        await write(store, accepted(f"mine-{number}", deadline=11.0, owner="me"))
+    await write(store, accepted("fenced", deadline=12.0, priority=OVERDUE_PRIORITY, fenced=True))
+    await write(store, accepted("remote", deadline=13.0, priority=OVERDUE_PRIORITY, remote=True))
+    for kinds in (None, ("vm",)):
+        assert [work.op for work in await ask(store, "overdue", 2, kinds, "me")] == ["fenced", "remote"]
+        assert [work.op for work in await ask(store, "overdue", 1, kinds)] == ["mine-0"]
+
+
+async def test_expedited_work_wakes_nobody_because_it_only_waits_for_a_worker(store: Store) -> None:
+    later = await store.reader.time() + 1000.0
+    await write(store, accepted("expedited", deadline=10.0, priority=OVERDUE_PRIORITY))
+    await write(store, accepted("later", deadline=later))
+    for kinds in (None, ("vm",)):
+        assert await store.reader.next_due_time(kinds) == later

@@ -110,7 +110,10 @@ def _record_sighting(uow: UnitOfWork, kinds: Kinds, one: Sighting) -> bool:
     found = uow.objects.get(Key(one.ns, one.object))
     if found is None or found.removed or found.kind not in kinds or not _is_newer(one, found):
         return False
-    move = decide(kinds[found.kind].lifecycle, found.state, one.event, PROVIDER)
+    try:
+        move = decide(kinds[found.kind].lifecycle, found.state, one.event, PROVIDER)
+    except UnknownName:  # one sighting must not stop those of the other objects in a listing
+        return False
     if not isinstance(move, Move):
         return False
     change_state(uow, found, move, "", None, seen=one.seen, error=one.reason)

@@ -284,7 +284,10 @@ async def run_end_hooks(uow: UnitOfWork, kinds: Kinds) -> None:
             mask_ended_args(uow, kinds.types(operation.kind), operation)
             on_end = kinds[operation.kind].on_end if kinds.any_end_hook else None
             if on_end is not None:
-                await on_end(uow, operation, one)
+                try:
+                    await on_end(uow, operation, one)
+                except SystemExit as error:  # it would end the process
+                    raise RuntimeError(f"the end hook of {operation.kind} has called sys.exit") from error
 
 
 def mask_ended_args(uow: UnitOfWork, types: KindTypes | None, operation: Operation) -> None:

@@ -3,22 +3,100 @@
 The claims of a dead worker are requeued, and the next worker observes their outcome first. Overdue work of another
 party is ended. Other overdue work goes first in its lane: the next worker observes its outcome and ends it. Nothing is
 taken from a live worker, which keeps the deadlines of its own claims.
+
+Due timers and overdue work of all kinds share transactions, in which guards and end hooks of plugins run. If one of
+these fails, each item gets its own transaction, and the item that failed is postponed, so that it delays no other.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Generic, Protocol, TypeVar
 
 from msgspec.structs import replace
 
 from stateward.engine.finish.completion import time_out
 from stateward.engine.kinds import Kinds
 from stateward.engine.transitions import REQUEUED_EVENT, journal
+from stateward.engine.troubles import journal_trouble
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.lifecycle import HEALER
-from stateward.store.port import Tx
-from stateward.store.records import Key, WorkItem
+from stateward.store.errors import StoreError
+from stateward.store.port import Tx, TxFunction
+from stateward.store.records import OVERDUE_PRIORITY, Key, WorkItem
 
-OVERDUE_PRIORITY = 2**31 - 1
-"""The priority of overdue work."""
+log = logging.getLogger("stateward.worker")
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+POSTPONED_MIN_S, POSTPONED_MAX_S = 1.0, 600.0
+"""How many seconds a timer or overdue work waits after its guard or end hook has failed: at first, and at most."""
+
+
+class StoreRunner(Protocol):
+    """Runs a transaction function, and again until the store can be reached."""
+
+    async def __call__(self, program: TxFunction[T]) -> T: ...
+
+
+class ItemFailed(Exception, Generic[Item]):
+    """The code of a kind has failed for the only item of a transaction."""
+
+    def __init__(self, item: Item, error: Exception) -> None:
+        super().__init__(item)
+        self.item, self.error = item, error
+
+    @property
+    def reason(self) -> str:
+        """The class of the error: its text may contain a secret, and is only for the log."""
+        return f"its guard or end hook failed ({type(self.error).__name__})"
+
+
+@contextmanager
+def naming_failed_item(items: Sequence[Item]) -> Iterator[None]:
+    """Raise an unexpected error as `ItemFailed`, if there is only one item that can have caused it."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:
+        if len(items) != 1:
+            raise
+        raise ItemFailed(items[0], error) from error
+
+
+async def run_isolated(
+    run_tx: StoreRunner,
+    program: Callable[[Tx, int], Awaitable[int]],
+    postpone: Callable[[Tx, ItemFailed[Item]], Awaitable[None]],
+    most: int,
+) -> int:
+    """Process up to `most` items in one transaction; if one of them fails, each in its own. Returns how many."""
+    try:
+        return await run_tx(lambda tx: program(tx, most))
+    except StoreError:
+        raise
+    except Exception:
+        log.debug("a guard or an end hook has failed: each item is processed alone", exc_info=True)
+    for done in range(most):
+        if not await _process_one(run_tx, program, postpone):
+            return done
+    return most
+
+
+async def _process_one(
+    run_tx: StoreRunner,
+    program: Callable[[Tx, int], Awaitable[int]],
+    postpone: Callable[[Tx, ItemFailed[Item]], Awaitable[None]],
+) -> bool:
+    """Process one item, or postpone it; returns whether there was one."""
+    try:
+        return await run_tx(lambda tx: program(tx, 1)) > 0
+    except ItemFailed as error:
+        failed = error
+    await run_tx(lambda tx: postpone(tx, failed))
+    return True
 
 
 async def reap_dead_workers(tx: Tx, by: str) -> int:
@@ -49,19 +127,29 @@ def _requeue(uow: UnitOfWork, work: WorkItem) -> None:
     uow.update_work(replace(work, owner=None, observe=True))
 
 
+async def resolve_overdue(run_tx: StoreRunner, kinds: Kinds, worker: str, most: int) -> int:
+    """Run `expedite_overdue`, and keep the failure of one end hook from affecting other work; returns how many."""
+    return await run_isolated(
+        run_tx,
+        lambda tx, limit: expedite_overdue(tx, kinds, worker, limit),
+        lambda tx, failed: _postpone_deadline(tx, kinds, worker, failed),
+        most,
+    )
+
+
 async def expedite_overdue(tx: Tx, kinds: Kinds, worker: str, most: int) -> int:
     """End overdue operations of other parties, and let all others go first in their lanes; returns how many.
 
     The calling worker keeps the deadlines of its own claims, even if its lease looks expired.
     """
-    found = await tx.overdue(most, kinds.filter)
-    overdue = [work for work in found if work.owner != worker and not _is_expedited(work)]
+    overdue = await tx.overdue(most, kinds.filter, worker)
     if not overdue:
         return 0
     uow = UnitOfWork(tx)
     await uow.load({Key(work.ns, work.object) for work in overdue})
     kinds.pass_over_unknown(uow.objects[Key(work.ns, work.object)].kind for work in overdue)
-    await time_out(uow, kinds, [work for work in overdue if work.remote])
+    with naming_failed_item(overdue):
+        await time_out(uow, kinds, [work for work in overdue if work.remote])
     ours = [work for work in overdue if not work.remote]
     for work in ours:
         _expedite(uow, work)
@@ -70,8 +158,26 @@ async def expedite_overdue(tx: Tx, kinds: Kinds, worker: str, most: int) -> int:
     return len(overdue)
 
 
-def _is_expedited(work: WorkItem) -> bool:
-    return work.owner is None and work.priority == OVERDUE_PRIORITY
+async def _postpone_deadline(tx: Tx, kinds: Kinds, worker: str, failed: ItemFailed[WorkItem]) -> None:
+    """Set a later deadline for work whose end hook failed: as long from now as it is overdue. `why` shows the trouble.
+
+    The log has the error once for each operation, as the object does.
+    """
+    work = failed.item
+    if work not in await tx.overdue(1, kinds.filter, worker):
+        return  # another process was faster
+    uow = UnitOfWork(tx)
+    await uow.load([Key(work.ns, work.object)])
+    await uow.load_operations([work.key])
+    found, operation = uow.objects[Key(work.ns, work.object)], uow.operations[work.key]
+    late_s = uow.now - operation.created - operation.within
+    uow.update_work(replace(work, deadline=uow.now + min(max(late_s, POSTPONED_MIN_S), POSTPONED_MAX_S)))
+    text = f"it is overdue and cannot be ended: {failed.reason}"
+    if found.error != text:
+        what = (operation.id, operation.action, operation.kind, operation.object)
+        log.error("operation %s (%s of %s %s) is overdue and cannot be ended", *what, exc_info=failed.error)
+        journal_trouble(uow, found, operation, text, None)
+    await uow.apply()
 
 
 def _expedite(uow: UnitOfWork, work: WorkItem) -> None:

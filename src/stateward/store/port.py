@@ -184,8 +184,11 @@ class Tx(Protocol):
         has a deadline.
         """
 
-    async def overdue(self, limit: int, kinds: KindFilter = None) -> list[WorkItem]:
-        """Return work items past their deadline that no live worker owns."""
+    async def overdue(self, limit: int, kinds: KindFilter = None, spared: str = "") -> list[WorkItem]:
+        """Return work items past their deadline that no live worker owns, nor the worker `spared`.
+
+        Work that goes first in its lane already (`OVERDUE_PRIORITY`) is left out, because it only waits for a worker.
+        """
 
     async def heartbeat(self, worker: WorkerRecord) -> None:
         """Renew the lease of a worker, at the time of the store's clock."""
@@ -305,7 +308,7 @@ class Reader(Protocol):
         """Return the locks of a tree."""
 
     async def next_due_time(self, kinds: KindFilter = None) -> float | None:
-        """Return the earliest due time of a timer, a delayed operation or a deadline."""
+        """Return the earliest due time of a timer, a delayed operation or a deadline (see `Tx.overdue`)."""
 
     async def time(self) -> float:
         """Return the time of the store's clock."""

@@ -210,6 +210,9 @@ class Lane(Struct, frozen=True, gc=False):
     throttled: int  # consecutive throttled calls
 
 
+OVERDUE_PRIORITY = 2**31 - 1
+"""The priority of overdue work, which goes first in its lane."""
+
 UNLIMITED = 2**31 - 1  # the capacity of the default lane, whose name is empty
 DEFAULT_CAPACITY = 30
 DEFAULT_LANES = 10

@@ -5,8 +5,8 @@ is fired and removed in one transaction, so that it fires exactly once, whatever
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
-from typing import Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -15,17 +15,25 @@ from stateward.aio.supervise import wait_for_event
 from stateward.engine.accept.accept import admit_all
 from stateward.engine.errors import NotFound, Refused, UnknownKind
 from stateward.engine.kinds import Kinds
-from stateward.engine.recovery import expedite_overdue
+from stateward.engine.recovery import (
+    POSTPONED_MAX_S,
+    POSTPONED_MIN_S,
+    ItemFailed,
+    StoreRunner,
+    naming_failed_item,
+    resolve_overdue,
+    run_isolated,
+)
 from stateward.engine.requests import Request
 from stateward.engine.transitions import journal_rejection
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.errors import StatewardError
 from stateward.lifecycle import CLOCK, TRANSITIONAL
 from stateward.store.errors import StoreError
-from stateward.store.port import Store, Tx, TxFunction
+from stateward.store.port import Store, Tx
 from stateward.store.records import Key, Timer
 
-T = TypeVar("T")
+log = logging.getLogger("stateward.worker")
 
 DUE_POLL_MAX_S = 5.0
 """How many seconds pass at most between two checks, should every notification be lost."""
@@ -37,10 +45,10 @@ DUE_DEBOUNCE_S = 0.05
 """How many seconds the scheduler waits for further changes before it asks for the next due time again."""
 
 
-class StoreRunner(Protocol):
-    """Runs a transaction function, and again until the store can be reached."""
+MAX_DUE_TIMERS, MAX_OVERDUE = 500, 100
+"""How many timers and overdue operations one transaction processes."""
 
-    async def __call__(self, program: TxFunction[T]) -> T: ...
+REMEMBERED_FAILURES = 1_000
 
 
 class DueScheduler:
@@ -58,9 +66,10 @@ class DueScheduler:
         self.due_changed = asyncio.Event()  # something may be due earlier than known
         self._store, self._kinds, self._new_id = store, kinds, new_id
         self._worker, self._run_tx, self._on_due = worker, run_tx, on_due
+        self._failures: dict[Key, int] = {}  # of timers, since this process has started
 
     async def run(self) -> None:
-        """Run for ever."""
+        """Run forever."""
         while True:
             pause = await self._seconds_until_due()
             if pause <= 0 and not await self._run_due():
@@ -77,10 +86,37 @@ class DueScheduler:
             return DUE_RETRY_S
 
     async def _run_due(self) -> int:
-        fired = await self._run_tx(lambda tx: fire_due_timers(tx, self._kinds, self._new_id, 500))
-        late = await self._run_tx(lambda tx: expedite_overdue(tx, self._kinds, self._worker, 100))
+        fired = await run_isolated(
+            self._run_tx,
+            lambda tx, most: fire_due_timers(tx, self._kinds, self._new_id, most),
+            self._postpone_timer,
+            MAX_DUE_TIMERS,
+        )
+        late = await resolve_overdue(self._run_tx, self._kinds, self._worker, MAX_OVERDUE)
         self._on_due()
         return fired + late
+
+    async def _postpone_timer(self, tx: Tx, failed: ItemFailed[Timer]) -> None:
+        """Set a timer again whose guard or end hook failed: each time later. The first failure is logged and journaled.
+
+        A plugin that is fixed starts with a new process, which begins with a short delay.
+        """
+        timer = failed.item
+        if timer not in await tx.due_timers(1, self._kinds.filter):
+            return  # another process was faster
+        times = self._failures.pop(timer.key, 0) + 1
+        self._failures[timer.key] = times
+        if len(self._failures) > REMEMBERED_FAILURES:
+            del self._failures[next(iter(self._failures))]
+        uow = UnitOfWork(tx)
+        delay_s = min(POSTPONED_MAX_S, POSTPONED_MIN_S * 2.0 ** min(times - 1, 16))
+        uow.changes.timers.append(replace(timer, due=tx.now + delay_s))
+        await uow.load([Key(timer.ns, timer.object)])
+        if times == 1 and (found := uow.objects.get(Key(timer.ns, timer.object))) is not None:
+            what = (timer.id, timer.event, found.kind, timer.object, timer.ns)
+            log.error("timer %s (%s of %s %s in %s) is tried again later", *what, exc_info=failed.error)
+            journal_rejection(uow, found, None, CLOCK, timer.id, timer.event, f"{failed.reason}; it is tried again")
+        await uow.apply()
 
     async def _wait(self, pause: float) -> None:
         """Sleep until something is due, or may be due earlier; several changes in a row wake it once."""
@@ -100,7 +136,8 @@ async def fire_due_timers(tx: Tx, kinds: Kinds, new_id: Callable[[], str], most:
     if not timers:
         return 0
     uow = UnitOfWork(tx)
-    verdicts = await admit_all(uow, kinds, [_request(timer, new_id()) for timer in timers])
+    with naming_failed_item(timers):
+        verdicts = await admit_all(uow, kinds, [_request(timer, new_id()) for timer in timers])
     kinds.pass_over_unknown(verdict.kind for verdict in verdicts if isinstance(verdict, UnknownKind))
     for timer, verdict in zip(timers, verdicts, strict=True):
         if _must_wait(verdict):

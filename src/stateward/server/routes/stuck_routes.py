@@ -7,7 +7,7 @@ healer resolves stuck operations by itself, so an entry that stays in the list n
 from litestar import get, post
 
 from stateward.access import Right
-from stateward.engine.recovery import expedite_overdue, reap_dead_workers
+from stateward.engine.recovery import reap_dead_workers, resolve_overdue
 from stateward.schemas.deployment import HealedView, StuckReason, StuckView
 from stateward.server.http.parameters import Limit
 from stateward.server.presenter import list_visible
@@ -56,7 +56,7 @@ async def heal(request: ApiRequest) -> HealedView:
     engine = request.service.engine
     me = "" if engine.worker is None else engine.worker.name
     freed = await engine.store.transact(lambda tx: reap_dead_workers(tx, me))
-    settled = await engine.store.transact(lambda tx: expedite_overdue(tx, engine.kinds, me, MAX_EXPEDITED))
+    settled = await resolve_overdue(engine.store.transact, engine.kinds, me, MAX_EXPEDITED)
     return HealedView(freed, settled)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from stateward.store.port import LaneLoad
 from stateward.store.postgres.codec import render_sql
 from stateward.store.postgres.connections import Row
-from stateward.store.records import UNLIMITED, Lane, LaneGroup, default_group, default_lane
+from stateward.store.records import OVERDUE_PRIORITY, UNLIMITED, Lane, LaneGroup, default_group, default_lane
 
 DUE_BATCH_ROWS = 1000
 
@@ -26,6 +26,9 @@ KNOWN_TIMER = """coalesce((
     SELECT o.removed OR o.kind = ANY ($<place>::text[]) FROM objects o WHERE o.ns = t.ns AND o.id = t.object
 ), true)"""
 """The condition that a timer is not about an existing object of an unknown kind."""
+
+EXPEDITED = f"(work.owner IS NULL AND work.priority = {OVERDUE_PRIORITY} AND NOT work.remote AND NOT work.fenced)"
+"""The condition that overdue work goes first in its lane already, and waits for a worker."""
 
 
 def with_filter(sql: str, place: int) -> tuple[str, str]:

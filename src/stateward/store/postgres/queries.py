@@ -11,7 +11,7 @@ the whole index.
 from typing import ClassVar
 
 from stateward.store.filters import MISSING_NUMBER, SORT_CHARS, JournalFilter, Selector, SortOrder, WhereClause
-from stateward.store.postgres.claims import with_filter
+from stateward.store.postgres.claims import EXPEDITED, with_filter
 from stateward.store.postgres.codec import render_sql
 from stateward.store.records import UNLIMITED
 
@@ -155,35 +155,41 @@ ORDER BY t.due, t.rank, t.ns, t.id LIMIT $2 FOR UPDATE OF t SKIP LOCKED
 )
 
 LOCK_OVERDUE, LOCK_OVERDUE_KNOWN = with_filter(
-    render_sql("""
+    render_sql(
+        """
 WITH late AS (
     SELECT work.ns, work.object, work.queue FROM work
-    WHERE work.deadline <= $1
+    WHERE work.deadline <= $1 AND NOT <expedited> AND work.owner IS DISTINCT FROM $3
       AND NOT EXISTS (SELECT FROM workers k WHERE k.id = work.owner AND k.seen + k.lease >= $1) <known>
     ORDER BY work.deadline LIMIT $2
 )
 SELECT o.ns, o.id FROM objects o
 JOIN (SELECT ns, object AS id FROM late UNION SELECT ns, queue FROM late) l ON {o.ns==l.ns} AND o.id = l.id
 ORDER BY l.ns, l.id FOR UPDATE OF o SKIP LOCKED
-"""),
-    3,
+""",
+        expedited=EXPEDITED,
+    ),
+    4,
 )
 OVERDUE, OVERDUE_KNOWN = with_filter(
-    render_sql("""
+    render_sql(
+        """
 SELECT {WorkItem:work} FROM work
-WHERE work.deadline <= $1
+WHERE work.deadline <= $1 AND NOT <expedited> AND work.owner IS DISTINCT FROM $3
   AND NOT EXISTS (SELECT FROM workers k WHERE k.id = work.owner AND k.seen + k.lease >= $1) <known>
   AND NOT EXISTS (
       SELECT FROM objects o
-      WHERE {o.ns==work.ns} AND o.id = work.object AND (o.ns, o.id)::row_key <> ALL ($3::row_key[])
+      WHERE {o.ns==work.ns} AND o.id = work.object AND (o.ns, o.id)::row_key <> ALL ($4::row_key[])
   )
   AND NOT EXISTS (
       SELECT FROM objects o
-      WHERE {o.ns==work.ns} AND o.id = work.queue AND (o.ns, o.id)::row_key <> ALL ($3::row_key[])
+      WHERE {o.ns==work.ns} AND o.id = work.queue AND (o.ns, o.id)::row_key <> ALL ($4::row_key[])
   )
 ORDER BY work.deadline LIMIT $2 FOR UPDATE OF work SKIP LOCKED
-"""),
-    4,
+""",
+        expedited=EXPEDITED,
+    ),
+    5,
 )
 
 LOCK_OWNED = render_sql("""

@@ -16,7 +16,7 @@ from stateward.store.filters import (
     group_columns,
 )
 from stateward.store.port import KindFilter, LaneLoad, LaneWork, SearchHits, StateCounts, StuckWork
-from stateward.store.postgres.claims import CLAIMABLE, DELAYED, lane_load, with_filter
+from stateward.store.postgres.claims import CLAIMABLE, DELAYED, EXPEDITED, lane_load, with_filter
 from stateward.store.postgres.codec import operation_of, render_sql
 from stateward.store.postgres.connections import ConnectionPool
 from stateward.store.postgres.queries import (
@@ -181,7 +181,8 @@ WITH RECURSIVE found(ns) AS (
 SELECT ns FROM found WHERE ns IS NOT NULL
 """
 
-# A passed deadline of a live worker is left out: that worker is about to end the operation.
+# A passed deadline of a live worker is left out: that worker is about to end the operation. So is expedited work, which
+# only waits for a worker.
 NEXT_DUE_TIME, NEXT_DUE_TIME_KNOWN = with_filter(
     render_sql(
         """
@@ -190,13 +191,14 @@ SELECT least(
     (SELECT min(due) FROM timers t WHERE true <known_timer>),
     (SELECT min(not_before) FROM work WHERE <delayed> <known>),
     (SELECT work.deadline FROM clock, work
-     WHERE work.deadline IS NOT NULL <known> AND (work.deadline >= clock.now OR NOT EXISTS (
+     WHERE work.deadline IS NOT NULL AND NOT <expedited> <known> AND (work.deadline >= clock.now OR NOT EXISTS (
          SELECT FROM workers k WHERE k.id = work.owner AND k.seen + k.lease >= clock.now
      ))
      ORDER BY work.deadline LIMIT 1)
 )
 """,
         delayed=DELAYED,
+        expedited=EXPEDITED,
     ),
     1,
 )

@@ -173,14 +173,15 @@ class PostgresTx:
         rows = await self._fetch(claims.CLAIMED_ROWS, [one.key for one in taken])
         return [claim_of(work, row) for work, row in zip(taken, rows, strict=True)]
 
-    async def overdue(self, limit: int, kinds: KindFilter = None) -> list[WorkItem]:
+    async def overdue(self, limit: int, kinds: KindFilter = None, spared: str = "") -> list[WorkItem]:
         lock, late = (
             (queries.LOCK_OVERDUE, queries.OVERDUE)
             if kinds is None
             else (queries.LOCK_OVERDUE_KNOWN, queries.OVERDUE_KNOWN)
         )
-        held = await self._fetch(lock, self._now, limit, *_given(kinds))
-        return [WorkItem(*row) for row in await self._fetch(late, self._now, limit, self._hold(held), *_given(kinds))]
+        held = self._hold(await self._fetch(lock, self._now, limit, spared, *_given(kinds)))
+        rows = await self._fetch(late, self._now, limit, spared, held, *_given(kinds))
+        return [WorkItem(*row) for row in rows]
 
     async def heartbeat(self, worker: WorkerRecord) -> None:
         """Renew the lease of a worker, at the time of the database's clock."""

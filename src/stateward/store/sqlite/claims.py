@@ -11,7 +11,7 @@ from itertools import takewhile
 from msgspec.json import encode
 
 from stateward.store.port import KindFilter, LaneLoad
-from stateward.store.records import Claim, Lane, LaneGroup, default_group, default_lane
+from stateward.store.records import OVERDUE_PRIORITY, Claim, Lane, LaneGroup, default_group, default_lane
 from stateward.store.sqlite.codec import (
     WORK,
     WORK_SEQ,
@@ -37,6 +37,9 @@ KNOWN_TIMER = """coalesce((
     WHERE o.ns = timers.ns AND o.id = timers.object
 ), 1)"""
 """The condition that a timer is not about an existing object of an unknown kind."""
+
+EXPEDITED = f"(owner IS NULL AND priority = {OVERDUE_PRIORITY} AND remote = 0 AND fenced = 0)"
+"""The condition that overdue work goes first in its lane already, and waits for a worker."""
 
 # Packed, because each row that is fetched alone costs a change of the thread that has the GIL.
 RUNNING = json_packed("lane, grp, count(deadline)", "FROM work WHERE owner IS NOT NULL GROUP BY lane, grp")

@@ -45,7 +45,7 @@ from stateward.store.records import (
     WorkItem,
 )
 from stateward.store.sqlite import queries
-from stateward.store.sqlite.claims import DELAYED, KNOWN, KNOWN_TIMER, all_lanes, packed_kinds
+from stateward.store.sqlite.claims import DELAYED, EXPEDITED, KNOWN, KNOWN_TIMER, all_lanes, packed_kinds
 from stateward.store.sqlite.codec import (
     Row,
     fetch_packed,
@@ -295,7 +295,8 @@ OPERATION_BEGINS = json_packed(
     " WHERE o.<among> AND o.id >= ?2 AND o.id < ?3 LIMIT ?4",
     among=AMONG,
 ).replace("o.status", DISPLAYED_STATUS, 1)
-# A passed deadline of a live worker is left out: that worker is about to end the operation.
+# A passed deadline of a live worker is left out: that worker is about to end the operation. So is expedited work, which
+# only waits for a worker.
 NEXT_DUE_ROWS = """
 SELECT min(at) FROM (
     SELECT min(due) AS at FROM timers WHERE <known_timer>
@@ -304,15 +305,16 @@ SELECT min(at) FROM (
     UNION ALL
     SELECT * FROM (
         SELECT deadline FROM work
-        WHERE deadline IS NOT NULL AND <known> AND (deadline >= ?2 OR NOT EXISTS (
+        WHERE deadline IS NOT NULL AND NOT <expedited> AND <known> AND (deadline >= ?2 OR NOT EXISTS (
             SELECT 1 FROM workers k WHERE k.id = work.owner AND k.seen + k.lease >= ?2
         ))
         ORDER BY deadline LIMIT 1
     )
 )
 """
-NEXT_DUE_TIME = render_sql(NEXT_DUE_ROWS, delayed=DELAYED, known="TRUE", known_timer="TRUE")
-NEXT_DUE_TIME_KNOWN = render_sql(NEXT_DUE_ROWS, delayed=DELAYED, known=KNOWN, known_timer=KNOWN_TIMER)
+NEXT_DUE = {"delayed": DELAYED, "expedited": EXPEDITED}
+NEXT_DUE_TIME = render_sql(NEXT_DUE_ROWS, **NEXT_DUE, known="TRUE", known_timer="TRUE")
+NEXT_DUE_TIME_KNOWN = render_sql(NEXT_DUE_ROWS, **NEXT_DUE, known=KNOWN, known_timer=KNOWN_TIMER)
 
 
 SHORT_READ_KEYS = 20

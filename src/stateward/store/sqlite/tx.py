@@ -31,12 +31,12 @@ TIMERS = json_packed("{Timer}", DUE_ROWS, known="")
 TIMERS_KNOWN = json_packed("{Timer}", DUE_ROWS, known=f"AND {claims.KNOWN_TIMER}")
 OVERDUE_ROWS = """
 FROM work
-WHERE deadline <= ?2
+WHERE deadline <= ?2 AND NOT <expedited> AND owner IS NOT ?4
   AND NOT EXISTS (SELECT 1 FROM workers k WHERE k.id = work.owner AND k.seen + k.lease >= ?2) <known>
 ORDER BY deadline, seq LIMIT ?3
 """
-OVERDUE = json_packed("{WorkItem}", OVERDUE_ROWS, known="")
-OVERDUE_KNOWN = json_packed("{WorkItem}", OVERDUE_ROWS, known=f"AND {claims.KNOWN}")
+OVERDUE = json_packed("{WorkItem}", OVERDUE_ROWS, expedited=claims.EXPEDITED, known="")
+OVERDUE_KNOWN = json_packed("{WorkItem}", OVERDUE_ROWS, expedited=claims.EXPEDITED, known=f"AND {claims.KNOWN}")
 HEARTBEAT = """
 INSERT INTO workers (id, lease, seen, host, pid, kinds) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE
@@ -125,8 +125,7 @@ class SqliteTx:
         return self._count(COUNT_OPEN_OPERATIONS, ns, limit)
 
     async def due_timers(self, limit: int, kinds: KindFilter = None) -> list[Timer]:
-        rows = self._due(TIMERS, TIMERS_KNOWN, limit, kinds)
-        return [timer_of(row) for row in rows]
+        return [timer_of(row) for row in self._due(TIMERS, TIMERS_KNOWN, kinds, limit)]
 
     async def lane_loads(self, kinds: KindFilter = None) -> tuple[list[LaneGroup], list[LaneLoad]]:
         claims.promote(self._connection, self.now)
@@ -142,13 +141,13 @@ class SqliteTx:
         claims.promote(self._connection, self.now)
         return claims.claim_work(self._connection, slots, owner, self.now, prefetch, kinds)
 
-    async def overdue(self, limit: int, kinds: KindFilter = None) -> list[WorkItem]:
-        return [work_of(row) for row in self._due(OVERDUE, OVERDUE_KNOWN, limit, kinds)]
+    async def overdue(self, limit: int, kinds: KindFilter = None, spared: str = "") -> list[WorkItem]:
+        return [work_of(row) for row in self._due(OVERDUE, OVERDUE_KNOWN, kinds, limit, spared)]
 
-    def _due(self, sql: str, sql_known: str, limit: int, kinds: KindFilter) -> list[Row]:
+    def _due(self, sql: str, sql_known: str, kinds: KindFilter, *values: int | str) -> list[Row]:
         """Return rows that are due now; without a filter, its place among the parameters is empty."""
         known = None if kinds is None else claims.packed_kinds(kinds)
-        return fetch_packed(self._connection, sql if known is None else sql_known, (known, self.now, limit))
+        return fetch_packed(self._connection, sql if known is None else sql_known, (known, self.now, *values))
 
     async def heartbeat(self, worker: WorkerRecord) -> None:
         values = (worker.id, worker.lease, self.now, worker.host, worker.pid, worker.kinds)
