@@ -37,7 +37,7 @@ POSTPONED_MIN_S, POSTPONED_MAX_S = 1.0, 600.0
 class StoreRunner(Protocol):
     """Runs a transaction function, and again until the store can be reached."""
 
-    async def __call__(self, program: TxFunction[T]) -> T: ...
+    async def __call__(self, program: TxFunction[T], /) -> T: ...
 
 
 class ItemFailed(Exception, Generic[Item]):
@@ -129,12 +129,11 @@ def _requeue(uow: UnitOfWork, work: WorkItem) -> None:
 
 async def resolve_overdue(run_tx: StoreRunner, kinds: Kinds, worker: str, most: int) -> int:
     """Run `expedite_overdue`, and keep the failure of one end hook from affecting other work; returns how many."""
-    return await run_isolated(
-        run_tx,
-        lambda tx, limit: expedite_overdue(tx, kinds, worker, limit),
-        lambda tx, failed: _postpone_deadline(tx, kinds, worker, failed),
-        most,
-    )
+
+    async def postpone(tx: Tx, failed: ItemFailed[WorkItem]) -> None:
+        await _postpone_deadline(tx, kinds, worker, failed)
+
+    return await run_isolated(run_tx, lambda tx, limit: expedite_overdue(tx, kinds, worker, limit), postpone, most)
 
 
 async def expedite_overdue(tx: Tx, kinds: Kinds, worker: str, most: int) -> int:
