@@ -67,6 +67,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     log_level: Annotated[Literal["debug", "info", "warning", "error"], about("what is logged")] = "info"
 
     domains: dict[str, Any] = {}  # the settings of domains that have some, by their prefix: records of their own
+    settings_file: Path | None = None  # where settings were read from
 
     @property
     def store_url(self) -> str:
@@ -90,7 +91,7 @@ class Loaded(Struct, frozen=True):
     sources: dict[str, Source]
 
 
-NAMES = tuple(name for name in Config.__struct_fields__ if name != "domains")
+NAMES = tuple(name for name in Config.__struct_fields__ if name not in ("domains", "settings_file"))
 Sections = Mapping[str, type[Struct]]
 """The records of the settings that domains have, by the prefix of their names."""
 
@@ -200,7 +201,8 @@ def load(
             values[setting.record][setting.field] = _read(name, setting, value, source)
             sources[name] = source
     domains = {prefix: record(**values[record]) for prefix, record in sections.items()}
-    return Loaded(_checked(Config(**values[Config], domains=domains)), sources)  # type: ignore[arg-type]
+    config = Config(**values[Config], domains=domains, settings_file=file)  # type: ignore[arg-type]
+    return Loaded(_checked(config), sources)
 
 
 def value_of(config: Config, name: str, sections: Sections = NO_SECTIONS) -> object:
@@ -280,11 +282,20 @@ def hide_secrets(text: str, settings: object) -> str:
 
 
 def hidden_paths(config: Config) -> list[Path]:
-    """Return the paths that programs of tenants on this host must not see, of all settings in force."""
-    records = [config, *config.domains.values()]
-    names = [(record, name) for record in records for name in record.__struct_fields__ if name != "domains"]
-    found = [getattr(record, name) for record, name in names if Setting(type(record), name).is_hidden]
-    return [Path(path).resolve() for path in found if path]
+    """Return the paths that programs of tenants on this host must not see: those of settings, and the settings' file.
+
+    A hidden setting is a path, or a list of references to credentials, whose files must not be seen.
+    """
+    own = [Setting(Config, name) for name in NAMES]
+    settings = [(config, one) for one in own] + [
+        (record, Setting(type(record), name)) for record in config.domains.values() for name in record.__struct_fields__
+    ]
+    values = [getattr(record, one.field) for record, one in settings if one.is_hidden]
+    found = [path for value in values for path in re.findall(REFERENCE, value) or [value]]
+    return [Path(path).resolve() for path in (config.settings_file, *found) if path]
+
+
+REFERENCE = r"(?:^|=)(?:env:\w+|file:([^,#]+))"  # to a credential; the group is empty unless it is a file
 
 
 def masked(text: str) -> str:

@@ -21,6 +21,7 @@ from stateward.config import (
     value_of,
 )
 from stateward.domains.mci.settings import MciSettings
+from stateward.domains.systems.settings import SystemsSettings
 from stateward.errors import BadInput, UnknownName
 
 
@@ -318,3 +319,11 @@ def test_paths_of_settings_are_hidden_from_programs_of_tenants(tmp_path: Path) -
     flags = {"data": str(tmp_path / "data"), "tls_cert": "c", "tls_key": str(tmp_path / "key")}
     loaded = load({**flags, "mci_access_secret": str(tmp_path / "secret")}, {}, None, sections)
     assert set(hidden_paths(loaded.config)) == {tmp_path / "data", tmp_path / "key", tmp_path / "secret"}
+
+
+def test_the_settings_file_and_files_of_credentials_are_hidden_from_programs_of_tenants(tmp_path: Path) -> None:
+    file, logins = written(tmp_path, ""), "shop=env:SHOP, *=file:/opt/all logins.ini#night,a=file:/opt/a.ini"
+    flags = {"data": str(tmp_path / "data"), "systems_registry_logins": logins}
+    loaded = load(flags, {}, file, {"systems": SystemsSettings})
+    files = {file, Path("/opt/all logins.ini"), Path("/opt/a.ini")}
+    assert set(hidden_paths(loaded.config)) == {tmp_path / "data", *files}

@@ -187,7 +187,7 @@ def _site(
         settings = load({}, os.environ, None).config
         readable = [Path(name).resolve() for name in settings.machine_paths.split(":") if name]
         required = settings.confinement == "required"
-        hidden = [token_file.resolve()]
+        hidden = [token_file, *([] if choices.logins is None else [choices.logins])]
         return ProcessSite(folder, Confinement(hidden, readable, settings.machine_uids, required=required))
     from stateward.agents.simulation import SimulatedSite
 

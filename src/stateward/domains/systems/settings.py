@@ -44,7 +44,10 @@ class SystemsSettings(Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
     registry_logins: Annotated[
         str,
-        about("credentials that services may name in registry_login, as NAMESPACE=REFERENCE with commas; empty: none"),
+        about(
+            "credentials that services may name in registry_login, as NAMESPACE=REFERENCE with commas; empty: none",
+            hidden=True,
+        ),
     ] = ""
     container_ca_file: Annotated[str, about("file with the authority of the container engine's certificate")] = ""
     container_cert_file: Annotated[str, about("file with our certificate for the container engine")] = ""

@@ -3,10 +3,11 @@
 The machines of the process driver, the services of local systems and the apps of edge agents run programs of tenants.
 Unconfined, such a program could read the server's data folder, tokens and environment, and could kill the server.
 
-If the server is root, a program gets its own user, no capabilities, and a mount namespace in which its folder has a
-fixed path and the server's folders are hidden. Otherwise it runs as the server's user, and Landlock restricts it to the
-system's programs and its own folders. A thread confines itself and then starts the program. That is cheap, because it
-needs no second interpreter and no copy of the server's memory.
+If the server is root, a program gets its own user, no capabilities, its own shared memory, and a mount namespace in
+which its folder has a fixed path and the server's folders are hidden. Otherwise it runs as the server's user: Landlock
+restricts it to the system's programs and its own folders, and seccomp refuses what reaches other processes. A thread
+confines itself and then starts the program. That is cheap, because it needs no second interpreter and no copy of the
+server's memory.
 
 A program that cannot be confined is not started.
 """
@@ -36,17 +37,27 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 """The PATH of programs. The server's own may contain folders that they cannot read, or that others can write to."""
 
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - each program has its own
+PREFIXES = ("/", "/usr", "/usr/local", sys.prefix, sys.base_prefix)
+PROGRAM_FOLDERS = (
+    "bin", "games", "include", "lib", "lib32", "lib64", "libexec", "libx32", "pyvenv.cfg", "sbin", "share",
+)  # fmt: skip
+"""Where programs are installed, and the folders that they have there."""
+
 SYSTEM = (
-    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/proc", "/sys", sys.prefix),
-    sys.base_prefix,
+    "/proc", "/sys",
     *(f"/etc/{name}" for name in (
         "alternatives", "ca-certificates", "gai.conf", "group", "host.conf", "hosts", "inputrc", "ld.so.cache",
         "ld.so.conf", "ld.so.conf.d", "locale.alias", "localtime", "magic", "mime.types", "nsswitch.conf", "os-release",
-        "passwd", "profile", "protocols", "resolv.conf", "services", "shells", "ssl", "terminfo", "timezone",
+        "passwd", "profile", "protocols", "resolv.conf", "services", "shells", "ssl/cert.pem", "ssl/certs",
+        "ssl/openssl.cnf", "terminfo", "timezone",
     )),
     "/run/systemd/resolve", "/run/resolvconf",
 )  # fmt: skip
-"""The paths that a program may read as the server's user; not all of /etc, where the server's settings may be."""
+"""Further paths that a program may read as the server's user.
+
+File modes protect nothing from a program that has the server's user. So it gets folders in which nobody keeps secrets,
+and neither all of /etc nor /opt or /usr/local/etc, where files of the server may be that only its user can read.
+"""
 
 DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts"))
 
@@ -98,7 +109,8 @@ class Confinement:
         *,
         required: bool = True,
     ) -> None:
-        self._hidden, self._readable, self._required = tuple(hidden), tuple(readable), required
+        self._hidden = tuple(path.resolve() for path in hidden)
+        self._readable, self._required = tuple(readable), required
         self._uids = UidClaims(uid_range(uids))
 
     def hiding(self, *paths: Path) -> "Confinement":
@@ -168,7 +180,7 @@ class Confinement:
         named = next((one for one in self._readable if folder.is_relative_to(one)), None)
         if not _is_root():
             covered = any(folder.is_relative_to(one) for one in self._hidden)
-            return not covered and (named is not None or any(folder.is_relative_to(one) for one in SYSTEM))
+            return not covered and (named is not None or any(folder.is_relative_to(one) for one in system_paths()))
         covered = any(folder.is_relative_to(one) for one in (*self._hidden, *map(Path, TEMPORARY)))
         own = [one for one in (folder, *folder.parents) if named is None or one.is_relative_to(named)]
         return not (covered and named is None) and all(one.stat().st_mode & 0o001 for one in own)
@@ -190,8 +202,8 @@ class Confinement:
             self._enter_as(box, box.uid)
 
     def _enter_as(self, box: Sandbox, uid: int) -> None:
-        """Change to a private mount namespace and to another user without capabilities."""
-        syscalls.unshare(syscalls.CLONE_NEWNS)
+        """Change to private namespaces of mounts and of shared memory, and to another user without capabilities."""
+        syscalls.unshare(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWIPC)
         syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_SLAVE)
         os.umask(0o022)  # only of this thread, like its mounts
         with ExitStack() as handles:  # this thread shares its open files with all others
@@ -219,6 +231,7 @@ class Confinement:
         syscalls.become(uid)
         syscalls.clear_capabilities()
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+        seccomp.refuse_keyrings()
         if landlock.version():
             everything = landlock.every_right()
             own = [(box.home / name, everything) for name in box.writable]
@@ -235,14 +248,21 @@ class Confinement:
         syscalls.drop_bounding_set()
         syscalls.clear_capabilities()
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
-        system = landlock.without((Path(name) for name in SYSTEM), self._hidden)
+        system = landlock.without(system_paths(), self._hidden)
         readable = landlock.without(self._readable, self._hidden)
         rules = [(path, landlock.READ) for path in (*system, *readable)]
         rules += [(Path(name), landlock.OF_FILES | landlock.READ_DIR) for name in DEVICES]
         if box.files:
             rules.append((box.secrets_dir, landlock.READ))
         landlock.restrict([*rules, *((box.folder / name, landlock.every_right()) for name in box.writable)])
-        seccomp.install()
+        seccomp.refuse_keyrings()
+        seccomp.refuse_reach()
+
+
+def system_paths() -> list[Path]:
+    """Return what a program may read of the system as the server's user: the real paths, without links."""
+    names = [*SYSTEM, *(f"{prefix}/{name}" for prefix in PREFIXES for name in PROGRAM_FOLDERS)]
+    return [Path(name) for name in dict.fromkeys(os.path.realpath(name) for name in names if os.path.lexists(name))]
 
 
 def seal_process() -> None:

@@ -75,7 +75,8 @@ def without(paths: Iterable[Path], hidden: Sequence[Path]) -> list[Path]:
             continue
         if any(path in one.parents for one in hidden):
             with suppress(OSError):
-                found += without(sorted(path.iterdir()), hidden)
+                # A rule for a link would open what it leads to.
+                found += without(sorted(one for one in path.iterdir() if not one.is_symlink()), hidden)
         else:
             found.append(path)
     return found

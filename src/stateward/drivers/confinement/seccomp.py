@@ -1,14 +1,19 @@
-"""A filter of system calls, for programs that run as the server's user: it refuses what Landlock does not check.
+"""Filters of system calls: they refuse what neither Landlock nor a namespace keeps from a program.
 
-Landlock does not check the paths of UNIX sockets, so a program could send commands to the monitor of a virtual machine.
-Any process of a user can set limits, priorities and processors of the user's other processes: a limit of processor time
-would kill the server. Older kernels do not check `truncate` either, and `io_uring` bypasses filters.
+A keyring of the kernel belongs to a user number and outlives the user's processes, so the next program with the number
+could read it. No program gets to keyrings.
+
+Programs that run as the server's user share more with it. Landlock does not check the paths of UNIX sockets, so a
+program could send commands to the monitor of a virtual machine. Any process of a user can set limits, priorities and
+processors of the user's other processes: a limit of processor time would kill the server. Shared memory, semaphores and
+message queues of a user are open to all of the user's processes. Older kernels do not check `truncate` either, and
+`io_uring` bypasses filters.
 """
 
 import ctypes
 import platform
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from stateward.drivers.confinement.syscalls import call, number_of
 
@@ -26,27 +31,59 @@ AUDIT_NUMBERS = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """The number of each architecture in the kernel's audit interface."""
 
 
+KEYRING_CALLS = {0xC000003E: 248, 0x40000003: 286, 0xC00000B7: 217, 0x40000028: 309}
+"""The first of `add_key`, `request_key` and `keyctl` by architecture: x86_64, i386, aarch64 and 32-bit ARM."""
+
+SHARED = (
+    "shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl",
+    "mq_open", "mq_unlink",
+)  # fmt: skip
+"""The calls of shared memory, semaphores and queues: also those that take an id, which a program could guess."""
+
+
 class _Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
 
 
-def install() -> None:
+def refuse_reach() -> None:
     """Refuse calls that reach other processes and sockets, for this thread and the processes that it starts."""
-    steps = list(_steps())
+    _install(list(_reach_steps()))
+
+
+def refuse_keyrings() -> None:
+    """Refuse the keyrings of the kernel, for this thread and the processes that it starts."""
+    _install(list(_keyring_steps()))
+
+
+def _install(steps: Sequence[Step]) -> None:
     code = b"".join(struct.pack("=HBBI", *step) for step in steps)
     buffer = ctypes.create_string_buffer(code, len(code))
     program = _Program(len(steps), ctypes.cast(buffer, ctypes.c_void_p))
     call(number_of("seccomp"), 1, 0, ctypes.byref(program), doing="seccomp")
 
 
-def _steps() -> Iterator[Step]:
+def _keyring_steps() -> Iterator[Step]:
+    """Check the number in the table of the calling program, which may be of 32 bits."""
+    for architecture, first in KEYRING_CALLS.items():
+        yield LOAD, 0, 0, ARCHITECTURE
+        yield JUMP_IF_EQUAL, 0, 6, architecture
+        yield LOAD, 0, 0, NUMBER
+        yield AND, 0, 0, OTHER_INTERFACE - 1
+        yield JUMP_IF_AT_LEAST, 0, 2, first
+        yield JUMP_IF_AT_LEAST, 1, 0, first + 3
+        yield RETURN, 0, 0, REFUSE
+        yield RETURN, 0, 0, ALLOW
+    yield RETURN, 0, 0, ALLOW
+
+
+def _reach_steps() -> Iterator[Step]:
     yield LOAD, 0, 0, ARCHITECTURE
     yield JUMP_IF_EQUAL, 1, 0, AUDIT_NUMBERS[platform.machine()]  # other architectures have other numbers
     yield RETURN, 0, 0, REFUSE
     yield LOAD, 0, 0, NUMBER
     yield JUMP_IF_AT_LEAST, 0, 1, OTHER_INTERFACE
     yield RETURN, 0, 0, REFUSE
-    for name in ("truncate", "io_uring_setup", "setpriority", "ioprio_set"):
+    for name in ("truncate", "io_uring_setup", "setpriority", "ioprio_set", *SHARED):
         yield from _when(name, (RETURN, 0, 0, REFUSE))
     for name in ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
         yield from _own_only(name)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.syscall.restype = ctypes.c_long
 
-CLONE_FS, CLONE_NEWNS = 0x200, 0x20000
+CLONE_FS, CLONE_NEWNS, CLONE_NEWIPC = 0x200, 0x20000, 0x8000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
 MS_BIND, MS_REC, MS_SLAVE = 4096, 16384, 1 << 19
 PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 24, 38
@@ -32,16 +32,29 @@ NUMBERS = {
     "capset":             (126,    91),
     "io_uring_setup":     (425,    425),
     "ioprio_set":         (251,    30),
+    "mq_open":            (240,    180),
+    "mq_unlink":          (241,    181),
+    "msgctl":             (71,     187),
+    "msgget":             (68,     186),
+    "msgrcv":             (70,     188),
+    "msgsnd":             (69,     189),
     "prlimit64":          (302,    261),
     "sched_setaffinity":  (203,    122),
     "sched_setattr":      (314,    274),
     "sched_setparam":     (142,    118),
     "sched_setscheduler": (144,    119),
     "seccomp":            (317,    277),
+    "semctl":             (66,     191),
+    "semget":             (64,     190),
+    "semop":              (65,     193),
+    "semtimedop":         (220,    192),
     "setgroups":          (116,    159),
     "setpriority":        (141,    140),
     "setresgid":          (119,    149),
     "setresuid":          (117,    147),
+    "shmat":              (30,     196),
+    "shmctl":             (31,     195),
+    "shmget":             (29,     194),
     "socket":             (41,     198),
     "socketpair":         (53,     199),
     "truncate":           (76,     45),

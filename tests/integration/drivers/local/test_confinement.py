@@ -1,11 +1,12 @@
 """Confinement: what a program on this host has, and what happens where it cannot be confined."""
 
+import ctypes
 import os
 import platform
 import pwd
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -193,6 +194,99 @@ async def test_a_program_of_our_own_user_reaches_no_process_and_no_socket_outsid
     await driver.create([SHELL])
     said = await ran(driver, f"cat >reach.py <<'END'\n{REACHES}\nEND\npython3 reach.py {os.getpid()} 2>&1")
     assert said.splitlines() == ["refused"] * 7 + ["own"]
+
+
+SHARES = """
+import ctypes, errno, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_void_p
+tries = [
+    lambda: libc.shmget(int(sys.argv[1]), 1, 0),
+    lambda: 0 if libc.shmat(int(sys.argv[2]), None, 0) != 2**64 - 1 else -1,
+    lambda: libc.semget(int(sys.argv[1]), 1, 0),
+    lambda: libc.msgget(int(sys.argv[1]), 0),
+    lambda: libc.syscall(ctypes.c_long({"x86_64": 248, "aarch64": 217}[os.uname().machine]), 0, 0, 0, 0, 0),
+]
+for one in tries:
+    print("reached" if one() >= 0 else errno.errorcode[ctypes.get_errno()])
+libc.shmget(0, 4096, 0o1600) >= 0 and print("own")
+"""
+
+
+@pytest.fixture
+def shared_memory() -> Iterator[tuple[int, int]]:
+    """Make memory, a semaphore and a queue that everybody may use; returns their key, and the id of the memory."""
+    libc, key = ctypes.CDLL(None, use_errno=True), os.getpid() | 1 << 29
+    made = [libc.shmget(key, 4096, 0o1666), libc.semget(key, 1, 0o1666), libc.msgget(key, 0o1666)]
+    assert all(one >= 0 for one in made), os.strerror(ctypes.get_errno())
+    yield key, made[0]
+    libc.shmctl(made[0], 0, None)
+    libc.semctl(made[1], 0, 0)
+    libc.msgctl(made[2], 0, None)
+
+
+@as_root
+async def test_a_machine_has_its_own_shared_memory_and_no_keyring(
+    driver: ProcessDriver, shared_memory: tuple[int, int]
+) -> None:
+    await driver.create([SHELL])
+    key, memory = shared_memory
+    said = await ran(driver, f"cat >share.py <<'END'\n{SHARES}\nEND\npython3 share.py {key} {memory} 2>&1")
+    assert said.split() == ["ENOENT", "EINVAL", "ENOENT", "ENOENT", "EACCES", "own"]
+
+
+async def test_a_program_of_our_own_user_gets_no_shared_memory_and_no_keyring(
+    driver: ProcessDriver, shared_memory: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not landlock.version():
+        pytest.skip("NOT PROVED HERE: the kernel has no Landlock")
+    monkeypatch.setattr(module, "_is_root", lambda: False)
+    await driver.create([SHELL])
+    key, memory = shared_memory
+    said = await ran(driver, f"cat >share.py <<'END'\n{SHARES}\nEND\npython3 share.py {key} {memory} 2>&1")
+    assert said.split() == ["EACCES"] * 5
+
+
+async def test_a_program_of_our_own_user_reads_programs_of_the_system_and_no_file_of_ours_next_to_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not landlock.version():
+        pytest.skip("NOT PROVED HERE: the kernel has no Landlock")
+    monkeypatch.setattr(module, "_is_root", lambda: False)
+    prefix = tmp_path / "prefix"
+    for name in ("bin/tool", "etc/stateward.toml", "aws.ini", "lib/code", "lib/data/admin-token"):
+        file = prefix / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"in-{file.name}\n")
+        file.chmod(0o600)
+    (prefix / "lib" / "settings").symlink_to(prefix / "etc")  # next to what is hidden
+    (prefix / "lib64").symlink_to(prefix / "lib")
+    monkeypatch.setattr(module, "PREFIXES", (*module.PREFIXES, str(prefix)))
+    place = ProviderRegion("local", "here", options={"folder": str(tmp_path / "machines")})
+    driver = ProcessDriver(place, confinement=Confinement([prefix / "lib" / "data"]))
+    await driver.create([SHELL])
+    reads = f"cd {prefix}; cat bin/* etc/* *.ini lib/code lib/settings/* lib/data/* lib64/data/* 2>/dev/null; echo end"
+    said = await ran(driver, reads)
+    kill_all_in(tmp_path / "machines")
+    await driver.close()
+    assert said.split() == ["in-tool", "in-code", "end"]
+
+
+def test_no_folder_where_administrators_keep_secrets_is_open_to_programs_of_our_own_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "PREFIXES", ("/", "/usr", "/usr/local"))  # our interpreter may be in one of them
+    kept = [
+        "/opt/x",
+        "/usr/local/etc/x",
+        "/usr/local/x",
+        "/etc/stateward",
+        "/etc/ssl/private",
+        "/home",
+        "/root",
+        "/var",
+    ]
+    assert [one for one in kept for path in module.system_paths() if Path(one).is_relative_to(path)] == []
 
 
 async def test_a_folder_that_an_administrator_names_can_be_read_wherever_it_is(tmp_path: Path) -> None:
