@@ -1,8 +1,10 @@
 """Maintenance of a cloudlet: no new instances, and apps with an auto-provisioning policy are moved away first.
 
 An app is moved in rounds: an instance is created on the next cloudlet of its policy, and the old one is removed only
-when the new one is Ready. So the app never has fewer instances than before. If a create fails, the next round tries the
-next cloudlet. An app with no place to go stays, and the operation's progress tells so.
+when the new one is Ready. Only an instance that this operation itself has created replaces another one: whatever else
+exists at the target counts for itself, or for another maintenance. So the app never has fewer instances than before. If
+a create fails, the next round tries the next cloudlet. An app with no place to go stays, and the operation's progress
+says so.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -29,7 +31,7 @@ from stateward.domains.edge.policy.app_members import app_status
 from stateward.engine import Ending, Job, Request
 from stateward.lifecycle import SUCCEEDED
 from stateward.store.filters import Page, Selector
-from stateward.store.records import Key, Object
+from stateward.store.records import Key, Object, Status
 
 MAX_LISTED = 100_000
 
@@ -94,12 +96,17 @@ class MaintenanceHandler:
         everything: list[str] = await job.once("instances", lambda: self._app_instances(job))
         tried: list[FailOver] = []
         moved: list[str] = []
+        kept: dict[str, str] = {}
         number = 1
-        while plan := await self._plan_round(job, number, [one for one in everything if one not in moved], tried):
-            moved += await self._move(job, number, plan)
+        while plan := await self._plan_round(
+            job, number, [one for one in everything if one not in moved and one not in kept], tried
+        ):
+            ready, denied = await self._move(job, number, plan)
+            moved += [one for one in ready if one not in denied]
+            kept |= denied
             tried += plan
             number += 1
-        await job.once("rest", lambda: self._tell_rest(job, everything, moved))
+        await job.once("rest", lambda: self._tell_rest(job, everything, moved, kept))
         return Ending(SUCCEEDED)
 
     async def _plan_round(
@@ -109,13 +116,17 @@ class MaintenanceHandler:
             await job.once(f"plan {number}", lambda: self._plan(job, left, tried)), type=list[FailOver]
         )
 
-    async def _move(self, job: Job, number: int, plan: Sequence[FailOver]) -> list[str]:
-        """Create the replacements of a round, and then remove the instances whose replacement is Ready."""
+    async def _move(self, job: Job, number: int, plan: Sequence[FailOver]) -> tuple[list[str], dict[str, str]]:
+        """Create the replacements of a round, and then remove the instances whose replacement is Ready.
+
+        Returns these instances, and why the removal of some of them was refused.
+        """
         await job.once(f"told {number}", lambda: self._tell_plan(job, plan))
         await job.spawn(f"replacements {number}", [await self._creation(job, one) for one in plan])
-        ready: list[str] = await job.once(f"ready {number}", lambda: self._ready_instances(job, plan))
-        await job.spawn(f"removals {number}", await self._removals(job, ready))
-        return ready
+        children = await job.children(f"replacements {number}")
+        created = {one.object for one in children if one.status is Status.SUCCEEDED}
+        ready: list[str] = await job.once(f"ready {number}", lambda: self._ready_instances(job, plan, created))
+        return ready, await job.spawn(f"removals {number}", await self._removals(job, ready))
 
     async def _app_instances(self, job: Job) -> list[str]:
         found = existing_apps(await self._handlers.instances_on(job.ns, job.object))
@@ -160,10 +171,10 @@ class MaintenanceHandler:
             also_locks=(*locks, record_id(AUTOPROV.kind, policy)) if policy else tuple(locks),
         )
 
-    async def _ready_instances(self, job: Job, plan: Sequence[FailOver]) -> list[str]:
-        """Return the instances whose replacement is Ready, and tell what failed."""
-        keys = {one.instance: Key(job.ns, one.replacement) for one in plan}
-        found = await self._handlers.engine.store.reader.objects(list(keys.values()))
+    async def _ready_instances(self, job: Job, plan: Sequence[FailOver], created: Collection[str]) -> list[str]:
+        """Return the instances whose replacement was created here and is Ready, and report what failed."""
+        keys = {one.instance: Key(job.ns, one.replacement) for one in plan if one.replacement in created}
+        found = await self._handlers.engine.store.reader.objects(list(keys.values())) if keys else {}
         ready = [name for name, key in keys.items() if _serves(found.get(key))]
         for one in plan:
             if one.instance not in ready:
@@ -178,11 +189,15 @@ class MaintenanceHandler:
         for nth, one in enumerate(plan, start=1):
             await job.progress(f"moving {one.instance} to {one.target}", nth, len(plan))
 
-    async def _tell_rest(self, job: Job, everything: Sequence[str], moved: Sequence[str]) -> None:
+    async def _tell_rest(
+        self, job: Job, everything: Sequence[str], moved: Sequence[str], kept: Mapping[str, str]
+    ) -> None:
         apps = await self._provisioned_apps(job.ns, {one.rpartition(":")[2] for one in everything})
         for one in everything:
             if one in moved:
                 await job.progress(f"{one} has been moved")
+            elif one in kept:
+                await job.progress(f"{one} stays: {kept[one]}")
             elif one.rpartition(":")[2] in apps:
                 await job.progress(f"{one} stays: no other cloudlet of its policy can take it")
             else:

@@ -28,6 +28,7 @@ from stateward.domains.edge.lifecycle import (
     FLAVOR,
     IGNORE_TRANSIENT,
     OVERRIDES,
+    CloudletState,
 )
 from stateward.domains.edge.lookups import (
     DELETING_STATES,
@@ -164,13 +165,14 @@ async def guard_app(uow: UnitOfWork, request: Request, found: Object) -> Request
     _refuse_unknown_arguments(request)
     cloudlet, cluster, app = parse_instance_id(found.kind, found.id)
     check_caller(request, cloudlet)
-    backend = read_spec(await get_open_cloudlet(uow, request, cloudlet), CloudletSpec).backend
+    site = await get_open_cloudlet(uow, request, cloudlet)
+    backend = read_spec(site, CloudletSpec).backend
     if request.action == "create":
         return await _create_app(uow, request, found, (cloudlet, cluster, app), backend)
     status = instance_status(found)
     await _check_cluster(uow, request, found, cluster_id(cloudlet, status.cluster))
     if request.action in DELETE_ACTIONS:
-        await _leave_app(uow, request, found, app)
+        await _leave_app(uow, request, found, app, site)
         return await _with_numbers(uow, request, found, None, status)
     status = _count_restart(uow, request, found, status)
     if request.action == "re-create":
@@ -251,14 +253,16 @@ async def _check_cluster(uow: UnitOfWork, request: Request, found: Object, clust
         raise DependencyNotReady(f"ClusterInst {cluster}", "missing on its cloudlet")
 
 
-async def _leave_app(uow: UnitOfWork, request: Request, found: Object, app: str) -> None:
+async def _leave_app(uow: UnitOfWork, request: Request, found: Object, app: str, site: Object) -> None:
+    """Mark an instance as leaving its app; what goes with its cluster or cloudlet, goes whatever the minimum is."""
     record = await find_object(uow, found.ns, record_id(APP.kind, app), APP.kind)
     if record is None:
         return
     wanted = read_spec(record, AppSpec)
     policy = await find_policy(uow, found.ns, wanted)
     is_outside = policy is not None and cloudlet_of(found.id) not in policy.cloudlets
-    is_limited = request.parent is None and request.actor != ADMIN and not is_outside
+    is_along = request.parent is not None and (site.state, site.op) != (CloudletState.PREPARE_MAINTENANCE, request.parent)
+    is_limited = not is_along and request.actor != ADMIN and not is_outside
     mark_leaving(uow, record, found.id, policy if is_limited else None)
 
 

@@ -2,15 +2,17 @@
 
 import asyncio
 import contextlib
+from typing import Any
 
 import pytest
 
 from stateward.agents.messages import AgentOrder
 from stateward.agents.simulation import SimulatedSite
+from stateward.domains.edge.cloudlet_maintenance import MaintenanceHandler
 from stateward.domains.edge.errors import ActionInProgress, InMaintenance
 from stateward.domains.edge.model import ClusterInst, cloudlet_status, instance_status
 from stateward.domains.edge.policy.app_members import app_status
-from stateward.engine import Accepted
+from stateward.engine import Accepted, Job
 from stateward.store.records import Operation
 from tests.integration.domains.edge.conftest import ADA, ANN, NS, PATIENT, AgentRunner, EdgeHarness, hold_work
 
@@ -108,6 +110,55 @@ async def test_a_cancelled_maintenance_leaves_the_cloudlet_as_it_was(harness: Ed
         while len(app_status(await harness.get("app.web")).members) != 1:
             await asyncio.sleep(0.01)
             await harness.plugin.policy_controller.reconcile_app(NS, await harness.get("app.web"))
+
+
+class JobGate:
+    """Holds the jobs of one cloudlet up before a method of the handler, until it is opened."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, method: str, cloudlet: str) -> None:
+        self.reached, self.opened = asyncio.Event(), asyncio.Event()
+        run = getattr(MaintenanceHandler, method)
+
+        async def gated(handler: MaintenanceHandler, job: Job, *args: Any) -> Any:
+            if job.object == cloudlet:
+                self.reached.set()
+                await self.opened.wait()
+            return await run(handler, job, *args)
+
+        monkeypatch.setattr(MaintenanceHandler, method, gated)
+
+
+async def test_two_maintenances_that_plan_the_same_target_do_not_share_one_replacement(
+    harness: EdgeHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await provisioned(harness, "munich", "rome", "berlin", min=2, max=2)
+    rome = "rome:autocluster-web:web"
+    await harness.until(rome, "Ready")
+    gate = JobGate(monkeypatch, "_tell_plan", "munich")
+    first = await maintain(harness)
+    await gate.reached.wait()  # it has planned the move to berlin
+    assert (await harness.ended(await maintain(harness, "rome"))).status == "succeeded"
+    await harness.until(rome, "NotPresent")
+    assert await harness.state(NEW) == "Ready"
+    gate.opened.set()
+    operation = await harness.ended(first)
+    assert (operation.status, await harness.state("munich")) == ("succeeded", "Maintenance")
+    assert (await harness.state(OLD), await harness.state(NEW)) == ("Ready", "Ready")
+    assert f"{OLD} stays: no other cloudlet of its policy can take it" in await lines(harness, operation)
+
+
+async def test_an_instance_stays_if_its_replacement_was_deleted_before_the_removal(
+    harness: EdgeHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await provisioned(harness, "munich", "berlin")
+    gate = JobGate(monkeypatch, "_removals", "munich")
+    accepted = await maintain(harness)
+    await gate.reached.wait()
+    await harness.ended(await harness.service.delete(NS, NEW, "edge.appinst", ANN))
+    gate.opened.set()
+    operation = await harness.ended(accepted)
+    assert (operation.status, await harness.state(OLD)) == ("succeeded", "Ready")
+    assert f"{OLD} stays: app app.web has to have at least 1" in await lines(harness, operation)
 
 
 async def test_a_maintenance_waits_for_no_agent_and_ends_offline_without_one(harness: EdgeHarness) -> None:
