@@ -261,8 +261,8 @@ async def _leave_app(uow: UnitOfWork, request: Request, found: Object, app: str,
     wanted = read_spec(record, AppSpec)
     policy = await find_policy(uow, found.ns, wanted)
     is_outside = policy is not None and cloudlet_of(found.id) not in policy.cloudlets
-    is_along = request.parent is not None and (site.state, site.op) != (CloudletState.PREPARE_MAINTENANCE, request.parent)
-    is_limited = not is_along and request.actor != ADMIN and not is_outside
+    is_moved = site.state == CloudletState.PREPARE_MAINTENANCE and site.op == request.parent
+    is_limited = (request.parent is None or is_moved) and request.actor != ADMIN and not is_outside
     mark_leaving(uow, record, found.id, policy if is_limited else None)
 
 

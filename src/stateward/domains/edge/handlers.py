@@ -23,13 +23,18 @@ from stateward.domains.edge.lifecycle import (
     IGNORE_TRANSIENT,
     OVERRIDES,
     UPGRADING,
-    AppInstState,
     CloudletState,
     ClusterInstState,
 )
-from stateward.domains.edge.lookups import NOT_PRESENT, apps_in_cluster, cluster_of, existing_apps, existing_clusters
+from stateward.domains.edge.lookups import (
+    NOT_PRESENT,
+    apps_in_cluster,
+    cluster_of,
+    existing_apps,
+    existing_clusters,
+    save_status,
+)
 from stateward.domains.edge.model import (
-    INSTANCE_LIFECYCLES,
     AppInst,
     AppSpec,
     ClusterInst,
@@ -43,16 +48,19 @@ from stateward.domains.edge.model import (
     record_id,
     updated_status,
 )
-from stateward.domains.edge.records.instance_record import DecisionRules, apply_move, decide_event
+from stateward.domains.edge.policy.cluster_release import free_clusters_of_gone_apps
+from stateward.domains.edge.records.instance_record import end_operation
 from stateward.domains.edge.references import referenced_records
 from stateward.domains.edge.settings import EdgeSettings
 from stateward.engine import Ending, Engine, Handler, Job, Kind, ObservedOutcome, Request, Temporary
 from stateward.engine.kinds import Party
 from stateward.engine.requests import Creation
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.engine.work_errors import Parked
-from stateward.lifecycle import ADMIN, CLOCK, CONTROLLER, NO_FACTS, TIMED_OUT, USER, Move, State
+from stateward.lifecycle import ADMIN, CLOCK, CONTROLLER, NO_FACTS, TIMED_OUT, USER
+from stateward.store.changes import Ended
 from stateward.store.filters import Page, Selector
-from stateward.store.records import Key, Object, to_json
+from stateward.store.records import Key, Object, Operation, Status
 
 DEFAULT_SETTINGS = EdgeSettings()
 
@@ -63,12 +71,6 @@ CASCADE_WHO = "edge"
 
 UNSERVED_STATES = frozenset({CloudletState.OFFLINE.word, CloudletState.INIT.word})
 """The states of a cloudlet in which no agent serves it."""
-
-STATE_AFTER_PHASE: dict[str, State] = {
-    AppInstState.CREATING_DEPENDENCIES: AppInstState.CREATE_REQUESTED,
-    ClusterInstState.DELETE_PREPARE: ClusterInstState.DELETE_REQUESTED,
-}
-"""The state after the controller's own step, by the state during it."""
 
 
 class Handlers:
@@ -94,10 +96,17 @@ class Handlers:
             "delete": handler(self.delete_cloudlet),
         }
         cloudlet["maintain"] = Handler(enter_maintenance)
+        on_end = partial(on_instance_end, idle_s=settings.idle)
         kind = partial(Kind, cancels=False, party=responsible_agent, has_alerts=True)
         return [
-            kind(with_deadlines(CLUSTERINST, settings), instance, guard=guard_cluster, lock_set=referenced_records),
-            kind(with_deadlines(APPINST, settings), app, guard=guard_app, part_of=cluster_of),
+            kind(
+                with_deadlines(CLUSTERINST, settings),
+                instance,
+                guard=guard_cluster,
+                lock_set=referenced_records,
+                on_end=on_end,
+            ),
+            kind(with_deadlines(APPINST, settings), app, guard=guard_app, part_of=cluster_of, on_end=on_end),
             kind(
                 with_deadlines(CLOUDLET, settings),
                 cloudlet,
@@ -127,22 +136,8 @@ class Handlers:
         return Ending(TIMED_OUT, CLOCK, facts, error="no report from the agent before the deadline")
 
     async def request_agent(self, job: Job) -> Ending:
-        """Wait for the agent, or end the operation at once if an administrator ignores the agent."""
-        return self._without_agent(job, "ready") if _ignores_agent(job) else await self.wait_for_agent(job)
-
-    def _without_agent(self, job: Job, event: str) -> Ending:
-        """End an operation without asking the agent."""
-        found, facts = job.claim.object, frozenset({IGNORE_AGENT})
-        rules = DecisionRules(lifecycle=INSTANCE_LIFECYCLES[found.kind])
-        record = instance_record(found, job.claim.operation)
-        if record.state in STATE_AFTER_PHASE:  # the claimed record is older than the phase just written
-            record = replace(record, state=STATE_AFTER_PHASE[record.state])
-        move = decide_event(rules, record, event, CONTROLLER)
-        assert isinstance(move, Move), move
-        seen = updated_status(instance_status(found), apply_move(rules, record, move))
-        if event == "ready":
-            seen = replace(seen, spec=found.spec)
-        return Ending(event, CONTROLLER, facts, seen=to_json(seen))
+        """Wait for the agent, or end the operation immediately if an administrator ignores the agent."""
+        return _without_agent("ready") if _ignores_agent(job) else await self.wait_for_agent(job)
 
     # --- deletes -----------------------------------------------------------------------------------------------------
 
@@ -155,7 +150,7 @@ class Handlers:
                     facts = _ending_facts(job) & {IGNORE_TRANSIENT}
                     return Ending("in use", CONTROLLER, facts, error=f"in use by {', '.join(left)}")
             await job.phase("prepared")
-        return self._without_agent(job, "deleted") if _ignores_agent(job) else await self.wait_for_agent(job)
+        return _without_agent("deleted") if _ignores_agent(job) else await self.wait_for_agent(job)
 
     async def delete_cloudlet(self, job: Job) -> Ending:
         """Delete a cloudlet, after the instances that are deleted with it."""
@@ -248,6 +243,21 @@ class Handlers:
             creates=instance_creation(CLUSTERINST.kind, cloudlet) if former is None or former.removed else None,
             also_locks=(cloudlet, job.object),
         )
+
+
+def _without_agent(event: str) -> Ending:
+    """Return the end of an operation whose agent is not asked; `on_instance_end` updates the status."""
+    return Ending(event, CONTROLLER, frozenset({IGNORE_AGENT}))
+
+
+async def on_instance_end(uow: UnitOfWork, operation: Operation, ended: Ended, *, idle_s: float) -> None:
+    """Update the status of an instance whose agent was not asked; free the cluster of an app that is gone."""
+    found = uow.objects[Key(operation.ns, operation.object)]
+    if IGNORE_AGENT in operation_facts(operation) and ended.status is Status.SUCCEEDED:
+        record = instance_record(found, operation)
+        seen = updated_status(instance_status(found), end_operation(record, record.state))
+        found = save_status(uow, found, seen if found.removed else replace(seen, spec=found.spec))
+    await free_clusters_of_gone_apps(uow, [found], idle_s)
 
 
 def _is_made(cluster: Object | None) -> bool:

@@ -91,7 +91,8 @@ class EdgeRuntime(DomainRuntime):
         times = {"interval_s": self._policy_interval_s, "idle_s": self._settings.idle}
         self.policy_controller = PolicyController(self.service, **times)
         self.controller_lease = ControllerLease(engine, self._context.server_url, lease_s=self._lease_s)
-        self.agent_hub = AgentHub(engine, self.controller_lease.id, self._context.random, self._on_load, **self._times)
+        hub = {**self._times, "idle_s": self._settings.idle}
+        self.agent_hub = AgentHub(engine, self.controller_lease.id, self._context.random, self._on_load, **hub)
 
     async def find_part_actions(self, request: Request, found: Object) -> Sequence[PartAction]:
         """Return the instances that are deleted with their cluster or their cloudlet."""

@@ -9,16 +9,20 @@ from msgspec.structs import replace
 from stateward.agents.site import SiteError
 from stateward.domains.edge.errors import ActionInProgress, AdminOnly, ReferenceBeingDeleted, Reserved, StillReferenced
 from stateward.domains.edge.lifecycle import IGNORE_AGENT
+from stateward.domains.edge.lookups import save_status, unit_of_work
 from stateward.domains.edge.model import AppSpec, ClusterInst, instance_status, read_spec
+from stateward.domains.edge.policy.policy_controller import PolicyController
 from stateward.engine import Denied, NotFound
 from stateward.errors import BadInput
 from stateward.schemas.caller import Caller
-from stateward.store.port import Store
-from tests.integration.domains.edge.conftest import ANN, NS, EdgeHarness, hold_work
+from stateward.store.port import Store, Tx
+from stateward.store.records import Key
+from tests.integration.domains.edge.conftest import ADA, ANN, NS, EdgeHarness, hold_work
 from tests.stores import fresh_store
 
 C1, WEB = "munich:c1", "munich:c1:web"
 CLUSTER, APP = "edge.clusterinst", "edge.appinst"
+WITHOUT_AGENT = replace(ADA, facts=frozenset({IGNORE_AGENT}))
 
 
 @pytest.fixture
@@ -171,6 +175,46 @@ async def test_a_cluster_that_is_free_is_reserved_again_and_goes_when_it_is_idle
     (timer,) = [one for one in await harness.engine.store.reader.timers(NS, 10) if one.event == "expire"]
     await harness.engine.set_timer(replace(timer, due=0.0))
     await harness.until("munich:reservable0", "NotPresent")
+
+
+@pytest.mark.parametrize("by", [ANN, WITHOUT_AGENT], ids=["by the agent", "without its agent"])
+async def test_an_app_that_is_deployed_again_immediately_gets_its_former_cluster(
+    harness: EdgeHarness, monkeypatch: pytest.MonkeyPatch, by: Caller
+) -> None:
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(PolicyController, "on_journal", never)  # it has not read the end of the delete yet
+    await harness.cloudlet()
+    await harness.app(organization="acme")
+    for _ in range(2):
+        assert (await harness.deployed(cluster="autocluster1")).status == "succeeded"
+        (cluster,) = await harness.service.list_all(NS, CLUSTER)
+        assert (cluster.id, instance_status(cluster).reserved_by) == ("munich:reservable0", "acme")
+        await harness.ended(await harness.service.delete(NS, "munich:autocluster1:web", APP, by))
+        assert not instance_status(await harness.get("munich:reservable0")).reserved_by
+        (timer,) = [one for one in await harness.engine.store.reader.timers(NS, 10) if one.event == "expire"]
+        assert timer.object == "munich:reservable0"
+
+
+async def test_a_reserved_cluster_without_an_app_is_freed_in_the_next_round(harness: EdgeHarness) -> None:
+    await harness.cloudlet()
+    await harness.app(organization="acme")
+    await harness.deployed(cluster="autocluster1")
+    await harness.cluster("reservable1", reservable=True)
+    key = Key(NS, "munich:reservable1")
+
+    async def leave_behind(tx: Tx) -> None:  # as earlier versions did
+        async with unit_of_work(tx, [key]) as uow:
+            found = uow.objects[key]
+            save_status(uow, found, replace(instance_status(found), reserved_by="acme"))
+
+    await harness.engine.store.transact(leave_behind)
+    await harness.plugin.policy_controller._reconcile_all()
+    reserved = [instance_status(one).reserved_by for one in await harness.service.list_all(NS, CLUSTER)]
+    assert reserved == ["acme", ""]
+    (timer,) = [one for one in await harness.engine.store.reader.timers(NS, 10) if one.event == "expire"]
+    assert timer.object == key.id
 
 
 async def test_a_cluster_that_cannot_be_made_fails_its_app(harness: EdgeHarness) -> None:

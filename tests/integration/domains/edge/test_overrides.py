@@ -1,5 +1,9 @@
 """An administrator's overrides: they apply to dependents, and the orphans that they leave are reported at once."""
 
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -11,6 +15,7 @@ from stateward.domains.edge import model
 from stateward.domains.edge.api.schemas import accepted_view, view
 from stateward.domains.edge.cli.instance_requests import conditions_text
 from stateward.domains.edge.errors import OrphansLeft
+from stateward.domains.edge.handlers import Handlers
 from stateward.domains.edge.lifecycle import (
     APPINST,
     CLOUDLET,
@@ -19,9 +24,12 @@ from stateward.domains.edge.lifecycle import (
     IGNORE_AGENT_ERRORS,
     IGNORE_TRANSIENT,
 )
+from stateward.domains.edge.lookups import save_status, unit_of_work
 from stateward.domains.edge.model import CloudletSpec, CloudletStatus, ClusterInst, cloudlet_status, instance_status
-from stateward.engine import NotFound, Refused
-from tests.integration.domains.edge.conftest import ADA, ANN, NS, AgentRunner, EdgeHarness, hold_work
+from stateward.engine import Ending, Job, NotFound, Refused
+from stateward.store.port import Store, Tx
+from stateward.store.records import Key
+from tests.integration.domains.edge.conftest import ADA, ANN, NS, AgentRunner, EdgeHarness, hold_work, open_harness
 
 C1, WEB = "munich:c1", "munich:c1:web"
 WITHOUT_AGENT = replace(ADA, facts=frozenset({IGNORE_AGENT}))
@@ -106,6 +114,38 @@ async def test_the_cluster_of_an_autocluster_is_made_without_an_agent_too(harnes
     )
     assert operation.status == "succeeded", operation.error
     assert await harness.state("munich:reservable0") == "Ready"
+
+
+async def test_an_end_without_the_agent_keeps_what_was_written_since_its_claim(
+    new_store: Callable[[], Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimed, opened, request_agent = asyncio.Event(), asyncio.Event(), Handlers.request_agent
+
+    async def held_up(handlers: Handlers, job: Job) -> Ending:
+        if job.action == "update":
+            claimed.set()
+            await opened.wait()
+        return await request_agent(handlers, job)
+
+    monkeypatch.setattr(Handlers, "request_agent", held_up)
+
+    async def write(tx: Tx) -> None:
+        async with unit_of_work(tx, [Key(NS, C1)]) as uow:
+            found = uow.objects[Key(NS, C1)]
+            save_status(uow, found, replace(instance_status(found), reserved_by="umbrella"))
+
+    async with open_harness(new_store(), tmp_path) as harness:
+        await harness.cloudlet()
+        await harness.cluster()
+        accepted = await harness.service.update(NS, C1, CLUSTERINST.kind, {"nodes": 2}, WITHOUT_AGENT)
+        await claimed.wait()
+        await harness.engine.store.transact(write)
+        opened.set()
+        assert (await harness.ended(accepted)).status == "succeeded"
+        found = await harness.get(C1)
+        status = instance_status(found)
+        assert (found.state, status.reserved_by, status.spec) == ("Ready", "umbrella", found.spec)
+        assert (status.operation, status.confirmed) == (0, status.generation)
 
 
 async def test_what_is_deleted_without_its_agent_is_an_orphan_at_once(harness: EdgeHarness) -> None:

@@ -62,6 +62,7 @@ from stateward.domains.edge.model import (
     local_name,
     read_spec,
 )
+from stateward.domains.edge.policy.cluster_reservation import IDLE_TIMEOUT_S
 from stateward.domains.edge.records.agent_upgrade import is_upgrade_due, must_disconnect
 from stateward.engine import Denied, Engine
 from stateward.lifecycle import CONTROLLER
@@ -114,6 +115,7 @@ class AgentHub:
         heartbeat_s: float = HEARTBEAT_INTERVAL_S,
         retry_s: float = ORDER_RETRY_S,
         measure_s: float = MEASURE_INTERVAL_S,
+        idle_s: float = IDLE_TIMEOUT_S,
     ) -> None:
         self.engine, self.controller = engine, controller
         self.heartbeat_s, self.retry_s, self.measure_s = heartbeat_s, retry_s, measure_s
@@ -125,7 +127,7 @@ class AgentHub:
         self._awaiting_inventory: set[Key] = set()  # cloudlets whose agents must send a new inventory
         self._orphan_removals: set[tuple[Key, str, int]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.batcher = ReportBatcher(engine, chance)
+        self.batcher = ReportBatcher(engine, chance, idle_s)
         self.requests = AgentRequests(AgentCannotAnswer)
 
     # --- agents.connection.ConnectionHandler -------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from stateward.domains.edge.model import (
     instance_record,
     instance_status,
 )
+from stateward.domains.edge.policy.cluster_release import free_clusters_of_gone_apps
 from stateward.domains.edge.records.agent_upgrade import AgentRejection, on_agent_report
 from stateward.domains.edge.records.instance_record import InstanceRecord, fenced_fields
 from stateward.domains.edge.records.reconcile import ReconcileStep, on_inventory_item, on_report
@@ -58,11 +59,15 @@ class ReportResult(Struct, frozen=True):
     is_missing: bool = False
 
 
-async def process_messages(tx: Tx, messages: Sequence[AgentMessage]) -> list[ReportResult]:
-    """Process a batch of messages; rejected ones are journaled."""
+async def process_messages(
+    tx: Tx, messages: Sequence[AgentMessage], idle_s: float
+) -> list[ReportResult]:
+    """Process a batch of messages; rejected ones are journaled, and the clusters of apps that are gone are freed."""
     keys = {key for message in messages for key in (message.object, Key(message.ns, message.cloudlet))}
     async with unit_of_work(tx, keys) as uow:
-        return [await _process_message(uow, message) for message in messages]
+        results = [await _process_message(uow, message) for message in messages]
+        await free_clusters_of_gone_apps(uow, list(uow.objects.values()), idle_s)
+        return results
 
 
 async def _process_message(uow: UnitOfWork, message: AgentMessage) -> ReportResult:

@@ -30,6 +30,7 @@ from stateward.domains.edge.model import (
     local_name,
     read_spec,
 )
+from stateward.domains.edge.policy.cluster_release import free_clusters_of_gone_apps
 from stateward.domains.edge.records.agent_upgrade import AgentRejection, on_inventory
 from stateward.domains.edge.records.instance_record import begin_undo, needs_undo
 from stateward.domains.edge.records.reconcile import NOT_LISTED, ReconcileStep, on_inventory_item
@@ -65,10 +66,14 @@ class SyncResult(Struct, frozen=True):
     orphan_removals: tuple[AgentOrder, ...] = ()
 
 
-async def sync_inventories(tx: Tx, inventories: Sequence[Inventory]) -> list[SyncResult]:
+async def sync_inventories(
+    tx: Tx, inventories: Sequence[Inventory], idle_s: float
+) -> list[SyncResult]:
     """Reconcile complete inventories with the records; their agents are ready after it."""
     async with unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in inventories}) as uow:
-        return [await _sync_inventory(uow, one) for one in inventories]
+        results = [await _sync_inventory(uow, one) for one in inventories]
+        await free_clusters_of_gone_apps(uow, list(uow.objects.values()), idle_s)
+        return results
 
 
 async def _sync_inventory(uow: UnitOfWork, inventory: Inventory) -> SyncResult:

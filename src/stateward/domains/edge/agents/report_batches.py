@@ -29,10 +29,10 @@ class ReportBatcher:
     store_measures   keep the measures of a cloudlet, and begin or end alerts
     """
 
-    def __init__(self, engine: Engine, chance: Random) -> None:
+    def __init__(self, engine: Engine, chance: Random, idle_s: float) -> None:
         connects = _batcher(engine.store, partial(connect_agents, kinds=engine.kinds), chance)
-        inventories = _batcher(engine.store, sync_inventories, chance, max_size=100)
-        messages = _batcher(engine.store, process_messages, chance)
+        inventories = _batcher(engine.store, partial(sync_inventories, idle_s=idle_s), chance, max_size=100)
+        messages = _batcher(engine.store, partial(process_messages, idle_s=idle_s), chance)
         disconnects = _batcher(engine.store, disconnect_agents, chance)
         orders = _batcher(engine.store, due_orders, chance)
         measures = _batcher(engine.store, store_measures, chance, max_size=100)

@@ -1,11 +1,22 @@
-"""Release of instances: an AppInst in a stable state updates its app, and its unused cluster is freed."""
+"""Release of instances: an AppInst in a stable state updates its app, and its unused cluster is freed.
 
-from collections.abc import Sequence
+A cluster is freed in the transaction that ends its last app. Later, an app of the same name may already be in another
+cluster, and nobody would know the former one.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from stateward.domains.edge.lifecycle import APP, AppInstState, ClusterInstState
-from stateward.domains.edge.lookups import apps_in_cluster, list_instances, loaded_object, save_status, unit_of_work
+from stateward.domains.edge.lifecycle import APP, APPINST, CLUSTERINST, AppInstState, ClusterInstState
+from stateward.domains.edge.lookups import (
+    apps_in_cluster,
+    cluster_of,
+    list_instances,
+    loaded_object,
+    save_status,
+    unit_of_work,
+)
 from stateward.domains.edge.model import (
     AppSpec,
     ClusterInst,
@@ -22,36 +33,53 @@ from stateward.domains.edge.policy.demand import measured_requests, record_inter
 from stateward.domains.edge.references import check_cloudlets
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.port import Tx
-from stateward.store.records import Key
+from stateward.store.records import Key, Object
 
 MIN_INTERVAL = 0.9
 """The part of an interval that must have passed: several controllers count, and their clocks tick at other times."""
 
 
-async def release_instance(tx: Tx, ns: str, instance: str, cluster: str, idle_s: float = IDLE_TIMEOUT_S) -> None:
-    """Update the app of an AppInst, and free its cluster if unused; `cluster` is the last known one."""
-    cloudlet = cloudlet_of(instance)
+async def release_instance(tx: Tx, ns: str, instance: str) -> None:
+    """Update the app of an AppInst by its current state."""
     record = Key(ns, record_id(APP.kind, instance.rpartition(":")[2]))
-    async with unit_of_work(tx, {record, Key(ns, cloudlet), Key(ns, cluster), Key(ns, instance)}) as uow:
+    async with unit_of_work(tx, {record, Key(ns, instance)}) as uow:
         found, app = uow.objects.get(Key(ns, instance)), loaded_object(uow, record, APP.kind)
+        if app is None:
+            return
         state = None if found is None else found.state
-        if app is not None:
-            status = refresh_member(app_status(app), instance, state)
-            if state == AppInstState.CREATE_ERROR:
-                status = replace(status, avoided=tuple(dict.fromkeys((*status.avoided, cloudlet))))
-            save_status(uow, app, status)
-        if state is None or state == AppInstState.NOT_PRESENT:
-            await _free_if_unused(uow, Key(ns, cluster), cloudlet, idle_s)
+        status = refresh_member(app_status(app), instance, state)
+        if state == AppInstState.CREATE_ERROR:
+            status = replace(status, avoided=tuple(dict.fromkeys((*status.avoided, cloudlet_of(instance)))))
+        save_status(uow, app, status)
 
 
-async def _free_if_unused(uow: UnitOfWork, key: Key, cloudlet: str, idle_s: float) -> None:
-    cluster = uow.objects.get(key)
-    if cluster is None or cluster.removed:
-        return
-    if not instance_status(cluster).reserved_by or not read_spec(cluster, ClusterInst).reservable:
-        return
-    if not apps_in_cluster(await list_instances(uow, key.ns, cloudlet), cloudlet, local_name(key.id)):
-        free_cluster(uow, cluster, idle_s)
+async def free_unused_clusters(uow: UnitOfWork, keys: Collection[Key], idle_s: float) -> None:
+    """End the reservations of those clusters that no app is in any more; their cloudlets are locked first."""
+    await uow.load({Key(key.ns, cloudlet_of(key.id)) for key in keys})
+    await uow.load(keys)
+    for key in keys:
+        cluster, cloudlet = loaded_object(uow, key, CLUSTERINST.kind), cloudlet_of(key.id)
+        if cluster is None or not is_reserved(cluster):
+            continue
+        if not apps_in_cluster(await list_instances(uow, key.ns, cloudlet), cloudlet, local_name(key.id)):
+            free_cluster(uow, cluster, idle_s)
+
+
+async def free_clusters_of_gone_apps(uow: UnitOfWork, instances: Iterable[Object], idle_s: float) -> None:
+    """Free the clusters of AppInsts that are gone, unless other apps are in them."""
+    gone = [one for one in instances if one.kind == APPINST.kind and one.state == AppInstState.NOT_PRESENT]
+    await free_unused_clusters(uow, {Key(one.ns, cluster_of(one)) for one in gone}, idle_s)
+
+
+async def free_clusters(tx: Tx, keys: Collection[Key], idle_s: float) -> None:
+    """Free clusters that are reserved and unused."""
+    async with unit_of_work(tx, {Key(key.ns, cloudlet_of(key.id)) for key in keys}) as uow:
+        await free_unused_clusters(uow, keys, idle_s)
+
+
+def is_reserved(cluster: Object) -> bool:
+    """Tell whether a cluster is reserved for apps on autoclusters."""
+    return bool(instance_status(cluster).reserved_by) and read_spec(cluster, ClusterInst).reservable
 
 
 async def remove_absent(tx: Tx, keys: Sequence[Key]) -> None:

@@ -1,4 +1,4 @@
-"""The policy controller: keeps app members up to date, frees idle clusters, and deploys apps by demand.
+"""The policy controller: keeps app members up to date, and deploys apps by demand.
 
 Each transaction checks its conditions again, so any number of policy controllers may run at once.
 """
@@ -29,6 +29,8 @@ from stateward.domains.edge.policy.app_members import app_status
 from stateward.domains.edge.policy.capacity import has_stale_alert, update_capacity_alert
 from stateward.domains.edge.policy.cluster_release import (
     count_measured_interval,
+    free_clusters,
+    is_reserved,
     release_instance,
     remove_absent,
     restart_idle_timer,
@@ -78,13 +80,8 @@ class PolicyController:
                 await self._service.engine.store.transact(partial(restart_idle_timer, key=key, idle_s=self._idle_s))
 
     async def release(self, key: Key) -> None:
-        """Update the app and the cluster of an AppInst by its current state."""
-        found = await self._reader.object(key)
-        if found is not None:
-            cluster = cluster_of(found)
-            await self._service.engine.store.transact(
-                lambda tx: release_instance(tx, key.ns, key.id, cluster, self._idle_s)
-            )
+        """Update the app of an AppInst by its current state."""
+        await self._service.engine.store.transact(lambda tx: release_instance(tx, key.ns, key.id))
 
     async def run(self) -> None:
         """Remove the records of absent instances once; then reconcile all apps, in a loop."""
@@ -113,8 +110,11 @@ class PolicyController:
             clusters = await self._service.list_all(ns, CLUSTERINST.kind)
             with self._faults.isolate(f"capacity of cloudlets in {ns}"):
                 await self._check_capacities(cloudlets, clusters)
+            apps = await self._service.list_all(ns, APPINST.kind)
             with self._faults.isolate(f"crash loops in {ns}"):
-                await self._end_crash_loops([*clusters, *await self._service.list_all(ns, APPINST.kind)])
+                await self._end_crash_loops([*clusters, *apps])
+            with self._faults.isolate(f"unused clusters in {ns}"):
+                await self._free_unused_clusters(clusters, apps)
             with self._faults.isolate(f"scaling of clusters in {ns}"):
                 await self._scale_clusters(ns, clusters, loads, await reported_loads_on(self._reader, online))
             for app in await self._service.list_all(ns, APP.kind):
@@ -131,6 +131,14 @@ class PolicyController:
         for cloudlet in cloudlets:
             if has_stale_alert(cloudlet, below.get(cloudlet.id, ())):
                 await self._service.engine.store.transact(partial(update_capacity_alert, key=cloudlet.key))
+
+    async def _free_unused_clusters(self, clusters: Sequence[Object], apps: Sequence[Object]) -> None:
+        """Free reserved clusters without an app, which earlier versions could leave behind."""
+        used = {Key(one.ns, cluster_of(one)) for one in apps}
+        unused = [one.key for one in clusters if is_reserved(one) and one.key not in used]
+        if unused:
+            free = partial(free_clusters, keys=unused, idle_s=self._idle_s)
+            await self._service.engine.store.transact(free)
 
     async def _end_crash_loops(self, instances: Sequence[Object]) -> None:
         """End the alerts of instances that have run for long enough."""

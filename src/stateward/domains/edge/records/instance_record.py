@@ -103,13 +103,18 @@ def apply_move(rules: DecisionRules, record: InstanceRecord, move: Move) -> Inst
     if to == S.READY and record.state == S.CREATE_ERROR:  # what was re-created in vain is still missing
         back = replace(record, state=to, operation=0, generation=record.confirmed, origin=None, facts=NO_FACTS, tries=0)
         return replace(back, missing=True)
-    if to == S.READY:
-        return replace(record, state=to, operation=0, confirmed=record.generation, origin=None, facts=NO_FACTS, tries=0)
-    if to == S.NOT_PRESENT:
-        return InstanceRecord(state=to, issued=record.issued, notify=record.notify)
+    if to in (S.READY, S.NOT_PRESENT):
+        return end_operation(record, to)
     if to in ERROR_STATES:
         return begin_undo(rules, enter_error(record, to))
     return replace(record, state=to)
+
+
+def end_operation(record: InstanceRecord, to: State) -> InstanceRecord:
+    """Return the record after an operation that has succeeded, in the state Ready or NotPresent."""
+    if to == S.NOT_PRESENT:
+        return InstanceRecord(state=to, issued=record.issued, notify=record.notify)
+    return replace(record, state=to, operation=0, confirmed=record.generation, origin=None, facts=NO_FACTS, tries=0)
 
 
 def enter_error(record: InstanceRecord, to: State) -> InstanceRecord:
