@@ -76,11 +76,10 @@ async def current_operation(uow: UnitOfWork, found: Object) -> Operation | None:
 
 
 async def list_instances(uow: UnitOfWork, ns: str, cloudlet: str) -> list[Object]:
-    """Return all instances on a cloudlet, locked."""
-    stored = {one.key: one for one in await uow.tx.select(Selector(ns, parent=cloudlet))}
-    await uow.load([], [one for key, one in stored.items() if key not in uow.objects])
-    found = sorted((key, one) for key, one in uow.objects.items() if one.ns == ns and one.parent == cloudlet)
-    return [one for _, one in found if not one.removed]
+    """Return all instances on a cloudlet, locked; the caller has locked the cloudlet."""
+    found = await uow.select(Selector(ns, parent=cloudlet))
+    await uow.load([], [one for one in found if one.key not in uow.objects])
+    return sorted(found, key=lambda one: one.key)
 
 
 def apps_in_cluster(instances: list[Object], cloudlet: str, cluster: str) -> list[Object]:

@@ -135,18 +135,11 @@ async def _refuse_use(uow: UnitOfWork, record: Object) -> None:
             continue
         found += [
             _describe(user)
-            for user in await _all_of(uow, record.ns, user_kind)
+            for user in await uow.select(Selector(record.ns, user_kind))
             if any(spec.get(field) == name for spec in _specs(user) for field in named_by)
         ]
     if found:
         raise StillReferenced(f"{kind} {name}", found)
-
-
-async def _all_of(uow: UnitOfWork, ns: str, kind: str) -> list[Object]:
-    """Return all objects of a kind; those that this transaction has changed replace the stored ones."""
-    stored = {one.key: one for one in await uow.tx.select(Selector(ns, kind))}
-    changed = {key: one for key, one in uow.objects.items() if one.ns == ns and one.kind == kind}
-    return [one for one in (stored | changed).values() if not one.removed]
 
 
 def _specs(user: Object) -> Iterator[Mapping[str, Any]]:

@@ -6,7 +6,9 @@ Every object ends in the right state, nothing is done twice, and nothing is left
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ from stateward.agents.site import SiteError
 from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_status, instance_status, read_spec
 from stateward.engine import Accepted
 from stateward.store.port import Store
-from stateward.store.records import Key
+from stateward.store.records import Key, Object
 from tests.integration.domains.edge.conftest import ANN, NS, AgentRunner, EdgeHarness, open_harness, pass_deadline
 from tests.stores import fresh_store
 
@@ -296,3 +298,28 @@ async def test_an_agent_that_cannot_gather_leaves_the_cloudlet_offline_with_the_
     accepted = await harness.service.create_cloudlet(NS, "munich", CloudletSpec(), ANN)
     harness.start(AgentRunner("munich", Blind()))
     assert "it is dark" in str((await harness.ended(accepted)).error)
+
+
+async def test_an_agent_that_a_new_controller_takes_over_meanwhile_is_not_recorded_as_lost(
+    new_store: Callable[[], Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_harness(new_store(), tmp_path / "one") as first, AsyncExitStack() as stack:
+        runner = await first.cloudlet()
+        await runner.kill()
+        await first.until("munich", "Offline")
+        reader, reads = first.engine.store.reader, 0
+        list_objects, ours = reader.list_objects, asyncio.current_task()
+
+        async def list_and_start(*args: Any) -> list[Object]:
+            nonlocal reads
+            found = await list_objects(*args)
+            reads += asyncio.current_task() is ours
+            if reads == 1 and asyncio.current_task() is ours:
+                second = await stack.enter_async_context(open_harness(new_store(), tmp_path / "two", works=False))
+                second.start(AgentRunner("munich", runner.site))
+                await second.online()
+            return found
+
+        monkeypatch.setattr(reader, "list_objects", list_and_start)
+        assert await first.plugin.controller_lease.lost_connections() == []
+        assert reads > 1

@@ -1,10 +1,14 @@
 """Instances that keep ending: they are re-created after ever longer pauses, are never lost, and raise an alert."""
 
+from typing import Any
+
 import pytest
 
 from stateward.agents.messages import AgentOrder, OrderAction
 from stateward.domains.edge.model import instance_status
 from stateward.domains.edge.records import restarts
+from stateward.engine import Accepted
+from stateward.store.errors import StoreTimeout
 from stateward.store.records import Object
 from tests.integration.domains.edge.conftest import ANN, NS, EdgeHarness
 
@@ -37,6 +41,30 @@ async def test_an_app_that_keeps_ending_is_in_a_crash_loop_until_it_has_run_for_
     assert (names(found), instance_status(found).restarts) == ([], 0)
     told = [one.event for one in await harness.history(WEB) if "crash" in one.event]
     assert told == ["crash loop", "crash loop ended"]
+
+
+async def test_missing_instances_are_re_created_although_the_store_did_not_answer_once(
+    harness: EdgeHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = await harness.cloudlet()
+    await harness.cluster()
+    await harness.app()
+    await harness.app("api")
+    await harness.deployed()
+    await harness.deployed("api")
+    act, failures = harness.engine.act, iter([StoreTimeout("no answer")])
+
+    async def act_later(ns: str, object_: str, action: str, **how: Any) -> Accepted:
+        if action == "re-create" and (failure := next(failures, None)) is not None:
+            raise failure
+        return await act(ns, object_, action, **how)
+
+    monkeypatch.setattr(harness.engine, "act", act_later)
+    runner.site.things.clear()  # the cluster and both apps
+    for one in ("munich:c1", "munich:c1:api", WEB):
+        await harness.until_true(one, lambda found: found.state == "Ready" and instance_status(found).restarts == 1)
+    await harness.until_true(WEB, lambda found: not instance_status(found).missing)
+    assert next(failures, None) is None
 
 
 async def test_an_app_that_cannot_be_re_created_is_missing_and_tried_again(

@@ -59,12 +59,14 @@ from stateward.domains.edge.model import (
     agent_slots,
     cloudlet_of,
     cloudlet_status,
+    instance_status,
     local_name,
     read_spec,
 )
 from stateward.domains.edge.policy.cluster_reservation import IDLE_TIMEOUT_S
 from stateward.domains.edge.records.agent_upgrade import is_upgrade_due, must_disconnect
 from stateward.engine import Denied, Engine
+from stateward.engine.errors import VersionMismatch
 from stateward.lifecycle import CONTROLLER
 from stateward.store.errors import StoreError
 from stateward.store.filters import Page, Selector
@@ -356,19 +358,35 @@ class AgentHub:
             self._start_task(self._recreate_missing(key))
 
     async def _recreate_missing(self, key: Key) -> None:
-        """Re-create missing instances, if the cloudlet's policy says so; clusters before their apps."""
+        """Re-create missing instances, if the cloudlet's policy says so; clusters before their apps.
+
+        A name is forgotten only after its verdict; after an error, the rest is tried again later.
+        """
         cloudlet = await self.engine.store.reader.object(key)
-        wanted = cloudlet is not None and read_spec(cloudlet, CloudletSpec).missing == "recreate"
-        for name in sorted(self._missing.pop(key, ())) if wanted else ():
-            found = await self.engine.store.reader.object(Key(key.ns, f"{key.id}:{name}"))
-            if found is None or found.removed:
-                continue
-            try:
-                how = {"actor": CONTROLLER, "facts": {MISSING}, "also_locks": related_ids(found)}
-                await self.engine.act(found.ns, found.id, "re-create", **how)
-            except Denied as denied:
-                if denied.retry or "not_ready" in denied.code:
-                    self._missing.setdefault(key, set()).add(name)  # tried again later: its cluster must be Ready first
+        if cloudlet is None or read_spec(cloudlet, CloudletSpec).missing != "recreate":
+            return
+        left = self._missing.pop(key, set())
+        try:
+            for name in sorted(left):
+                if await self._recreate_one(Key(key.ns, f"{key.id}:{name}")):
+                    left.discard(name)
+        finally:
+            if left:
+                self._missing.setdefault(key, set()).update(left)
+
+    async def _recreate_one(self, key: Key) -> bool:
+        """Re-create an instance that is still missing; returns whether nothing is left to do."""
+        found = await self.engine.store.reader.object(key)
+        if found is None or found.removed or not instance_status(found).missing:
+            return True
+        how = {"actor": CONTROLLER, "facts": {MISSING}, "also_locks": related_ids(found), "version": found.version}
+        try:
+            await self.engine.act(found.ns, found.id, "re-create", **how)
+        except VersionMismatch:
+            return False
+        except Denied as denied:
+            return not (denied.retry or "not_ready" in denied.code)  # an app needs its cluster to be Ready first
+        return True
 
     # --- timers ------------------------------------------------------------------------------------------------------
 

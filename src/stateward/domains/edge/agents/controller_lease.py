@@ -50,14 +50,16 @@ class ControllerLease:
                 await self._renew()
 
     async def lost_connections(self) -> list[Disconnect]:
-        """Return the connections of controllers whose lease has ended."""
-        alive = {self.id, *(one.id for one in await self._other_controllers())}
+        """Return the connections of controllers whose lease has ended.
+
+        The controllers are read last: one that starts meanwhile, and takes agents over, is among them.
+        """
         reader = self._engine.store.reader
-        found = []
+        cloudlets: list[Object] = []
         for ns in await reader.namespaces():
-            for one in await reader.list_objects(Selector(ns, CLOUDLET.kind), Page(limit=MAX_LISTED)):
-                found += _lost_connections(one, alive)
-        return found
+            cloudlets += await reader.list_objects(Selector(ns, CLOUDLET.kind), Page(limit=MAX_LISTED))
+        alive = {self.id, *(one.id for one in await self._other_controllers())}
+        return [lost for one in cloudlets for lost in _lost_connections(one, alive)]
 
     async def _renew(self) -> None:
         """Extend the lease by one period; a controller whose lease has expired takes a new one."""
