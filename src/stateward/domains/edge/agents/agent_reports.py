@@ -59,9 +59,7 @@ class ReportResult(Struct, frozen=True):
     is_missing: bool = False
 
 
-async def process_messages(
-    tx: Tx, messages: Sequence[AgentMessage], idle_s: float
-) -> list[ReportResult]:
+async def process_messages(tx: Tx, messages: Sequence[AgentMessage], idle_s: float) -> list[ReportResult]:
     """Process a batch of messages; rejected ones are journaled, and the clusters of apps that are gone are freed."""
     keys = {key for message in messages for key in (message.object, Key(message.ns, message.cloudlet))}
     async with unit_of_work(tx, keys) as uow:

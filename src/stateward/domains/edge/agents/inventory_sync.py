@@ -66,9 +66,7 @@ class SyncResult(Struct, frozen=True):
     orphan_removals: tuple[AgentOrder, ...] = ()
 
 
-async def sync_inventories(
-    tx: Tx, inventories: Sequence[Inventory], idle_s: float
-) -> list[SyncResult]:
+async def sync_inventories(tx: Tx, inventories: Sequence[Inventory], idle_s: float) -> list[SyncResult]:
     """Reconcile complete inventories with the records; their agents are ready after it."""
     async with unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in inventories}) as uow:
         results = [await _sync_inventory(uow, one) for one in inventories]
