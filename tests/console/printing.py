@@ -110,6 +110,7 @@ class SheetSpec(Struct):
 printer = Kind(
     declare("printing.printer", Printer, PRINTER_ROWS, USER, about="A printer in an office."),
     spec=PrinterSpec,
+    spec_actions=("resize",),
     columns=("spec.address", "spec.paper", "labels.floor", "seen.sheets"),
 )
 sheet = Kind(declare("printing.sheet", Sheet, SHEET_ROWS, USER), spec=SheetSpec)

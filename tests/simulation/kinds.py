@@ -172,11 +172,13 @@ def make_kinds(cloud: Cloud, lanes: Sequence[str]) -> list[Kind]:
     boxes = {name: Handler(simply, cloud.look) for name in ("stop", "start", "grow", "rebuild", "terminate")}
     boxes |= {"create": Handler(with_notes, cloud.look), "migrate": Handler(simply, cloud.look, attempts=3)}
     phased = Handler(in_phases)
+    sites = {"close": Handler(of_the_whole), "open": Handler(of_the_whole), "fill": Handler(by_children)}
+    images = {"build": phased, "rebuild": phased}
     return [
-        Kind(BOX, boxes, lambda box, _action: _route(lanes[int(box.id[1:]) % len(lanes)])),
-        Kind(SITE, {"close": Handler(of_the_whole), "open": Handler(of_the_whole), "fill": Handler(by_children)}),
-        Kind(NUMBER),
-        Kind(IMAGE, {"build": phased, "rebuild": phased}, lambda _object, _action: _route("east/images")),
+        Kind(BOX, boxes, lambda box, _action: _route(lanes[int(box.id[1:]) % len(lanes)]), spec_actions=BOX.events),
+        Kind(SITE, sites, spec_actions=SITE.events),
+        Kind(NUMBER, spec_actions=NUMBER.events),
+        Kind(IMAGE, images, lambda _object, _action: _route("east/images"), spec_actions=IMAGE.events),
     ]
 
 

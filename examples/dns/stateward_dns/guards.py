@@ -67,8 +67,6 @@ async def guard_record(uow: UnitOfWork, request: Request, found: Object) -> Requ
         _require_ready(uow, found.ns, spec.zone)
     if request.creates is not None:
         return await _adopt(uow, request, spec)
-    if request.spec is not None:  # it could lead to another name, whose record this is not
-        raise BadInput("spec", None, "left out: the action `change` changes a record")
     if request.action == "change":
         return replace(request, spec=to_json(_changed(spec, msgspec.json.decode(request.args, type=RecordChange))))
     return None

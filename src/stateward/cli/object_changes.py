@@ -26,7 +26,7 @@ REWRITTEN = "~"
 """Ends the digest of an object whose kind stores another spec than it is given, such as times in another form."""
 
 UPDATES = ("update", "change")
-"""The events by which kinds take a new spec, by convention."""
+"""The actions by which `apply` gives an object a new spec, if its kind declares that they take one."""
 
 MASK = "***"
 """The value of a secret in responses."""
@@ -142,7 +142,7 @@ def contains(stored: Any, described: Any) -> bool:  # noqa: ANN401 - plain JSON
 def update_action(kind: "KindInfo | None") -> str | None:
     """Return the event by which objects of a kind take a new spec from people; None if there is none."""
     events = set() if kind is None else {row.event for row in kind.rows if not PEOPLE.isdisjoint(row.actors)}
-    return next((one for one in UPDATES if one in events), None)
+    return next((one for one in UPDATES if kind is not None and one in events and one in kind.spec_actions), None)
 
 
 def creating_action(kind: "KindInfo | None") -> str | None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from stateward.engine.errors import UnknownKind
 from stateward.engine.handlers import Handler, Observe, PlainRun
 from stateward.engine.job import Run
-from stateward.engine.kind_types import KindTypes, Upgrade
+from stateward.engine.kind_types import KindTypes, UnfitValue, Upgrade
 from stateward.engine.privacy import PUBLIC, Disclosure, Privacy
 from stateward.engine.requests import Request
 from stateward.engine.typed_values import check_columns
@@ -102,6 +102,7 @@ class Kind(Struct, eq=False):
         None  # selects the parts that have made it unhealthy
     )
     spec: type[Struct] | None = None  # the type of its specs; any JSON without one
+    spec_actions: Collection[str] = ()  # the actions that may replace the spec of an existing object
     spec_version: int = 1  # counts changes of the type that old specs do not fit
     upgrade: Upgrade | None = None  # returns a spec of an earlier version in the present one
     args: Mapping[str, type[Struct]] = {}  # the types of arguments, by action; those of handlers are added
@@ -114,7 +115,8 @@ class Kind(Struct, eq=False):
     def __post_init__(self) -> None:
         self.reserved_labels = frozenset(self.reserved_labels)
         self.args = dict(self.args)
-        for action in self.args:
+        self.spec_actions = frozenset(self.spec_actions)
+        for action in (*self.args, *self.spec_actions):
             self.lifecycle.sources(action)
         self._set_types()
         check_columns(self.name, self.columns, None if self.types is None else self.types.spec)
@@ -133,6 +135,23 @@ class Kind(Struct, eq=False):
     def can_cancel(self, action: str) -> bool:
         """Tell whether the operations of an action can be cancelled."""
         return self.cancels if isinstance(self.cancels, bool) else action in self.cancels
+
+    @property
+    def creating_actions(self) -> list[str]:
+        """The actions that create an object."""
+        return list(dict.fromkeys(one.event for one in self.lifecycle.allowed[self.lifecycle.initial]))
+
+    def check_spec_right(self, request: Request, state: str) -> None:
+        """Refuse a spec in a request for an action that does not take one.
+
+        Only a creation and the `spec_actions` take a spec, from every actor. So the right to an action never includes
+        the right to change the object's spec as a side effect.
+        """
+        if request.spec is None or state == self.lifecycle.initial or request.action in self.spec_actions:
+            return
+        takers = ", ".join(dict.fromkeys((*self.creating_actions, *sorted(self.spec_actions))))
+        why = f"{request.action!r} does not change the spec of {self.name}; these actions take one: {takers}"
+        raise UnfitValue(BadInput("spec", None, f"left out: {why}", state=state))
 
     def missing_handlers(self) -> list[str]:
         """Return the actions of workers that have no handler; another party may carry out a request."""

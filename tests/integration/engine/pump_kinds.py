@@ -138,7 +138,7 @@ class Plant:
         """Return the kind of the pumps, worked by this plant."""
         look = self.observe if observe else None
         handlers = {name: Handler(self.run, look) for name in ("build", "pump", "tune", "move", "scrap")}
-        return Kind(PUMP, handlers, self._route)
+        return Kind(PUMP, handlers, self._route, spec_actions=("tune",))
 
     def station(self) -> Kind:
         """Return the kind of the stations: groups of pumps."""

@@ -114,7 +114,13 @@ class RecordWork:
         return None
 
     def kind(self) -> Kind:
-        kind = Kind(RECORD, spec=RecordSpec, args={"check": Check}, columns=("spec.address", "labels.team"))
+        kind = Kind(
+            RECORD,
+            spec=RecordSpec,
+            spec_actions=("change",),
+            args={"check": Check},
+            columns=("spec.address", "labels.team"),
+        )
         for event in ("create", "touch", "delete"):
             kind.handles(event)(self.work)
         kind.handles("change", args=Change)(self.work)

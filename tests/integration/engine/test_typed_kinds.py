@@ -287,7 +287,8 @@ def upgrade(spec: dict[str, Any], version: int) -> dict[str, Any]:
 
 def kind_of(work: RecordWork, **how: Any) -> Kind:
     handler = Handler(work.work)
-    return Kind(RECORD, {"create": handler, "change": handler, "touch": handler, "delete": Handler(nothing)}, **how)
+    handlers = {"create": handler, "change": handler, "touch": handler, "delete": Handler(nothing)}
+    return Kind(RECORD, handlers, spec_actions=("change",), **how)
 
 
 async def nothing(_: Job) -> None:

@@ -140,7 +140,8 @@ async def test_an_object_whose_spec_cannot_be_upgraded_is_listed_shown_and_delet
 
     async with open_server(new_store(), also=[work.kind()]) as site:
         await made(site)
-    kind = Kind(RECORD, dict(work.kind().handlers), spec=HostSpec, spec_version=2, upgrade=upgrade)
+    handlers = dict(work.kind().handlers)
+    kind = Kind(RECORD, handlers, spec=HostSpec, spec_actions=("change",), spec_version=2, upgrade=upgrade)
     async with open_server(new_store(), also=[kind]) as site:
         why = "the stored spec, of version 1, cannot be read: its upgrade to version 2 failed"
         for path in (f"/ns/{NS}/objects/www", f"/ns/{NS}/objects", f"/ns/{NS}/objects/www/history", "/journal"):

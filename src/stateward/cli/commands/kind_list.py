@@ -45,6 +45,8 @@ def _details(one: KindInfo) -> RenderableType:
         if one.spec
         else [Text("spec: any JSON that its domain accepts")]
     )
+    creating = dict.fromkeys(row.event for row in one.rows if one.initial in row.sources)
+    parts.append(Text(f"a spec is taken by: {', '.join(dict.fromkeys((*creating, *one.spec_actions)))}"))
     for action, schema in one.args.items():
         parts += _fields(f"{action} (stateward do {action} --set)", schema)
     takes = "take no arguments" if one.args else "take any arguments"

@@ -21,7 +21,7 @@
 
 /**
  * @typedef {{kind: string, about: string, initial: string, actors: string[], actions: string[], states: StateInfo[],
- *   rows: Row[], spec: Schema | null, args: Record<string, Schema>, columns: string[], creatable: boolean, composite_actions?: string[]}} Kind
+ *   rows: Row[], spec: Schema | null, spec_actions?: string[], args: Record<string, Schema>, columns: string[], creatable: boolean, composite_actions?: string[]}} Kind
  */
 
 /**

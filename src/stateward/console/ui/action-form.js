@@ -25,7 +25,7 @@ export function presentArguments(thing, action) {
 }
 
 /**
- * Ask for an action on an object, with its arguments and another spec.
+ * Ask for an action on an object, with its arguments and, if the action takes one, another spec.
  * @param {string} title
  * @param {ObjectView} thing
  * @param {string[]} actions
@@ -41,6 +41,7 @@ export function showActionForm(title, thing, actions, submit) {
   const choice = select(wordOptions(...actions), action, (chosen) => draw(chosen, isJson), "action");
   choice.setAttribute("name", "action");
   const facts = /** @type {HTMLInputElement} */ (h("input", { name: "facts", placeholder: "none", autocomplete: "off" }));
+  const takesSpec = () => store.kinds.get(thing.kind)?.spec_actions?.includes(action) ?? false;
   const isChanged = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", name: "changes spec" }));
   const slot = h("div", { class: "column" });
   const tabs = [false, true].map((one) => {
@@ -71,13 +72,13 @@ export function showActionForm(title, thing, actions, submit) {
     [action, isJson] = [chosen, asJson];
     for (const [number, tab] of tabs.entries()) tab.setAttribute("aria-pressed", String(isJson === (number === 1)));
     args = schema || isJson ? part(schema, "args", `arguments of ${action}`, before.args) : null;
-    spec = part(specSchema, "spec", "spec", before.spec);
+    spec = takesSpec() ? part(specSchema, "spec", "spec", before.spec) : null;
     fill(
       slot,
       args ? args.element : note(`${action} declares no arguments.`),
-      h("label", { class: "row" }, isChanged, "Change the spec, too"),
-      spec.element,
-      specSchema && hasSecrets(specSchema) ? secretsNote : null,
+      spec ? h("label", { class: "row" }, isChanged, "Change the spec, too") : null,
+      spec?.element,
+      spec && specSchema && hasSecrets(specSchema) ? secretsNote : null,
     );
     showSpec();
   }
@@ -100,7 +101,7 @@ export function showActionForm(title, thing, actions, submit) {
       action,
       facts: splitList(facts.value),
       args: args?.read(complaints),
-      ...(isChanged.checked ? { spec: spec?.read(complaints) } : {}),
+      ...(spec && isChanged.checked ? { spec: spec.read(complaints) } : {}),
     }),
     complain: (/** @type {string[]} */ [name, ...rest], /** @type {string} */ text) =>
       (name === "spec" ? isChanged.checked && spec?.complain(rest, text) : name === "args" ? args?.complain(rest, text) : false) ?? false,

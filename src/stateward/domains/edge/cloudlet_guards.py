@@ -36,11 +36,10 @@ async def guard_cloudlet(uow: UnitOfWork, request: Request, found: Object) -> Re
     """Check an action on a cloudlet, and fill in its spec and status."""
     if request.action == "create":
         parse_instance_id(CLUSTERINST.kind, f"{found.id}:x")
-    if request.spec is not None or request.action in ("create", "change"):
-        request = replace(request, spec=to_json(merge_spec(request, found, CloudletSpec)))
-    if request.action == "change":
-        await _check_backend_change(uow, request, found)
     if request.action in ("create", "change"):
+        request = replace(request, spec=to_json(merge_spec(request, found, CloudletSpec)))
+        if request.creates is None:
+            await _check_backend_change(uow, request, found)
         return request
     if request.action == "upgrade":
         return await _upgrade(uow, request, found)

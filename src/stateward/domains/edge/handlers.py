@@ -97,7 +97,7 @@ class Handlers:
         }
         cloudlet["maintain"] = Handler(enter_maintenance)
         on_end = partial(on_instance_end, idle_s=settings.idle)
-        kind = partial(Kind, cancels=False, party=responsible_agent, has_alerts=True)
+        kind = partial(Kind, cancels=False, party=responsible_agent, has_alerts=True, spec_actions=("update",))
         return [
             kind(
                 with_deadlines(CLUSTERINST, settings),
@@ -113,6 +113,7 @@ class Handlers:
                 guard=guard_cloudlet,
                 on_end=on_cloudlet_end,
                 cancels=("maintain",),
+                spec_actions=("create", "change"),
             ),
         ]
 

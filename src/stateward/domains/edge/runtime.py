@@ -69,7 +69,8 @@ class EdgeRuntime(DomainRuntime):
         self._lease_s, self._policy_interval_s = lease_s, policy_interval_s
         self._handlers = Handlers()
         records = [
-            Kind(one, guard=guard_record, lock_set=referenced_records) for one in (FLAVOR, APP, AUTOSCALE, AUTOPROV)
+            Kind(one, guard=guard_record, lock_set=referenced_records, spec_actions=("update",))
+            for one in (FLAVOR, APP, AUTOSCALE, AUTOPROV)
         ]
         kinds = [
             *self._handlers.kinds(MaintenanceHandler(self._handlers).enter_maintenance, self._settings),

@@ -67,10 +67,11 @@ class LeasesRuntime(DomainRuntime):
                 on_end=on_lease_end,
                 cancels=False,
                 fault=describe_reservation_errors,
+                spec_actions=("update",),
             ),
             Kind(RESERVATION, general=False),
             Kind(EVENT, general=False),
-            Kind(HOST, guard=host_guard),
+            Kind(HOST, guard=host_guard, spec_actions=("update",)),
             Kind(PROPERTY, spec=PropertySpec),
             Kind(NOTICE, {"deliver": Handler(self._handler(deliver))}, general=False),
         ]

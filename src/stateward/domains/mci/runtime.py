@@ -195,6 +195,7 @@ def _record(lifecycle: Lifecycle, of_namespaces: Guard) -> Kind:
     return Kind(
         lifecycle,
         guard=guard,
+        spec_actions=("change", "remove") if lifecycle is CALL else ("change",),
         privacy=privacy,
         general=general,
         made_by=COMMANDS.get(lifecycle.kind, ""),

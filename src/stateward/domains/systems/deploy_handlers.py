@@ -94,6 +94,7 @@ class DeployHandlers:
             guard=partial(guard_change, self._context.settings, self._ports),
             lock_set=lock_system,
             on_end=drop_lock_timer,
+            spec_actions=("forget",),
             cancels=False,
             general=False,
         )

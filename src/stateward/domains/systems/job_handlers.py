@@ -36,13 +36,21 @@ class JobHandlers:
     def kinds(self) -> list[Kind]:
         """Return the kinds of jobs and runs."""
         guards = self._guards
-        job = Kind(JOB, {"delete": Handler(self.remove)}, guard=guards.guard_job, privacy=SECRET_ENV, general=False)
+        job = Kind(
+            JOB,
+            {"delete": Handler(self.remove)},
+            guard=guards.guard_job,
+            spec_actions=("change",),
+            privacy=SECRET_ENV,
+            general=False,
+        )
         # Cancelling the operation, and not the run, would leave its instances running.
         run = Kind(
             JOBRUN,
             {"run": Handler(self.run)},
             guard=guards.guard_run,
             lock_set=guards.lock_job,
+            spec_actions=("forget",),
             privacy=SECRET_ENV,
             cancels=False,
             cancel_action="cancel",

@@ -49,6 +49,9 @@ REPORT_AFTER_S = 1.0
 STOP_MARGIN_S = 2.0
 """Seconds for the kill after the grace of an instance."""
 
+CHANGING = ("updating", "scaling")
+"""The actions that give a service or a node pool a new spec."""
+
 UNDO = "undo"
 """The argument of operations that undo a deploy; they go on although the deploy is cancelled."""
 
@@ -58,7 +61,7 @@ REDEPLOY = "redeploy"
 
 async def refuse_second_spec(uow: UnitOfWork, request: Request, found: Object) -> None:  # noqa: ARG001 - a guard
     """Refuse a new spec while an operation is at work: that operation would never see it."""
-    if request.spec is not None and found.op is not None and request.action != "delete":
+    if request.spec is not None and found.op is not None:
         raise ServiceBusy(found.id, found.op)
 
 
@@ -87,12 +90,13 @@ class ServiceHandlers:
     def kinds(self) -> list[Kind]:
         """Return the kinds of services and node pools."""
         change, size = Handler(self.change), Handler(self.size)
-        events = ("define", "updating", "scaling")
+        events = ("define", *CHANGING)
         return [
             Kind(
                 SERVICE,
                 {**dict.fromkeys(events, change), "delete": Handler(self.end, cancelled=self.observe_end)},
                 guard=refuse_second_spec,
+                spec_actions=CHANGING,
                 privacy=SECRET_ENV,
                 general=False,
                 made_by=DEPLOY_COMMAND,
@@ -102,6 +106,7 @@ class ServiceHandlers:
                 NODEPOOL,
                 {**dict.fromkeys(events, size), "delete": Handler(self.drop)},
                 guard=refuse_second_spec,
+                spec_actions=CHANGING,
                 general=False,
                 made_by=DEPLOY_COMMAND,
             ),

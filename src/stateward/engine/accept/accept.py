@@ -170,6 +170,7 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
     kind = kinds.of(found)
     move = _decide_move(uow, kind, request, found)
     await require_unprotected(uow, kind, request, found, move)
+    kind.check_spec_right(request, found.state)
     original = request  # the fingerprint is that of the request as it came
     if kind.types is not None:
         request = kind.types.check(request, found.state)

@@ -89,6 +89,7 @@ def kind_info(kind: Kind, composites: CompositeActions) -> KindInfo:
     return KindInfo(
         **asdict(describe(kind.lifecycle)),
         spec=None if types is None or types.spec is None else types.spec.schema,
+        spec_actions=sorted(kind.spec_actions),
         args={} if types is None else {action: one.schema for action, one in types.args.items()},
         columns=list(kind.columns),
         creatable=kind.general,

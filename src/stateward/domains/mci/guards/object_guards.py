@@ -14,7 +14,7 @@ from stateward.domains.mci.guards.adopted_groups import check_deregistration, wi
 from stateward.domains.mci.guards.spec_validation import check_mci_spec, check_spec, decode_spec
 from stateward.domains.mci.guards.subgroups import SCALE_DIRECTIONS, WITH_MCI, drop_empty_subgroup, with_scaled_spec
 from stateward.domains.mci.lifecycle import FORGET, TERMINATE_FIRST, VM, MciState, VmState
-from stateward.domains.mci.model import SHARED, SecurityGroupSpec, mci_of, security_group_of, vm_id
+from stateward.domains.mci.model import SHARED, SecurityGroupSpec, security_group_of, vm_id
 from stateward.domains.mci.provider.key_pairs import check_public_key
 from stateward.domains.mci.vm_placement import deterministic_uid
 from stateward.drivers.security_rules import wanted_rules
@@ -46,13 +46,6 @@ async def guard_mci(uow: UnitOfWork, request: Request, found: Object) -> Request
         check_deregistration(request, found)
     if request.action in SCALE_DIRECTIONS:
         return with_scaled_spec(request, found)
-    if request.spec is not None and decode_spec(found.kind, request.spec).groups != mci_of(found).groups:
-        raise BadInput(
-            "spec.groups",
-            None,
-            f"left out: only {' and '.join(SCALE_DIRECTIONS)} change subgroups",
-            state=found.state,
-        )
     return None
 
 

@@ -88,7 +88,14 @@ class MciHandlers:
         handlers |= dict.fromkeys(VM_ONLY_ACTIONS, self._roll_up) | {"terminate": self._terminate}
         made = {action: Handler(run, cancelled=self._end_cancelled) for action, run in handlers.items()}
         removal_actions = ("delete", "scale in", "refine", "deregister")
-        return Kind(MCI, made, guard=guard, removal_actions=removal_actions, unhealthy_parts=_unhealthy_vms)
+        return Kind(
+            MCI,
+            made,
+            guard=guard,
+            spec_actions=("scale out",),
+            removal_actions=removal_actions,
+            unhealthy_parts=_unhealthy_vms,
+        )
 
     # --- creating ----------------------------------------------------------------------------------------------------
 

@@ -68,6 +68,7 @@ class ResourceHandlers:
                 _route,
                 complete(guards[resource_type]),
                 reserved_labels=(MADE_FOR, SHARED, OWNED_BY),
+                spec_actions={"describe", "reshape"} & set(lifecycle.events),
             )
             for resource_type, lifecycle in RESOURCE_LIFECYCLES.items()
         ]
