@@ -34,6 +34,7 @@ SECOND_PARTS = (
         "postgres", "sqlite", 0, ("tests/integration/server/test_schemathesis.py",)
     ),  # test_fuzz_domains.py does
     SecondPart("postgres", "sqlite", 0, ("tests/integration/domains/ovc/test_reference.py",)),  # test_crashes.py does
+    SecondPart("model", "sqlite", 4, ("tests/contract",)),
     SecondPart("aarch64", "x86_64", 4, ("tests/contract/drivers/test_qemu.py", "tests/integration/domains/ovc")),
 )
 

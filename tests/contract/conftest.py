@@ -3,18 +3,24 @@
 from collections.abc import AsyncIterator, Callable
 from itertools import count
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
 from stateward.store import Store
 from stateward.store.sqlite import SqliteStore
+from stateward.testing.read_committed import ReadCommittedStore
 from tests.servers import PostgresServer
 
 Place: TypeAlias = Callable[[], Store]
 """One database: each call gives another store on it, which is not open yet."""
 
 SCHEMAS = count(1)
+MODELLED_TOO = (
+    "test_children", "test_claiming", "test_compare_and_set", "test_counting", "test_idempotency_records",
+    "test_journal", "test_lanes", "test_locks", "test_prefetch", "test_selection", "test_signals",
+    "test_subscriptions", "test_timers", "test_tx_functions", "test_workers",
+)  # fmt: skip
 POOLED = ("test_claiming", "test_compare_and_set", "test_lanes", "test_locks", "test_subscriptions", "test_workers")
 
 
@@ -23,7 +29,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "place" in metafunc.fixturenames:
         name = metafunc.module.__name__.rpartition(".")[2]
         pooled = ["pgbouncer"] if name in POOLED else []
-        metafunc.parametrize("place", ["sqlite", "postgres", *pooled], indirect=True)
+        modelled = ["model"] if name in MODELLED_TOO else []
+        metafunc.parametrize("place", ["sqlite", "postgres", *pooled, *modelled], indirect=True)
+
+
+class SharedModel:
+    """The modelled store as one of several processes has it: the first one opens it, and closes it."""
+
+    def __init__(self, shared: ReadCommittedStore) -> None:
+        self._shared = shared
+        self._opened = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._shared, name)
+
+    async def open(self) -> None:
+        if not self._shared.is_open:
+            self._opened = True
+            await self._shared.open()
+
+    async def close(self) -> None:
+        if self._opened:
+            await self._shared.close()
 
 
 @pytest.fixture
@@ -31,6 +58,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Give a new database of each sort."""
     if request.param == "sqlite":
         return lambda: SqliteStore(tmp_path / "stateward.db")
+    if request.param == "model":
+        shared = ReadCommittedStore()
+        return lambda: SharedModel(shared)
     from stateward.store.postgres.store import PostgresStore
 
     dsn: str = request.getfixturevalue("postgres_database")

@@ -22,6 +22,7 @@ from stateward.engine.requests import Accepted
 from stateward.lifecycle import DAY
 from stateward.store.errors import Unavailable
 from stateward.store.records import Status
+from stateward.store.sqlite import SqliteStore
 from stateward.testing.effects import Effect, Effects
 from stateward.testing.faulty_store import NO_FAULTS, CommitRecord, FaultRates, ProcessKilled, StoreLink
 from stateward.testing.handler_calls import PACKAGE, CodeLine, HandlerCall, Observer, observe_handlers
@@ -195,6 +196,9 @@ class CrashWorld(SimulatedWorld[CrashProcess]):
         self.results: Results = {}
         self._victim = victim
         self._steps: dict[str, dict[str, Any]] = {}
+
+    def make_store(self) -> SqliteStore:
+        return SqliteStore(":memory:", inline=True, clock=self.clock)
 
     def note(self, event: str) -> None:
         self.trace.append(f"{self.loop.time():9.3f} {event}")

@@ -24,6 +24,7 @@ from stateward.testing.faulty_store import NO_FAULTS, CommitRecord, FaultRates, 
 from stateward.testing.handler_calls import MACHINERY, PACKAGE, CodeLine, awaited_lines
 from stateward.testing.invariants import Violation
 from stateward.testing.kind_sources import KindSource, runtime_of
+from stateward.testing.read_committed import ReadCommittedStore
 from stateward.testing.simulated_process import SimulatedProcess
 from stateward.testing.simulated_world import SimulatedWorld, describe_commit
 from stateward.testing.virtual_loop import URGENT, LoopParty, VirtualLoop
@@ -96,13 +97,12 @@ class InterleavingRun:
         await asyncio.sleep(seconds)
 
 
-class _SwitchingLink(StoreLink):
-    """A connection without faults; the loop switches before and after each call of the store, as with a real one."""
+class _PerfectLink(StoreLink):
+    """A connection without faults; the answer to a commit takes a moment, as with a real one."""
 
     async def send(self) -> None:
         if self.over:
             raise Unavailable("the run has ended")
-        await asyncio.sleep(0)
 
     async def receive(self, record: CommitRecord) -> None:  # noqa: ARG002
         await asyncio.sleep(0)
@@ -112,7 +112,7 @@ class InterleavingProcess(SimulatedProcess):
     """A process without faults."""
 
     def make_link(self, loop: VirtualLoop, faults: FaultRates, chance: Random) -> StoreLink:
-        return _SwitchingLink(loop, self, faults, chance)
+        return _PerfectLink(loop, self, faults, chance)
 
 
 class InterleavingWorld(SimulatedWorld[InterleavingProcess], Generic[S]):
@@ -131,6 +131,9 @@ class InterleavingWorld(SimulatedWorld[InterleavingProcess], Generic[S]):
         self._state: S
         self._second: asyncio.Task[None] | None = None
         self._ours: set[asyncio.Task[Any] | None] = set()  # tasks of the world, whose awaits don't count
+
+    def make_store(self) -> ReadCommittedStore:
+        return ReadCommittedStore(self.clock)
 
     def note(self, event: str) -> None:
         self.trace.append(f"{self.loop.time():9.3f} {event}")

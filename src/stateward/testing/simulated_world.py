@@ -26,6 +26,7 @@ from stateward.lifecycle import Lifecycle
 from stateward.store.sqlite import SqliteStore
 from stateward.testing.faulty_store import NO_FAULTS, CommitRecord, FaultRates
 from stateward.testing.invariants import Inspector, Violation
+from stateward.testing.read_committed import ReadCommittedStore
 from stateward.testing.simulated_process import SimulatedProcess
 from stateward.testing.virtual_loop import LoopParty, Spinning, Stuck, VirtualLoop
 
@@ -61,7 +62,7 @@ class SimulatedWorld(Generic[P]):
         self.loop.set_task_factory(self._task)  # type: ignore[arg-type]
         self.loop.set_exception_handler(self._unhandled)
         self.offset = 0.0
-        self.store = SqliteStore(":memory:", inline=True, clock=self.clock)
+        self.store = self.make_store()
         self.faults = FaultRates()
         self.lease = self.chance("lease").choice((3.0, 5.0, 8.0))
         self.kinds: list[Kind] = []
@@ -85,6 +86,12 @@ class SimulatedWorld(Generic[P]):
     def clock(self) -> float:
         """Return the time of the store's clock, which may jump."""
         return EPOCH + self.loop.time() + self.offset
+
+    def make_store(self) -> SqliteStore | ReadCommittedStore:
+        """Return the store: with serial transactions as on SQLite, or with concurrent ones as on PostgreSQL."""
+        if self.chance("store").random() < 0.5:
+            return SqliteStore(":memory:", inline=True, clock=self.clock)
+        return ReadCommittedStore(self.clock)
 
     def note(self, event: str) -> None:
         """Record an event."""
