@@ -79,8 +79,8 @@ class JobContext(Protocol):
     async def checkpoint(self, job: Job, steps: Steps, event: str | None = None, reason: str | None = None) -> None:
         """Store the finished steps; with an event, journal it in the same transaction."""
 
-    async def take_signal(self, job: Job, signal: str, key: str, steps: Steps) -> Steps:
-        """Take the oldest signal of a name, and store it under a key of the steps; returns them, or the given ones."""
+    async def take_signal(self, job: Job, signal: str, key: str, steps: Steps) -> dict[str, Any] | None:
+        """Take the oldest signal of a name, store it under a key of the steps, and return it; None if there is none."""
 
     async def children(self, job: Job, step: str, count: int) -> list[ChildOutcome]:
         """Return how the children of a step have ended."""
@@ -105,7 +105,7 @@ class Job:
 
     __slots__ = (
         *("_calls", "_claimed_at", "_clock", "_context", "_ends_at", "_has_new_deadline", "_stage", "_started_at"),
-        *("_steps", "_types", "_undos", "_used"),
+        *("_steps", "_types", "_undos", "_used", "_writing"),
         *("answers", "claim", "interrupted_steps", "is_ending", "pause", "sent", "task"),
     )
 
@@ -127,6 +127,7 @@ class Job:
         self._claimed_at, self._started_at = claimed_at, self._clock()
         self._ends_at = self._started_at + remaining_s
         self._steps: Steps = msgspec.json.decode(claim.operation.steps)
+        self._writing = asyncio.Lock()  # each write stores all steps, so one that overtakes another would lose some
         self._calls: CallLog | None = None  # most operations call no provider
         self._undos: dict[str, Undo] = {}
         self.task = asyncio.current_task()  # the one that calls the handler; None: its thread waits for each method
@@ -213,11 +214,13 @@ class Job:
 
     async def progress(self, text: str, done: int | None = None, total: int | None = None) -> None:
         """Store a line of progress, for those who wait."""
-        await self._context.progress(self, text, done, total)
+        async with self._writing:
+            await self._context.progress(self, text, done, total)
 
     async def report_trouble(self, text: str) -> None:
         """Journal an error that keeps this job from making progress; a handler should do so at growing intervals."""
-        await self._context.trouble(self, text)
+        async with self._writing:
+            await self._context.trouble(self, text)
 
     async def once(
         self, step: str, work: Callable[[], Awaitable[Any]], *, undo: Undo | None = None, retry: Retry | None = None
@@ -244,13 +247,14 @@ class Job:
                     self.interrupted_steps.add(step)
                 raise
             self.interrupted_steps.discard(step)
+            to_json(result)  # what cannot be stored must not keep steps side by side from being stored
             self._steps[step] = result
             self._note_time(step, began)
             if undo is not None:
                 self._steps[f"{UNDO}{step}"] = None
             try:
-                await self._context.checkpoint(self, self._steps)
-            except Exception:  # such as a result that is not JSON: the steps must stay storable
+                await self._store_steps()
+            except Exception:
                 del self._steps[step], self._steps[f"{TIME}{step}"]
                 self._steps.pop(f"{UNDO}{step}", None)
                 raise
@@ -260,6 +264,10 @@ class Job:
             if self._stage == "replay" and not self.missing_undos:
                 raise Suspended
         return self._steps[step]
+
+    async def _store_steps(self, event: str | None = None, reason: str | None = None) -> None:
+        async with self._writing:
+            await self._context.checkpoint(self, self._steps, event, reason)
 
     def _note_time(self, key: str, began: float, *, is_over: bool = True) -> None:
         """Record when something of the steps began, and that it is over now."""
@@ -314,7 +322,7 @@ class Job:
                     f"step {step!r} has failed in {failures} of {retry.attempts} attempts, the last time with: {text}"
                 )
                 self._steps[key] = self.mask_secrets(str(failed))
-                await self._context.checkpoint(self, self._steps)
+                await self._store_steps()
                 raise failed from error
             self._steps[key] = failures
             self._suspend(Requeue(delay_s, f"{step}: {text}", failures=failures, steps=to_json(self._steps)))
@@ -375,8 +383,10 @@ class Job:
         """Take a signal; if there is none, suspend the job, or store that the signal did not come in time."""
         began = self._steps.get(f"{TIME}{key}", [self.now])[0]
         self._note_time(key, began)
-        self._steps = await self._context.take_signal(self, signal, key, self._steps)
-        if "payload" in self._steps.get(key, ()):
+        async with self._writing:
+            taken = await self._context.take_signal(self, signal, key, self._steps)
+        if taken is not None:
+            self._steps[key] = taken
             return
         until = wait["until"]
         if until is None or self.now < until:
@@ -384,7 +394,7 @@ class Job:
             self._note_time(key, began, is_over=False)
             self._suspend(Pause(until, to_json(self._steps), signal))
         self._steps[key] = {"signal": signal}
-        await self._context.checkpoint(self, self._steps)
+        await self._store_steps()
 
     def _require_time(self, until: float) -> float:
         """Refuse to wait beyond the deadline; if a phase has changed that, the next claim knows the new one."""
@@ -415,9 +425,10 @@ class Job:
         done = f"{PHASE}{event}"
         if done not in self._steps:
             self._require_running("a phase")
-            steps = {**self._steps, done: None}
-            await self._context.phase(self, Phase(event, actor, facts, to_json(steps)))
-            self._steps = steps
+            async with self._writing:
+                steps = to_json({**self._steps, done: None})
+                await self._context.phase(self, Phase(event, actor, facts, steps))
+                self._steps[done] = None  # not another dict: a step beside it may have finished meanwhile
             self._has_new_deadline = True
 
     async def spawn(self, step: str, requests: Sequence[Request]) -> dict[str, str]:
@@ -431,7 +442,8 @@ class Job:
         with self._use(step, step):
             if step not in self._steps:
                 self._require_running("a step")
-                self._steps = {**await self._context.spawn(self, step, requests), **self.calls}
+                async with self._writing:
+                    self._steps |= await self._context.spawn(self, step, requests)
             denied: dict[str, str] = self._steps[step]
             return denied
 
@@ -471,7 +483,7 @@ class Job:
             error = None if ending.error is None else self.mask_secrets(ending.error)
             stored = replace(ending, actor=str(ending.actor), error=error, traceback=None)  # steps are shown to all
             self._steps[END_AFTER_UNDO] = msgspec.to_builtins(stored)
-            await self._context.checkpoint(self, self._steps, UNDO_EVENT, error)
+            await self._store_steps(UNDO_EVENT, error)
         self._stage = "undo"
 
     async def replay(self, run: Run) -> None:
@@ -493,13 +505,13 @@ class Job:
     async def finish_undo(self, step: str) -> None:
         """Store that a step is undone."""
         self._steps[f"{UNDO}{step}"] = UNDONE
-        await self._context.checkpoint(self, self._steps)
+        await self._store_steps()
 
     async def give_up_undo(self, step: str, error: str) -> None:
         """Store and journal that a step cannot be undone."""
         masked = self.mask_secrets(error)
         self._steps[f"{UNDO}{step}"] = {"error": masked}
-        await self._context.checkpoint(self, self._steps, UNDO_FAILED_EVENT, f"{step}: {masked}")
+        await self._store_steps(UNDO_FAILED_EVENT, f"{step}: {masked}")
 
     def note_sent(self) -> None:
         """Count a call that was sent to a provider."""

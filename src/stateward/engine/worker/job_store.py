@@ -4,6 +4,7 @@ Each write checks the fencing token of the claim: a worker that has lost an oper
 """
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import msgspec
 
@@ -68,8 +69,8 @@ class JobStore:
         else:
             await self._store.transact(lambda tx: save_event(tx, self._worker, job, encoded, event, reason))
 
-    async def take_signal(self, job: Job, signal: str, key: str, steps: Steps) -> Steps:
-        """Take the oldest signal of a name, and store its payload under a key of the steps; returns the steps."""
+    async def take_signal(self, job: Job, signal: str, key: str, steps: Steps) -> dict[str, Any] | None:
+        """Take the oldest signal of a name, and store its payload under a key of the steps; None if there is none."""
         return await self._store.transact(lambda tx: take_signal(tx, self._worker, job, signal, key, steps))
 
     async def children(self, job: Job, step: str, count: int) -> list[ChildOutcome]:
@@ -122,7 +123,7 @@ async def save_event(tx: Tx, owner: str, job: Job, steps: str, event: str, reaso
     await uow.apply()
 
 
-async def take_signal(tx: Tx, owner: str, job: Job, signal: str, key: str, steps: Steps) -> Steps:
+async def take_signal(tx: Tx, owner: str, job: Job, signal: str, key: str, steps: Steps) -> dict[str, Any] | None:
     """Take a signal and store its payload in one transaction, so that each is taken once.
 
     A signal is sent under the lock of the operation's object, which is held here too: none is overlooked.
@@ -131,9 +132,9 @@ async def take_signal(tx: Tx, owner: str, job: Job, signal: str, key: str, steps
     await _require_ownership(tx, owner, job)
     found = next((one for one in await tx.signals([job.key]) if one.name == signal), None)
     if found is None:
-        return steps
-    taken = {**steps, key: {"signal": signal, "payload": msgspec.json.decode(found.payload)}}
-    await tx.apply(Changes(steps=[(job.key, to_json(taken))], signals_gone=[found]))
+        return None
+    taken = {"signal": signal, "payload": msgspec.json.decode(found.payload)}
+    await tx.apply(Changes(steps=[(job.key, to_json({**steps, key: taken}))], signals_gone=[found]))
     return taken
 
 
