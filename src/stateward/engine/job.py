@@ -236,6 +236,10 @@ class Job:
         with self._use(step, step):
             return await self._once(step, work, undo, retry)
 
+    def has_finished(self, step: str) -> bool:
+        """Return whether a step has finished, in this attempt or an earlier one."""
+        return step in self._steps
+
     async def _once(self, step: str, work: Callable[[], Awaitable[Any]], undo: Undo | None, retry: Retry | None) -> Any:  # noqa: ANN401 - what the step returned
         if step not in self._steps:
             self._require_running("a step")

@@ -3,15 +3,19 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from stateward.domains.mci.handlers.cloud_vm_handlers import ACCEPTED
 from stateward.domains.mci.model import CloudConnection
 from stateward.drivers.simulated import SimulatedDriver
-from stateward.engine import Temporary, Unknown
+from stateward.drivers.simulated.faults import CALM
+from stateward.engine import Accepted, Temporary, Unknown
 from stateward.errors import UnknownName
 from stateward.store.records import Status
 from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, MciHarness, group, mci
+from tests.integration.domains.mci.request_races import SEOUL, SLOW
 
 HOME = "aws-ap-northeast-2"
 
@@ -120,3 +124,27 @@ async def test_a_change_that_is_refused_leaves_the_client_in_use(harness: MciHar
     await clients.check(replace(known, zone="b"))
     assert await clients.for_connection(known) is used
     assert (await used.observe("key")).problem != ""
+
+
+async def test_a_reboot_that_the_provider_has_accepted_is_not_repeated_at_the_new_client(harness: MciHarness) -> None:
+    await harness.created(mci("m1", group(size=1)))
+    harness.cloud.set_profile(SEOUL, replace(SLOW, knows_tokens=False))
+    accepted = await harness.service.control_vm(NS, "m1", "g1-1", "reboot", ANN)
+    (machine,) = harness.cloud.region(SEOUL).machines.values()
+    async with asyncio.timeout(PATIENT):
+        while not await has_step(harness, accepted, ACCEPTED):
+            await asyncio.sleep(0.01)
+    harness.cloud.set_profile(SEOUL, replace(CALM, knows_tokens=False, dead=True, patience=0.01))
+    machine.until = harness.cloud.clock()  # it runs again, and the provider would accept another reboot
+    await renewed(harness)
+    await harness.plugin.clients.by_name(HOME)  # replaces the client, and the operation goes over to the new one
+    harness.cloud.set_profile(SEOUL, replace(CALM, knows_tokens=False))
+    assert (await harness.ended(accepted)).status is Status.SUCCEEDED
+    assert machine.reboots == 1
+
+
+async def has_step(harness: MciHarness, accepted: Accepted, step: str) -> bool:
+    """Tell whether an operation has stored a step."""
+    operation = await harness.engine.store.reader.operation(accepted.op.key)
+    assert operation is not None
+    return step in msgspec.json.decode(operation.steps)

@@ -1,8 +1,9 @@
 """Handlers of VMs: call the provider, then wait until a listing shows the result.
 
 Each call carries the VM's uid, which finds an interrupted create again, and the operation's id as the token of the
-action: the same operation never reboots twice. A refusal of the provider fails the VM. A throttled or unanswered call
-is retried and fails nothing.
+action: the same operation never reboots twice. Some providers do not recognize the token and would repeat a reboot, so
+the operation stores that the provider has accepted it, and only waits from then on. A refusal of the provider fails the
+VM. A throttled or unanswered call is retried and fails nothing.
 """
 
 import asyncio
@@ -58,6 +59,9 @@ CONCLUDE_WITHIN_S = 15.0
 VM_LABELS = ("mci", "subgroup", "provider", "region", "connection", HOST_KEY_LABEL, BASTION_LABEL)
 """The labels that a VM gets from its MCI, and those that tell how it is reached over SSH."""
 
+ACCEPTED = "accepted"
+"""The step of a reboot that the provider has accepted and would repeat."""
+
 AT_REST = (MachineState.RUNNING, MachineState.SUSPENDED)
 
 MACHINE_ACTIONS = {
@@ -111,10 +115,13 @@ class CloudVmHandlers:
     async def _act_on_machine(self, job: Job) -> Ending:
         vm = vm_target(job.claim.object)
         client = await self._client_of(vm.connection, job.claim.work.lane)
-        outcome = await self._act(client, MACHINE_ACTIONS[job.action], job, vm)
-        if isinstance(outcome, CallRefused) and outcome.why in (RefusalReason.NOT_FOUND, RefusalReason.CONFLICT):
-            return await self._after_refusal(client, job, vm, outcome)
-        raise_for_outcome(outcome)
+        if not job.has_finished(ACCEPTED):
+            outcome = await self._act(client, MACHINE_ACTIONS[job.action], job, vm)
+            if isinstance(outcome, CallRefused) and outcome.why in (RefusalReason.NOT_FOUND, RefusalReason.CONFLICT):
+                return await self._after_refusal(client, job, vm, outcome)
+            raise_for_outcome(outcome)
+            if job.action == "reboot" and not client.driver.caps.lists_reboot_tokens:
+                await job.once(ACCEPTED, _nothing)
         return await self._wait(client, job, vm.uid)
 
     async def _act(self, client: ProviderClient, action: MachineAction, job: Job, vm: VmTarget) -> Outcome:
@@ -162,7 +169,7 @@ class CloudVmHandlers:
             return ObservedOutcome.REPEATABLE  # the machine may not be listed yet, so this is no proof of a termination
         if is_reached(job.action, evidence) and job.action != "reboot":
             return _completed(job, evidence)
-        return ObservedOutcome.REPEATABLE  # the token makes a repeated call harmless
+        return ObservedOutcome.REPEATABLE  # its token, or a stored step, makes the repetition harmless
 
     async def _conclude(self, client: ProviderClient, job: Job, vm: VmTarget) -> ObservedOutcome | Ending:
         """Return the outcome of an operation that ends now; wait for an accepted action, up to a limit."""
@@ -170,7 +177,7 @@ class CloudVmHandlers:
             return ObservedOutcome.NOT_DONE
         if job.is_calling:
             return ObservedOutcome.UNKNOWN
-        taken = any(isinstance(one, CallAccepted | AlreadyDone) for one in job.answers)
+        taken = job.has_finished(ACCEPTED) or any(isinstance(one, CallAccepted | AlreadyDone) for one in job.answers)
         since, shows_tokens = client.clock() + client.driver.caps.listing_lag_s, client.driver.caps.lists_reboot_tokens
 
         def read(evidence: Evidence) -> ObservedOutcome:
@@ -240,6 +247,10 @@ def final_evidence_check(action: str, since: float, clock: Callable[[], float]) 
         return at_rest[-1] - at_rest[0] >= RELAPSE_AFTER_S
 
     return is_last
+
+
+async def _nothing() -> None:
+    """Do nothing: the step itself says that the provider has accepted the call."""
 
 
 def _work_started_at(job: Job) -> float:
