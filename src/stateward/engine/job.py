@@ -236,9 +236,9 @@ class Job:
         with self._use(step, step):
             return await self._once(step, work, undo, retry)
 
-    def has_finished(self, step: str) -> bool:
-        """Return whether a step has finished, in this attempt or an earlier one."""
-        return step in self._steps
+    def result_of(self, step: str) -> Any:  # noqa: ANN401 - what the step returned
+        """Return the result of a step that has finished, in this attempt or an earlier one; otherwise None."""
+        return self._steps.get(step)
 
     async def _once(self, step: str, work: Callable[[], Awaitable[Any]], undo: Undo | None, retry: Retry | None) -> Any:  # noqa: ANN401 - what the step returned
         if step not in self._steps:

@@ -327,6 +327,7 @@ class CommandSpec(Struct, frozen=True, omit_defaults=True):
     path: str = ""  # where the file goes
     file: str = ""  # its name
     mode: str = ""  # its permissions in octal digits; empty: those of a new file
+    uids: tuple[str, ...] = ()  # of the VMs, in their order; older commands have none
 
 
 Secret = Annotated[str, Meta(extra_json_schema={"writeOnly": True})]

@@ -115,13 +115,13 @@ class CloudVmHandlers:
     async def _act_on_machine(self, job: Job) -> Ending:
         vm = vm_target(job.claim.object)
         client = await self._client_of(vm.connection, job.claim.work.lane)
-        if not job.has_finished(ACCEPTED):
+        if not job.result_of(ACCEPTED):
             outcome = await self._act(client, MACHINE_ACTIONS[job.action], job, vm)
             if isinstance(outcome, CallRefused) and outcome.why in (RefusalReason.NOT_FOUND, RefusalReason.CONFLICT):
                 return await self._after_refusal(client, job, vm, outcome)
             raise_for_outcome(outcome)
             if job.action == "reboot" and not client.driver.caps.lists_reboot_tokens:
-                await job.once(ACCEPTED, _nothing)
+                await job.once(ACCEPTED, _is_accepted)
         return await self._wait(client, job, vm.uid)
 
     async def _act(self, client: ProviderClient, action: MachineAction, job: Job, vm: VmTarget) -> Outcome:
@@ -177,7 +177,7 @@ class CloudVmHandlers:
             return ObservedOutcome.NOT_DONE
         if job.is_calling:
             return ObservedOutcome.UNKNOWN
-        taken = job.has_finished(ACCEPTED) or any(isinstance(one, CallAccepted | AlreadyDone) for one in job.answers)
+        taken = bool(job.result_of(ACCEPTED)) or any(isinstance(one, CallAccepted | AlreadyDone) for one in job.answers)
         since, shows_tokens = client.clock() + client.driver.caps.listing_lag_s, client.driver.caps.lists_reboot_tokens
 
         def read(evidence: Evidence) -> ObservedOutcome:
@@ -249,8 +249,8 @@ def final_evidence_check(action: str, since: float, clock: Callable[[], float]) 
     return is_last
 
 
-async def _nothing() -> None:
-    """Do nothing: the step itself says that the provider has accepted the call."""
+async def _is_accepted() -> bool:
+    return True
 
 
 def _work_started_at(job: Job) -> float:

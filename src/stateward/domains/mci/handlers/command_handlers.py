@@ -1,7 +1,8 @@
 """Handlers of commands on VMs: one durable operation runs them on all VMs of a request, or copies a file there.
 
 The run has the id of its operation on each VM, so another worker that continues the operation follows the run there,
-and starts nothing twice. Output is streamed as progress in bounded pieces. The results are stored at the end.
+and starts nothing twice. A command is for the VMs of its request, and not for later ones of the same
+names. Output is streamed as progress in bounded pieces. The results are stored at the end.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from stateward.domains.mci.model import (
     vm_id,
     vm_of,
 )
+from stateward.domains.mci.remote.begun_runs import BegunRuns
 from stateward.domains.mci.remote.kept_output import KeptOutput
 from stateward.domains.mci.remote.vm_shells import CopyOrder, RunOrder, ShellGroup, VmShells
 from stateward.drivers.ssh.remote_run import MAX_OUTPUT_BYTES
@@ -73,7 +75,8 @@ class CommandHandlers:
                 copied = CopyOrder(b64decode(given.content), spec.path, spec.file, spec.user, seconds, mode=spec.mode)
                 work = _copier(shells, copied)
             else:
-                work = _runner(shells, _order(job, spec, given, seconds, output.stream_bytes), stream)
+                order = _order(job, spec, given, seconds, output.stream_bytes)
+                work = _runner(shells, order, BegunRuns(job, order.id, spec.vms), stream)
             async with stream.flushing():
                 found = await _on_each(spec.vms, vms, work, stream, lambda one: output.keep(_masked(one, mask)))
         return _ending(spec, {name: stream.with_unstreamed(name, one) for name, one in found.items()})
@@ -84,12 +87,13 @@ class CommandHandlers:
         if spec.path:
             return Ending(CANCELLED, error="cancelled: the file may be on some VMs")
         vms, order = await self._vms(job, spec), _order(job, spec, CommandInput(), END_ALL_TIMEOUT_S)
+        begun = BegunRuns(job, order.id, spec.vms)
         left: dict[str, str] = {}
 
         async def end(shells: ShellGroup, vm: Object) -> None:
             name = vm_of(vm).name
             left[name] = "there was no time to end it"
-            left[name] = await shells.end(vm, order)
+            left[name] = await shells.end(vm, order, begun)
 
         async with self._shells.open(list(vms.values())) as shells:
             tasks = [asyncio.ensure_future(end(shells, vm)) for vm in vms.values()]
@@ -103,10 +107,12 @@ class CommandHandlers:
         return Ending(CANCELLED, error=error, seen=to_json(CommandSeen(unsure)))
 
     async def _vms(self, job: Job, spec: CommandSpec) -> dict[str, Object]:
-        """Return the VMs of a command that still exist, by name."""
+        """Return the VMs of a command that still exist, by name; later VMs of the same names are none of them."""
         keys = {name: Key(job.ns, vm_id(spec.mci, name)) for name in spec.vms}
-        found = await self._shells.engine.store.reader.objects(set(keys.values()))
-        return {name: found[key] for name, key in keys.items() if key in found and not found[key].removed}
+        stored = await self._shells.engine.store.reader.objects(set(keys.values()))
+        found = {name: stored[key] for name, key in keys.items() if key in stored and not stored[key].removed}
+        uids = dict(zip(spec.vms, spec.uids, strict=False))
+        return {name: vm for name, vm in found.items() if vm_of(vm).uid == uids.get(name, vm_of(vm).uid)}
 
 
 async def _as_step(value: float) -> float:
@@ -123,8 +129,8 @@ VmWork = Callable[[Object], Awaitable[VmCommandResult]]
 KeepResult = Callable[[VmCommandResult], VmCommandResult]
 
 
-def _runner(shells: ShellGroup, order: RunOrder, stream: "OutputStream") -> VmWork:
-    return lambda vm: shells.run(vm, order, stream.add)
+def _runner(shells: ShellGroup, order: RunOrder, begun: BegunRuns, stream: "OutputStream") -> VmWork:
+    return lambda vm: shells.run(vm, order, stream.add, begun)
 
 
 def _copier(shells: ShellGroup, order: CopyOrder) -> VmWork:

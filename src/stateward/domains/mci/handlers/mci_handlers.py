@@ -180,7 +180,7 @@ class MciHandlers:
     async def _post_command(self, job: Job, mci: MciSpec, made: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
         running = [one for one in await self._vms_among(job, made) if one.state == VmState.RUNNING]
         run = f"{job.key.id}-post"
-        return msgspec.to_builtins(await run_post_commands(self._shells, run, mci, running))
+        return msgspec.to_builtins(await run_post_commands(self._shells, job, run, mci, running))
 
     async def _withdraw(self, job: Job) -> Ending:
         await self._prerequisites.undo(job, mci_of(job.claim.object))

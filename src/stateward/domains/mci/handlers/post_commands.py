@@ -20,8 +20,10 @@ from stateward.domains.mci.model import (
     is_chosen,
     vm_of,
 )
+from stateward.domains.mci.remote.begun_runs import BegunRuns
 from stateward.domains.mci.remote.kept_output import KeptOutput
 from stateward.domains.mci.remote.vm_shells import RunOrder, VmShells
+from stateward.engine import Job
 from stateward.store.records import Object
 
 MAX_CONCURRENT = 20
@@ -37,16 +39,18 @@ class PostCommandResults(Struct, frozen=True):
     phases: tuple[PhaseSeen, ...] = ()
 
 
-async def run_post_commands(shells: VmShells, run: str, mci: MciSpec, vms: Sequence[Object]) -> PostCommandResults:
+async def run_post_commands(
+    shells: VmShells, job: Job, run: str, mci: MciSpec, vms: Sequence[Object]
+) -> PostCommandResults:
     """Run the post-command and the phases on new VMs of an MCI; `run` is the id by which they run once."""
-    first = await run_post_command(shells, run, mci.post_command, vms)
+    first = await run_post_command(shells, job, run, mci.post_command, vms)
     wanted, phases, stopped = _phases(mci, vms), list[PhaseSeen](), bool(first.failed)
     for number, one in enumerate(wanted, 1):
         if stopped:
             phases.append(PhaseSeen(one))
             continue
         chosen = [vm for vm in vms if is_chosen(vm, one.choice)]
-        ran = await run_post_command(shells, f"{run}-{number}", one, chosen, len(wanted))
+        ran = await run_post_command(shells, job, f"{run}-{number}", one, chosen, len(wanted))
         phases.append(PhaseSeen(one, True, ran.written, ran.failed))
         stopped = not one.go_on and (bool(ran.failed) or not ran.written)
     return PostCommandResults(first.written, first.failed, tuple(phases))
@@ -65,7 +69,7 @@ def _phases(mci: MciSpec, vms: Sequence[Object]) -> list[PostCommand]:
 
 
 async def run_post_command(
-    shells: VmShells, run: str, command: PostCommand | None, vms: Sequence[Object], phases: int = 1
+    shells: VmShells, job: Job, run: str, command: PostCommand | None, vms: Sequence[Object], phases: int = 1
 ) -> PostCommandResults:
     """Run the commands on each VM, several VMs concurrently; all phases together keep no more output than one."""
     if command is None or not command.commands:
@@ -75,11 +79,12 @@ async def run_post_command(
     output = KeptOutput(len(vms), len(command.commands), phases)
     patience_s = min(FIRST_ANSWER_S, seconds)
     order = RunOrder(run, command.commands, command.user, {}, seconds, patience_s, output.stream_bytes)
+    begun = BegunRuns(job, run, sorted(vm_of(vm).name for vm in vms))
     async with shells.open(vms) as group:
 
         async def one(vm: Object) -> tuple[str, VmCommandResult]:
             async with room:
-                return vm_of(vm).name, output.keep(await group.run(vm, order))
+                return vm_of(vm).name, output.keep(await group.run(vm, order, begun=begun))
 
         ran = await asyncio.gather(*(one(vm) for vm in vms))
     written: dict[str, CommandRuns] = {name: result.runs for name, result in ran}

@@ -7,7 +7,7 @@ import msgspec
 from stateward.domains.mci.errors import NoTargets
 from stateward.domains.mci.guards.spec_validation import check_user
 from stateward.domains.mci.lifecycle import COMMAND, VmState
-from stateward.domains.mci.model import CommandInput, CommandSpec, VmChoice, is_chosen, record_id, vm_of
+from stateward.domains.mci.model import CommandInput, CommandSpec, VmChoice, VmSpec, is_chosen, record_id, vm_of
 from stateward.domains.mci.service import Service
 from stateward.engine import Accepted, NotFound
 from stateward.engine.typed_values import SHORTEST_SECRET
@@ -26,10 +26,10 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
 async def submit_command(
     service: Service, ns: str, choice: VmChoice, spec: CommandSpec, given: CommandInput, by: Caller, request: str = ""
 ) -> Accepted:
-    """Request a command on the VMs of an MCI; the spec gets their names here, and `request` finds it again."""
+    """Request a command on the VMs of an MCI; the spec gets their names and uids here, and `request` finds it again."""
     check_command(spec, given)
-    names = await chosen_names(service, ns, spec.mci, choice)
-    chosen = msgspec.structs.replace(spec, vms=names)
+    vms = await chosen_vms(service, ns, spec.mci, choice)
+    chosen = msgspec.structs.replace(spec, vms=tuple(one.name for one in vms), uids=tuple(one.uid for one in vms))
     return await service.engine.create(
         ns,
         record_id("command", new_id()),
@@ -43,16 +43,16 @@ async def submit_command(
     )
 
 
-async def chosen_names(service: Service, ns: str, mci: str, choice: VmChoice) -> tuple[str, ...]:
-    """Return the names of the VMs that a request selects; terminated ones are none of them."""
+async def chosen_vms(service: Service, ns: str, mci: str, choice: VmChoice) -> list[VmSpec]:
+    """Return the VMs that a request selects, by name; terminated ones are none of them."""
     await service.mci(ns, mci)
     vms = [one for one in await service.vms(ns, mci) if one.state != VmState.TERMINATED]
     if choice.vm and all(vm_of(one).name != choice.vm for one in vms):
         raise NotFound(ns, f"{mci}/{choice.vm}")
-    names = tuple(sorted(vm_of(one).name for one in vms if is_chosen(one, choice)))
-    if not names:
+    chosen = sorted((vm_of(one) for one in vms if is_chosen(one, choice)), key=lambda one: one.name)
+    if not chosen:
         raise NoTargets(mci)
-    return names
+    return chosen
 
 
 def check_command(spec: CommandSpec, given: CommandInput) -> None:

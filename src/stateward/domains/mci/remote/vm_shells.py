@@ -20,6 +20,7 @@ from stateward.domains.mci.lifecycle import VM
 from stateward.domains.mci.model import CommandRun, VmCommandResult, vm_of, vm_seen
 from stateward.domains.mci.provider.vm_waiting import GrantedClientOf
 from stateward.domains.mci.remote.access_keys import AccessKeys
+from stateward.domains.mci.remote.begun_runs import INTERRUPTED, BegunRuns
 from stateward.domains.mci.remote.host_key_pins import pin_host_key
 from stateward.domains.mci.remote.kept_output import with_limited_run
 from stateward.domains.mci.remote.ssh_route import NoRoute, SshRoute, find_route
@@ -42,8 +43,9 @@ from stateward.drivers.ssh.remote_run import (
 from stateward.drivers.ssh.ssh_address import LoginRefused
 from stateward.engine import Engine
 from stateward.engine.queries import list_all
-from stateward.engine.work_errors import describe_error
+from stateward.engine.work_errors import Fenced, describe_error
 from stateward.errors import StatewardError
+from stateward.store.errors import StoreError
 from stateward.store.filters import Selector
 from stateward.store.records import Object
 
@@ -218,14 +220,27 @@ class ShellGroup:
             task.cancel()
         await asyncio.gather(*self._bastions.values(), return_exceptions=True)
 
-    async def run(self, vm: Object, order: RunOrder, on_output: OnOutput = lambda _vm, _text: False) -> VmCommandResult:
-        """Run commands on a VM; an error is a part of the result."""
+    async def run(
+        self,
+        vm: Object,
+        order: RunOrder,
+        on_output: OnOutput = lambda _vm, _text: False,
+        begun: BegunRuns | None = None,
+    ) -> VmCommandResult:
+        """Run commands on a VM; an error is a part of the result.
+
+        `begun` keeps a driver without SSH from running them again after an earlier attempt.
+        """
         address = vm_seen(vm).public_ip or vm_seen(vm).private_ip
         try:
             driver = await self._shells.driver_of(vm)
             if driver.caps.has_ssh and vm_seen(vm).ssh_port:
                 return await self._run_over_ssh(vm, order, on_output, address)
+            if begun is not None and driver.caps.runs_commands and not await begun.begin(vm_of(vm).name):
+                return VmCommandResult(error=INTERRUPTED, address=address)
             return await _run_by_driver(driver, vm, order, on_output, address)
+        except (Fenced, StoreError):
+            raise  # it is not stored that the run begins, so it must not
         except Exception as error:
             return VmCommandResult(error=_why_failed(vm, error), address=address)
 
@@ -246,9 +261,12 @@ class ShellGroup:
         why = "" if status == 0 else f"{failed}: {_text(output).strip() or f'exit status {status}'}"
         return VmCommandResult((run,), why, address)
 
-    async def end(self, vm: Object, order: RunOrder) -> str:
+    async def end(self, vm: Object, order: RunOrder, begun: BegunRuns) -> str:
         """End the processes of a run on a VM; returns why that is not certain, or nothing."""
-        return (await self._end(vm, order))[1]
+        end, unsure = await self._end(vm, order)
+        if not end and not unsure and begun.is_of_earlier_attempt(vm_of(vm).name):  # nothing was asked, without SSH
+            return "an earlier attempt has begun it, and its driver cannot end it"
+        return unsure
 
     async def _end(self, vm: Object, order: RunOrder) -> tuple[str, str]:
         """End a run; returns what the VM says about it (`never`: it had not begun), and why that is not certain."""
@@ -289,7 +307,7 @@ class ShellGroup:
         except TimeoutError:
             if not limit.expired():
                 raise
-            unsure = await self.end(vm, order)
+            _, unsure = await self._end(vm, order)
             why = f"not done in time (at most {order.seconds:g} s were left)"
             ended = f"; its processes may still run: {unsure}" if unsure else "; its processes were ended"
             return VmCommandResult(error=why + ended, address=address)
