@@ -261,10 +261,10 @@ class ShellGroup:
         why = "" if status == 0 else f"{failed}: {_text(output).strip() or f'exit status {status}'}"
         return VmCommandResult((run,), why, address)
 
-    async def end(self, vm: Object, order: RunOrder, begun: BegunRuns) -> str:
+    async def end(self, vm: Object, order: RunOrder, begun: BegunRuns | None = None) -> str:
         """End the processes of a run on a VM; returns why that is not certain, or nothing."""
         end, unsure = await self._end(vm, order)
-        if not end and not unsure and begun.is_of_earlier_attempt(vm_of(vm).name):  # nothing was asked, without SSH
+        if begun and not (end or unsure) and begun.is_of_earlier_attempt(vm_of(vm).name):  # nothing was asked, without SSH
             return "an earlier attempt has begun it, and its driver cannot end it"
         return unsure
 
