@@ -264,7 +264,9 @@ class ShellGroup:
     async def end(self, vm: Object, order: RunOrder, begun: BegunRuns | None = None) -> str:
         """End the processes of a run on a VM; returns why that is not certain, or nothing."""
         end, unsure = await self._end(vm, order)
-        if begun and not (end or unsure) and begun.is_of_earlier_attempt(vm_of(vm).name):  # nothing was asked, without SSH
+        if (
+            begun and not (end or unsure) and begun.is_of_earlier_attempt(vm_of(vm).name)
+        ):  # nothing was asked, without SSH
             return "an earlier attempt has begun it, and its driver cannot end it"
         return unsure
 
