@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import copy_context
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from stateward.engine.engine import Engine
 from stateward.engine.kinds import Kind
@@ -14,8 +15,14 @@ from stateward.testing.faulty_store import CommitRecord, FaultRates, FaultyStore
 from stateward.testing.virtual_loop import PARTY, LoopParty, VirtualLoop
 
 
+class Running(Protocol):
+    """The background tasks of a process, as `DomainRuntime.running` has them."""
+
+    def __call__(self, engine: Engine, *, works: bool) -> AbstractAsyncContextManager[None]: ...
+
+
 class SimulatedProcess(LoopParty):
-    """One process of the deployment."""
+    """One process of the deployment; its background tasks run if they are given."""
 
     def __init__(
         self,
@@ -30,9 +37,12 @@ class SimulatedProcess(LoopParty):
         former: Callable[[], Former],
         lease: float,
         bind_engine: Callable[[Engine], None] | None = None,
+        running: Running | None = None,
     ) -> None:
         super().__init__(name)
         self._bind_engine = bind_engine or (lambda _: None)
+        self._running = running
+        self._over = asyncio.Event()
         self._loop = loop
         self._kinds = kinds
         self._chance = chance
@@ -81,10 +91,14 @@ class SimulatedProcess(LoopParty):
             )
             self._bind_engine(engine)
             try:
-                await engine.__aenter__()
-                self.engine = engine
+                async with engine, self._running(engine, works=self.works) if self._running else nullcontext():
+                    self.engine = engine
+                    await self._over.wait()
             except StoreError:
+                if self.engine is not None:
+                    raise
                 await asyncio.sleep(0.5)
+        self.dead = True
 
     def kill(self) -> None:
         """Stop it for ever, at whatever it does."""
@@ -103,9 +117,4 @@ class SimulatedProcess(LoopParty):
     def leave(self) -> None:
         """Shut it down properly."""
         self.leaving = True
-        self.spawn(self._leave())
-
-    async def _leave(self) -> None:
-        assert self.engine is not None
-        await self.engine.__aexit__()
-        self.dead = True
+        self._over.set()

@@ -125,10 +125,9 @@ def test_check_before_the_request_races_with_another_server() -> None:
             [at_most_one_lamp_is_on],
             setup=house_of(Kind(LAMP, HANDLERS)),
         )
-    assert any(
-        "p1 commits: begins op4 (light a), takes op4 at once, a light lighting" in line for line in found.value.trace
-    )
-    assert any("p2 commits: begins op3 (light b)" in line for line in found.value.trace)
+    trace = "\n".join(found.value.trace)
+    assert "(light a), takes" in trace
+    assert "(light b), takes" in trace
 
 
 def test_points_are_the_same_each_time() -> None:
