@@ -14,11 +14,13 @@ from msgspec.structs import replace
 
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, DISK, IMAGE, NODE, VM, DiskState, OvcVmState
 from stateward.domains.ovc.model import (
+    DepartedVm,
     DiskSpec,
     NodeFacts,
     OvcVmSeen,
     OvcVmSpec,
     PlacedMachine,
+    VmAction,
     added_disk_id,
     cloudspace_seen,
     disk_seen,
@@ -41,6 +43,9 @@ POWERED = ("deploy", "start")
 UNPOWERED = ("stop", "delete", "destroy")
 CLEARING = (*POWERED, *UNPOWERED)
 """The actions that stop all stale machines of earlier failures."""
+
+DEPARTURES: dict[str, VmAction] = {"migrate": "move", "stop": "stop"}
+"""How a VM leaves a node in maintenance, by the action on the VM."""
 
 CLEAN_RESULT = '"clean"'
 """The result of a failed migration that left no machine behind."""
@@ -79,6 +84,21 @@ async def _on_vm_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> Non
     update_seen(uow, found, replace(seen, disks=_updated_disks(seen, disks)))
     if good and operation.action == "destroy":
         await _drop_references(uow, uow.objects[key])
+    if good and operation.parent is not None and operation.action in DEPARTURES:
+        await _record_departure(uow, operation, operation.parent)
+
+
+async def _record_departure(uow: UnitOfWork, operation: Operation, parent: str) -> None:
+    """Record at a node that its maintenance has moved or stopped a VM, however the maintenance itself ends."""
+    await uow.load_operations([Key(operation.ns, parent)])
+    maintenance = uow.operations.get(Key(operation.ns, parent))
+    if maintenance is None or maintenance.action != "maintenance":
+        return
+    key = Key(operation.ns, maintenance.object)
+    await uow.load([key])
+    node = uow.objects[key]
+    seen, departed = node_seen(node), DepartedVm(DEPARTURES[operation.action], operation.origin)
+    update_seen(uow, node, replace(seen, away={**seen.away, operation.object: departed}))
 
 
 async def _release_disks(uow: UnitOfWork, operation: Operation, ended: Ended) -> list[Object]:
@@ -203,7 +223,9 @@ async def _on_node_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> N
     if ended.result is None:
         return
     facts = msgspec.json.decode(ended.result, type=NodeFacts)
-    update_seen(uow, found, replace(node_seen(found), report=facts.report, away=facts.away))
+    seen = node_seen(found)
+    away = seen.away if operation.action == "maintenance" else {}
+    update_seen(uow, found, replace(seen, report=facts.report, away=away))
 
 
 END_HOOKS: dict[str, Callable[[UnitOfWork, Operation, Ended], Awaitable[Any]]] = {

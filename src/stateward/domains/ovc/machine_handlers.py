@@ -29,8 +29,12 @@ from stateward.engine.kinds import EndHook, Guard, LockSet, Route
 from stateward.lifecycle import FAILED, Lifecycle
 from stateward.store.records import Key, Object
 
-PRESENT_STATES = frozenset({DiskState.ASSIGNED, DiskState.ASSIGNING})
-"""The states of a disk that is attached when its VM starts."""
+ATTACHED_STATES = frozenset({DiskState.ASSIGNED, DiskState.ASSIGNING, DiskState.DETACHING, DiskState.DELETING})
+"""The states in which a disk of a VM is attached to its machine.
+
+While the VM is started or moved, an operation that detaches the disk waits behind that in the queue, and may still be
+cancelled.
+"""
 
 PROGRESS_STEP = 0.1
 """The share of a migration between two reports of progress."""
@@ -96,14 +100,14 @@ class OvcVmHandlers:
 
     async def _machine(self, job: Job, seen: OvcVmSeen, key: str) -> NodeMachine:
         spec = read_spec(job.claim.object, OvcVmSpec)
-        plugged = [await self._attached_disk(job.ns, id_) for id_ in seen.disks]
-        return NodeMachine(key, spec.name, spec.size, tuple(one for one, state in plugged if state in PRESENT_STATES))
+        disks = [await self._disk(job.ns, id_) for id_ in seen.disks]
+        attached = tuple(self._attached_disk(one) for one in disks if _is_attached(one))
+        return NodeMachine(key, spec.name, spec.size, attached)
 
-    async def _attached_disk(self, ns: str, id_: str) -> tuple[AttachedDisk, str]:
-        """Return a disk as it is attached to its VM, and its state."""
-        disk = await self._disk(ns, id_)
+    def _attached_disk(self, disk: Object) -> AttachedDisk:
+        """Return a disk as it is attached to its VM."""
         file = self._disk_store.path_of(file_name(disk))
-        return AttachedDisk(id_, file, disk_seen(disk).slot, read_spec(disk, DiskSpec).boot), disk.state
+        return AttachedDisk(disk.id, file, disk_seen(disk).slot, read_spec(disk, DiskSpec).boot)
 
     async def _disk(self, ns: str, id_: str) -> Object:
         disk = await self._nodes.reader.object(Key(ns, id_))
@@ -166,12 +170,12 @@ class OvcVmHandlers:
     async def _attach(self, job: Job, disk: str) -> None:
         if vm_seen(job.claim.object).machine:
             node, key = await self._node_and_machine(job)
-            await node.attach(key, (await self._attached_disk(job.ns, disk))[0])
+            await node.attach(key, self._attached_disk(await self._disk(job.ns, disk)))
 
     async def _detach_disk(self, job: Job) -> None:
         if vm_seen(job.claim.object).machine:
             node, key = await self._node_and_machine(job)
-            await node.detach(key, (await self._attached_disk(job.ns, str(job.args["disk"])))[0])
+            await node.detach(key, self._attached_disk(await self._disk(job.ns, str(job.args["disk"]))))
 
     # --- removal -----------------------------------------------------------------------------------------------------
 
@@ -263,8 +267,8 @@ class OvcVmHandlers:
             return ObservedOutcome.DONE if there else ObservedOutcome.NOT_DONE
         if not seen.machine:
             return ObservedOutcome.DONE
-        node, disk = await self._nodes.get(job.ns, seen.node), await self._attached_disk(job.ns, id_)
-        has = await node.has_disk(seen.machine, disk[0])
+        node, disk = await self._nodes.get(job.ns, seen.node), await self._disk(job.ns, id_)
+        has = await node.has_disk(seen.machine, self._attached_disk(disk))
         return ObservedOutcome.DONE if has == (job.action != "detach disk") else ObservedOutcome.NOT_DONE
 
     async def _observe_destroyed(self, job: Job, seen: OvcVmSeen) -> ObservedOutcome:
@@ -277,6 +281,11 @@ class OvcVmHandlers:
         if not left and not seen.stale_machines:
             return ObservedOutcome.DONE
         return ObservedOutcome.REPEATABLE if seen.machine or len(left) < len(kept) else ObservedOutcome.NOT_DONE
+
+
+def _is_attached(disk: Object) -> bool:
+    """Tell whether a disk of a VM is attached to its machine; one that is destroyed out of the recycle bin is not."""
+    return disk.state in ATTACHED_STATES or (disk.state == DiskState.DESTROYING and disk_seen(disk).bin is None)
 
 
 def _progress_reporter(job: Job) -> Callable[[int, int], Awaitable[None]]:

@@ -205,10 +205,9 @@ class NodeSeen(FileBackedSeen, frozen=True, omit_defaults=True):
 
 
 class NodeFacts(Struct, frozen=True):
-    """The result of a node's action: the report, and the VMs that left."""
+    """The result of a node's action."""
 
     report: NodeReport
-    away: dict[str, DepartedVm] = {}
 
 
 SPECS: Mapping[str, type[Struct]] = {

@@ -1,7 +1,8 @@
 """Handlers of nodes: register, maintenance, enable and decommission; a report says what became of each VM.
 
 Maintenance moves the VMs away or stops them. The state of a moved VM does not change. A stopped VM is started when its
-node is enabled again, and paused again if it was paused. Firewalls move to another node, or wait for the next one.
+node is enabled again, and paused again if it was paused; `end_hooks` records it with the end of its own operation, so
+that it is known however the maintenance ends. Firewalls move to another node, or wait for the next one.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,17 +61,15 @@ class NodeHandlers:
         how = vm_action(job.args)
         action = "migrate" if how == "move" else "stop"
         emptied = await self._run_on_all(job, action, self._has_power, lambda one: _request(job, one, action))
-        away = {id_: DepartedVm(how, state) for id_, state in emptied.done.items()}
         failed = emptied.failed or await self._firewalls_away(job)
-        report = NodeReport(f"maintenance ({how})", tuple(away), failed)
-        return _report_ending(report, {**node_seen(job.claim.object).away, **away})
+        return _report_ending(NodeReport(f"maintenance ({how})", tuple(emptied.done), failed))
 
     async def _decommission(self, job: Job) -> Ending:
         """Move all VMs away; VMs that maintenance had stopped are started on other nodes."""
         stopped = {id_: one for id_, one in node_seen(job.claim.object).away.items() if one.how == "stop"}
         moved = await self._run_on_all(job, "migrate", self._is_present, lambda one: _request(job, one, "migrate"))
         failed = moved.failed or await self._power_back(job, stopped, "") or await self._firewalls_away(job)
-        return _report_ending(NodeReport("decommission", tuple(moved.done), failed), {})
+        return _report_ending(NodeReport("decommission", tuple(moved.done), failed))
 
     async def _firewalls_away(self, job: Job) -> dict[str, str]:
         """Move the firewalls of this node; without another node they are stopped."""
@@ -172,9 +171,9 @@ def _request(job: Job, one: Object, action: str, **args: str) -> Request:
     return Request(job.ns, one.id, action, "", actor=CONTROLLER, who=who, args=to_json(args))
 
 
-def _report_ending(report: NodeReport, away: dict[str, DepartedVm]) -> Ending:
+def _report_ending(report: NodeReport) -> Ending:
     """End with a report; the action has failed if VMs or firewalls are left."""
-    result = to_json(NodeFacts(report, away))
+    result = to_json(NodeFacts(report))
     if not report.failed:
         return Ending(result=result)
     some = "; ".join(f"{id_}: {why}" for id_, why in list(report.failed.items())[:5])

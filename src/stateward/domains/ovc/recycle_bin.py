@@ -97,7 +97,7 @@ async def _update_children(uow: UnitOfWork, parent: Object) -> None:
 
 
 async def _deleted_children(uow: UnitOfWork, parent: Object) -> Iterable[Object]:
-    below = await uow.tx.select(Selector(parent.ns, parent=parent.id, states=BIN_STATES))
+    below = await uow.select(Selector(parent.ns, parent=parent.id, states=BIN_STATES))
     return [one for one in below if (stay := read_seen(one).bin) is not None and stay.along == parent.id]
 
 

@@ -92,7 +92,7 @@ async def guard_account(uow: UnitOfWork, request: Request, found: Object) -> Req
             raise BadInput("parent", found.parent, "left out: accounts are at the top")
         await require_free_name(uow, request.ns, ACCOUNT, spec.name)
     elif request.action in ("delete", "destroy"):
-        below = await uow.tx.select(Selector(request.ns, CLOUDSPACE.kind, found.id))
+        below = await uow.select(Selector(request.ns, CLOUDSPACE.kind, found.id))
         await _check_removal(uow, request, found, [one.id for one in below])
     return None
 
@@ -105,9 +105,9 @@ async def _check_removal(uow: UnitOfWork, request: Request, found: Object, boxes
 
 
 async def _refuse_running(uow: UnitOfWork, request: Request, found: Object, boxes: list[str]) -> None:
-    """Refuse a user's request that would stop running VMs."""
+    """Refuse a user's request that would stop running VMs; whatever starts one locks its cloudspace and account too."""
     for box in boxes:
-        running = await uow.tx.select(Selector(request.ns, VM.kind, box, RUNNING))
+        running = await uow.select(Selector(request.ns, VM.kind, box, RUNNING))
         if running:
             some = ", ".join(one.id for one in running[:MAX_SHOWN])
             raise HasRunning(kind=short_kind(found.kind), id=found.id, vms=some)

@@ -42,7 +42,8 @@ async def guard_node(uow: UnitOfWork, request: Request, found: Object) -> Reques
         case "maintenance":
             vm_action(request_args(request))
         case "decommission":
-            enabled = await uow.tx.select(Selector(request.ns, NODE.kind, states=(NodeState.ENABLED,)))
+            await uow.lock([Key(request.ns, "enabled nodes")])
+            enabled = await uow.select(Selector(request.ns, NODE.kind, states=(NodeState.ENABLED,)))
             if all(one.id == found.id for one in enabled):
                 raise LastNode(id=found.id)
     return None
@@ -72,7 +73,7 @@ async def requested_node(uow: UnitOfWork, ns: str, node: str, *, back: bool = Fa
 
 async def choose_node(uow: UnitOfWork, vm: Object, *, present: str = "", avoid: str = "") -> str:
     """Return the present node of a VM if it is enabled, else another one; raises NoNode."""
-    nodes = {one.id for one in await uow.tx.select(Selector(vm.ns, NODE.kind, states=(NodeState.ENABLED,)))}
+    nodes = {one.id for one in await uow.select(Selector(vm.ns, NODE.kind, states=(NodeState.ENABLED,)))}
     if present in nodes:
         return present
     nodes.discard(avoid)

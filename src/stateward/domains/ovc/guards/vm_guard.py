@@ -101,7 +101,7 @@ def _related_ids(request: Request, found: Object) -> set[str]:
             return {spec.cloudspace, spec.account, *seen.disks}
         case "detach disk":
             return {str(request_args(request).get("disk", ""))}
-        case "attach disk" | "add disk" | "resume" | "reboot" | "reset":
+        case "attach disk" | "add disk" | "resume" | "reboot" | "reset" | "shows on":
             return {spec.cloudspace, spec.account, str(request_args(request).get("disk", ""))}
         case _:
             return set()
