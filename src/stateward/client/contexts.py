@@ -20,6 +20,7 @@ FILE_VARIABLE = f"{PREFIX}CLIENT_FILE"
 FILE, ENV, COMMAND = "file", "env", "command"
 REFERENCE_RULE = f"{FILE}:PATH, {ENV}:NAME or {COMMAND}:COMMAND LINE"
 OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+READABLE_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 COMMAND_LIMIT_S = 30
 
 
@@ -55,9 +56,10 @@ def client_file_path(environ: Mapping[str, str]) -> Path:
 def read_client_file(path: Path) -> ClientFile:
     """Read the contexts; a file that is not there has none."""
     try:
-        if path.stat().st_mode & OTHERS_MAY_WRITE:
+        found = path.stat()
+        if found.st_mode & OTHERS_MAY_WRITE or found.st_uid not in (0, os.geteuid()):
             raise BadInput(
-                "client file", str(path), "writable by its owner alone: it names commands to run (chmod 600)"
+                "client file", str(path), "your own, and writable only by you: it names commands to run (chmod 600)"
             )
         return msgspec.json.decode(path.read_bytes(), type=ClientFile)
     except (FileNotFoundError, NotADirectoryError):
@@ -76,8 +78,8 @@ def write_client_file(path: Path, content: ClientFile) -> None:
 def write_private(path: Path, content: bytes) -> None:
     """Replace a file that only its owner can read, in one step: a crash leaves the old one or the new one."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    new = path.with_name(f".{path.name}.{os.urandom(8).hex()}")  # a name that nobody can prepare a link at
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
         file.write(content)
     new.replace(path)
 
@@ -90,12 +92,18 @@ def check_reference(text: str) -> str:
     return text
 
 
+def reference_file(reference: str) -> Path | None:
+    """Return the file that a token reference names, if it names one."""
+    how, _, where = reference.partition(":")
+    return Path(where).expanduser() if how == FILE else None
+
+
 def read_reference(reference: str, environ: Mapping[str, str]) -> str:
     """Return the text that a token reference leads to."""
     how, _, where = check_reference(reference).partition(":")
-    if how == FILE:
+    if (file := reference_file(reference)) is not None:
         try:
-            return Path(where).expanduser().read_text("utf-8")
+            return file.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise BadInput("token", reference, f"a file that can be read ({error})") from error
     if how == ENV:

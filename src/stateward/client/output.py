@@ -48,7 +48,7 @@ def write_data(text: str) -> None:
     """Write a result for a program, in UTF-8 whatever the locale is: JSON and YAML have no other encoding."""
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
         sys.stdout.reconfigure(encoding="utf-8")
-    sys.stdout.write(text)
+    write_program_output(text, sys.stdout)
 
 
 def print_json(value: Any) -> None:  # noqa: ANN401 - whatever msgspec can encode
@@ -68,7 +68,7 @@ def results() -> "Console":
 
 
 def write_program_output(text: str, stream: TextIO) -> None:
-    """Write the output of a program: as it is into a pipe or a file, and without control characters on a terminal."""
+    """Write text of others: as it is into a pipe or a file, and without control characters on a terminal."""
     stream.write("\t".join(map(clean, text.split("\t"))) if stream.isatty() else text)
     stream.flush()
 

@@ -27,6 +27,7 @@ from stateward.client.target import (
     choose_namespace,
     choose_target,
     stored_token,
+    target_notes,
 )
 from stateward.client.url_paths import check_part
 from stateward.errors import BadInput, StatewardError
@@ -50,7 +51,14 @@ NO_SERVER = "No server runs on {}: this command reads and writes its database by
 _option = partial(typer.Option, rich_help_panel="Where")
 
 Server = Annotated[str | None, _option("--server", metavar="URL", help="A server's address. (env: STATEWARD_SERVER)")]
-Token = Annotated[str | None, _option("--token", metavar="TEXT", help="An API token. (env: STATEWARD_TOKEN)")]
+Token = Annotated[
+    str | None,
+    _option(
+        "--token",
+        metavar="TEXT",
+        help="An API token. Other users can see it in the process list: use --token-file. (env: STATEWARD_TOKEN)",
+    ),
+]
 TokenFile = Annotated[Path | None, _option("--token-file", metavar="FILE", help="A file with an API token.")]
 Data = Annotated[Path | None, _option("--data", metavar="DIR", help="A local data folder. (env: STATEWARD_DATA)")]
 Namespace = Annotated[
@@ -294,6 +302,8 @@ def open_session(
         form = parse_output(output, as_json=json)
         target = choose_target(given, os.environ)
         ns = check_part("namespace", choose_namespace(namespace, given, os.environ, target))
+        for note in target_notes(target):
+            err().print(note, style="yellow", markup=False, highlight=False, soft_wrap=True)
         if isinstance(target, LocalFolder):
             err().print(NO_SERVER.format(target.path), style="yellow", highlight=False, soft_wrap=True)
         with connect(target, in_process) as client:

@@ -5,8 +5,11 @@ If the server of a folder runs, commands go through it. Otherwise the same appli
 worker: accepted operations wait until a server starts.
 """
 
+import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,10 +18,12 @@ from msgspec import Struct
 
 from stateward.client.contexts import (
     CONTEXT_VARIABLE,
+    READABLE_BY_OTHERS,
     ClientContext,
     client_file_path,
     read_client_file,
     read_reference,
+    reference_file,
 )
 from stateward.data_folder import DATABASE_FILE, DEFAULT_FOLDER, PREFIX, SERVER_FILE, TOKEN_FILE, ServerFile
 from stateward.errors import BadInput, StatewardError
@@ -26,12 +31,12 @@ from stateward.naming import DEFAULT_NAMESPACE
 
 
 class Secret:
-    """A text that is masked when it is printed, formatted or shown in a traceback."""
+    """A text that is masked when it is printed, formatted or shown in a traceback; `file` is where it comes from."""
 
-    __slots__ = ("text",)
+    __slots__ = ("file", "text")
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, text: str, file: Path | None = None) -> None:
+        self.text, self.file = text, file
 
     def hidden_in(self, line: str) -> str:
         """Return a line with the secret masked."""
@@ -91,11 +96,12 @@ def choose_target(given: TargetOptions, environ: Mapping[str, str]) -> Target:
     if given.server is not None:
         return RemoteServer(check_address(given.server), token or Secret(""))
     if given.data is not None:
-        return _folder(given.data, token)
+        return _folder(given.data, token, is_named=True)
     if (chosen := find_context(given, environ)) is not None:
         name, context = chosen
         if token is None and context.token:
-            token = checked_token(f"token of the context {name}", read_reference(context.token, environ))
+            text, file = read_reference(context.token, environ), reference_file(context.token)
+            token = checked_token(f"token of the context {name}", text, file)
         return RemoteServer(check_address(context.server), token or Secret(""))
     if environ.get(PREFIX + "SERVER"):
         return RemoteServer(check_address(environ[PREFIX + "SERVER"]), token or Secret(""))
@@ -132,12 +138,13 @@ def _default_folder(environ: Mapping[str, str], token: Secret | None) -> Target:
     path = Path(named or DEFAULT_FOLDER)
     if not named and not path.is_dir():
         raise Nowhere(str(path))
-    return _folder(path, token)
+    return _folder(path, token, is_named=bool(named))
 
 
-def _folder(path: Path, token: Secret | None) -> Target:
+def _folder(path: Path, token: Secret | None, *, is_named: bool) -> Target:
     if not path.is_dir():
         raise BadInput("data", str(path), "a folder")
+    _require_own(path, is_named=is_named)
     server = running_server(path)
     if server is not None:
         return RemoteServer(
@@ -147,6 +154,42 @@ def _folder(path: Path, token: Secret | None) -> Target:
         raise BadInput("data", str(path), "a data folder of Stateward: it holds no database, and no server runs there")
     left_over = _server_file(path)
     return LocalFolder(path, token, None if left_over is None else left_over.namespace)
+
+
+def _require_own(folder: Path, *, is_named: bool) -> None:
+    """Refuse a data folder of another user, who could lead the caller's token to any server.
+
+    Root may name a folder of any user, such as that of a server with an account of its own.
+    """
+    trusted = {0, os.geteuid()}
+    for path in (folder, folder / SERVER_FILE):
+        with suppress(FileNotFoundError):
+            owner = path.stat().st_uid
+            if owner not in trusted and not (is_named and os.geteuid() == 0):
+                raise BadInput("data", str(folder), f"a folder of your own: {path} belongs to the user {owner}")
+
+
+def target_notes(target: Target) -> Iterator[str]:
+    """Yield what exposes the token of a command: a file that others can read, or a connection without encryption."""
+    token = target.token or Secret("")
+    if token.file is not None and token.file.stat().st_mode & READABLE_BY_OTHERS:
+        yield f"Other users can read the token in {token.file} (chmod 600)."
+    if token.text and isinstance(target, RemoteServer) and target.url.startswith("http:") and not _is_here(target.url):
+        yield f"The token is sent to {target.url} without encryption: use https."
+
+
+def _is_here(url: str) -> bool:
+    """Tell whether a URL leads to this machine: by its address, because a name could lead elsewhere."""
+    try:
+        host = urlsplit(url).hostname or ""
+        if host == "localhost" or ip_address(host).is_loopback:
+            return True
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as own:
+            own.bind((host, 0))  # only an address of this machine can be bound
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def check_address(text: str) -> str:
@@ -175,6 +218,9 @@ def running_server(folder: Path) -> ServerFile | None:
         return None
     try:
         parts = urlsplit(server.url)
+        if not _is_here(server.url):
+            where = f"its {SERVER_FILE} names {server.url} (use --server)"
+            raise BadInput("data", str(folder), f"the folder of a server on this machine: {where}")
         with socket.create_connection((parts.hostname or "", parts.port or 80), timeout=1.0):
             return server
     except (OSError, ValueError):
@@ -210,16 +256,16 @@ def stored_token(folder: Path) -> Secret:
 def read_token_file(file: Path) -> Secret:
     """Read the token that `--token-file` names."""
     try:
-        return checked_token("--token-file", file.read_text("utf-8"))
+        return checked_token("--token-file", file.read_text("utf-8"), file)
     except OSError as error:
         raise BadInput("--token-file", str(file), f"a file that can be read ({error.strerror})") from error
     except (UnicodeDecodeError, BadInput) as error:
         raise BadInput("--token-file", str(file), "a file with a token") from error
 
 
-def checked_token(field: str, text: str) -> Secret:
+def checked_token(field: str, text: str, file: Path | None = None) -> Secret:
     """Return a token without the white space around it; raises if it cannot be one."""
     found = text.strip()
     if not found or not found.isascii() or not found.isprintable() or " " in found:
         raise BadInput(field, "***", "a token")
-    return Secret(found)
+    return Secret(found, file)

@@ -1,6 +1,7 @@
 """The data folder of a server: the embedded database, the administrator's token, the address of the server."""
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
@@ -12,12 +13,15 @@ from stateward.access import Role, Tokens
 from stateward.access.lifecycle import TokenState
 from stateward.access.tokens import ANY, TokenInfo
 from stateward.config import Config
-from stateward.data_folder import SERVER_FILE, TOKEN_FILE, ServerFile
+from stateward.data_folder import DATABASE_FILE, SERVER_FILE, TOKEN_FILE, ServerFile
 from stateward.errors import BadInput, StatewardError
 
 WORKER_LOCK = "worker.lock"
 DEMO_NAMESPACE = "demo"
 """The namespace of commands on the folder of a demo: the one with the demo's objects."""
+
+OPEN_TO_OTHERS = 0o077
+OWN_FILES = (DATABASE_FILE, TOKEN_FILE, SERVER_FILE, WORKER_LOCK)
 
 PAGE_TOKENS = 500
 
@@ -47,11 +51,24 @@ class DataDir:
         return self.path / TOKEN_FILE
 
     def create(self) -> None:
-        """Create the folder, if it does not exist."""
+        """Create the folder, if it does not exist; close one that others can enter.
+
+        A folder that has other content is not changed but refused: it may be `/tmp`, or the home of somebody.
+        """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self.path.stat().st_mode & OPEN_TO_OTHERS:
+                self._close()
         except OSError as error:
             raise BadInput("data", str(self.path), f"a folder that can be used ({error.strerror})") from error
+
+    def _close(self) -> None:
+        found = self.path.stat()
+        is_ours = any((self.path / name).exists() for name in OWN_FILES) or not any(self.path.iterdir())
+        if found.st_uid != os.geteuid() or found.st_mode & stat.S_ISVTX or not is_ours:
+            private = "a folder that only you can enter, because it will contain tokens and disks"
+            raise BadInput("data", str(self.path), f"{private} (chmod 700, or name a new folder)")
+        self.path.chmod(0o700)
 
     @contextmanager
     def worker_lock(self) -> Iterator[None]:

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -39,8 +40,30 @@ def test_the_file_is_for_its_owner_alone(environ: dict[str, str]) -> None:
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert read_client_file(path) == FILE
     path.chmod(0o660)
-    with pytest.raises(BadInput, match="writable by its owner alone"):
+    with pytest.raises(BadInput, match="writable only by you"):
         read_client_file(path)
+
+
+def test_the_file_of_another_user_is_refused(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    path = client_file_path(environ)
+    if os.geteuid() == 0:
+        os.chown(path, 12345, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: 12346)
+    with pytest.raises(BadInput, match="your own"):
+        read_client_file(path)
+
+
+def test_no_link_that_somebody_has_prepared_is_followed(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, victim = client_file_path(environ), tmp_path / "victim"
+    victim.write_text("as it was")
+    monkeypatch.setattr(os, "urandom", lambda count: b"0" * count)
+    for name in (f"{path.name}.{os.getpid()}.new", f".{path.name}.{(b'0' * 8).hex()}"):
+        path.with_name(name).symlink_to(victim)
+    with pytest.raises(FileExistsError):
+        write_client_file(path, ClientFile())
+    assert victim.read_text() == "as it was"
 
 
 def test_the_file_is_where_the_environment_says(tmp_path: Path) -> None:

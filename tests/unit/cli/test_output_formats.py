@@ -1,3 +1,4 @@
+import sys
 from typing import Any
 
 import pytest
@@ -79,3 +80,18 @@ def test_yaml_keeps_the_order_and_the_types(capsys: pytest.CaptureFixture[str]) 
 def test_one_of_many_results_is_one_line_or_document(text: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
     print_data_line(parse_output(text), {"a": "x"})
     assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize("text", ["json", "yaml", "name", "jsonpath=[*].id"])
+def test_nothing_that_a_terminal_would_obey_is_printed_on_one_and_a_pipe_gets_it_as_it_is(
+    text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"id": "a\x1b]0;owned\x07\x9b2Jb\tc"}]
+    print_data(parse_output(text), rows)
+    for_program = capsys.readouterr().out
+    assert "\x9b" in for_program or text == "yaml"  # which escapes it
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    print_data(parse_output(text), rows)
+    shown = capsys.readouterr().out
+    assert not {one for one in shown if not one.isprintable()} - {"\n", "\t"}
+    assert "owned" in shown

@@ -1,4 +1,5 @@
 import json
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from stateward.client.target import (
     choose_namespace,
     choose_target,
     running_server,
+    target_notes,
 )
 from stateward.config import Config
 from stateward.errors import BadInput
@@ -92,6 +94,54 @@ def test_of_a_stopped_server_the_namespace_stays(folder: Path, monkeypatch: pyte
         monkeypatch.delenv("STATEWARD_NAMESPACE", raising=False)
         assert namespace_of(SimpleNamespace(params={"data": str(folder)})) == namespace  # type: ignore[arg-type]
     assert not (folder / "server.json").exists()
+
+
+@pytest.mark.parametrize("url", ["http://192.0.2.1:80", "http://evil.example", "https://[2001:db8::1]:8420"])
+def test_no_folder_leads_a_token_to_another_machine(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "create_connection", lambda *_, **__: socket.socket())  # any host would answer
+    monkeypatch.chdir(folder)
+    folder = folder / "stateward-data"
+    folder.mkdir()
+    (folder / "server.json").write_text(json.dumps({"url": url}))
+    for given in (TargetOptions(), TargetOptions(data=folder)):
+        with pytest.raises(BadInput, match=r"on this machine: its server\.json names http"):
+            place(given, STATEWARD_TOKEN=TEXT)
+
+
+def test_a_folder_of_another_user_leads_nowhere(folder: Path, listening: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    folder = folder / "stateward-data"
+    folder.mkdir()
+    file = folder / "server.json"
+    file.write_text(json.dumps({"url": listening}))
+    if os.geteuid() == 0:
+        os.chown(file, 12345, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: 12346)
+    for given in (TargetOptions(), TargetOptions(data=folder)):
+        with pytest.raises(BadInput, match="a folder of your own"):
+            place(given, STATEWARD_TOKEN=TEXT)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert isinstance(place(TargetOptions(data=folder), STATEWARD_TOKEN=TEXT), RemoteServer)  # root has named it
+    if file.stat().st_uid:
+        with pytest.raises(BadInput, match="a folder of your own"):
+            place(TargetOptions(), STATEWARD_TOKEN=TEXT)
+
+
+def test_what_exposes_a_token_is_noted(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(TEXT)
+    for mode, url, words in (
+        (0o644, "http://127.0.0.1:1", ["chmod 600"]),
+        (0o600, "http://192.0.2.1", ["without encryption"]),
+        (0o600, "https://192.0.2.1", []),
+        (0o600, "http://localhost:1", []),
+    ):
+        file.chmod(mode)
+        notes = list(target_notes(place(TargetOptions(url, token_file=file))))
+        assert len(notes) == len(words)
+        assert all(word in note for word, note in zip(words, notes, strict=True))
+        assert TEXT not in "".join(notes)
+    assert list(target_notes(place(TargetOptions("http://192.0.2.1")))) == []
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"url": ""}', '{"url": 7}', '{"url": "http://[::1"}'])

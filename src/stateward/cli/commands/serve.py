@@ -135,6 +135,7 @@ def serve(
     from stateward.server.telemetry.logs import start_logging
 
     seal_process()
+    os.umask(0o077)  # what we create is for nobody else, wherever it is
     is_quiet = found.config.demo and found.sources["log_level"] is Source.DEFAULT
     start_logging(found.config.log_format, "error" if is_quiet else found.config.log_level)
     own_folder = _mark_demo_folder(found)
@@ -190,6 +191,7 @@ def worker(
     from stateward.server.telemetry.logs import start_logging
 
     seal_process()
+    os.umask(0o077)  # what we create is for nobody else, wherever it is
     start_logging(settings.log_format, settings.log_level)
     if not settings.database:
         DataDir(settings).create()
