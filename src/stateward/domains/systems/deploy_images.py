@@ -11,13 +11,15 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.aio.supervise import cancel_tasks
+from stateward.containers import registry_of
 from stateward.domains.systems.backends.port import SystemRef
 from stateward.domains.systems.context import SystemContext
-from stateward.domains.systems.definition import PinnedImage
+from stateward.domains.systems.definition import PinnedImage, Service
 from stateward.domains.systems.model import ChangeSeen, DesiredTree, seen_of
 from stateward.engine import Job, Permanent, Temporary
 from stateward.errors import StatewardError, count_text
 
+BUILT_HERE = "localhost"
 CANCEL_CHECK_S = 1.0
 """Seconds between two looks whether the deploy was cancelled."""
 
@@ -47,11 +49,31 @@ async def pin_images(context: SystemContext, job: Job, system_ref: SystemRef, wa
     return replace(wanted, services=services, jobs=jobs)
 
 
+def _asking_registry(program: Service) -> Service:
+    """Return a program whose image is pulled even if the engine has it.
+
+    The engine may have it by the login of another namespace. A pull asks the registry whether the program's own login
+    opens the image, and transfers nothing that the engine has. Engines call images that were built on their host
+    `localhost/NAME`; no registry knows those.
+    """
+    if program.image is None or registry_of(program.image) == BUILT_HERE:
+        return program
+    if program.pull == "never":
+        raise Permanent(
+            f"the image {program.image} must be pulled (pull: never is only for {BUILT_HERE}/NAME here): the setting"
+            " systems_registry_logins is in force, so the registry decides which namespace may run an image"
+        )
+    return replace(program, pull="always")
+
+
 async def _find_images(context: SystemContext, job: Job, system_ref: SystemRef, wanted: DesiredTree) -> Any:  # noqa: ANN401 - JSON
     images = sorted({one.image for one in wanted.programs.values() if one.image is not None})
     await job.progress(f"looking for {count_text(len(images), 'image')}")
     backend = await context.backend(system_ref)
-    search = asyncio.ensure_future(backend.pin_images(system_ref, wanted.programs, job.progress))
+    programs = wanted.programs
+    if context.settings.registry_logins:
+        programs = {path: _asking_registry(one) for path, one in programs.items()}
+    search = asyncio.ensure_future(backend.pin_images(system_ref, programs, job.progress))
     try:
         while not search.done():
             await asyncio.wait([search], timeout=CANCEL_CHECK_S)

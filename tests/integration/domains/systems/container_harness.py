@@ -95,11 +95,12 @@ class ContainerHost:
 
 @asynccontextmanager
 async def run_host(
-    folder: Path, containers: ContainerEngine, reach: EngineReach = ON_THIS_HOST
+    folder: Path, containers: ContainerEngine, reach: EngineReach = ON_THIS_HOST, registry_logins: str = ""
 ) -> AsyncIterator[ContainerHost]:
     """Run the domain on an engine, with a system called shop, which is deleted in the end."""
     backend = ContainerBackend(folder / "containers", containers, reach)
-    plugin = SystemsRuntime({"container": backend}, SystemsSettings(container_namespaces=NS))
+    settings = SystemsSettings(container_namespaces=NS, registry_logins=registry_logins)
+    plugin = SystemsRuntime({"container": backend}, settings)
     engine = Engine(open_store(str(folder / "stateward.db")), plugin.kinds, lease_s=3.0)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):

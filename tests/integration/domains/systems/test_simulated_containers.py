@@ -193,3 +193,18 @@ async def test_a_deploy_is_cancelled_while_its_image_is_pulled(tmp_path: Path) -
         ended = await host.engine.wait_record(NS, accepted.op.id, PATIENT)
         assert (ended.status, str(ended.error).partition(" (after ")[0]) == (Status.CANCELLED, "cancelled by ann")
         assert (await host.engine.record(NS, "shop")).state == "stable"
+
+
+async def test_an_image_that_the_login_of_another_namespace_has_pulled_is_not_run(tmp_path: Path) -> None:
+    private, public, built = "registry.example/other/app:1", "registry.example/public/app:1", "localhost/app:1"
+    engine = SimulatedEngine([private, public, built], registry={public: 1})  # which refuses what is private
+    private_id = (await engine.inspect_image(private)).id
+    async with run_host(tmp_path, engine, registry_logins="other=env:OTHER") as host:
+        for image, pull in ((private, "missing"), (private, "never"), (private_id, "missing"), (private_id, "never")):
+            ended = await host.deployed(web=shell("serve", image=image, pull=pull))
+            assert ended.status is Status.FAILED
+            assert "must be pulled" in str(ended.error) if pull == "never" else "manifest unknown" in str(ended.error)
+            assert await host.listed() == []
+        for image, pull in ((public, "missing"), (built, "never")):
+            ended = await host.deployed(web=shell("serve", image=image, pull=pull))
+            assert ended.status is Status.SUCCEEDED, ended.error
