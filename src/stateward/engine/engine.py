@@ -291,16 +291,25 @@ class Engine:
         """Return what requests would lead to, or what is in the way, without writing anything."""
         return await self._open_store.transact(lambda tx: plan(tx, self.kinds, requests))
 
-    async def group(self, whole: Request | None, members: Selector, each: Request) -> groups.GroupVerdict:
-        """Submit an action on a whole and on all of its members; one transaction accepts them."""
-        verdict = await self._accept_group(whole, members, each)
+    async def group(
+        self, whole: Request | None, members: Selector, each: Request, *, acts_alone: bool = False
+    ) -> groups.GroupVerdict:
+        """Submit an action on a whole and on all of its members, which it needs unless it `acts_alone`.
+
+        One transaction accepts them.
+        """
+        verdict = await self._accept_group(whole, members, each, acts_alone=acts_alone)
         note_replay((whole or each).key, again=verdict.again)
         return verdict
 
-    async def _accept_group(self, whole: Request | None, members: Selector, each: Request) -> groups.GroupVerdict:
+    async def _accept_group(
+        self, whole: Request | None, members: Selector, each: Request, *, acts_alone: bool
+    ) -> groups.GroupVerdict:
         try:
             return await self._open_store.transact(
-                lambda tx: groups.accept_group(tx, self.kinds, whole, members, each, self._new_id)
+                lambda tx: groups.accept_group(
+                    tx, self.kinds, whole, members, each, self._new_id, acts_alone=acts_alone
+                )
             )
         except (StoreError, KeyReused, RefusedBefore, UnknownKind):
             raise
@@ -314,6 +323,12 @@ class Engine:
         if isinstance(verdict, StatewardError):
             raise verdict
         return verdict
+
+    async def choose_once(
+        self, members: Selector, each: Request, choice: groups.BulkChoice
+    ) -> groups.BulkChoice | None:
+        """Return the objects of a bulk action with a key: those that the first request chose (see `groups`)."""
+        return await self._open_store.transact(lambda tx: groups.choose_once(tx, members, each, choice))
 
     async def explain_none_allowed(self, whole: Request, error: NoneAllowed) -> StatewardError:
         """Return the error to report if no member of a group allows an action: the whole's own, if it refuses too."""

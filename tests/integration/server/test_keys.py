@@ -8,10 +8,14 @@ from typing import Any, ClassVar
 import pytest
 
 from stateward.access import Role
+from stateward.engine import Request
+from stateward.engine.accept.groups import GroupVerdict
 from stateward.engine.accept.idempotency import RefusedBefore
 from stateward.engine.errors import NoneAllowed
 from stateward.plugin.runtime import CompositeParts, DomainRuntime
 from stateward.server.routes.composite_actions import CompositeActions
+from stateward.store.filters import Selector
+from stateward.store.records import Key, Object
 from tests.integration.engine.pump_kinds import PUMP as PUMPS
 from tests.integration.engine.pump_kinds import STATION
 from tests.integration.server.full_server import open_full_server
@@ -150,6 +154,88 @@ async def test_a_whole_whose_parts_refuse_says_why_each_does_with_a_key_as_witho
         await wholes.submit(engine, engine.request(NS, "s1", "pump", key="monday"))
     assert (repeated.value.code, str(repeated.value)) == (NoneAllowed.code, str(caught.value))
     site.plant.release()
+
+
+async def station_with_pump(site: ServerHarness, station: str, pump: str) -> None:
+    await site.engine.create(NS, station, STATION.kind, "found", labels={"team": "shop"})
+    built = await site.engine.create(NS, pump, PUMPS.kind, "build", parent=station)
+    await site.engine.wait(NS, built.op.id, 30)
+
+
+@pytest.mark.parametrize("kind", [STATION.kind, None])
+async def test_a_bulk_action_repeated_under_its_key_acts_on_no_composite_that_was_created_since(
+    site: ServerHarness, kind: str | None
+) -> None:
+    wholes, engine = CompositeActions([Stations([])]), site.engine
+    await station_with_pump(site, "s1", "p1")
+    shop = Selector(NS, kind, labels=(("team", "shop"),))
+    loose = await engine.create(NS, "loose", PUMPS.kind, "build", labels={"team": "shop"})
+    await engine.wait(NS, loose.op.id, 30)
+    first = await wholes.submit_group(engine, None, shop, engine.request(NS, "", "pump", key="ann monday"))
+    acted_on = {"s1"} if kind else {"s1", "loose"}
+    assert ({one.object.id for one in first.begun}, first.again) == (acted_on, False)
+    for one in first.begun:
+        await engine.wait(NS, one.op.id, 30)
+    await station_with_pump(site, "s2", "p2")
+    later = await engine.create(NS, "later", PUMPS.kind, "build", labels={"team": "shop"})
+    await engine.wait(NS, later.op.id, 30)
+    again = await wholes.submit_group(engine, None, shop, engine.request(NS, "", "pump", key="ann monday"))
+    assert again.again
+    assert {one.op.id for one in again.begun} <= {one.op.id for one in first.begun}
+    for name in ("s2", "later"):
+        done = await engine.store.reader.operations_of(Key(NS, name), 10)
+        assert [one.action for one in done] in ([], ["build"]), name
+    assert site.plant.done["pump"] == len(acted_on)
+
+
+async def test_a_bulk_action_that_was_cut_off_acts_on_the_composites_that_it_chose_when_it_is_repeated(
+    site: ServerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wholes, engine = CompositeActions([Stations([])]), site.engine
+    await station_with_pump(site, "s1", "p1")
+    await station_with_pump(site, "s2", "p2")
+    shop = Selector(NS, STATION.kind, states=("quiet",))
+    group = engine.group
+
+    async def die_before_the_second(whole: Request | None, *others: Any, **how: Any) -> GroupVerdict:
+        if whole is not None and whole.object == "s2":
+            raise ConnectionResetError
+        return await group(whole, *others, **how)
+
+    monkeypatch.setattr(engine, "group", die_before_the_second)
+    with pytest.raises(ConnectionResetError):
+        await wholes.submit_group(engine, None, shop, engine.request(NS, "", "pump", key="ann monday"))
+    monkeypatch.undo()
+    await station_with_pump(site, "s3", "p3")
+    again = await wholes.submit_group(engine, None, shop, engine.request(NS, "", "pump", key="ann monday"))
+    assert {one.object.id: one.again for one in again.begun} == {"s1": True, "s2": False}
+
+
+async def test_a_bulk_action_that_all_composites_refused_stays_refused_under_its_key(site: ServerHarness) -> None:
+    wholes, engine = CompositeActions([Stations([])]), site.engine
+    await engine.create(NS, "s1", STATION.kind, "found")
+    shop = Selector(NS, STATION.kind)
+    with pytest.raises(NoneAllowed) as first:
+        await wholes.submit_group(engine, None, shop, engine.request(NS, "", "pump", key="ann monday"))
+    await station_with_pump(site, "s2", "p2")
+    with pytest.raises(RefusedBefore) as again:
+        await wholes.submit_group(engine, None, shop, engine.request(NS, "", "pump", key="ann monday"))
+    assert str(again.value) == str(first.value)
+
+
+class EmptyStations(Stations):
+    def acts_without_parts(self, request: Request, found: Object) -> bool:
+        return True
+
+
+async def test_a_composite_without_parts_that_can_act_alone_does_so_with_a_key_as_without(site: ServerHarness) -> None:
+    wholes, engine = CompositeActions([EmptyStations([])]), site.engine
+    for number, given in enumerate((None, "ann monday")):
+        await engine.create(NS, f"s{number}", STATION.kind, "found")
+        begun = await wholes.submit(engine, engine.request(NS, f"s{number}", "pump", key=given))
+        assert begun.operation is not None
+    again = await wholes.submit(engine, engine.request(NS, "s1", "pump", key="ann monday"))
+    assert (again.op.id, again.again) == (begun.op.id, True)
 
 
 async def test_a_group_that_was_refused_under_a_key_stays_refused_under_it(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ reason. The operation of the whole is their parent, and runs when they have all 
 
 from collections.abc import Callable
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -47,9 +48,19 @@ def keyed_request(whole: Request | None, members: Selector, each: Request) -> Re
 
 
 async def accept_group(
-    tx: Tx, kinds: Kinds, whole: Request | None, members: Selector, each: Request, new_id: Callable[[], str]
+    tx: Tx,
+    kinds: Kinds,
+    whole: Request | None,
+    members: Selector,
+    each: Request,
+    new_id: Callable[[], str],
+    *,
+    acts_alone: bool = False,
 ) -> GroupVerdict:
-    """Accept an action on a whole and its members; if the whole denies it, or no member allows it, nothing changes."""
+    """Accept an action on a whole and its members; if the whole denies it, or no member allows it, nothing changes.
+
+    A whole that `acts_alone` can begin the action without members.
+    """
     uow = UnitOfWork(tx)
     uow.is_bulk = whole is None
     await uow.load(admission_keys(kinds, [each]))
@@ -72,7 +83,7 @@ async def accept_group(
     }
     found = {one.id for one in chosen}
     skipped |= {id_: NotFound(each.ns, id_) for id_ in members.ids or () if id_ not in found}
-    if not begun:
+    if not begun and (skipped or not acts_alone):
         for shared in (BadInput, Protected, NotFound):  # the caller's mistake, or one flag: not the members' state
             if skipped and all(isinstance(why, shared) for why in skipped.values()):
                 raise next(iter(skipped.values()))
@@ -85,6 +96,29 @@ async def accept_group(
     await promote_waiters(uow)
     await uow.apply()
     return GroupVerdict(answer, begun, skipped, group)
+
+
+class BulkChoice(Struct, frozen=True, array_like=True):
+    """The objects that the first request with an idempotency key chose: composites, and all others."""
+
+    composites: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+async def choose_once(tx: Tx, members: Selector, each: Request, choice: BulkChoice) -> BulkChoice | None:
+    """Return what the first request with this key chose, and store the choice if this is the first one.
+
+    None if no composite is or was chosen, so that one transaction accepts the whole group; raises a stored refusal.
+    """
+    asked = keyed_request(None, members, each)
+    answer = find_answer(asked, await tx.idempotency_records(possible_keys(asked)))
+    if answer is not None:  # the record of a group without composites has its selector there
+        return msgspec.json.decode(answer.object, type=BulkChoice) if answer.object.startswith("[") else None
+    if not choice.composites:
+        return None
+    record = replace(acceptance_record(asked, None, tx.now), object=to_json(choice))
+    await tx.apply(Changes(idempotency_records=[record]))
+    return choice
 
 
 async def _previous_verdict(uow: UnitOfWork, whole: Request | None, asked: Request) -> GroupVerdict | None:

@@ -10,15 +10,18 @@ from hashlib import blake2b
 from msgspec.structs import replace
 
 from stateward.engine import Accepted, Engine, Request
-from stateward.engine.accept.groups import GroupVerdict
+from stateward.engine.accept.groups import BulkChoice, GroupVerdict
 from stateward.engine.accept.idempotency import bare_key
-from stateward.engine.errors import Denied, KeyReused, NoneAllowed
+from stateward.engine.errors import Denied, KeyReused, NoneAllowed, NotFound
 from stateward.engine.queries import list_all
 from stateward.errors import StatewardError
 from stateward.naming import new_id
 from stateward.plugin.runtime import CompositeParts, DomainRuntime, ExpectedChange, PartAction
 from stateward.store.filters import Selector
 from stateward.store.records import Key, Object
+
+OTHERS = "(others)"
+"""The part of an idempotency key, in place of an id, for the chosen objects that are no composites."""
 
 
 class CompositeActions:
@@ -45,35 +48,52 @@ class CompositeActions:
     ) -> GroupVerdict:
         """Submit a request on many objects; on a composite among them, it is an action on its parts.
 
-        Each composite has an acceptance, and an operation, of its own.
+        Each composite has its own acceptance and operation. A request that is repeated under its key is one on the
+        objects that the first one chose, each of which has its first verdict.
         """
-        composites = [] if whole is not None else await self.find_composites(engine, chosen, each.action)
-        if not composites:
+        choice = None if whole is not None else await self._choose(engine, chosen, each)
+        if choice is None:
             return await engine.group(whole, chosen, each)
         begun: list[Accepted] = []
         skipped: dict[str, StatewardError] = {}
-        for one in composites:
-            key = None if each.key is None else f"{each.key} {one.id}"
-            asked = replace(each, object=one.id, op=new_id(), key=key)
+        found = await engine.store.reader.objects({Key(chosen.ns, name) for name in choice.composites})
+        for name in choice.composites:
+            asked = replace(each, object=name, op=new_id(), key=_key_for(each, name))
+            one = found.get(Key(chosen.ns, name))
             try:
+                if one is None or (one.kind, each.action) not in self._parts:  # it was chosen earlier, and is gone
+                    raise NotFound(chosen.ns, name)
                 begun.append(await self._on_all(engine, asked, one))
             except Denied as error:
-                skipped[one.id] = error
-        others = await self.without_composites(engine, chosen, composites)
+                skipped[name] = error
         group = next((one.operation.id for one in begun if one.operation is not None), None)
-        if others is not None:
+        is_repeated = all(one.again for one in begun)
+        if choice.others:
             try:
-                verdict = await engine.group(None, others, each)
+                others = replace(each, key=_key_for(each, OTHERS))
+                verdict = await engine.group(None, Selector(chosen.ns, ids=choice.others), others)
             except NoneAllowed as error:
                 skipped |= error.skipped
             except Denied as error:  # all of them for one reason
-                skipped |= dict.fromkeys(others.ids or (), error)
+                skipped |= dict.fromkeys(choice.others, error)
             else:
                 begun, skipped = begun + verdict.begun, skipped | verdict.skipped
-                group = group or verdict.group
-        if not begun:
+                group, is_repeated = group or verdict.group, is_repeated and verdict.again
+        if group is None and not begun:
             raise next(iter(skipped.values())) if len(skipped) == 1 else NoneAllowed(each.action, skipped)
-        return GroupVerdict(None, begun, skipped, group if len(begun) == 1 else None, all(one.again for one in begun))
+        return GroupVerdict(None, begun, skipped, group if len(begun) == 1 else None, is_repeated)
+
+    async def _choose(self, engine: Engine, chosen: Selector, each: Request) -> BulkChoice | None:
+        """Return the objects of a bulk action if some are composites; those of the first request with this key."""
+        if each.action not in self._actions:
+            return None
+        composites = await self.find_composites(engine, chosen, each.action)
+        others = await self.without_composites(engine, chosen, composites) if composites else None
+        ids = () if others is None else others.ids or ()
+        choice = BulkChoice(tuple(one.id for one in composites), ids)
+        if each.key is not None:
+            return await engine.choose_once(chosen, each, choice)
+        return choice if composites else None
 
     async def find_composites(self, engine: Engine, chosen: Selector, action: str) -> list[Object]:
         """Return the chosen objects on which the action is one on their parts."""
@@ -119,13 +139,15 @@ class CompositeActions:
         )
         parts = Selector(whole.ns, self._parts[found.kind, whole.action], whole.object)
         try:
-            verdict = await engine.group(whole, parts, each)
+            verdict = await engine.group(whole, parts, each, acts_alone=self._acts_without_parts(whole, found))
         except NoneAllowed as error:
-            if not error.skipped and self._acts_without_parts(whole, found):
-                return await engine.submit(whole)
             raise await engine.explain_none_allowed(whole, error) from None
         assert verdict.whole is not None
         return verdict.whole if whole.key is None else _same(verdict.whole, whole)
+
+
+def _key_for(each: Request, name: str) -> str | None:
+    return None if each.key is None else f"{each.key} {name}"
 
 
 async def _named(engine: Engine, whole: Request) -> str:

@@ -28,10 +28,12 @@ class ObservedEngine(Engine):
         with AcceptanceTimer(self.metrics), self._traces.accepting(request):
             return await super().submit(request)
 
-    async def group(self, whole: Request | None, members: Selector, each: Request) -> GroupVerdict:
+    async def group(
+        self, whole: Request | None, members: Selector, each: Request, *, acts_alone: bool = False
+    ) -> GroupVerdict:
         """Request an action on a composite and on its members."""
         with AcceptanceTimer(self.metrics):
-            return await super().group(whole, members, each)
+            return await super().group(whole, members, each, acts_alone=acts_alone)
 
 
 class AcceptanceTimer:
