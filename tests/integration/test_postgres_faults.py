@@ -1,7 +1,10 @@
 """Lost connections, restarted servers and suspended processes: a clear error or a retry."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from errno import EMFILE
 from functools import partial
+from unittest.mock import patch
 
 import asyncpg
 import pytest
@@ -20,9 +23,12 @@ from stateward.store.errors import (
     WriteConflict,
 )
 from stateward.store.port import Tx
-from stateward.store.postgres import PostgresStore
+from stateward.store.postgres import PostgresStore, connections
 from stateward.store.postgres.errors import translate_error
+from stateward.store.postgres.tx import PostgresTx
 from stateward.store.records import Key, Object
+from stateward.store.topics import ALL_TOPICS, Topic
+from tests.contract.store_calls import TopicRecorder
 from tests.integration.postgres_helpers import in_loop, kill, looking_at, opened, until_somebody_waits
 from tests.integration.postgres_samples import NS, an_entry, an_object, creates
 from tests.servers import PostgresServer
@@ -331,3 +337,48 @@ async def test_a_store_whose_closing_is_cut_short_leaves_no_connection_open(post
     async with looking_at(postgres_dsn) as connection, asyncio.timeout(30):
         while await connection.fetchval(OURS):
             await asyncio.sleep(0.01)
+
+
+def journals(name: str) -> Callable[[Tx], Awaitable[None]]:
+    """Make a program that appends to the journal."""
+    return lambda tx: tx.apply(Changes(journal=[an_entry(name)]))
+
+
+@in_loop
+async def test_a_full_descriptor_table_ends_neither_the_store_nor_its_listener(postgres_dsn: str) -> None:
+    """The kernel's keepalive needs a descriptor for each new connection, and there is none for a while."""
+    asked = asyncio.Event()
+
+    def fail(_: object) -> None:
+        asked.set()
+        raise OSError(EMFILE, "Too many open files")
+
+    async with opened(postgres_dsn) as store, opened(postgres_dsn) as other, looking_at(postgres_dsn) as connection:
+        heard = TopicRecorder(store)
+        before = await connection.fetchval(OURS)
+        with patch.object(connections, "enable_keepalive", fail):
+            with pytest.raises(Unavailable):
+                await store.transact(journals("a"))
+            asked.clear()
+            await kill(connection, "query LIKE 'LISTEN%'")
+            await asked.wait()
+        await heard.hears(ALL_TOPICS)  # it listens again
+        heard.heard.clear()
+        await other.transact(journals("b"))
+        await heard.hears(Topic.JOURNAL)
+        assert await connection.fetchval(OURS) <= before + 1  # refused connections are closed
+
+
+@in_loop
+async def test_a_commit_whose_answer_is_lost_wakes_the_listeners_of_its_own_process(postgres_dsn: str) -> None:
+    async with opened(postgres_dsn) as store:
+        heard = TopicRecorder(store)
+        commit = PostgresTx.commit
+
+        async def commit_and_lose_the_answer(tx: PostgresTx) -> None:
+            await commit(tx)
+            raise StoreTimeout("no answer")
+
+        with patch.object(PostgresTx, "commit", commit_and_lose_the_answer), pytest.raises(StoreTimeout):
+            await store.transact(journals("a"))
+        await heard.hears(Topic.JOURNAL)

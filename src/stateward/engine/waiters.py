@@ -1,15 +1,18 @@
 """Waiters for the end of operations: one query serves all waiters, whenever something was committed."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from stateward.aio.supervise import cancel_tasks, wait_for_event
+from stateward.aio.supervise import cancel_tasks, supervise, wait_for_event
 from stateward.engine.errors import NoSuchOperation
 from stateward.store.errors import StoreError
 from stateward.store.port import Store
 from stateward.store.records import Key, Operation, Status
 from stateward.store.topics import Topic
+
+log = logging.getLogger("stateward.engine")
 
 WAITER_POLL_S = 1.0
 """How many seconds pass at most between two queries, should a notification be lost."""
@@ -30,7 +33,7 @@ class OperationWaiters:
     def start(self) -> None:
         """Start to query."""
         self._unsubscribe = self._store.subscribe(self._on_topics)
-        self._task = asyncio.create_task(self._poll_loop())
+        self._task = asyncio.create_task(supervise("waiters for operations", self._poll_loop, log))
 
     async def stop(self) -> None:
         """Stop to query, and cancel the waiters that are left."""

@@ -1,6 +1,7 @@
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from errno import EMFILE
 from unittest.mock import patch
 
 import pytest
@@ -30,6 +31,7 @@ class Journal:
         self.all: list[JournalEntry] = []
         self.asked = 0
         self.broken = False
+        self.errors: list[Exception] = []
         self._listeners: list[Callable[[Topic], None]] = []
         self.reader = self
 
@@ -46,6 +48,8 @@ class Journal:
         await asyncio.sleep(0)
         if self.broken:
             raise Unavailable("gone fishing")
+        if self.errors:
+            raise self.errors.pop()
         fitting = (line for line in self.all if only.ns in (None, line.ns) and only.kind in (None, line.kind))
         return [line for line in fitting if line.seq > after][:limit]
 
@@ -219,4 +223,21 @@ async def test_one_who_leaves_takes_nobody_along() -> None:
     leaving.cancel()
     journal.commit(("a", "x"))
     await staying
+    await feed.stop()
+
+
+async def test_an_unexpected_error_ends_neither_the_feed_nor_its_other_listeners() -> None:
+    journal = Journal()
+    feed = await opened(journal)
+    heard: list[int] = []
+
+    def fail(_entries: Sequence[JournalEntry]) -> None:
+        raise KeyError("a listener has a fault")
+
+    feed.listen(fail)
+    feed.listen(lambda entries: heard.extend(entry.seq for entry in entries))
+    journal.errors.append(OSError(EMFILE, "Too many open files"))
+    journal.commit(("a", "x"))
+    assert await read(feed, EVERYBODY, 0, 1) == [1]
+    assert heard == [1]
     await feed.stop()

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from stateward.access.tokens import ANY, SYSTEM
-from stateward.aio.supervise import cancel_tasks, wait_for_event
+from stateward.aio.supervise import cancel_tasks, supervise, wait_for_event
 from stateward.engine.maintenance.horizon import require_entries
 from stateward.store.errors import StoreError
 from stateward.store.filters import JournalFilter
@@ -121,7 +121,7 @@ class JournalFeed:
         """Start at the current end of the journal."""
         self.seq = self._first = await self._store.reader.last_journal_seq()
         self._unsubscribe = self._store.subscribe(self._on_topics)
-        self._task = asyncio.create_task(self._read_journal(), name="journal feed")
+        self._task = asyncio.create_task(supervise("journal feed", self._read_journal, log))
 
     async def stop(self) -> None:
         """Stop reading, and wake all readers, which find `stopped` set."""
@@ -209,7 +209,10 @@ class JournalFeed:
             self._drop_older_half()
         self._pages.clear()
         for listener in self._listeners:
-            listener(entries)
+            try:
+                listener(entries)
+            except Exception:  # the other listeners, and all readers, need the entries as well
+                log.exception("a listener of the journal feed has failed")
         self._wake_readers()
 
     def _drop_older_half(self) -> None:

@@ -4,6 +4,7 @@ The store numbers and keeps progress lines, so a follower that reconnects contin
 The lines are read after the operation: when the operation is found ended, all its lines are known."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 
 from stateward.aio.supervise import wait_for_event
@@ -12,6 +13,11 @@ from stateward.store.errors import StoreError
 from stateward.store.port import Store
 from stateward.store.records import Key, Operation, Progress
 from stateward.store.topics import Topic
+
+log = logging.getLogger("stateward.stream")
+
+RETRY_S = 1.0
+"""How many seconds pass before an operation that could not be read is read again."""
 
 POLL_MAX_S = 2.0
 """How many seconds pass at most between two polls of a followed operation."""
@@ -114,8 +120,10 @@ class OperationFollowers:
             try:
                 found = await self._store.reader.operation(key)
                 lines = await self._store.reader.progress_of(key, one.lines[-1].seq if one.lines else 0)
-            except StoreError:
-                await asyncio.sleep(1.0)
+            except Exception as error:  # it must not stay silent for all its followers
+                if not isinstance(error, StoreError):
+                    log.exception("operation %s cannot be followed; it is read again in %g s", key.id, RETRY_S)
+                await asyncio.sleep(RETRY_S)
                 continue
             one.lines += lines
             if found is not None and found.status in ENDED_STATUSES:

@@ -112,7 +112,11 @@ class DatabaseAddress(Struct, frozen=True):
             raise Unavailable(f"{error} (a pooler in transaction mode needs the setting `pooler`)") from error
         except DRIVER_ERRORS as error:
             raise translate_error(error) from error
-        enable_keepalive(connection)
+        try:
+            enable_keepalive(connection)
+        except OSError as error:  # no descriptor is free, or the server has closed it
+            connection.terminate()
+            raise translate_error(error) from error
         return connection
 
     def begin(self, settings: Mapping[str, str]) -> str:

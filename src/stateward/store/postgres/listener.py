@@ -14,7 +14,7 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from stateward.aio.supervise import cancel_tasks, wait_for_event
+from stateward.aio.supervise import cancel_tasks, supervise, wait_for_event
 from stateward.store.errors import StoreError
 from stateward.store.postgres.connections import BASE_SETTINGS, DatabaseAddress, DriverConnection, close_connection
 from stateward.store.postgres.errors import DRIVER_ERRORS, translate_error
@@ -92,7 +92,7 @@ class Listener:
     async def open(self) -> None:
         """Begin to listen; every commit after the return is reported."""
         self._connection = await self._listen()
-        self._task = asyncio.create_task(self._watch(), name="stateward listener")
+        self._task = asyncio.create_task(supervise("stateward listener", self._watch, LOG))
 
     async def close(self) -> None:
         """Stop listening."""
@@ -108,6 +108,7 @@ class Listener:
             await self._wait_until_lost()
             if self._connection is not None:
                 self._connection.terminate()
+                self._connection = None
             self._connection = await self._listen_again()
             self._report(ALL_TOPICS)
 
@@ -143,11 +144,10 @@ class Listener:
         connection.add_termination_listener(lambda _: lost.set())
         try:
             await connection.add_listener(self._names.channel, self._on_notification)
-        except DRIVER_ERRORS as error:
+        except BaseException as error:
             connection.terminate()
-            raise translate_error(error) from error
-        except asyncio.CancelledError:
-            connection.terminate()
+            if isinstance(error, DRIVER_ERRORS):
+                raise translate_error(error) from error
             raise
         return connection
 
@@ -167,7 +167,7 @@ class Poller:
 
     async def open(self) -> None:
         """Begin to report."""
-        self._task = asyncio.create_task(self._poll(), name="stateward poller")
+        self._task = asyncio.create_task(supervise("stateward poller", self._poll, LOG))
 
     async def close(self) -> None:
         """Stop reporting."""

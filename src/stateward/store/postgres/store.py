@@ -29,7 +29,7 @@ from stateward.store.postgres.queries import TX_START
 from stateward.store.postgres.readers import PostgresReader
 from stateward.store.postgres.retention import PostgresRetention
 from stateward.store.postgres.tx import PostgresTx
-from stateward.store.topics import Topic
+from stateward.store.topics import NO_TOPICS, Topic
 
 VERSIONS = """
 CREATE TABLE IF NOT EXISTS schema_versions (
@@ -200,13 +200,16 @@ class PostgresStore:
         raise Unavailable("connections are lost as soon as they are made")
 
     async def _run(self, tx: PostgresTx, connection: DriverConnection, function: TxFunction[T]) -> T:
+        topics = NO_TOPICS
         try:
             result = await function(tx)
+            topics = tx.topics
             await tx.commit()
         except BaseException:
             await _roll_back(connection, tx)
             raise
-        self._tell(tx.topics)
+        finally:  # also if only the answer to the commit was lost: the listener ignores our own notifications
+            self._tell(topics)
         return result
 
     def _tell(self, topics: Topic) -> None:

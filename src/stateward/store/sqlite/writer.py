@@ -4,10 +4,12 @@ Transaction functions are queued from the event loop. The thread takes all that 
 (group commit), so the cost of a commit is shared by more functions under load, and none waits for another to arrive.
 """
 
+import logging
 import sqlite3
+import time
 from asyncio import AbstractEventLoop, Future, get_running_loop
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from sys import getswitchinterval, setswitchinterval
 from threading import Thread
@@ -15,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
+from stateward.aio.backoff import GrowingIntervals
 from stateward.store.errors import StoreError, Unavailable
 from stateward.store.port import TxFunction
 from stateward.store.sqlite.apply import create_trigger_views
@@ -24,6 +27,8 @@ from stateward.store.sqlite.shared_file import ExternalChanges, FileIdentity, Lo
 from stateward.store.sqlite.transactions import AnyTxFunction, TransactionRunner, TxOutcome
 from stateward.store.sqlite.wal import Checkpointer
 from stateward.store.topics import ALL_TOPICS, NO_TOPICS, Topic
+
+log = logging.getLogger("stateward.store")
 
 
 class WriterConnection(Struct, frozen=True):
@@ -101,6 +106,7 @@ class WriterThread:
         self._checkpoints = checkpoints
         self._queue: SimpleQueue[QueuedTransaction | None] = SimpleQueue()
         self._open: WriterConnection | None = None
+        self._reports = GrowingIntervals(time.monotonic)
         self._loop: AbstractEventLoop
         self._thread: Thread
 
@@ -140,7 +146,10 @@ class WriterThread:
         self._call_soon(_resolve, ready, TxOutcome(opened))
         try:
             self._work(opened)
+        except Exception:
+            log.exception("the writer of the database has ended; restart this process")
         finally:
+            self._call_soon(self._refuse_writes)
             self._checkpoints.stop()
             opened.close()
 
@@ -167,16 +176,35 @@ class WriterThread:
                 with suppress(StoreError):  # the next transaction raises it
                     self._files.check()
             is_replaced = self._files.is_replaced  # read once: another thread may set it at any time
-            if is_replaced and not was_replaced:
-                self._empty_log(opened)
-            is_changed = external.detect() or is_replaced is not was_replaced
+            is_changed = is_replaced is not was_replaced
+            with self._surviving("check its files"):
+                if is_replaced and not was_replaced:
+                    self._empty_log(opened)
+                is_changed |= external.detect()
             was_replaced = is_replaced
             topics = ALL_TOPICS if is_changed else NO_TOPICS
             for outcome in outcomes:
                 topics |= outcome.topics
             if items or topics:
                 self._call_soon(self._deliver, items, outcomes, topics)
-            self._checkpoints.advance(opened.connection)
+            with self._surviving("checkpoint its WAL"):
+                self._checkpoints.advance(opened.connection)
+
+    @contextmanager
+    def _surviving(self, task: str) -> Iterator[None]:
+        """Log an error at growing intervals, and continue: without this thread, nothing could be written any more."""
+        try:
+            yield
+        except Exception as error:
+            if self._reports.is_due((task, type(error))):
+                log.exception("the writer of the database could not %s; it tries again", task)
+
+    def _refuse_writes(self) -> None:
+        """Refuse the queued functions, and all later ones: the thread has ended."""
+        self._open = None
+        for item in self._queued(0):
+            if item is not None:
+                _resolve(item.future, TxOutcome(error=Unavailable("the writer of the database has ended")))
 
     def _empty_log(self, opened: WriterConnection) -> None:
         """Checkpoint the WAL into the opened file, after another file was put at its path.
