@@ -56,13 +56,13 @@ class CompositeActions:
             return await engine.group(whole, chosen, each)
         begun: list[Accepted] = []
         skipped: dict[str, StatewardError] = {}
-        found = await engine.store.reader.objects({Key(chosen.ns, name) for name in choice.composites})
+        found = await engine.store.reader.objects({Key(each.ns, name) for name in choice.composites})
         for name in choice.composites:
             asked = replace(each, object=name, op=new_id(), key=_key_for(each, name))
-            one = found.get(Key(chosen.ns, name))
+            one = found.get(Key(each.ns, name))
             try:
                 if one is None or (one.kind, each.action) not in self._parts:  # it was chosen earlier, and is gone
-                    raise NotFound(chosen.ns, name)
+                    raise NotFound(each.ns, name)
                 begun.append(await self._on_all(engine, asked, one))
             except Denied as error:
                 skipped[name] = error
