@@ -76,19 +76,22 @@ class BlockingEngine:
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._serve(started)), name="stateward engine", daemon=True
         )
-        self._thread.start()
         try:
+            self._thread.start()
             started.result()
-        except BaseException:
+        except BaseException:  # it could not start, or Ctrl+C came while it did
+            if not started.cancel() and started.exception() is None:
+                self._loop.call_soon_threadsafe(self._left.set)
+            self._thread.join()
             self._thread = None
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None and self._pid == os.getpid():
+        if self._thread is not None and self._pid == os.getpid():
             self._loop.call_soon_threadsafe(self._left.set)
-            thread.join()
+            self._thread.join()
+        self._thread = None
 
     async def _serve(self, started: Future[None]) -> None:
         """Run the engine in this thread's loop until the context is left."""
@@ -97,15 +100,17 @@ class BlockingEngine:
             store = open_store(self._database) if isinstance(self._database, str) else self._database
             engine = await Engine(store, self._kinds, **self._options).__aenter__()
         except BaseException as error:
-            started.set_exception(error)
+            if started.set_running_or_notify_cancel():
+                started.set_exception(error)
             return
-        self._engine = engine
-        started.set_result(None)
         try:
-            await self._left.wait()
-        finally:
-            self._engine = None
+            if started.set_running_or_notify_cancel():
+                self._engine = engine
+                started.set_result(None)
+                await self._left.wait()
+        finally:  # handlers that are still running use the engine until they have ended
             await engine.__aexit__()
+            self._engine = None
 
     def _call(
         self,

@@ -1,9 +1,12 @@
 """The engine for programs without asyncio."""
 
+import asyncio
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +25,7 @@ from stateward.engine import (
 )
 from stateward.lifecycle import BACK, MINUTE, STABLE, TRANSITIONAL, State, action, declare
 from stateward.store.records import Status
+from stateward.store.sqlite import SqliteStore
 from tests.stores import fresh_store
 
 
@@ -118,6 +122,59 @@ def test_an_engine_is_used_inside_of_its_context_only() -> None:
         engine.act("ns", "b1", "sail")
     with engine:  # a database in memory begins anew
         engine.run("ns", "b1", "build", kind="test.boat")
+    assert "stateward engine" not in {one.name for one in threading.enumerate()}
+
+
+def test_a_handler_that_still_runs_when_the_context_is_left_uses_the_engine_to_its_end(tmp_path: Path) -> None:
+    begun, proceed, engines = threading.Event(), threading.Event(), list[BlockingEngine]()
+    boat = KindBuilder("test.boat")
+
+    @boat.creates(to="moored")
+    def build(job: BlockingJob) -> str:
+        begun.set()
+        proceed.wait(30)
+        return engines[0].get(job.ns, job.object).state
+
+    @boat.deletes()
+    def scrap(job: BlockingJob) -> None: ...
+
+    database = str(tmp_path / "boats.db")
+    with BlockingEngine(database, [boat.build()]) as engine:
+        engines.append(engine)
+        op = engine.create("ns", "b1", "test.boat").op.id
+        begun.wait(30)
+        engine._loop.call_soon_threadsafe(  # the handler proceeds when the engine is being left
+            lambda: engine._loop.create_task(_proceed_when_left(engine._left, proceed))
+        )
+    with BlockingEngine(database, [boat.build()]) as engine:
+        assert engine.wait("ns", op, 30).status is Status.SUCCEEDED
+        assert engine.get("ns", "b1").state == "moored"
+
+
+async def _proceed_when_left(left: asyncio.Event, proceed: threading.Event) -> None:
+    await left.wait()
+    await asyncio.sleep(0)  # the engine begins to close
+    proceed.set()
+
+
+def test_an_interrupt_while_the_engine_starts_leaves_no_thread_behind() -> None:
+    opening, proceed = threading.Event(), threading.Event()
+
+    class SlowStore(SqliteStore):
+        async def open(self) -> None:
+            opening.set()
+            await asyncio.to_thread(proceed.wait, 30)
+            await super().open()
+
+    def interrupt() -> None:
+        opening.wait(30)
+        signal.raise_signal(signal.SIGINT)
+        proceed.set()
+
+    threading.Thread(target=interrupt).start()
+    engine = BlockingEngine(SlowStore(":memory:"), [boats([])])
+    with pytest.raises(KeyboardInterrupt), engine:
+        pytest.fail("it was entered")
     assert "stateward engine" not in {one.name for one in threading.enumerate()}
 
 

@@ -55,11 +55,6 @@ class ObjectChange(Struct, frozen=True):
     action: str = ""
     labels: dict[str, str] = {}
 
-    @property
-    def sets_labels(self) -> bool:
-        """Whether the labels of an existing object change."""
-        return self.found is not None and self.verb is not Verb.REMOVE and self.labels != self.found.labels
-
 
 def decide_change(document: "ObjectDocument", found: "ObjectView | None", kind: "KindInfo | None") -> ObjectChange:
     """Return the change that makes an object as its document describes it; raises if its kind cannot do that."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from random import Random
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import msgspec
 from msgspec import UNSET
@@ -106,38 +106,55 @@ class Engine:
         self._waiters = OperationWaiters(store)
         self._is_entered = False
 
-    async def __aenter__(self) -> "Engine":
-        self._require_handlers()
-        await self.store.open()
-        self._is_entered = True  # handlers may use the engine as soon as the worker has started
+    async def __aenter__(self) -> Self:
+        await self.open()
         try:
-            await refuse_unknown_states(self.store.reader, self.kinds)
-            self._waiters.start()
-            if self.worker is not None:
-                await self.worker.start()
-        except BaseException:  # a second attempt must not find this one's lock
-            await self._waiters.stop()
-            self._is_entered = False
-            await self.store.close()
+            await self.start_worker()
+        except BaseException:
+            await self.close()
             raise
         return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await close_each(self.stop_worker, self.close)
+
+    async def open(self) -> None:
+        """Open the store and accept requests; nothing is carried out here before `start_worker`."""
+        self._require_handlers()
+        await self.store.open()
+        self._is_entered = True
+        try:
+            await refuse_unknown_states(self.store.reader, self.kinds)
+        except BaseException:  # a second attempt must not find this one's lock
+            await self.close()
+            raise
+        self._waiters.start()
+
+    async def close(self) -> None:
+        """Finish the requests that are being accepted, and close the store."""
+        await close_each(
+            self._requests.drain,
+            self._sequences.drain,
+            self._external_reports.drain,
+            self._waiters.stop,
+            self.store.close,
+        )
+        self._is_entered = False
+
+    async def start_worker(self) -> None:
+        """Start the worker, if there is one: its handlers run from now on."""
+        if self.worker is not None:
+            await self.worker.start()
+
+    async def stop_worker(self) -> None:
+        """Stop the worker, if there is one: what it hasn't finished is requeued."""
+        if self.worker is not None:
+            await self.worker.stop()
 
     async def drain(self) -> None:
         """Prepare the exit: start no more operations, and let those that run here end within a grace time."""
         if self.worker is not None:
             await self.worker.drain()
-
-    async def __aexit__(self, *_: object) -> None:
-        workers = [] if self.worker is None else [self.worker.stop]
-        await close_each(
-            self._requests.drain,
-            self._sequences.drain,
-            self._external_reports.drain,
-            *workers,
-            self._waiters.stop,
-            self.store.close,
-        )
-        self._is_entered = False
 
     def _require_handlers(self) -> None:
         missing = {kind.name: names for kind in self.kinds if (names := kind.missing_handlers())}

@@ -130,7 +130,10 @@ def confinement_of(config: Config) -> Confinement:
 
 @asynccontextmanager
 async def engine_of(config: Config, traces: Traces, runtimes: Sequence[DomainRuntime]) -> AsyncIterator[ObservedEngine]:
-    """Run an engine and the background tasks of all domains, with a worker if configured."""
+    """Run an engine and the background tasks of all domains, with a worker if configured.
+
+    The worker starts after the domains and stops before them: its handlers use their clients.
+    """
     engine = ObservedEngine(
         store_of(config),
         kinds_of(runtimes),
@@ -145,9 +148,12 @@ async def engine_of(config: Config, traces: Traces, runtimes: Sequence[DomainRun
     async with AsyncExitStack() as stack:
         if config.worker and not config.database.startswith("postgres"):
             stack.enter_context(DataDir(config).worker_lock())
-        await stack.enter_async_context(engine)
+        await engine.open()
+        stack.push_async_callback(engine.close)
         for runtime in runtimes:
             await stack.enter_async_context(runtime.running(engine, works=config.worker))
+        await engine.start_worker()
+        stack.push_async_callback(engine.stop_worker)
         await stack.enter_async_context(prune_hourly(engine.store, config.history if config.worker else 0))
         yield engine
 

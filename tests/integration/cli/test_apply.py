@@ -6,8 +6,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from stateward.lifecycle import USER
+from stateward.server.routes.object_routes import replace_labels
+from stateward.store.records import Key
 from tests.integration.cli.cli_server import CliServer
 
 FILE = """
@@ -36,6 +40,15 @@ def results(told: list[dict[str, str]]) -> dict[str, str]:
 
 def version(cli: CliServer, name: str) -> int:
     return int(cli.json("get", name)["object"]["version"])
+
+
+async def set_label(cli: CliServer, name: str, label: str, value: str) -> None:
+    """Set a label as a colleague does."""
+    key, store = Key(cli.ns, name), cli.engine.store
+    found = await store.reader.object(key)
+    assert found is not None
+    labels = {**msgspec.json.decode(found.labels), label: value}
+    await store.transact(lambda tx: replace_labels(tx, cli.engine.kinds, key, labels, None, USER, "colleague"))
 
 
 def test_a_second_run_says_unchanged_and_writes_nothing(cli: CliServer, file: Path) -> None:
@@ -218,6 +231,50 @@ def test_an_apply_that_loses_its_server_tells_what_it_has_done(cli: CliServer, f
     first, _ = json.JSONDecoder().raw_decode(told.stdout)
     assert (results(first), told.exit_code) == ({"www": "unchanged"}, 3)
     assert '"error": "Unreachable"' in told.stdout
+
+
+def test_an_apply_that_ends_before_the_new_spec_is_accepted_is_done_by_the_next_one(cli: CliServer, file: Path) -> None:
+    from stateward.client.errors import Unreachable
+
+    def fail(path: object, method: str, body: Any) -> None:
+        if method == "POST" and str(path).endswith("/actions/change"):
+            raise Unreachable("http://there", "it was stopped")
+
+    cli.json("apply", "-f", str(file), "--wait")
+    file.write_text(FILE.replace(", tags: [web, eu]", ""))  # what is left is a part of what is stored
+    with every_call(fail):
+        assert cli.run("apply", "-f", str(file)).exit_code == 3
+    assert results(cli.json("apply", "-f", str(file), "--wait")) == {"www": "updated", "mail": "unchanged"}
+    assert cli.json("get", "www")["object"]["spec"]["tags"] == []
+
+
+def test_a_label_that_somebody_sets_during_an_apply_is_kept(cli: CliServer, file: Path) -> None:
+    def label(path: object, method: str, body: Any) -> None:
+        if method == "PUT" and str(path).endswith("/labels") and "team" not in seen:
+            seen.append("team")
+            cli.ask(set_label(cli, "www", "team", "blue"))
+
+    seen = list[str]()
+    cli.json("apply", "-f", str(file), "--wait")
+    file.write_text(FILE.replace("{app: shop}", "{app: shop, tier: web}", 1).replace("tags: [web, eu]", "ttl: 60"))
+    with every_call(label):
+        assert results(cli.json("apply", "-f", str(file), "--wait")) == {"www": "updated", "mail": "unchanged"}
+    labels = cli.json("get", "www")["object"]["labels"]
+    assert (labels["team"], labels["tier"]) == ("blue", "web")
+    assert results(cli.json("apply", "-f", str(file))) == {"www": "unchanged", "mail": "unchanged"}
+
+
+def test_an_object_that_changes_after_it_was_listed_is_not_pruned(cli: CliServer, file: Path) -> None:
+    def take_over(path: object, method: str, body: Any) -> None:
+        if method == "POST" and str(path).endswith("/actions/delete"):
+            cli.ask(set_label(cli, "mail", "app", "other"))
+
+    cli.json("apply", "-f", str(file), "--wait")
+    file.write_text(FILE.partition("---")[0])
+    with every_call(take_over):
+        kept, refused = cli.json("apply", "-f", str(file), "--prune", "-l", "app=shop", code=1)
+    assert (kept["result"], refused["result"], refused["problem"]["status"]) == ("unchanged", "refused", 412)
+    assert [one["id"] for one in cli.json("list")] == ["mail", "www"]
 
 
 def test_an_interrupted_command_names_its_operations_and_how_to_follow_them(cli: CliServer, file: Path) -> None:

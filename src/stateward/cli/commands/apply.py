@@ -61,7 +61,7 @@ FEW = 20
 
 MOST_PLANNED = 1000
 ALREADY_EXISTS = "exists"
-TOO_LARGE = 413
+PRECONDITION_FAILED, TOO_LARGE = 412, 413
 INVALID = (400, TOO_LARGE, 422)
 """HTTP statuses of documents that are not valid, whatever else there is."""
 
@@ -359,27 +359,39 @@ def carry_out(session: Session, change: ObjectChange) -> RequestOutcome | None:
     if change.verb is Verb.KEEP:
         return None
     if change.verb is Verb.REMOVE and change.found is not None:
-        return accepted_outcome(client.act(ns, change.id, find_removal(session, change.found, ns), {}))
+        removal = find_removal(session, change.found, ns)
+        return accepted_outcome(client.act(ns, change.id, removal, {}, version=change.found.version))
     if change.verb is Verb.CREATE and change.document is not None:
         made = client.create(ns, {**change.document.body, "labels": change.labels})
-        return accepted_outcome(replace(made, object=_mark_rewritten(session, change, made.object)))
+        return accepted_outcome(replace(made, object=_set_labels(session, change, made.object)))
     found = change.found
     assert found is not None
-    if change.sets_labels:
-        found = client.set_labels(ns, change.id, change.labels, found.version)
     if change.verb is Verb.LABEL:
-        return RequestOutcome(change.id, found)
+        return RequestOutcome(change.id, client.set_labels(ns, change.id, change.labels, found.version))
     done = client.act(ns, change.id, change.action, {"spec": _spec(change)}, version=found.version)
-    return accepted_outcome(replace(done, object=_mark_rewritten(session, change, done.object)))
+    return accepted_outcome(replace(done, object=_set_labels(session, change, done.object)))
 
 
-def _mark_rewritten(session: Session, change: ObjectChange, made: ObjectView) -> ObjectView:
-    """Note in the label of an object that its kind stores another spec than the document has."""
-    document = change.document
-    if document is None or DIGEST_LABEL not in made.labels or contains(made.spec, document.spec or {}):
-        return made
-    labels = {**made.labels, DIGEST_LABEL: digest_of(document) + REWRITTEN}
-    return session.client.set_labels(change.namespace, change.id, labels)
+def _set_labels(session: Session, change: ObjectChange, made: ObjectView) -> ObjectView:
+    """Set the labels of an object whose new spec is accepted, and keep those that others set meanwhile.
+
+    The digest of the document must not be stored before its spec: an `apply` that was interrupted between the two would
+    be taken for done. It also says whether the kind stores another spec than the document has.
+    """
+    document, before = change.document, change.labels if change.found is None else change.found.labels
+    changed = {name: value for name, value in change.labels.items() if before.get(name) != value}
+    if document is not None and DIGEST_LABEL in made.labels and not contains(made.spec, document.spec or {}):
+        changed[DIGEST_LABEL] = digest_of(document) + REWRITTEN
+    while True:
+        kept = {name: value for name, value in made.labels.items() if name in change.labels or name not in before}
+        if (labels := {**kept, **changed}) == made.labels:
+            return made
+        try:
+            return session.client.set_labels(change.namespace, change.id, labels, made.version)
+        except ApiError as problem:
+            if problem.status != PRECONDITION_FAILED:
+                raise
+            made = session.client.object(change.namespace, change.id)
 
 
 def _wait(session: Session, done: Sequence[AppliedChange]) -> list[AppliedChange]:

@@ -1,0 +1,67 @@
+"""Handlers run only while the runtime of their domain runs: the worker starts after it and stops before it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from stateward.config import Config
+from stateward.engine import Engine, Job, KindBuilder
+from stateward.engine.worker import worker
+from stateward.plugin.runtime import DomainRuntime
+from stateward.server.run import engine_of
+from stateward.server.telemetry.traces import NoTraces
+from stateward.store.records import Status
+
+
+class Registry(DomainRuntime):
+    """A domain with a client, whose opening and closing take a while; its handler needs the client."""
+
+    def __init__(self) -> None:
+        self.is_open, self.begun, self.proceed = False, asyncio.Event(), asyncio.Event()
+        name = KindBuilder("test.name")
+
+        @name.creates(to="registered")
+        async def register(job: Job) -> None:
+            self.begun.set()
+            while not self.proceed.is_set():
+                self._require_open()
+                await asyncio.sleep(0)
+            self._require_open()
+
+        @name.deletes()
+        async def release(job: Job) -> None: ...
+
+        super().__init__([name.build()])
+
+    def _require_open(self) -> None:
+        if not self.is_open:
+            raise RuntimeError("client is closed")
+
+    @asynccontextmanager
+    async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:
+        await asyncio.sleep(0.1)
+        self.is_open = True
+        try:
+            yield
+        finally:
+            self.is_open = False
+            await asyncio.sleep(0.1)
+
+
+async def test_an_operation_that_outlives_the_drain_is_finished_by_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "SHUTDOWN_GRACE_S", 0.0)
+    config = Config(data=str(tmp_path))
+    first, second = Registry(), Registry()
+    async with asyncio.timeout(60):
+        async with engine_of(config, NoTraces(), [first]) as engine:
+            op = (await engine.create("ns", "n1", "test.name")).op.id
+            await first.begun.wait()
+        second.proceed.set()
+        async with engine_of(config, NoTraces(), [second]) as engine:  # it waits in the store when this one starts
+            ended = await engine.wait("ns", op)
+    assert (ended.status, ended.error) == (Status.SUCCEEDED, None)
