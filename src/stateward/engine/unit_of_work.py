@@ -43,6 +43,7 @@ class UnitOfWork:
         """Whether it accepts one action on many objects that have no composite."""
         self._bulk: str | None = None
         self._peeked: dict[Key, Object | None] = {}
+        self._shared: set[Key] = set()
         self._loaded: dict[Key, int] = {}
         self._changed: dict[Key, Object] = {}
         self._queues: dict[Key, list[WorkItem]] = defaultdict(list)
@@ -105,6 +106,25 @@ class UnitOfWork:
             for key in absent:  # it may have been created while this transaction waited
                 self._queues.pop(key, None)
             await self.load(absent)
+
+    async def share(self, keys: Iterable[Key]) -> None:
+        """Lock keys against transactions that `exclude` them, but not against each other; their objects are read again.
+
+        For what many new objects refer to, such as a connection: it stays as it is until they are committed.
+        """
+        wanted = set(keys) - self._shared
+        if wanted:
+            await self.tx.share_keys(wanted)
+            self._shared |= wanted
+            for key in wanted:  # it may have changed while this transaction waited
+                self._peeked.pop(key, None)
+
+    async def exclude(self, keys: Collection[Key]) -> None:
+        """Wait for the transactions that share keys, and keep others from sharing them until the end of this one.
+
+        What referred to the objects of these keys is committed by then, and can be counted.
+        """
+        await self.tx.lock_keys(keys)
 
     async def require_unchanged(self, seen: Collection[Object]) -> None:
         """Lock objects, and refuse with a `VersionMismatch` if one of them has changed since it was read.

@@ -134,6 +134,12 @@ class Tx(Protocol):
     async def lock_keys(self, keys: Collection[Key]) -> None:
         """Lock keys until the end of the transaction, whether or not objects of these names exist."""
 
+    async def share_keys(self, keys: Collection[Key]) -> None:
+        """Lock keys until the end of the transaction against `lock_keys`; others can share them at the same time."""
+
+    async def namespaces(self) -> list[str]:
+        """Return the namespaces that have or had an object, in order."""
+
     async def select(self, selector: Selector) -> list[Object]:
         """Return the selected objects in key order, and lock them."""
 

@@ -231,6 +231,13 @@ class ReadCommittedTx:
         await self._take((("key", *key) for key in wanted), waits=in_order)
         self._keys.update(wanted)
 
+    async def share_keys(self, keys: Collection[Key]) -> None:
+        await self.lock_keys(keys)  # stricter than PostgreSQL: those who share a key wait for each other
+
+    async def namespaces(self) -> list[str]:
+        await self._switch()
+        return self._run(lambda tx: tx.namespaces())
+
     async def select(self, selector: Selector) -> list[Object]:
         await self._switch()
         there = [one.key for one in self._run(lambda tx: tx.select(selector))]

@@ -11,18 +11,16 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.mci.errors import InUse, InvalidNamespace, NoNamespace
+from stateward.domains.mci.errors import InvalidNamespace, NoNamespace
 from stateward.domains.mci.guards.connection_grants import with_granted, without_revoked
 from stateward.domains.mci.guards.spec_validation import MCI_NAME
-from stateward.domains.mci.lifecycle import COMMAND, CONNECTION, NAMESPACE, SETTING
+from stateward.domains.mci.lifecycle import CONNECTION, NAMESPACE, SETTING
 from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, TumblebugSetting, record_id, setting_record
 from stateward.domains.mci.provider.catalogue import BUILT_IN, Catalogue
 from stateward.domains.mci.provider.provider_pool import ProviderClients
-from stateward.domains.mci.remote.command_retention import ENDED_STATES, forget_ended_commands
-from stateward.domains.mci.resource_usage import check_connection_unused
+from stateward.domains.mci.remote.command_retention import forget_ended_commands
 from stateward.engine import Accepted, AlreadyExists, Engine, NotFound
-from stateward.engine.errors import Protected, VersionMismatch
-from stateward.engine.protection import namespace_flag
+from stateward.engine.errors import VersionMismatch
 from stateward.engine.queries import list_all
 from stateward.lifecycle import CONTROLLER
 from stateward.schemas.caller import Caller
@@ -79,11 +77,10 @@ class DeploymentRecords:
         return await self.engine.act(ns, id_, action, actor=by.actor, who=by.who, **how)
 
     async def add_connection(self, connection: CloudConnection, by: Caller) -> CloudConnection:
-        """Add or change a connection; its driver must exist.
+        """Add or change a connection; its driver must exist, and one in use cannot lead elsewhere.
 
         A change without namespaces keeps the current ones, unless the driver changes.
         """
-        await check_connection_unused(self.catalogue, self.engine.store.reader, connection.name, connection)
         await self.clients.check(connection)
 
         def changed(was: CloudConnection | None) -> CloudConnection:
@@ -116,7 +113,6 @@ class DeploymentRecords:
     async def remove_connection(self, name: str, by: Caller) -> None:
         """Remove an unused connection; a built-in one stays as a disabled record."""
         known = await self.catalogue.connection(name)
-        await check_connection_unused(self.catalogue, self.engine.store.reader, name, None)
         if name in BUILT_IN:
             await self._change_connection(name, lambda _: replace(known, enabled=False, namespaces=None), by)
         else:
@@ -196,16 +192,10 @@ class DeploymentRecords:
         return [one async for one in chosen if one.id.startswith(record_id("ns", ""))]
 
     async def remove_namespace(self, ns: str, by: Caller) -> None:
-        """Remove an empty namespace; records of ended commands do not keep it, and are removed first."""
-        await self.namespace(ns)
-        counts = await self.engine.store.reader.count_states(Selector(ns))
-        users = {kind for kind, state in counts if kind != COMMAND.kind or state not in ENDED_STATES}
-        if users:
-            raise InUse(f"namespace {ns!r}", sorted(users))
-        if reason := await namespace_flag(self.engine.store.reader, ns):
-            raise Protected("remove", ns, ns, None, reason)
+        """Remove an empty namespace; records of ended commands do not keep it, and are removed, too."""
+        found = await self.namespace(ns)
+        await self.engine.act(*found.key, "remove", actor=CONTROLLER, who=by.who)
         await forget_ended_commands(self.engine, ns)
-        await self.engine.act(DEPLOYMENT_NS, record_id("ns", ns), "remove", actor=CONTROLLER, who=by.who)
 
     async def ensure_namespaces(self, names: Iterable[str]) -> None:
         """Create missing namespaces."""

@@ -76,6 +76,14 @@ class InUse(Denied, code="in_use"):
         return f"{self.what} is in use by {', '.join(self.by[:5])}{' and others' if len(self.by) > 5 else ''}"
 
 
+class ConnectionMoved(Denied, code="connection_moved", retry=True):
+    """A connection leads elsewhere since the request was prepared."""
+
+    connection: str
+    lane: str
+    text = "connection {connection!r} does not lead to {lane} any more"
+
+
 class NoNamespace(NotFound):
     """The namespace does not exist."""
 

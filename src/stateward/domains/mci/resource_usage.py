@@ -1,49 +1,32 @@
-"""Usage of connections and resources: the VMs and resources that would be lost without them.
-
-Without its connection a VM could be neither observed nor terminated, so a connection in use cannot be removed.
-"""
+"""Usage of connections and resources: the VMs and resources that would be lost without them."""
 
 from collections import defaultdict
 
-from stateward.domains.mci.errors import InUse
 from stateward.domains.mci.lifecycle import SECURITY_GROUP, VM, VmState
 from stateward.domains.mci.model import (
     RESOURCE_LIFECYCLES,
-    CloudConnection,
     named_resources,
     resource_identity,
     security_group_of,
     vm_of,
 )
-from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.engine.queries import list_all
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.filters import Selector
 from stateward.store.port import Reader
 from stateward.store.records import Object
 
 
-async def check_connection_unused(
-    catalogue: Catalogue, reader: Reader, name: str, becomes: CloudConnection | None
-) -> None:
-    """Refuse to remove a connection in use, or to point it elsewhere."""
-    was = next((one for one in await catalogue.all_connections() if one.name == name), None)
-    if was is None or (becomes is not None and (was.lane, was.driver) == (becomes.lane, becomes.driver)):
-        return
-    users = await objects_at_connection(reader, name)  # their machines could no longer be found
-    if users:
-        raise InUse(f"connection {name!r}", users)
-
-
-async def objects_at_connection(reader: Reader, connection: str) -> list[str]:
+async def objects_at_connection(uow: UnitOfWork, connection: str) -> list[str]:
     """Return the objects at a connection, in all namespaces: VMs that are not terminated, networks, groups, keys."""
-    found: list[str] = []
-    for ns in await reader.namespaces():
-        vms = list_all(reader, Selector(ns, VM.kind, labels=(("connection", connection),)))
-        found += [f"{ns}/{one.id}" async for one in vms if one.state != VmState.TERMINATED]
+    found: list[Object] = []
+    for ns in await uow.tx.namespaces():
+        vms = await uow.select(Selector(ns, VM.kind, labels=(("connection", connection),)))
+        found += [one for one in vms if one.state != VmState.TERMINATED]
         for lifecycle in RESOURCE_LIFECYCLES.values():
-            parts = list_all(reader, Selector(ns, lifecycle.kind))
-            found += [f"{ns}/{one.id}" async for one in parts if resource_identity(one).connection == connection]
-    return found
+            parts = await uow.select(Selector(ns, lifecycle.kind))
+            found += [one for one in parts if resource_identity(one).connection == connection]
+    return [f"{one.ns}/{one.id}" for one in found]
 
 
 Usage = dict[tuple[str, str], list[Object]]

@@ -15,9 +15,15 @@ from stateward.domains.mci.control.reconciler import RECONCILE_INTERVAL_S, Recon
 from stateward.domains.mci.demo import MciDemo
 from stateward.domains.mci.deployment_records import lanes_of
 from stateward.domains.mci.guards.connection_grants import GrantGuard
+from stateward.domains.mci.guards.deployment_guard import (
+    guard_connection,
+    guard_namespace,
+    in_namespace,
+    namespace_key,
+)
 from stateward.domains.mci.guards.new_object_guard import NewObjectGuard
 from stateward.domains.mci.guards.object_guards import guard_mci, guard_vm
-from stateward.domains.mci.guards.spec_validation import SPEC_FORMS, guard_spec
+from stateward.domains.mci.guards.spec_validation import guard_spec
 from stateward.domains.mci.handlers.adopted_vms import AdoptedVms
 from stateward.domains.mci.handlers.adoption_handlers import AdoptionHandlers
 from stateward.domains.mci.handlers.cloud_vm_handlers import CloudVmHandlers
@@ -26,7 +32,6 @@ from stateward.domains.mci.handlers.mci_handlers import MciHandlers
 from stateward.domains.mci.handlers.resource_handlers import ResourceHandlers
 from stateward.domains.mci.lifecycle import CALL, CLAIM, CONNECTION, IMAGE, MCI, NAMESPACE, SETTING, SPEC, VM
 from stateward.domains.mci.mci_template import MciTemplate
-from stateward.domains.mci.model import DEPLOYMENT_NS, record_id
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.provider_client import POLL_MIN_S
 from stateward.domains.mci.provider.provider_pool import ProviderClients
@@ -43,7 +48,7 @@ from stateward.lifecycle import Lifecycle
 from stateward.plugin.driver_factory import GROUP as DRIVERS
 from stateward.plugin.driver_factory import DriverFactory
 from stateward.plugin.runtime import CompositeParts, DomainRuntime, ExpectedChange, PartAction, ProcessContext
-from stateward.store.records import Key, Object
+from stateward.store.records import Object
 
 FIRST_NAMESPACES = ("default",)
 RECORDS = (NAMESPACE, CONNECTION, SPEC, IMAGE, CLAIM, CALL, SETTING)
@@ -92,13 +97,15 @@ class MciRuntime(DomainRuntime):
         adopted = AdoptedVms(self.catalogue, self.clients, self._adoptions)
         self._mcis = MciHandlers(self.shells, driver_for, self.catalogue, access_key_of, adopted)
         parts = ResourceHandlers(self.clients.for_lane, self.clients.for_lane_if_granted, self.catalogue)
-        records = [_record(one, grants.wrap(guard_spec)) for one in RECORDS]
+        guards = {CONNECTION.kind: guard_connection, NAMESPACE.kind: guard_namespace, SETTING.kind: guard_spec}
+        guards |= dict.fromkeys((one.kind for one in OF_NAMESPACES), in_namespace(grants.wrap(guard_spec)))
+        records = [_record(one, guards.get(one.kind)) for one in RECORDS]
         super().__init__(
             [
-                self._mcis.kind(new_objects.wrap(grants.wrap(guard_mci))),
+                self._mcis.kind(in_namespace(new_objects.wrap(grants.wrap(guard_mci)))),
                 self._vms.kind(grants.wrap(new_objects.wrap(guard_vm))),
-                CommandHandlers(self.shells).kind(),
-                *parts.kinds(lambda guard: grants.wrap(new_objects.wrap(guard))),
+                CommandHandlers(self.shells).kind(in_namespace()),
+                *parts.kinds(lambda guard: in_namespace(grants.wrap(new_objects.wrap(guard)))),
                 *records,
             ]
         )
@@ -189,9 +196,8 @@ def create_runtime(context: ProcessContext) -> DomainRuntime:
     return MciRuntime(context)
 
 
-def _record(lifecycle: Lifecycle, of_namespaces: Guard) -> Kind:
+def _record(lifecycle: Lifecycle, guard: Guard | None) -> Kind:
     general, privacy = lifecycle in OF_NAMESPACES, INTERNAL.get(lifecycle.kind, PUBLIC)
-    guard = of_namespaces if general else guard_spec if lifecycle.kind in SPEC_FORMS else None
     return Kind(
         lifecycle,
         guard=guard,
@@ -199,9 +205,5 @@ def _record(lifecycle: Lifecycle, of_namespaces: Guard) -> Kind:
         privacy=privacy,
         general=general,
         made_by=COMMANDS.get(lifecycle.kind, ""),
-        names_namespace=_namespace_record if lifecycle is NAMESPACE else None,
+        names_namespace=namespace_key if lifecycle is NAMESPACE else None,
     )
-
-
-def _namespace_record(ns: str) -> Key:
-    return Key(DEPLOYMENT_NS, record_id("ns", ns))

@@ -98,6 +98,17 @@ ORDER BY k.ns COLLATE "C", k.id COLLATE "C" FOR UPDATE OF o
 """)
 LOCK_KEYS = "SELECT pg_advisory_xact_lock(k) FROM unnest($1::bigint[]) k"
 TRY_LOCK_KEYS = "SELECT pg_try_advisory_xact_lock(k) FROM unnest($1::bigint[]) k"
+SHARE_KEYS = "SELECT pg_advisory_xact_lock_shared(k) FROM unnest($1::bigint[]) k"
+TRY_SHARE_KEYS = "SELECT pg_try_advisory_xact_lock_shared(k) FROM unnest($1::bigint[]) k"
+NAMESPACES = """
+WITH RECURSIVE found(ns) AS (
+    (SELECT ns FROM objects ORDER BY ns LIMIT 1)
+    UNION ALL
+    SELECT (SELECT o.ns FROM objects o WHERE o.ns > found.ns ORDER BY o.ns LIMIT 1)
+    FROM found WHERE found.ns IS NOT NULL
+)
+SELECT ns FROM found WHERE ns IS NOT NULL
+"""
 OPERATIONS = render_sql("""
 SELECT {Operation:o} FROM unnest($1::row_key[]) k JOIN operations o ON {o.ns==k.ns} AND o.id = k.id
 """)

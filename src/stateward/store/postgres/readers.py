@@ -20,6 +20,7 @@ from stateward.store.postgres.claims import CLAIMABLE, DELAYED, EXPEDITED, lane_
 from stateward.store.postgres.codec import operation_of, render_sql
 from stateward.store.postgres.connections import ConnectionPool
 from stateward.store.postgres.queries import (
+    NAMESPACES,
     NOW,
     OPERATIONS,
     PEEKED,
@@ -170,15 +171,6 @@ ORDER BY f.since, w.seq LIMIT $2
 LABEL_KEYS = """
 SELECT DISTINCT key COLLATE "C" FROM objects o, json_object_keys(o.labels::json) key
 WHERE o.ns = ANY ($1::text[]) AND NOT o.removed ORDER BY 1
-"""
-NAMESPACES = """
-WITH RECURSIVE found(ns) AS (
-    (SELECT ns FROM objects ORDER BY ns LIMIT 1)
-    UNION ALL
-    SELECT (SELECT o.ns FROM objects o WHERE o.ns > found.ns ORDER BY o.ns LIMIT 1)
-    FROM found WHERE found.ns IS NOT NULL
-)
-SELECT ns FROM found WHERE ns IS NOT NULL
 """
 
 # A passed deadline of a live worker is left out: that worker is about to end the operation. So is expedited work, which

@@ -43,6 +43,7 @@ class PostgresTx:
         self._held: set[Key] = set()  # objects that are locked, or found missing
         self._known: dict[Key, Object] = {}
         self._key_locks: set[int] = set()
+        self._shared_locks: set[int] = set()
         self._locked_beyond_keys = False  # rows after objects and keys in the lock order are locked
         self._promoted_due = False
         self._early_write: asyncio.Task[None] | None = None  # the write that runs while the function goes on
@@ -74,15 +75,28 @@ class PostgresTx:
         return {Key(row[0], row[1]): Object(*row) for row in rows}
 
     async def lock_keys(self, keys: Collection[Key]) -> None:
-        wanted = sorted({self._names.key_lock(key) for key in keys} - self._key_locks)
+        wanted = {self._names.key_lock(key) for key in keys} - self._key_locks
+        await self._take_key_locks(queries.LOCK_KEYS, queries.TRY_LOCK_KEYS, wanted)
+        self._key_locks |= wanted
+
+    async def share_keys(self, keys: Collection[Key]) -> None:
+        wanted = {self._names.key_lock(key) for key in keys} - self._key_locks - self._shared_locks
+        await self._take_key_locks(queries.SHARE_KEYS, queries.TRY_SHARE_KEYS, wanted)
+        self._shared_locks |= wanted
+
+    async def _take_key_locks(self, waiting: str, trying: str, wanted: set[int]) -> None:
+        """Wait for locks of keys; a transaction that has later ones fails if it would have to wait."""
         if not wanted:
             return
-        in_order = not self._locked_beyond_keys and (not self._key_locks or max(self._key_locks) < wanted[0])
-        rows = await self._fetch(queries.LOCK_KEYS if in_order else queries.TRY_LOCK_KEYS, wanted)
+        held = self._key_locks | self._shared_locks
+        in_order = not self._locked_beyond_keys and (not held or max(held) < min(wanted))
+        rows = await self._fetch(waiting if in_order else trying, sorted(wanted))
         if not in_order and not all(row[0] for row in rows):
             self.failed = WriteConflict("another transaction has locked a key")
             raise self.failed
-        self._key_locks.update(wanted)
+
+    async def namespaces(self) -> list[str]:
+        return [row[0] for row in await self._fetch(queries.NAMESPACES)]
 
     async def select(self, selector: Selector) -> list[Object]:
         where = where_objects(selector)
@@ -261,7 +275,7 @@ class PostgresTx:
 
         PostgreSQL detects a deadlock only after a second, and all transactions behind it wait as well.
         """
-        is_last = not (self._locked_beyond_keys or self._key_locks)
+        is_last = not (self._locked_beyond_keys or self._key_locks or self._shared_locks)
         in_order = is_last and (not self._held or not keys or max(self._held) < min(keys))
         try:
             rows = await self._fetch(sql if in_order else f"{sql} NOWAIT", list(keys))

@@ -160,6 +160,22 @@ def count_selected(connection: sqlite3.Connection, selector: Selector) -> int:
     return count
 
 
+# A loose index scan: one step for each namespace.
+NAMESPACES = """
+WITH RECURSIVE found(ns) AS (
+    SELECT min(ns) FROM objects
+    UNION ALL
+    SELECT (SELECT min(o.ns) FROM objects o WHERE o.ns > found.ns) FROM found WHERE found.ns IS NOT NULL
+)
+SELECT ns FROM found WHERE ns IS NOT NULL
+"""
+
+
+def namespaces(connection: sqlite3.Connection) -> list[str]:
+    """Return the namespaces that have or had an object, in order."""
+    return [ns for (ns,) in connection.execute(NAMESPACES)]
+
+
 def queues(connection: sqlite3.Connection, keys: Collection[Key]) -> list[WorkItem]:
     """Return the work items of these queues, in the order of acceptance."""
     return sorted(QUEUES.fetch(connection, keys), key=lambda item: item.seq)

@@ -262,15 +262,6 @@ LABEL_KEYS = """
 SELECT DISTINCT l.key FROM objects o, json_each(o.labels) l
 WHERE o.ns IN (SELECT value FROM json_each(?)) AND o.removed = 0 ORDER BY 1
 """
-# A loose index scan: one step for each namespace.
-NAMESPACES = """
-WITH RECURSIVE found(ns) AS (
-    SELECT min(ns) FROM objects
-    UNION ALL
-    SELECT (SELECT min(o.ns) FROM objects o WHERE o.ns > found.ns) FROM found WHERE found.ns IS NOT NULL
-)
-SELECT ns FROM found WHERE ns IS NOT NULL
-"""
 AMONG = "ns IN (SELECT value FROM json_each(?1))"
 ID_BEGINS = json_packed(
     "{Object}", "FROM objects WHERE <among> AND removed = 0 AND id >= ?2 AND id < ?3 LIMIT ?4", among=AMONG
@@ -446,8 +437,7 @@ class SqliteReader:
         return [replace(StuckWork(*row), orphaned=bool(row[-1])) for row in rows]
 
     async def namespaces(self) -> list[str]:
-        rows = await self._executor.run(lambda connection: connection.execute(NAMESPACES).fetchall())
-        return [ns for (ns,) in rows]
+        return await self._executor.run(queries.namespaces)
 
     async def label_keys(self, namespaces: Collection[str]) -> list[str]:
         names = _namespace_list(namespaces)

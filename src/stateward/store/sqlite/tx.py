@@ -92,6 +92,12 @@ class SqliteTx:
     async def lock_keys(self, keys: Collection[Key]) -> None:
         """Do nothing: the transaction holds the only write lock."""
 
+    async def share_keys(self, keys: Collection[Key]) -> None:
+        """Do nothing, too."""
+
+    async def namespaces(self) -> list[str]:
+        return queries.namespaces(self._connection)
+
     async def select(self, selector: Selector) -> list[Object]:
         found = queries.selected(self._connection, selector)
         self._known.update((one.key, one) for one in found)

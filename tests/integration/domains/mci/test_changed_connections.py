@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.handlers.cloud_vm_handlers import ACCEPTED
 from stateward.domains.mci.model import CloudConnection
+from stateward.domains.mci.provider import provider_client
 from stateward.drivers.simulated import SimulatedDriver
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Accepted, Temporary, Unknown
@@ -114,6 +115,36 @@ async def test_a_read_that_is_overtaken_by_a_change_does_not_bring_the_old_clien
     gate.opened.set()
     assert await overtaken is new
     assert await clients.by_name(HOME) is new
+
+
+async def test_a_cached_client_is_not_used_for_a_vm_of_another_region(harnesses: list[MciHarness]) -> None:
+    one, other = harnesses
+    acct = CloudConnection("acct", "aws", "us-east-1")
+    await one.service.add_connection(acct, ANN)
+    cached = await one.plugin.clients.by_name("acct")
+    await other.service.add_connection(replace(acct, region="us-west-2"), ANN)
+    moved = await one.plugin.clients.for_lane("acct", "aws/us-west-2")
+    assert (cached.lane, moved.lane) == ("aws/us-east-1", "aws/us-west-2")
+    with pytest.raises(Temporary, match="leads to aws/us-west-2, and not to aws/us-east-1"):
+        await one.plugin.clients.for_lane("acct", "aws/us-east-1")
+
+
+async def test_a_round_over_connections_concludes_nothing_about_vms_of_another_region(
+    harness: MciHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await harness.created(mci("m1", group(size=1)))
+    reconciler, clients = harness.plugin.reconciler, harness.plugin.clients
+    elsewhere = await clients.by_name("aws-us-east-1")  # as if the connection led there
+
+    async def client_of(_connection: object) -> Any:
+        return elsewhere
+
+    monkeypatch.setattr(clients, "for_connection", client_of)
+    monkeypatch.setattr(provider_client, "ABSENT_AFTER_S", 0.0)
+    for _ in range(2):
+        await reconciler.reconcile_all()
+    (vm,) = await harness.service.vms(NS, "m1")
+    assert vm.state == "Running"
 
 
 async def test_a_change_that_is_refused_leaves_the_client_in_use(harness: MciHarness) -> None:

@@ -14,10 +14,20 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from stateward import naming
-from stateward.domains.mci.errors import NotAdopting, NotGranted
+from stateward.domains.mci.errors import ConnectionMoved, NotAdopting, NotGranted
 from stateward.domains.mci.guards.spec_validation import decode_spec
 from stateward.domains.mci.lifecycle import MCI, SPEC
-from stateward.domains.mci.model import DEPLOYMENT_NS, Adoption, CloudConnection, MciSpec, Scale, record_id, spec_record
+from stateward.domains.mci.model import (
+    DEPLOYMENT_NS,
+    Adoption,
+    CloudConnection,
+    MciSpec,
+    ResourceIdentity,
+    Scale,
+    VmSpec,
+    record_id,
+    spec_record,
+)
 from stateward.domains.mci.provider.catalogue import Catalogue, find_known_spec
 from stateward.engine import Request
 from stateward.engine.kinds import Guard
@@ -109,10 +119,15 @@ class GrantGuard:
         wanted = decode_spec(found.kind, request.spec or found.spec)
         names = await self._used(uow, request, wanted) if found.kind == MCI.kind else [wanted.connection]
         keys = [Key(DEPLOYMENT_NS, record_id("connection", name)) for name in names]
+        is_new = request.creates is not None and isinstance(wanted, VmSpec | ResourceIdentity)
+        if is_new:
+            await uow.share(keys)  # the connection leads there until the new object, which keeps it there, is stored
         for name, record in zip(names, await uow.peek(keys), strict=True):
             connection = self._catalogue.read_connection(name, record)
             if connection is not None:  # nothing can be created at an unknown connection
                 (check_adoption if request.action == "adopt" else check_grant)(connection, request.ns)
+            if is_new and (connection is None or connection.lane != wanted.lane):
+                raise ConnectionMoved(name, wanted.lane)
 
     async def _used(self, uow: UnitOfWork, request: Request, mci: MciSpec) -> list[str]:
         """Return the connections at which a request adds VMs to an MCI."""

@@ -1,0 +1,129 @@
+"""Connections and namespaces that change or go while others begin to use them: one of the two requests is refused.
+
+Two engines on one PostgreSQL stand for two processes; a gate holds one transaction open while the other one tries.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Coroutine
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from stateward.domains.mci.errors import ConnectionMoved, InUse, NoNamespace
+from stateward.domains.mci.model import CloudConnection, NetworkSpec, Subnet, record_id
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.errors import StatewardError
+from stateward.store.postgres import PostgresStore
+from stateward.store.records import Object
+from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, MciHarness, mci, open_harness
+from tests.integration.postgres_helpers import looking_at, until_somebody_waits
+from tests.servers import PostgresServer
+
+ACCT = CloudConnection("acct", "aws", "us-east-1")
+MOVED = replace(ACCT, region="us-west-2")
+NETWORK = NetworkSpec("net", "", "acct", "", "", "10.0.0.0/16", (Subnet("s", "10.0.1.0/24"),))
+
+
+class TwoProcesses:
+    """Two engines in front of one PostgreSQL; the first one's transaction on an object can be held."""
+
+    def __init__(self, first: MciHarness, second: MciHarness, server: Any) -> None:
+        self.first, self.second, self._server = first, second, server
+
+    async def race(
+        self, held: str, first: Coroutine[Any, Any, Any], second: Coroutine[Any, Any, Any]
+    ) -> tuple[Any, Any]:
+        """Begin `second` when `first` has decided on an object and not written it; return both outcomes."""
+        reached, opened, apply = asyncio.Event(), asyncio.Event(), UnitOfWork.apply
+
+        async def hold(uow: UnitOfWork) -> None:
+            if not reached.is_set() and any(key.id == held for key in uow._changed):
+                reached.set()
+                await opened.wait()
+            await apply(uow)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(UnitOfWork, "apply", hold)
+            one = asyncio.create_task(outcome(first))
+            await reached.wait()
+            two = asyncio.create_task(outcome(second))
+            blocked = asyncio.create_task(until_somebody_waits(self._server))
+            await asyncio.wait([blocked, two], return_when=asyncio.FIRST_COMPLETED)
+            blocked.cancel()
+            opened.set()
+            return await one, await two
+
+
+async def outcome(work: Awaitable[Any]) -> Any:
+    """Return a result, or the refusal."""
+    try:
+        return await work
+    except StatewardError as error:
+        return error
+
+
+@pytest.fixture
+async def two(postgres_server: PostgresServer, tmp_path: Path) -> AsyncIterator[TwoProcesses]:
+    dsn = postgres_server.new_migrated_database()
+    async with AsyncExitStack() as stack, asyncio.timeout(PATIENT):
+        opened = [
+            await stack.enter_async_context(open_harness(PostgresStore(dsn), tmp_path, works=False)) for _ in range(2)
+        ]
+        await opened[0].service.add_connection(ACCT, ANN)
+        await opened[0].service.add_namespace("lab", "", ANN)
+        yield TwoProcesses(*opened, await stack.enter_async_context(looking_at(dsn)))
+    postgres_server.drop_later(dsn)
+
+
+def create_network(harness: MciHarness) -> Coroutine[Any, Any, tuple[Object, Any]]:
+    """Request a network at the connection."""
+    return harness.service.create_resource(NS, "vNet", NETWORK, ANN, wait=0.0)
+
+
+async def test_a_connection_is_not_pointed_elsewhere_while_something_is_created_there(two: TwoProcesses) -> None:
+    made, refused = await two.race(
+        record_id("vNet", "net"), create_network(two.first), two.second.service.add_connection(MOVED, ANN)
+    )
+    assert isinstance(made, tuple)
+    assert isinstance(refused, InUse)
+    assert refused.by == [f"{NS}/{record_id('vNet', 'net')}"]
+    assert (await two.second.service.catalogue.connection("acct")).region == ACCT.region
+
+
+async def test_nothing_is_created_where_a_connection_led_before(two: TwoProcesses) -> None:
+    moved, refused = await two.race(
+        record_id("connection", "acct"), two.first.service.add_connection(MOVED, ANN), create_network(two.second)
+    )
+    assert moved.region == MOVED.region
+    assert isinstance(refused, ConnectionMoved)
+    assert await two.first.service.resources(NS, "vNet") == []
+
+
+async def test_a_connection_is_not_removed_while_something_is_created_there(two: TwoProcesses) -> None:
+    made, refused = await two.race(
+        record_id("vNet", "net"), create_network(two.first), two.second.service.remove_connection("acct", ANN)
+    )
+    assert isinstance(made, tuple)
+    assert isinstance(refused, InUse)
+
+
+async def test_a_namespace_is_not_removed_while_something_is_created_there(two: TwoProcesses) -> None:
+    made, refused = await two.race(
+        "m1", two.first.service.create("lab", mci(), ANN), two.second.service.remove_namespace("lab", ANN)
+    )
+    assert made.object.id == "m1"
+    assert isinstance(refused, InUse)
+    assert await two.first.service.namespace("lab")
+
+
+async def test_nothing_is_created_in_a_namespace_that_is_being_removed(two: TwoProcesses) -> None:
+    _, refused = await two.race(
+        record_id("ns", "lab"),
+        two.first.service.remove_namespace("lab", ANN),
+        two.second.service.create("lab", mci(), ANN),
+    )
+    assert isinstance(refused, NoNamespace)
+    assert await two.first.service.mcis("lab") == []
