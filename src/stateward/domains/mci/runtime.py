@@ -97,7 +97,11 @@ class MciRuntime(DomainRuntime):
         adopted = AdoptedVms(self.catalogue, self.clients, self._adoptions)
         self._mcis = MciHandlers(self.shells, driver_for, self.catalogue, access_key_of, adopted)
         parts = ResourceHandlers(self.clients.for_lane, self.clients.for_lane_if_granted, self.catalogue)
-        guards = {CONNECTION.kind: guard_connection, NAMESPACE.kind: guard_namespace, SETTING.kind: guard_spec}
+        guards: dict[str, Guard] = {
+            CONNECTION.kind: guard_connection,
+            NAMESPACE.kind: guard_namespace,
+            SETTING.kind: guard_spec,
+        }
         guards |= dict.fromkeys((one.kind for one in OF_NAMESPACES), in_namespace(grants.wrap(guard_spec)))
         records = [_record(one, guards.get(one.kind)) for one in RECORDS]
         super().__init__(

@@ -69,12 +69,12 @@ async def outcome(work: Awaitable[Any]) -> Any:
 async def two(postgres_server: PostgresServer, tmp_path: Path) -> AsyncIterator[TwoProcesses]:
     dsn = postgres_server.new_migrated_database()
     async with AsyncExitStack() as stack, asyncio.timeout(PATIENT):
-        opened = [
+        first, second = [
             await stack.enter_async_context(open_harness(PostgresStore(dsn), tmp_path, works=False)) for _ in range(2)
         ]
-        await opened[0].service.add_connection(ACCT, ANN)
-        await opened[0].service.add_namespace("lab", "", ANN)
-        yield TwoProcesses(*opened, await stack.enter_async_context(looking_at(dsn)))
+        await first.service.add_connection(ACCT, ANN)
+        await first.service.add_namespace("lab", "", ANN)
+        yield TwoProcesses(first, second, await stack.enter_async_context(looking_at(dsn)))
     postgres_server.drop_later(dsn)
 
 
@@ -116,7 +116,7 @@ async def test_a_namespace_is_not_removed_while_something_is_created_there(two: 
     )
     assert made.object.id == "m1"
     assert isinstance(refused, InUse)
-    assert await two.first.service.namespace("lab")
+    assert not (await two.first.service.namespace("lab")).removed
 
 
 async def test_nothing_is_created_in_a_namespace_that_is_being_removed(two: TwoProcesses) -> None:
