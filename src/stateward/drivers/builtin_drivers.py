@@ -67,7 +67,7 @@ process = DriverPlugin(_process, on_host=True, options=("folder", "keep", "specs
 qemu = DriverPlugin(
     _qemu,
     on_host=True,
-    options=("folder", "keep", "arch", "accel", "program", "bandwidth", "images", "ssh_ports"),
+    options=("folder", "keep", "arch", "accel", "bandwidth", "images", "ssh_ports"),
 )
 container = DriverPlugin(_container, on_host=True, options=("engine", "network", "command", "pull", "keep", "timeout"))
 aws = DriverPlugin(_aws, on_host=False, options=("endpoint_url", "connect_timeout", "read_timeout"))

@@ -26,6 +26,9 @@ DriverName: TypeAlias = Literal["simulated", "process", "qemu"]
 HOST_DRIVERS = frozenset({"process", "qemu"})
 """The drivers whose machines are processes on the server's own host."""
 
+HOST_GRANT = "host granted"
+"""The fact that an administrator of all namespaces registers the node, so that it may use one of these drivers."""
+
 VmAction: TypeAlias = Literal["move", "stop"]
 
 RETENTION_S = 7 * DAY

@@ -12,6 +12,7 @@ from stateward.domains.ovc.errors import NotNow, OtherAction
 from stateward.domains.ovc.guards.common_guard import STATUS_FACT
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM, NodeState
 from stateward.domains.ovc.model import (
+    HOST_DRIVERS,
     OBJECT_TYPES,
     AccountSpec,
     CloudspaceSpec,
@@ -31,7 +32,7 @@ from stateward.engine.privacy import Disclosure
 from stateward.engine.queries import Recovered, list_all
 from stateward.engine.requests import Creation
 from stateward.errors import BadInput
-from stateward.lifecycle import PROVIDER, Lifecycle, Meaning, RefusalCode
+from stateward.lifecycle import NO_FACTS, PROVIDER, Lifecycle, Meaning, RefusalCode
 from stateward.naming import new_id
 from stateward.schemas.caller import Caller
 from stateward.store.filters import JournalFilter, Selector
@@ -96,7 +97,9 @@ class Service:
         id_ = await self._new_object_id(ns, lifecycle.kind, key, caller)
         labels = {"name": spec.name, **({"account": spec.account} if isinstance(spec, DiskSpec) else {})}
         creates = Creation(lifecycle.kind, plain.get(parent), to_json(labels))
-        first = self._request(ns, id_, actions[0], caller, key=key, spec=plain, creates=creates)
+        is_on_host = isinstance(spec, NodeSpec) and spec.driver in HOST_DRIVERS
+        facts = caller.facts if is_on_host else NO_FACTS
+        first = self._request(ns, id_, actions[0], caller, key=key, spec=plain, creates=creates, facts=facts)
         rest = [self._request(ns, id_, action, caller, key=key) for action in actions[1:] if deploy]
         return await self.submit(first, *rest)
 

@@ -80,15 +80,16 @@ BOARDS = {
 class Hardware:
     """The kinds of machine that a region offers: our own guest, and the images of the option `images`.
 
-    The options `arch`, `accel` and `program` choose another architecture, accelerator or QEMU.
+    The options `arch` and `accel` choose another architecture or accelerator. QEMU itself is found in the server's
+    PATH: it runs unconfined, so nothing that is stored names it.
     """
 
-    def __init__(self, provider_region: ProviderRegion) -> None:
+    def __init__(self, provider_region: ProviderRegion, program: str | None = None) -> None:
         self.arch = provider_region.options.get("arch", HOST_ARCH)
         if self.arch not in BOARDS:
             raise BadInput("arch", self.arch, f"one of {', '.join(BOARDS)}")
         self.board = BOARDS[self.arch]
-        self.program = which(provider_region.options.get("program", self.board.program))
+        self.program = which(program or self.board.program)
         self.images = guest_images(provider_region.options.get("images", ""))
         self._accel = _accel(provider_region.options.get("accel", Accel.SOFTWARE), self.arch)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
 from stateward.domains.ovc.model import (
+    HOST_GRANT,
     AccountSpec,
     CloudspaceSpec,
     DiskSpec,
@@ -33,7 +34,7 @@ from stateward.store.records import Key, Object, Operation
 from tests.integration.domains.ovc.gated_nodes import NodeGates, gate_nodes
 
 ANN = OvcCaller("user", "ann")
-ADA = OvcCaller("admin", "ada")
+ADA = OvcCaller("admin", "ada", frozenset({HOST_GRANT}))
 TIMEOUT_S = 60.0
 NUMBERS = iter(range(1, 1_000_000))
 RECORDS_ONLY = Settings(storage="none", look_every=0.0)

@@ -381,6 +381,41 @@ async def test_an_administrator_of_one_namespace_gets_no_programs_on_the_host_an
     assert [one for one in await api.get("/nodes") if one["name"] == "host"] == []
 
 
+@pytest.mark.parametrize("action", ["maintenance", "enable", "decommission"])
+async def test_no_action_on_a_node_makes_it_one_on_the_host(api: Api, action: str) -> None:
+    node = await api.made("nodes", "admin", name=f"a node for {action}")
+    if action == "enable":
+        await api.asked(f"/nodes/{node}/maintenance", {}, "admin")
+    before = await api.get(f"/nodes/{node}", "admin")
+    stolen = {"spec": {"name": "n1", "driver": "qemu", "options": {"program": "/tmp/any-program"}}}
+    for who in ("admin", "root"):
+        problem = await api.refused(f"http://test/api/v1/ns/shop/objects/{node}/actions/{action}", stolen, who)
+        assert (problem["status"], problem["field"]) == (422, "spec")
+        assert "these actions take one: register" in problem["detail"]
+    assert await api.get(f"/nodes/{node}", "admin") == before
+
+
+@pytest.mark.parametrize(
+    ("collection", "action", "spec"),
+    [
+        ("accounts/{account}", "disable", {"x": 1}),
+        ("accounts/{account}", "delete", {"name": "acme", "retention": 1e9}),
+        ("cloudspaces/{box}", "disable", {"name": "web", "account": "another"}),
+        ("images/{image}", "disable", {"name": "tick", "account": "another", "source": "any"}),
+        ("machines/{vm}", "stop", {"name": "v", "account": "another", "size": "64c262144m"}),
+    ],
+)
+async def test_no_action_moves_or_resizes_what_was_accepted(
+    api: Api, collection: str, action: str, spec: dict[str, Any]
+) -> None:
+    path = f"/{collection}".format(**api.ids, vm=await api.machine(f"vm for {action} {len(spec)}"))
+    before = await api.get(path, "admin")
+    general = f"http://test/api/v1/ns/shop/objects/{before['id']}/actions/{action}"
+    problem = await api.refused(general, {"spec": spec})
+    assert (problem["status"], problem["field"]) == (422, "spec")
+    assert (await api.get(path, "admin"))["spec"] == before["spec"]
+
+
 async def test_an_administrator_of_everything_gives_a_namespace_a_node_on_the_host(api: Api) -> None:
     node = await api.made("nodes", "root", name="host", driver="process")
     await api.asked(f"/nodes/{node}/decommission", who="root")
@@ -396,7 +431,9 @@ async def test_an_administrator_of_everything_gives_a_namespace_a_node_on_the_ho
         ("qemu", {"arch": "z80"}, "options.arch"),
         ("qemu", {"accel": "warp"}, "options.accel"),
         ("qemu", {"bandwidth": "-1"}, "options.bandwidth"),
-        ("qemu", {"program": "/bin/sh"}, "options"),
+        ("qemu", {"program": "/bin/sh"}, "options.program"),
+        ("qemu", {"folder": "/"}, "options.folder"),
+        ("process", {"folder": "/"}, "options.folder"),
     ],
 )
 async def test_a_node_with_options_that_its_driver_does_not_take_is_refused_at_once(

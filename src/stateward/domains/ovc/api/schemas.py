@@ -6,8 +6,18 @@ from litestar import Request
 from litestar.params import PathParameter, QueryParameter
 from msgspec import Meta, Struct
 
-from stateward.domains.ovc.model import BUILT_IN_IMAGE, IMAGE_SOURCE, RETENTION_S, DriverName, Gib, Name, VmAction
+from stateward.domains.ovc.model import (
+    BUILT_IN_IMAGE,
+    HOST_GRANT,
+    IMAGE_SOURCE,
+    RETENTION_S,
+    DriverName,
+    Gib,
+    Name,
+    VmAction,
+)
 from stateward.domains.ovc.service import OvcCaller
+from stateward.lifecycle import NO_FACTS
 from stateward.naming import NAME
 from stateward.plugin.route_options import actor_of, grant_of
 from stateward.validation_texts import describe_pattern
@@ -109,4 +119,5 @@ class MaintenanceRequest(Struct, frozen=True, forbid_unknown_fields=True):
 def caller_of(request: Call) -> OvcCaller:
     """Return the caller of a request."""
     grant = grant_of(request)
-    return OvcCaller(actor_of(request), grant.name, token=grant.token)
+    facts = frozenset({HOST_GRANT}) if grant.governs_all else NO_FACTS
+    return OvcCaller(actor_of(request), grant.name, facts, token=grant.token)

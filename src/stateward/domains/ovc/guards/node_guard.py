@@ -9,19 +9,16 @@ from hashlib import blake2b
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.ovc.errors import LastNode, NodeNotReady, NoNode
+from stateward.domains.ovc.errors import LastNode, NodeDriverNotGranted, NodeNotReady, NoNode
 from stateward.domains.ovc.guards.common_guard import check_request, request_args, require_free_name, require_object
 from stateward.domains.ovc.lifecycle import NODE, NodeState
-from stateward.domains.ovc.model import NodeSeen, NodeSpec, VmAction, parse_spec
+from stateward.domains.ovc.model import HOST_DRIVERS, HOST_GRANT, NodeSeen, NodeSpec, VmAction, parse_spec
 from stateward.domains.ovc.nodes.node_options import check_options
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, to_json
-
-RESERVED_OPTIONS = frozenset({"folder", "program"})
-"""Driver options that a caller cannot set: the folder on this host, and the program that runs."""
 
 
 async def guard_node(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
@@ -30,10 +27,8 @@ async def guard_node(uow: UnitOfWork, request: Request, found: Object) -> Reques
     match request.action:
         case "register":
             spec = parse_spec(request.spec, NodeSpec)
-            if RESERVED_OPTIONS & spec.options.keys():
-                raise BadInput(
-                    "options", sorted(spec.options), f"options without {' and '.join(sorted(RESERVED_OPTIONS))}"
-                )
+            if spec.driver in HOST_DRIVERS and HOST_GRANT not in request.facts:
+                raise NodeDriverNotGranted(driver=spec.driver, ns=request.ns)
             check_options(spec)
             if found.parent is not None or found.queue != found.id:
                 raise BadInput("parent", found.parent, "left out: nodes are at the top")

@@ -1,7 +1,10 @@
-"""Options of a node, checked when it is registered.
+"""Options of a node, checked when it is registered, and again when a process opens it.
 
 Drivers read their options when a node is first needed. A bad one would be accepted then, and the node would end in
 ERROR a moment later. So they are checked by the same rules before anything is written.
+
+None of the options names a program or a folder of the server's host. A stored spec that has one, from an earlier
+version, is refused when the node is opened.
 """
 
 from typing import Annotated
@@ -45,6 +48,7 @@ OPTION_FORMS: dict[str, type[Struct]] = {"process": ProcessOptions, "qemu": Qemu
 
 def check_options(spec: NodeSpec) -> None:
     """Refuse options that the node's driver would not take."""
+    _check_form(spec)
     try:
         if spec.driver == "simulated":
             with_options(CALM, spec.options)
@@ -54,7 +58,6 @@ def check_options(spec: NodeSpec) -> None:
         raise BadInput(f"options.{error.name}", error.name, f"one of {', '.join(sorted(error.known))}") from error
     except BadInput as error:
         raise BadInput(f"options.{error.field}", error.value, error.allowed) from error
-    _check_form(spec)
 
 
 def _check_form(spec: NodeSpec) -> None:

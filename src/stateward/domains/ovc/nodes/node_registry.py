@@ -7,6 +7,7 @@ from pathlib import Path
 from stateward.domains.ovc.lifecycle import NODE
 from stateward.domains.ovc.model import NodeSpec, PlacementSeen, file_name, read_spec
 from stateward.domains.ovc.nodes.driver_node import DriverNode
+from stateward.domains.ovc.nodes.node_options import check_options
 from stateward.domains.ovc.nodes.port import Hypervisor
 from stateward.drivers import ProviderRegion
 from stateward.drivers.confinement import Confinement
@@ -70,6 +71,7 @@ class NodeRegistry:
 
     def _create(self, node: str, spec: NodeSpec) -> Hypervisor:
         try:
+            check_options(spec)
             return self.factories[spec.driver](node, spec)
         except CloudUnavailable as error:
             raise Temporary(str(error)) from error
