@@ -351,23 +351,33 @@ class Engine:
         """Return the error to report if no member of a group allows an action: the whole's own, if it refuses too."""
         return await self._open_store.transact(lambda tx: groups.explain_none_allowed(tx, self.kinds, whole, error))
 
-    async def cancel(self, ns: str, op: str, who: str = "") -> Operation:
-        """Cancel an operation and its children, or have its kind do so."""
+    async def cancel(self, ns: str, op: str, who: str = "", *, actor: str | None = None) -> Operation:
+        """Cancel an operation and its children, or have its kind do so.
+
+        An `actor` that the table does not allow to request the operation is refused; without one, the program cancels.
+        """
         asked = await self._open_store.reader.operation(Key(ns, op))
         is_open = asked is not None and asked.kind in self.kinds and asked.status not in ENDED_STATUSES
         if asked is not None and is_open and (action := self.kinds.of(asked).cancel_action):
-            await self.act(ns, asked.object, action, who=who)
+            self.kinds.require_interference(asked, actor)
+            await self.act(ns, asked.object, action, actor=actor or USER, who=who)
             return asked
-        found = await self._open_store.transact(lambda tx: cancel.cancel(tx, self.kinds, Key(ns, op), who))
+        found = await self._open_store.transact(lambda tx: cancel.cancel(tx, self.kinds, Key(ns, op), who, actor))
         await self._cancel_below([found.key], who)
         return found
 
-    async def cancel_group(self, ns: str, group: str, who: str = "") -> None:
-        """Cancel all operations of an action on many objects that have not ended, and their children."""
+    async def cancel_group(self, ns: str, group: str, who: str = "", *, actor: str | None = None) -> None:
+        """Cancel all operations of an action on many objects that have not ended, and their children.
+
+        Operations that the table does not allow the `actor` to request are left alone.
+        """
+        first = await self._open_store.reader.operation(Key(ns, group))
+        if first is not None:
+            self.kinds.require_interference(first, actor)
         only, last = OperationFilter(ns, group=group, statuses=OPEN_STATUSES), None
         while found := await self._open_store.reader.list_operations(only, last, CANCEL_BATCH):
             last = OperationCursor(found[-1].created, found[-1].id)
-            await self._cancel_below(await self._cancel_batch(found, who), who)
+            await self._cancel_below(await self._cancel_batch(found, who, actor), who)
 
     async def _cancel_below(self, parents: list[Key], who: str) -> None:
         while parents:
@@ -376,8 +386,8 @@ class Engine:
             for batch in (left[first : first + CANCEL_BATCH] for first in range(0, len(left), CANCEL_BATCH)):
                 parents += await self._cancel_batch(batch, who)
 
-    async def _cancel_batch(self, children: Sequence[Operation], who: str) -> list[Key]:
-        return await self._open_store.transact(lambda tx: cancel.cancel_children(tx, self.kinds, children, who))
+    async def _cancel_batch(self, found: Sequence[Operation], who: str, actor: str | None = None) -> list[Key]:
+        return await self._open_store.transact(lambda tx: cancel.cancel_all(tx, self.kinds, found, who, actor))
 
     async def signal(
         self,
@@ -386,16 +396,17 @@ class Engine:
         name: str,
         payload: Any = None,  # noqa: ANN401 - anything that is JSON
         *,
-        actor: str = USER,
+        actor: str | None = None,
         who: str = "",
         key: str | None = None,
     ) -> bool:
         """Send a signal to an operation that has not ended, which takes it with `job.wait_for(name)`.
 
+        An `actor` that the table does not allow to request the operation is refused; without one, the program sends it.
         Returns False if the same signal was sent with the same idempotency key before.
         """
         sent = SignalRequest(ns, op, name, to_json(payload), actor, who, key)
-        is_new = await self._open_store.transact(lambda tx: send_signal(tx, sent))
+        is_new = await self._open_store.transact(lambda tx: send_signal(tx, self.kinds, sent))
         note_replay(key, again=not is_new)
         return is_new
 

@@ -187,6 +187,16 @@ class NotCancelled(Denied, code="not_cancelled"):
     text = "operation {op} cannot be cancelled: operations on {kind} run to their end, or to their deadline"
 
 
+class NotYourOperation(Denied, code="forbidden"):
+    """The caller cannot cancel or signal an operation, because it could not have requested it."""
+
+    op: str
+    action: str
+    kind: str
+    actor: str
+    text = "operation {op} is not the caller's: {action!r} of {kind} is not for the actor {actor}"
+
+
 def _all_members(count: int) -> str:
     return "the only member" if count == 1 else f"all {count:,} members"
 

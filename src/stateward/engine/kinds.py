@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from stateward.engine.errors import UnknownKind
+from stateward.engine.errors import NotYourOperation, UnknownKind
 from stateward.engine.handlers import Handler, Observe, PlainRun
 from stateward.engine.job import Run
 from stateward.engine.kind_types import KindTypes, UnfitValue, Upgrade
@@ -17,8 +17,8 @@ from stateward.engine.requests import Request
 from stateward.engine.typed_values import check_columns
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput, UnknownName, UnknownValue
-from stateward.lifecycle import Lifecycle, Move
-from stateward.lifecycle.decide import is_end
+from stateward.lifecycle import ADMIN, Lifecycle, Move
+from stateward.lifecycle.decide import decide, is_end
 from stateward.lifecycle.rows import BEGINNINGS, Meaning
 from stateward.store.changes import Ended
 from stateward.store.errors import WriteConflict
@@ -153,6 +153,17 @@ class Kind(Struct, eq=False):
         why = f"{request.action!r} does not change the spec of {self.name}; these actions take one: {takers}"
         raise UnfitValue(BadInput("spec", None, f"left out: {why}", state=state))
 
+    def can_interfere(self, operation: Operation, actor: str | None) -> bool:
+        """Return whether an actor may cancel or signal an operation: one that the table allows to request it.
+
+        Administrators may do so with every operation, because they have to end what is stuck; so may the program
+        itself (None).
+        """
+        if actor is None or actor == ADMIN:
+            return True
+        facts = frozenset(msgspec.json.decode(operation.facts, type=list[str]))
+        return isinstance(decide(self.lifecycle, operation.origin, operation.action, actor, facts), Move)
+
     def missing_handlers(self) -> list[str]:
         """Return the actions of workers that have no handler; another party may carry out a request."""
         ours = (row.event for row in self.lifecycle.rows if row.meaning in (Meaning.ACTION, Meaning.HIDDEN))
@@ -251,6 +262,11 @@ class Kinds:
         if kind is None:
             raise UnknownKind(record.kind)
         return kind
+
+    def require_interference(self, operation: Operation, actor: str | None) -> None:
+        """Refuse to cancel or signal an operation for an actor that the table does not allow to request it."""
+        if actor is not None and not self.of(operation).can_interfere(operation, actor):
+            raise NotYourOperation(operation.id, operation.action, operation.kind, actor)
 
     def pass_over_unknown(self, found: Iterable[str]) -> None:
         """Filter work by its kind from now on, if some of these kinds are unknown; the store repeats the transaction.

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from stateward.engine.accept.idempotency import bare_key
 from stateward.engine.errors import AlreadyEnded, KeyReused, NoSuchOperation
 from stateward.engine.job_steps import awaited_signal
+from stateward.engine.kinds import Kinds
 from stateward.engine.transitions import journal
 from stateward.engine.typed_values import check_depth
 from stateward.engine.unit_of_work import UnitOfWork
@@ -33,7 +34,7 @@ class SignalRequest(Struct, frozen=True):
     op: str
     name: str
     payload: str
-    actor: str = USER
+    actor: str | None = None  # None: the program itself
     who: str = ""
     key: str | None = None
 
@@ -48,7 +49,7 @@ class SignalRequest(Struct, frozen=True):
         return blake2b(msgspec.json.encode(parts), digest_size=16).hexdigest()
 
 
-async def send_signal(tx: Tx, sent: SignalRequest) -> bool:
+async def send_signal(tx: Tx, kinds: Kinds, sent: SignalRequest) -> bool:
     """Send a signal; returns False if the same one was sent with the same idempotency key before."""
     uow, key = UnitOfWork(tx), Key(sent.ns, sent.op)
     if await _was_sent_before(tx, sent):
@@ -56,13 +57,14 @@ async def send_signal(tx: Tx, sent: SignalRequest) -> bool:
     await uow.load_operations([key])
     if key not in uow.operations:
         raise NoSuchOperation(*key)
+    kinds.require_interference(uow.operations[key], sent.actor)
     subject = Key(sent.ns, uow.operations[key].object)
     await uow.load([subject])
     operation, work = (await tx.operations([key]))[key], uow.work(key)  # its steps are read under the lock
     if work is None or work.fenced:
         raise AlreadyEnded(operation.id, operation.status)
     uow.changes.signals.append(Signal(sent.ns, sent.op, sent.name, sent.payload, sent.who, tx.now))
-    journal(uow, uow.objects[subject], operation.id, sent.actor, sent.who, f"{SIGNAL_EVENT}{sent.name}")
+    journal(uow, uow.objects[subject], operation.id, sent.actor or USER, sent.who, f"{SIGNAL_EVENT}{sent.name}")
     if work.owner is None and work.not_before > tx.now and awaited_signal(operation.steps) == sent.name:
         uow.update_work(replace(work, not_before=tx.now))
     if sent.key is not None:

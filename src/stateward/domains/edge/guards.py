@@ -78,8 +78,8 @@ from stateward.store.records import Object, to_json
 
 GUARDED_ACTIONS = ("create", "update", "re-create", "delete", "expire")
 DELETE_ACTIONS = ("delete", "expire")
-IMMUTABLE_FIELDS = ("flavor", "size", "cores", "memory", "organization", "reservable")
-"""Fields of a cluster that an update cannot change."""
+CHANGEABLE_FIELDS = {ClusterInst: ("nodes", "autoscale"), AppInst: ("command", "setup", "count", "parts")}
+"""The fields of an instance that an update can change, whichever API it comes through."""
 
 KNOWN_ARGUMENTS = {"create": ("reserved_by",), "update": ("change", "refresh")}
 """The arguments of actions on instances; others would be ignored."""
@@ -133,8 +133,7 @@ async def _cluster_spec(uow: UnitOfWork, request: Request, found: Object, status
         raise BadInput("nodes", wanted.nodes, "a number from 1 to 1000")
     if request.action == "update":
         before = read_spec(found, ClusterInst)
-        if any(getattr(wanted, name) != getattr(before, name) for name in IMMUTABLE_FIELDS):
-            raise BadInput("flavor", wanted.flavor, "left as it is: only nodes and autoscale can be changed")
+        _refuse_other_changes(before, wanted)
         await check_references(uow, found, wanted, msgspec.to_builtins(before))
         return wanted
     await check_references(uow, found, wanted, {})
@@ -144,6 +143,15 @@ async def _cluster_spec(uow: UnitOfWork, request: Request, found: Object, status
     of_flavor = read_spec(flavor, FlavorSpec)
     cores, memory = amounts_per_node(of_flavor)
     return replace(wanted, size=of_flavor.size, cores=cores, memory=memory)
+
+
+def _refuse_other_changes(before: ClusterInst | AppInst, wanted: ClusterInst | AppInst) -> None:
+    """Refuse an update of fields that stay as they were at creation; the domain itself counts the revision."""
+    changeable = CHANGEABLE_FIELDS[type(before)]
+    for name in before.__struct_fields__:
+        if name not in (*changeable, "revision") and getattr(wanted, name) != getattr(before, name):
+            allowed = f"left as it is: only {', '.join(changeable)} can be changed"
+            raise BadInput(name, getattr(wanted, name), allowed)
 
 
 def _refuse_use(what: str, apps: list[Object], request: Request, status: InstanceStatus) -> None:
@@ -182,6 +190,7 @@ async def guard_app(uow: UnitOfWork, request: Request, found: Object) -> Request
         spec = _app_spec(record, app, status.cluster)
     else:
         spec = merge_spec(request, found, AppInst)
+        _refuse_other_changes(read_spec(found, AppInst), spec)
         check_manifest(app_program(spec))
     if request.action == "update":
         check_backend(app_program(spec), backend)

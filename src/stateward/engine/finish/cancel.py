@@ -24,13 +24,17 @@ CANCEL_REQUESTED_EVENT = "cancel requested"
 """The journal event of a cancellation that takes effect later; the entry says who asked for it."""
 
 
-async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str) -> Operation:
-    """Cancel an operation, and return it as it was. Its children must be cancelled after it, when it begins no more."""
+async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str, actor: str | None) -> Operation:
+    """Cancel an operation, and return it as it was. Its children must be cancelled after it, when it begins no more.
+
+    The actor must be one that could have requested the operation; None stands for the program itself.
+    """
     uow = UnitOfWork(tx)
     await uow.load_operations([key])
     operation = uow.operations.get(key)
     if operation is None:
         raise NoSuchOperation(*key)
+    kinds.require_interference(operation, actor)
     await _load(uow, [operation])
     work = uow.work(key)
     if work is None or work.fenced:
@@ -43,24 +47,37 @@ async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str) -> Operation:
     _cancel_work(uow, kinds, operation, work, who)
     marked = uow.work(key)
     if marked is not None and not work.cancelled:  # the worker that ends it later does not know who asked
-        journal(uow, uow.objects[Key(operation.ns, operation.object)], operation.id, USER, who, CANCEL_REQUESTED_EVENT)
+        journal(
+            uow,
+            uow.objects[Key(operation.ns, operation.object)],
+            operation.id,
+            actor or USER,
+            who,
+            CANCEL_REQUESTED_EVENT,
+        )
     await _apply(uow, kinds)
     return operation
 
 
-async def cancel_children(tx: Tx, kinds: Kinds, children: Sequence[Operation], who: str) -> list[Key]:
-    """Cancel the children of a parent, except those that have ended, cannot be cancelled, or are of an unknown kind.
+async def cancel_all(
+    tx: Tx, kinds: Kinds, operations: Sequence[Operation], who: str, actor: str | None = None
+) -> list[Key]:
+    """Cancel the children of a parent, or the operations of a group.
 
-    Returns the children that have children of their own.
+    Those that have ended, cannot be cancelled, are of an unknown kind, or are not the actor's are left alone. For the
+    children of an operation that the actor may cancel, there is no actor. Returns the ones that have children.
     """
     uow = UnitOfWork(tx)
-    uow.operations.update((one.key, one) for one in children)
-    await _load(uow, children)
-    await _refresh(uow, children)
+    uow.operations.update((one.key, one) for one in operations)
+    await _load(uow, operations)
+    await _refresh(uow, operations)
     parents: list[Key] = []
-    for one in children:
+    for one in operations:
         work = uow.work(one.key)
-        if work is None or work.fenced or one.kind not in kinds or not kinds.of(one).can_cancel(one.action):
+        if work is None or work.fenced or one.kind not in kinds:
+            continue
+        kind = kinds.of(one)
+        if not kind.can_cancel(one.action) or not kind.can_interfere(one, actor):
             continue
         if work.children:
             parents.append(one.key)

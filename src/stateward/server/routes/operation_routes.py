@@ -205,13 +205,12 @@ async def get_timeline(request: ApiRequest, ns: Ns, op: Op) -> TimelineView:
 async def cancel_operation(request: ApiRequest, ns: Ns, op: Op, parts: WithParts = False) -> OperationView:
     """Cancel an operation: one that waits ends at once; the worker of a running one stops it and reports back.
 
-    With `parts`, all operations of an action on many objects are cancelled that have not ended.
+    With `parts`, all operations of an action on many objects are cancelled that have not ended. Only callers that can
+    request an action can cancel its operations.
     """
-    found, engine = await show_operation(request, Key(ns, op)), request.service.engine
-    if parts and found.group == op:
-        await engine.cancel_group(ns, op, request.grant.name)
-    else:
-        await engine.cancel(ns, op, request.grant.name)
+    found, engine, grant = await show_operation(request, Key(ns, op)), request.service.engine, request.grant
+    cancel = engine.cancel_group if parts and found.group == op else engine.cancel
+    await cancel(ns, op, grant.name, actor=ACTORS[grant.role])
     return await show_operation(request, Key(ns, op))
 
 
@@ -237,7 +236,8 @@ async def send_signal(
 ) -> OperationView:
     """Send a signal to an operation that has not ended. It is kept until the operation's handler waits for it.
 
-    Several signals of one name are taken in the order of their arrival, one for each wait.
+    Several signals of one name are taken in the order of their arrival, one for each wait. Only callers that can
+    request the operation's action can send it signals.
     """
     await show_operation(request, Key(ns, op))
     grant = request.grant

@@ -1,13 +1,15 @@
 """Back ends: the cloudlet says which one, the agent must offer it, and a manifest must fit it."""
 
+import msgspec
 import pytest
 
 from stateward.agents.app_manifest import AppPart, SiteBackend
 from stateward.agents.simulation import SimulatedSite
-from stateward.domains.edge.api.schemas import view
+from stateward.domains.edge.api.schemas import AppInstChange, ClusterChange, view
 from stateward.domains.edge.errors import StillReferenced
+from stateward.domains.edge.guards import CHANGEABLE_FIELDS
 from stateward.domains.edge.lifecycle import APP, APPINST, CLOUDLET, CLUSTERINST
-from stateward.domains.edge.model import AppInst, AppSpec, CloudletSpec, cloudlet_status, read_spec
+from stateward.domains.edge.model import AppInst, AppSpec, CloudletSpec, ClusterInst, cloudlet_status, read_spec
 from stateward.errors import BadInput, UnknownField
 from stateward.store.records import Object
 from tests.integration.domains.edge.conftest import ANN, NS, AgentRunner, EdgeHarness
@@ -89,3 +91,40 @@ async def test_an_argument_that_would_be_ignored_is_refused(harness: EdgeHarness
             await harness.engine.act(NS, id_, "update", args=args, actor=ANN.actor, who=ANN.who)
         assert refused.value.field == f"args.{next(iter(args))}"
     assert (await harness.get("munich:c1:web")).op is None
+
+
+async def test_creating_a_cloudlet_again_does_not_change_the_back_end_of_its_instances(harness: EdgeHarness) -> None:
+    serving = await harness.cloudlet()
+    await harness.cluster()
+    await serving.kill()
+    await harness.until("munich", "Offline")
+    with pytest.raises(StillReferenced, match="munich:c1"):
+        await harness.service.create_cloudlet(NS, "munich", CloudletSpec(backend=SiteBackend.CONTAINER), ANN)
+    for action in ("maintain", "delete"):
+        spec = CloudletSpec(backend=SiteBackend.CONTAINER)
+        with pytest.raises(BadInput, match="these actions take one: create, change"):
+            await harness.engine.act(NS, "munich", action, spec=spec, actor=ANN.actor, who=ANN.who)
+    assert read_spec(await harness.get("munich"), CloudletSpec).backend is SiteBackend.PROCESS
+
+
+async def test_an_update_changes_what_its_route_offers_and_nothing_else(harness: EdgeHarness) -> None:
+    assert ClusterChange.__struct_fields__ == CHANGEABLE_FIELDS[ClusterInst]
+    assert AppInstChange.__struct_fields__ == CHANGEABLE_FIELDS[AppInst]
+    await harness.cloudlet()
+    await harness.cluster()
+    await harness.app()
+    await harness.deployed()
+    for id_, change, field in (
+        ("munich:c1", {"reservable": True}, "reservable"),
+        ("munich:c1", {"setup": "true"}, "setup"),
+        ("munich:c1:web", {"organization": "another"}, "organization"),
+        ("munich:c1:web", {"cluster": "c2", "count": 2}, "cluster"),
+        ("munich:c1:web", {"auto_delete": True}, "auto_delete"),
+    ):
+        found = await harness.get(id_)
+        whole = {**msgspec.json.decode(found.spec), **change}
+        for how in ({"args": {"change": change}}, {"spec": whole}):
+            with pytest.raises(BadInput, match="left as it is: only ") as refused:
+                await harness.engine.act(NS, id_, "update", actor=ANN.actor, who=ANN.who, **how)
+            assert refused.value.field == field
+        assert (await harness.get(id_)).spec == found.spec
