@@ -117,8 +117,8 @@ async def test_the_journal_is_exported_as_one_object_in_each_line(harness: Serve
 
 async def test_the_journal_is_exported_as_a_table_without_formulas(harness: ServerHarness) -> None:
     await harness.built("p0")
-    harness.plant.fail("pump", Permanent('=cmd|"/c calc"!A1, and\nmore'))
-    await harness.post("/ns/shop/objects/p0/actions/pump?wait=30", {"spec": {"litres": 5}})
+    harness.plant.fail("tune", Permanent('=cmd|"/c calc"!A1, and\nmore'))
+    await harness.post("/ns/shop/objects/p0/actions/tune?wait=30", {"spec": {"litres": 5}})
     paged = (await harness.get("/journal?ns=shop&object=p0&limit=1000")).json()["items"]
     answer = await harness.get("/journal?ns=shop&object=p0", headers={"Accept": "text/csv"})
     assert answer.headers["content-type"].startswith("text/csv")

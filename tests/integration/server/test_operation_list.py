@@ -117,9 +117,9 @@ async def test_the_timeline_tells_attempts_with_their_errors_and_the_waits_betwe
 async def test_changes_of_a_spec_are_told_field_by_field(harness: ServerHarness) -> None:
     await harness.built(spec={"litres": 3, "name": "north"})
     await harness.post(
-        f"/ns/{NS}/objects/p1/actions/pump?wait=30", {"spec": {"litres": 5, "name": "north"}}, "operator"
+        f"/ns/{NS}/objects/p1/actions/tune?wait=30", {"spec": {"litres": 5, "name": "north"}}, "operator"
     )
     (change,) = (await harness.get(f"/ns/{NS}/objects/p1/changes")).json()
-    assert (change["who"], change["event"]) == ("olga", "pump")
+    assert (change["who"], change["event"]) == ("olga", "tune")
     assert change["fields"] == [{"field": "litres", "how": "changed", "before": 3, "after": 5}]
     assert (await harness.get(f"/ns/{NS}/objects/none/changes")).status_code == 404

@@ -78,7 +78,7 @@ from stateward.store.records import Object, to_json
 
 GUARDED_ACTIONS = ("create", "update", "re-create", "delete", "expire")
 DELETE_ACTIONS = ("delete", "expire")
-CHANGEABLE_FIELDS = {ClusterInst: ("nodes", "autoscale"), AppInst: ("command", "setup", "count", "parts")}
+CHANGEABLE_FIELDS = {ClusterInst: ("nodes", "autoscale", "setup"), AppInst: ("command", "setup", "count", "parts")}
 """The fields of an instance that an update can change, whichever API it comes through."""
 
 KNOWN_ARGUMENTS = {"create": ("reserved_by",), "update": ("change", "refresh")}
