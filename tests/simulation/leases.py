@@ -1,7 +1,8 @@
 """A world of leases: users, hosts that fail, plug-ins that fail and hang, processes that are killed, stopped, cut off.
 
-No commit ever shows a lease with reservations and events that do not fit its status, or a host that is booked or handed
-over twice. When the faults are over, all objects come to rest, every lease can be deleted, and no booking is left.
+No commit ever shows a lease with reservations and events that do not fit its status, a host that is booked or handed
+over twice, or a lease with other hosts than those that are booked for it. When the faults are over, all objects come to
+rest, every lease can be deleted, and no booking is left.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ from stateward.testing import faulty_store
 from stateward.testing.faulty_store import CommitRecord, FaultRates
 from stateward.testing.simulated_process import SimulatedProcess
 from stateward.testing.virtual_loop import LoopParty, Stuck, VirtualLoop
-from tests.integration.domains.leases.checked_store import Forbidden, check
+from tests.integration.domains.leases.checked_store import Forbidden, check, check_bookings
 
 EPOCH = 1_900_000_000.0
 NS = "n"
@@ -156,6 +157,7 @@ class LeaseWorld:
                 self.note(f"{party.name}: {line.object} {line.event} {line.target or ''} {line.reason or ''}")
             for found in changes.objects:
                 self._look(found)
+            self._require(lambda: check_bookings(self._last.values()))
 
     def _look(self, found: Object) -> None:
         if found.id in self._last:
@@ -163,8 +165,11 @@ class LeaseWorld:
         self._last[found.id] = found
         if found.kind == LEASE.kind:
             self._statuses.add(found.state)
+        self._require(lambda: check(found))
+
+    def _require(self, holds: Callable[[], None]) -> None:
         try:
-            check(found)
+            holds()
         except Forbidden as forbidden:
             self._wrong = self._wrong or str(forbidden)
             self.note(f"WRONG: {forbidden}")

@@ -4,7 +4,7 @@ The allocator searches the pool in memory. What it finds is held tentatively, so
 process choose other hosts, until the commit that books the hosts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from msgspec.structs import replace
@@ -56,6 +56,18 @@ class HostAllocator:
             else:
                 found = self._search_change(one, seen, demand, same=same)
             plan[one.id] = self._hold_tentatively(one, demand, found)
+        return plan
+
+    def allocate_replacements(self, lease: Lease, lacking: Mapping[str, int], avoid: Collection[str]) -> AllocationPlan:
+        """Return as many further hosts for the reservations as they lack, or as there are."""
+        plan: AllocationPlan = {}
+        for one, seen in lease.reservations():
+            demand, count = self._demand(one), lacking.get(one.id, 0)
+            if demand is not None and count > 0:
+                wanted = replace(demand, min_count=0, max_count=count, affinity=False)
+                booking = demand.booking(self._lease, one.id, self._spec.window, 1)
+                found = self._pool.search(wanted, booking, avoid={*avoid, *seen.hosts}) or {}
+                plan[one.id] = self._hold_tentatively(one, demand, found)
         return plan
 
     def _check_change(self, before: ReservationSpec, after: ReservationSpec, seen: ReservationSeen) -> None:

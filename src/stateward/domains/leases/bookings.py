@@ -4,7 +4,7 @@ A booking promises a host, or a share of it, to a reservation for a time. A hold
 to the reservation. Two bookings of a host never exceed its size at any moment, cleaning times included.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
@@ -12,7 +12,17 @@ from msgspec.structs import replace
 
 from stateward.domains.leases.errors import HostHeld, HostsTaken
 from stateward.domains.leases.lifecycle import HostState
-from stateward.domains.leases.model import Booking, Holding, HostSeen, HostSpec, LeaseHost, LeaseWindow, Share
+from stateward.domains.leases.model import (
+    Booking,
+    Holding,
+    HostSeen,
+    HostSpec,
+    Lease,
+    LeaseHost,
+    LeaseWindow,
+    ReservationSeen,
+    Share,
+)
 from stateward.domains.leases.wire_values import format_minute
 
 
@@ -188,3 +198,17 @@ class MarkMissed(Struct, frozen=True):
 
 
 HostChange: TypeAlias = BookHost | ReleaseHost | HandOverHost | TakeBackHost | MarkMissed
+
+HostChanges: TypeAlias = Sequence[tuple[str, HostChange]]
+"""Changes by the name of the host, in the order in which they are made."""
+
+
+def release_proposed(id_: str, seen: ReservationSeen) -> list[tuple[str, HostChange]]:
+    """Return the changes that release the hosts which only an update of a reservation has booked."""
+    return [(name, ReleaseHost(id_)) for name in seen.proposed or () if name not in seen.hosts]
+
+
+def book_hosts(lease: Lease, id_: str, seen: ReservationSeen, demand: Demand) -> list[tuple[str, HostChange]]:
+    """Return the changes that book the hosts of a reservation for the time of its lease."""
+    window, of = lease.spec.window, lease.object.id
+    return [(name, BookHost(demand.booking(of, id_, window, count))) for name, count in seen.hosts.items()]

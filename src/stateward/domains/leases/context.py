@@ -42,6 +42,8 @@ class LeaseContext(Struct, frozen=True):
     pools: PoolCache
     resources: ResourcePlugins
     filters: PolicyFilters
+    replace_after: float
+    """Seconds that a host must have failed before its leases replace it."""
 
     def tasks(self, job: Job, only: Callable[[ReservationTask], bool] = lambda _task: True) -> list[ReservationTask]:
         """Return a task for each reservation of the job's lease that `only` accepts."""

@@ -1,49 +1,42 @@
-"""The end hook of leases, and the journal of their parts.
+"""The end hook of leases: it runs in the transaction that ends an operation, however the operation ended.
 
-Reservations and events live inside their lease's row, so the commit that writes the row also writes their journal
-entries, be it the commit that accepts an action or the one that ends it. An entry is about the part's own id.
-
-The end hook runs in the transaction that ends an operation. Timers that fell due while the lease was in transition had
-to wait; the hook sets them again, so that they fire at once and in their order.
+Timers that fell due while the lease was in transition had to wait; the hook sets them again, so that they fire
+immediately and in their order. An update that succeeded gets its new hosts here, and one that did not gives them back.
 """
 
 from msgspec.structs import replace
 
-from stateward.domains.leases.lifecycle import EVENT, RESERVATION
-from stateward.domains.leases.model import EventType, LeaseSeen, PartMove, event_id, read_lease, status_of
+from stateward.domains.leases.lifecycle import LeaseState
+from stateward.domains.leases.model import read_lease, status_of
+from stateward.domains.leases.part_history import append_part_history
+from stateward.domains.leases.resources import ResourcePlugins
 from stateward.domains.leases.timers import PENDING_EVENTS, pending_timers
+from stateward.domains.leases.update import end_update
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.changes import Ended
-from stateward.store.records import JournalEntry, Key, Operation, to_json
-
-_EVENTS = frozenset(EventType)
+from stateward.store.records import Key, Operation, Status, to_json
 
 
-def append_part_history(uow: UnitOfWork, lease: Key, seen: LeaseSeen, op: str | None, who: str) -> LeaseSeen:
-    """Append the pending moves of a lease's parts to the journal; returns the parts without them."""
-    for one in seen.moves:
-        uow.append_journal(_part_entry(uow.now, lease, one, op, who))
-    return replace(seen, moves=()) if seen.moves else seen
+class LeaseEndHook:
+    """The hook at the end of every operation on a lease."""
 
+    def __init__(self, resources: ResourcePlugins) -> None:
+        self._resources = resources
 
-def _part_entry(now: float, lease: Key, moved: PartMove, op: str | None, who: str) -> JournalEntry:
-    is_event = moved.part in _EVENTS
-    part = event_id(lease.id, EventType(moved.part)) if is_event else moved.part
-    kind = EVENT.kind if is_event else RESERVATION.kind
-    return JournalEntry(lease.ns, part, kind, op, now, moved.actor, who, moved.event, None, None, moved.why or None)
-
-
-async def on_lease_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - see `Kind.on_end`
-    """Journal the moves of the lease's parts, and set the timers again that fell due meanwhile."""
-    key = Key(operation.ns, operation.object)
-    found = uow.objects.get(key)
-    if found is None or found.seen == "{}":
-        return
-    lease = read_lease(found)
-    if lease.seen.moves:
-        uow.save_object(
-            key, replace(found, seen=to_json(append_part_history(uow, key, lease.seen, operation.id, operation.who)))
-        )
-    if not found.removed:
-        ahead = pending_timers(lease, *PENDING_EVENTS.get(status_of(found), ()))
-        uow.changes.timers += [one for one in ahead if one.due <= uow.now]
+    async def __call__(self, uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
+        """End an update, journal the moves of the lease's parts, and set its timers."""
+        key = Key(operation.ns, operation.object)
+        found = uow.objects.get(key)
+        if found is None or found.seen == "{}":
+            return
+        lease = read_lease(found)
+        seen = lease.seen
+        if operation.action == "update" and found.state != LeaseState.DELETING:  # a delete releases all hosts itself
+            seen = await end_update(uow, self._resources, lease, operation, succeeded=ended.status is Status.SUCCEEDED)
+        seen = append_part_history(uow, key, seen, operation.id, operation.who)
+        if seen != lease.seen:
+            uow.save_object(key, replace(found, seen=to_json(seen)))
+        if not found.removed:
+            ahead = pending_timers(replace(lease, seen=seen), *PENDING_EVENTS.get(status_of(found), ()))
+            is_error = status_of(found) is LeaseState.ERROR  # an operation before the start may have ended in it
+            uow.changes.timers += [one for one in ahead if is_error or one.due <= uow.now]

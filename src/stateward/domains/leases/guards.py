@@ -16,9 +16,18 @@ from msgspec.structs import replace
 
 from stateward.domains.leases import lease_parts
 from stateward.domains.leases.booking_writer import write_host_changes
-from stateward.domains.leases.bookings import BookHost, blocking_holder, booking_fits, earlier_bookings
+from stateward.domains.leases.bookings import (
+    BookHost,
+    HandOverHost,
+    HostChange,
+    TakeBackHost,
+    blocking_holder,
+    book_hosts,
+    booking_fits,
+    earlier_bookings,
+    release_proposed,
+)
 from stateward.domains.leases.combination import derived_status
-from stateward.domains.leases.end_hooks import append_part_history
 from stateward.domains.leases.errors import (
     HostNotFree,
     HostStillBooked,
@@ -27,10 +36,11 @@ from stateward.domains.leases.errors import (
     NotRecoverable,
     TooEarly,
 )
-from stateward.domains.leases.lifecycle import LEASE, EventState, LeaseState, ReservationState
+from stateward.domains.leases.lifecycle import LEASE, EventState, HostState, LeaseState, ReservationState
 from stateward.domains.leases.model import (
     Booking,
     EventType,
+    Holding,
     HostSpec,
     Lease,
     LeaseHost,
@@ -46,8 +56,16 @@ from stateward.domains.leases.model import (
     status_of,
 )
 from stateward.domains.leases.notices import notice_key, queue_notice
+from stateward.domains.leases.part_history import append_part_history
 from stateward.domains.leases.resources import ResourcePlugins
-from stateward.domains.leases.timers import PENDING_EVENTS, heal_timers, pending_timers, rescheduled_timers, timer_keys
+from stateward.domains.leases.timers import (
+    PENDING_EVENTS,
+    heal_timer,
+    heal_timers,
+    pending_timers,
+    rescheduled_timers,
+    timer_keys,
+)
 from stateward.domains.leases.wire_values import MAX_CLEANING_MINUTES, MAX_SIZE, read_whole_number
 from stateward.engine import Request
 from stateward.engine.errors import blocker_of
@@ -98,12 +116,10 @@ class LeaseGuard:
         """Return the keys of the hosts that a request books or takes over, and of the notice that it queues."""
         if request.action in ("end", "delete"):
             return [notice_key(request.ns, request.object)] if self._notifies else ()
-        if request.action in ("create", "update"):
-            seen = read_lease_seen(request.seen) if request.seen is not None else None
-        else:
-            looks = request.action in ("start", "recover") and found is not None
-            seen = read_lease_seen(found.seen) if looks and found is not None else None
-        return [host_key(request.ns, name) for name in seen.booked] if seen is not None else ()
+        seen = [request.seen] if request.action in ("create", "update") else []
+        seen += [found.seen] if request.action in ("start", "recover", "update") and found is not None else []
+        booked = {name for one in seen if one is not None for name in read_lease_seen(one).booked}
+        return [host_key(request.ns, name) for name in booked]
 
     async def __call__(self, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
         """Check a request, and complete it."""
@@ -139,7 +155,8 @@ class LeaseGuard:
         lease_parts.require_valid(L.UPDATING, lease.seen)
         lease_parts.require_valid(status_of(call.found), lease.seen)
         planned = {one: seen.proposed for one, seen in lease.seen.reservations.items() if seen.proposed is not None}
-        self._book_hosts(call, lease, planned)
+        left = [change for one, seen in before.seen.reservations.items() for change in release_proposed(one, seen)]
+        self._book_hosts(call, lease, planned, left)
         call.uow.changes.timers += rescheduled_timers(lease, before)
         return lease.seen
 
@@ -151,19 +168,48 @@ class LeaseGuard:
         return self._queue_end_notice(call, call.lease.seen, L.DELETING)
 
     async def _recover(self, call: GuardCall) -> LeaseSeen | None:
-        """Leave ERROR for the status that the parts derive, if the request names the same status."""
+        """Leave ERROR for the status that the parts derive, if the request names the same status.
+
+        The operation that failed may have left other bookings and holdings than the lease says. They are restored here;
+        if hosts were taken or are held by another lease, the lease stays in ERROR. Timers of `heal` that fired in ERROR
+        are lost, so another is set if there is anything to heal.
+        """
         lease = call.lease
         seen = lease_parts.reset_interrupted_events(lease.seen)
         status = derived_status(seen.events.get(EventType.START), seen.events.get(EventType.END))
-        agrees = f"derived={status}" in call.request.facts and lease_parts.is_valid(status, seen)
-        if not agrees or not all(_bookings_match(call.uow, lease, one, mine) for one, mine in lease.reservations()):
+        if f"derived={status}" not in call.request.facts or not lease_parts.is_valid(status, seen):
             raise NotRecoverable(status)
+        changes = [one for spec, mine in lease.reservations() for one in self._restored_hosts(lease, spec, mine)]
+        write_host_changes(call.uow, call.request.ns, changes, call.request.op, call.request.object)
+        for id_ in seen.reservations:
+            seen = lease_parts.update_reservation(seen, id_, proposed=None)
         call.uow.changes.timers += pending_timers(replace(lease, seen=seen), *PENDING_EVENTS.get(status, ()))
+        if any(one.lost or one.missing_resources or _has_failed_host(call, one) for one in seen.reservations.values()):
+            call.uow.changes.timers.append(heal_timer(*call.found.key, "", call.uow.now))
         return seen
 
-    def _book_hosts(self, call: GuardCall, lease: Lease, plan: dict[str, dict[str, int]]) -> None:
-        """Book the hosts of an allocation; raises HostsTaken if one does not fit."""
-        changes = []
+    def _restored_hosts(
+        self, lease: Lease, spec: ReservationSpec, seen: ReservationSeen
+    ) -> Iterable[tuple[str, HostChange]]:
+        """Return the changes after which hosts have the bookings and holdings that the lease says."""
+        demand = self._resources[spec.resource_type].demand(spec.details)
+        if demand is None:
+            return
+        yield from release_proposed(spec.id, seen)
+        yield from book_hosts(lease, spec.id, seen, demand)
+        is_active = seen.status is ReservationState.ACTIVE
+        holding = HandOverHost(Holding(lease.object.id, spec.id, demand.share is None))
+        yield from ((name, holding if is_active else TakeBackHost(spec.id)) for name in seen.hosts)
+
+    def _book_hosts(
+        self,
+        call: GuardCall,
+        lease: Lease,
+        plan: dict[str, dict[str, int]],
+        left: Iterable[tuple[str, HostChange]] = (),
+    ) -> None:
+        """Book the hosts of an allocation, after changes that are left to do; raises HostsTaken if one does not fit."""
+        changes = [*left]
         for one in lease.spec.reservations:
             demand = self._resources[one.resource_type].demand(one.details)
             if demand is None:
@@ -242,31 +288,36 @@ def _find_booking(uow: UnitOfWork, lease: Lease, id_: str, name: str) -> tuple[L
     return host, next((one for one in host.seen.bookings if one.reservation == id_), None)
 
 
-def _bookings_match(uow: UnitOfWork, lease: Lease, spec: ReservationSpec, seen: ReservationSeen) -> bool:
-    """Tell whether the hosts have the bookings that the lease says; a failed update may have left others."""
-    window = lease.spec.window
-    bookings = [_find_booking(uow, lease, spec.id, name)[1] for name in seen.hosts]
-    return all(one is not None and (one.start, one.end) == (window.start, window.end) for one in bookings)
+def _has_failed_host(call: GuardCall, seen: ReservationSeen) -> bool:
+    hosts = (call.uow.objects.get(host_key(call.request.ns, name)) for name in seen.hosts)
+    return any(host is None or host.state != HostState.UP for host in hosts)
 
 
-async def host_guard(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    """Check a request about a host, and complete it."""
-    if request.creates is not None or request.spec is not None:
-        _check_spec(request, found)
-    if request.creates is not None:
+class HostGuard:
+    """The guard of hosts; leases replace a host that has failed for `replace_after` seconds."""
+
+    def __init__(self, replace_after: float) -> None:
+        self._replace_after = replace_after
+
+    async def __call__(self, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+        """Check a request about a host, and complete it."""
+        if request.creates is not None or request.spec is not None:
+            _check_spec(request, found)
+        if request.creates is not None:
+            return None
+        host = read_host(found)
+        match request.action:
+            case "update":
+                _refuse_to_shrink(host, request)
+            case "remove":
+                _refuse_removal(host, uow.now)
+            case "fail":
+                due = uow.now + self._replace_after
+                uow.changes.timers += heal_timers(request.ns, concerned_leases(host, uow.now), host.spec.name, due)
+            case "recover":
+                uow.changes.timers += heal_timers(request.ns, host.seen.missed, host.spec.name, uow.now)
+                return replace(request, seen=to_json(replace(host.seen, missed=())))
         return None
-    host = read_host(found)
-    match request.action:
-        case "update":
-            _refuse_to_shrink(host, request)
-        case "remove":
-            _refuse_removal(host, uow.now)
-        case "fail":
-            uow.changes.timers += heal_timers(request.ns, concerned_leases(host, uow.now), host.spec.name, uow.now)
-        case "recover":
-            uow.changes.timers += heal_timers(request.ns, host.seen.missed, host.spec.name, uow.now)
-            return replace(request, seen=to_json(replace(host.seen, missed=())))
-    return None
 
 
 def _check_spec(request: Request, found: Object) -> None:

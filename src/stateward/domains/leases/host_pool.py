@@ -112,7 +112,9 @@ class HostPool:
         self._part_days.write(number, [(one.start, one.end) for one in taken if not one.whole])
 
     def _bookings(self, host: LeaseHost) -> list[Booking]:
-        return [*host.seen.bookings, *self._tentative.get(host.spec.name, ())]
+        """Return the bookings of a host, and the tentative ones; one that is committed already counts once."""
+        known = host.seen.bookings
+        return [*known, *(one for one in self._tentative.get(host.spec.name, ()) if one not in known)]
 
     # --- searching ---------------------------------------------------------------------------------------------------
 

@@ -1,13 +1,23 @@
 """The handler `heal` of leases: it replaces failed hosts by free ones for the rest of the lease.
 
-If no host is free, the lease goes on with the hosts that it has, sets its flags, and tries again after HEAL_RETRY_S.
+Which hosts have failed is decided under the locks of the lease and its hosts, and the commit that decides it also
+writes the lease and all hosts concerned. So a lease always lists the hosts that are booked for it, and a host that has
+recovered by then is kept. The pool only suggests replacements: a suggested host that cannot be had is left out of the
+next search.
+
+If no host is free, the lease continues with the hosts that it has, sets its flags, and tries again after HEAL_RETRY_S.
 The flags are reset when no host is missing or lost any more.
 """
+
+from collections.abc import Mapping
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.leases import lease_parts
+from stateward.domains.leases.allocation import AllocationPlan, host_allocator
+from stateward.domains.leases.booking_writer import HostDecision, LockedLease
 from stateward.domains.leases.bookings import (
     BookHost,
     Demand,
@@ -15,130 +25,154 @@ from stateward.domains.leases.bookings import (
     HostChange,
     MarkMissed,
     ReleaseHost,
-    TakeBackHost,
 )
 from stateward.domains.leases.context import LeaseContext
 from stateward.domains.leases.errors import HostHeld, HostsTaken
-from stateward.domains.leases.handlers import lease_ending
-from stateward.domains.leases.host_pool import HostPool
 from stateward.domains.leases.lifecycle import HostState, ReservationState
 from stateward.domains.leases.model import (
     Allocation,
     Holding,
-    Lease,
     ReservationSeen,
     ReservationSpec,
     read_lease,
-    status_from_word,
 )
 from stateward.domains.leases.timers import heal_timer
-from stateward.engine import Ending, Job, Temporary
+from stateward.engine import Job
 
 R = ReservationState
 
 HEAL_RETRY_S = 30.0
 """Seconds before a lease with missing hosts searches again."""
 
+Counts = Mapping[str, int]
+"""Numbers of hosts or shares by the id of the reservation."""
+
 
 class DegradedReservation(Struct, frozen=True):
-    """A reservation that may have failed hosts, with the pool in which replacements are searched."""
+    """A reservation that may have failed hosts; hosts that failed less than `settle_s` seconds ago may recover."""
 
-    lease: Lease
+    locked: LockedLease
     spec: ReservationSpec
     seen: ReservationSeen
     demand: Demand
-    pool: HostPool
+    settle_s: float
 
-    def is_up(self, name: str) -> bool:
-        """Tell whether a host is up."""
-        host = self.pool.get(name)
-        return host is not None and host.object.state == HostState.UP
+    @property
+    def settling_hosts(self) -> dict[str, float]:
+        """The hosts that failed a short time ago, and when each of them is replaced unless it recovers."""
+        failed = ((name, self.locked.hosts[name].object.since) for name in self.seen.hosts if self._is_reported(name))
+        return {name: due for name, since in failed if (due := since + self.settle_s) > self.locked.now}
 
     @property
     def failed_hosts(self) -> list[str]:
-        """The hosts of the reservation that failed."""
-        return [name for name in self.seen.hosts if not self.is_up(name)]
+        """The hosts of the reservation that must be replaced."""
+        return [name for name in self.seen.hosts if not self.is_up(name) and name not in self.settling_hosts]
 
     @property
     def healthy_hosts(self) -> Allocation:
-        """The hosts of the reservation that are up."""
-        return {name: count for name, count in self.seen.hosts.items() if self.is_up(name)}
+        """The hosts of the reservation that it keeps."""
+        failed = self.failed_hosts
+        return {name: count for name, count in self.seen.hosts.items() if name not in failed}
+
+    @property
+    def lacking(self) -> int:
+        """How many hosts, or shares of hosts, must be found in place of failed and missing ones."""
+        wanted = max(sum(self.seen.hosts.values()), self.demand.min_count)
+        return wanted - sum(self.healthy_hosts.values())
 
     @property
     def is_active(self) -> bool:
         """Whether the hosts were handed over."""
         return self.seen.status is R.ACTIVE
 
+    def is_up(self, name: str) -> bool:
+        """Tell whether a host is up."""
+        host = self.locked.hosts.get(name)
+        return host is not None and host.object.state == HostState.UP
 
-async def heal(ctx: LeaseContext, job: Job) -> Ending:
+    def _is_reported(self, name: str) -> bool:
+        """Tell whether a host is there, and was reported as failed."""
+        return name in self.locked.hosts and not self.is_up(name)
+
+    def with_replacement(self, new: Allocation) -> ReservationSeen:
+        """Return the reservation with its new hosts and flags."""
+        has = self.healthy_hosts | new
+        missing = sum(has.values()) < self.demand.min_count
+        lost = [name for name in self.seen.lost if not self.is_up(name)]
+        lost += self.failed_hosts if self.is_active or missing else []
+        return replace(
+            self.seen,
+            hosts=has,
+            missing_resources=missing,
+            resources_changed=self.is_active and bool(lost) and (self.seen.resources_changed or bool(new)),
+            lost=tuple(dict.fromkeys(lost)),
+        )
+
+    def changes(self, new: Allocation) -> list[tuple[str, HostChange]]:
+        """Return the changes of hosts that go with a replacement."""
+        lease, id_ = self.locked.lease, self.spec.id
+        holding = HandOverHost(Holding(lease.object.id, id_, self.demand.share is None))
+        changes: list[tuple[str, HostChange]] = []
+        for name, count in new.items():
+            changes.append((name, BookHost(self.demand.booking(lease.object.id, id_, lease.spec.window, count))))
+            changes += [(name, holding)] if self.is_active else []
+        for name in self.failed_hosts:
+            changes += [(name, ReleaseHost(id_)), (name, MarkMissed(lease.object.id, misses=True))]
+        return changes
+
+
+async def heal(ctx: LeaseContext, job: Job) -> None:
     """Replace failed hosts as far as others are free, and record which hosts are up again."""
-    lease, pool = read_lease(job.claim.object), await ctx.pools.get(job.ns)
-    seen = lease.seen
-    for spec, mine in lease.reservations():
-        demand = ctx.resources[spec.resource_type].demand(spec.details)
-        if demand is not None and mine.status in (R.PENDING, R.ACTIVE):
-            healed = await _heal_reservation(ctx, job, DegradedReservation(lease, spec, mine, demand, pool))
-            seen = lease_parts.reassign_hosts(seen, spec.id, "heal", healed)
-    if any(one.missing_resources for one in seen.reservations.values()):
-        due = await ctx.engine.store.reader.time() + HEAL_RETRY_S
-        await ctx.engine.set_timer(heal_timer(job.ns, job.object, "", due))
-    return lease_ending(status_from_word(job.origin), seen)
+    lease = read_lease(job.claim.object)
+    unavailable: set[str] = set()
+    decision = await ctx.booking_writer.decide(job, (), partial(decide_replacement, ctx, {}, {}))
+    while decision.lacking:
+        pool, searched = await ctx.pools.get(job.ns), decision.lacking
+        with host_allocator(pool, ctx.resources, lease.object.id, lease.spec) as allocator:
+            found = allocator.allocate_replacements(lease, searched, unavailable)
+            names = {name for one in found.values() for name in one}
+            try:
+                decision = await ctx.booking_writer.decide(
+                    job, names, partial(decide_replacement, ctx, searched, found)
+                )
+            except (HostsTaken, HostHeld) as error:
+                unavailable.update(error.hosts if isinstance(error, HostsTaken) else [error.host])
+                await ctx.pools.refresh_hosts(job.ns, names)
+            finally:
+                allocator.drop()  # the decision may have needed fewer hosts
 
 
-async def _heal_reservation(ctx: LeaseContext, job: Job, degraded: DegradedReservation) -> ReservationSeen:
-    lacking = max(sum(degraded.seen.hosts.values()), degraded.demand.min_count) - sum(degraded.healthy_hosts.values())
-    new = _find_replacement(degraded, lacking) if lacking > 0 else {}
-    try:
-        await ctx.booking_writer.write(job, _replacement_changes(degraded, new))
-    except (HostsTaken, HostHeld) as busy:
-        await ctx.pools.refresh_hosts(job.ns, new)
-        raise Temporary(str(busy), after=0.2) from busy
-    return with_replacement(degraded, new)
+def decide_replacement(ctx: LeaseContext, searched: Counts, found: AllocationPlan, locked: LockedLease) -> HostDecision:
+    """Decide which hosts a lease loses and gets.
 
-
-def with_replacement(degraded: DegradedReservation, new: Allocation) -> ReservationSeen:
-    """Return the reservation with its new hosts and flags."""
-    has = degraded.healthy_hosts | new
-    missing = sum(has.values()) < degraded.demand.min_count
-    lost = [name for name in degraded.seen.lost if not degraded.is_up(name)]
-    lost += degraded.failed_hosts if degraded.is_active or missing else []
-    changed = degraded.is_active and bool(lost) and (degraded.seen.resources_changed or bool(new))
-    return replace(
-        degraded.seen,
-        hosts=has,
-        missing_resources=missing,
-        resources_changed=changed,
-        lost=tuple(dict.fromkeys(lost)),
-    )
-
-
-def _find_replacement(degraded: DegradedReservation, lacking: int) -> Allocation:
-    """Return hosts that replace the failed ones; hosts that an earlier attempt has booked already come first."""
-    known = sorted(degraded.pool.hosts_of(degraded.lease.object.id) - set(degraded.seen.hosts))
-    mine = [name for name in known if degraded.is_up(name) and _is_booked(degraded, name)]
-    if mine and degraded.demand.share is None:
-        return dict.fromkeys(mine[:lacking], 1)
-    booking = degraded.demand.booking(degraded.lease.object.id, degraded.spec.id, degraded.lease.spec.window, 1)
-    wanted = replace(degraded.demand, min_count=1, max_count=lacking, affinity=False)
-    return degraded.pool.search(wanted, booking, avoid=degraded.seen.hosts) or {}
-
-
-def _is_booked(degraded: DegradedReservation, name: str) -> bool:
-    host = degraded.pool.get(name)
-    return host is not None and any(one.reservation == degraded.spec.id for one in host.seen.bookings)
-
-
-def _replacement_changes(degraded: DegradedReservation, new: Allocation) -> list[tuple[str, HostChange]]:
-    lease, spec, demand = degraded.lease, degraded.spec, degraded.demand
-    holding = HandOverHost(Holding(lease.object.id, spec.id, demand.share is None))
+    `found` are hosts that may be free: the result of a search for `searched` hosts. If more are lacking, nothing is
+    decided yet.
+    """
+    key, seen = locked.lease.object.key, locked.lease.seen
     changes: list[tuple[str, HostChange]] = []
-    for name, count in new.items():
-        changes.append((name, BookHost(demand.booking(lease.object.id, spec.id, lease.spec.window, count))))
-        changes += [(name, holding)] if degraded.is_active else []
-    for name in degraded.failed_hosts:
-        changes += [
-            (name, TakeBackHost(spec.id)),
-            (name, ReleaseHost(spec.id)),
-            (name, MarkMissed(lease.object.id, misses=True)),
-        ]
-    return changes
+    due: dict[str, float] = {}
+    lacking: dict[str, int] = {}
+    for spec, mine in locked.lease.reservations():
+        demand = ctx.resources[spec.resource_type].demand(spec.details)
+        if demand is None or mine.status not in (R.PENDING, R.ACTIVE):
+            continue
+        degraded = DegradedReservation(locked, spec, mine, demand, ctx.replace_after)
+        if degraded.lacking > searched.get(spec.id, 0):
+            lacking[spec.id] = degraded.lacking
+        new = _take(found.get(spec.id, {}), degraded.lacking)
+        changes += degraded.changes(new)
+        due |= degraded.settling_hosts
+        seen = lease_parts.reassign_hosts(seen, spec.id, "heal", degraded.with_replacement(new))
+    if any(one.missing_resources for one in seen.reservations.values()):
+        due[""] = locked.now + HEAL_RETRY_S
+    timers = [heal_timer(*key, host, at) for host, at in due.items()]
+    return HostDecision(seen, changes, timers, {**searched, **lacking} if lacking else {})
+
+
+def _take(found: Allocation, count: int) -> Allocation:
+    """Return as many of the found hosts, or shares of them, as are needed."""
+    taken: Allocation = {}
+    for name, each in found.items():
+        if (left := count - sum(taken.values())) > 0:
+            taken[name] = min(each, left)
+    return taken

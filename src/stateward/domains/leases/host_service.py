@@ -8,9 +8,10 @@ from msgspec.structs import replace
 from stateward.domains.leases.errors import BlazarBadInput
 from stateward.domains.leases.lifecycle import HOST, PROPERTY, PropertyState
 from stateward.domains.leases.model import SIZES, HostSpec, LeaseHost, Property, Share, host_key, read_host
-from stateward.domains.leases.service import LeaseCaller
+from stateward.domains.leases.service import MAX_TRIES, LeaseCaller
 from stateward.domains.leases.wire_values import MAX_CLEANING_MINUTES, MAX_SIZE, read_whole_number
 from stateward.engine import Engine, NotFound
+from stateward.engine.errors import VersionMismatch
 from stateward.engine.queries import list_all
 from stateward.errors import BadInput
 from stateward.naming import check_text
@@ -61,9 +62,18 @@ class HostService:
         return read_host(done.object)
 
     async def update(self, caller: LeaseCaller, name: str, given: Mapping[str, Any]) -> LeaseHost:
-        """Update the properties of a host; null removes a property."""
-        spec = read_host_spec((await self.get(caller.ns, name)).spec, given, self._cleaning)
-        return await self._act(caller, name, "update", spec=spec)
+        """Update the properties of a host; null removes a property.
+
+        The spec is made from the host as it was read, so the update is repeated if the host has changed since.
+        """
+        for _ in range(MAX_TRIES):
+            host = await self.get(caller.ns, name)
+            spec = read_host_spec(host.spec, given, self._cleaning)
+            try:
+                return await self._act(caller, name, "update", spec=spec, version=host.object.version)
+            except VersionMismatch as error:
+                changed = error
+        raise changed
 
     async def remove(self, caller: LeaseCaller, name: str) -> LeaseHost:
         """Remove a host without bookings."""

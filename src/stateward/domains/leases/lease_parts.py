@@ -2,7 +2,7 @@
 
 A caller that changes a part also says which status the lease has with it; a combination that the table of
 combinations does not have is refused inside the transaction. Each move is recorded with the parts, for the journal
-(`end_hooks.append_part_history`).
+(`part_history`).
 """
 
 from typing import cast

@@ -102,7 +102,7 @@ class PartMove(Struct, frozen=True, array_like=True):
 class LeaseSeen(Struct, frozen=True, omit_defaults=True):
     """The state of a lease: its reservations by id, its events by type.
 
-    `moves` are not in the journal yet; the commit that writes them journals them (`end_hooks`).
+    `moves` are not in the journal yet; the commit that writes them journals them (`part_history`).
     `notified` says that the notice of the lease's end was queued for the policy service (`notices`).
     """
 

@@ -17,7 +17,7 @@ from stateward.store.records import Key, Object
 log = logging.getLogger("stateward.leases")
 
 RELOAD_AFTER_S = 1800.0
-"""Seconds without a search after which journal entries may have been pruned, so that pools are loaded anew."""
+"""Seconds without a search after which journal entries may have been pruned, so that pools are loaded again."""
 
 
 class PoolCache:
@@ -30,18 +30,24 @@ class PoolCache:
         self._last_seq = 0  # the last journal entry that was applied
         self._caught_up_at = 0.0
         self._lock = asyncio.Lock()
-        self._next_round: asyncio.Future[None] | None = None
+        self._calls = 0
+        self._answered_calls = 0  # calls that came before the journal was last read
 
     async def get(self, ns: str) -> HostPool:
-        """Return the current pool of a namespace."""
-        if ns not in self._pools:
-            async with self._lock:
+        """Return the current pool of a namespace; callers that wait for the journal at the same time share a read.
+
+        A read that fails or is cancelled answers nobody: the next caller reads again.
+        """
+        self._calls += 1
+        call = self._calls
+        async with self._lock:
+            if call > self._answered_calls or ns not in self._pools:
+                calls = self._calls
+                await self._catch_up()
                 if ns not in self._pools:
-                    await self._catch_up()
                     self._pools[ns] = await self._load(ns)
+                self._answered_calls = calls
             return self._pools[ns]
-        await self._catch_up_shared()
-        return self._pools[ns]
 
     async def refresh_hosts(self, ns: str, names: Iterable[str]) -> None:
         """Reload hosts whose cached record is stale."""
@@ -53,40 +59,28 @@ class PoolCache:
             self._put_host(pool, one)
         return pool
 
-    async def _catch_up_shared(self) -> None:
-        """Catch up with the journal; callers that arrive meanwhile share the next round."""
-        if self._next_round is not None:
-            await asyncio.shield(self._next_round)
-            return
-        round_ = self._next_round = asyncio.get_running_loop().create_future()
-        async with self._lock:
-            self._next_round = None  # later callers may have seen commits that this round does not see
-            try:
-                await self._catch_up()
-            finally:
-                round_.set_result(None)
-
     async def _catch_up(self) -> None:
         if not self._pools:
             self._last_seq = await self._reader.last_journal_seq()
             return
-        await self._reload_if_pruned()
+        now = asyncio.get_running_loop().time()
+        if now - self._caught_up_at > RELOAD_AFTER_S:
+            await self._reload_if_pruned()
         while True:
             lines = await self._reader.journal(self._last_seq, PAGE_SIZE, JournalFilter(kind=HOST.kind))
             await self._reload_hosts({Key(line.ns, line.object) for line in lines if line.ns in self._pools})
             if lines:
                 self._last_seq = lines[-1].seq
             if len(lines) < PAGE_SIZE:
-                return
+                break
+        self._caught_up_at = now
 
     async def _reload_if_pruned(self) -> None:
         """Reload the pools after a long pause: the removal of a host may have been pruned from the journal."""
-        now = asyncio.get_running_loop().time()
-        long_ago, self._caught_up_at = now - self._caught_up_at > RELOAD_AFTER_S, now
-        if long_ago and self._last_seq < (await horizon(self._reader)).seq:
-            self._last_seq = await self._reader.last_journal_seq()
-            for ns in list(self._pools):
-                self._pools[ns] = await self._load(ns)
+        if self._last_seq < (await horizon(self._reader)).seq:
+            seq = await self._reader.last_journal_seq()
+            self._pools = {ns: await self._load(ns) for ns in self._pools}
+            self._last_seq = seq
 
     async def _reload_hosts(self, keys: Iterable[Key]) -> None:
         for key in keys:

@@ -11,8 +11,8 @@ from stateward.domains.leases.api import routes
 from stateward.domains.leases.booking_writer import BookingWriter
 from stateward.domains.leases.context import LeaseContext
 from stateward.domains.leases.demo import run_demo
-from stateward.domains.leases.end_hooks import on_lease_end
-from stateward.domains.leases.guards import LeaseGuard, concerned_leases, host_guard
+from stateward.domains.leases.end_hooks import LeaseEndHook
+from stateward.domains.leases.guards import HostGuard, LeaseGuard, concerned_leases
 from stateward.domains.leases.host_service import HostService
 from stateward.domains.leases.lifecycle import EVENT, HOST, LEASE, NOTICE, PROPERTY, RESERVATION
 from stateward.domains.leases.model import PropertySpec, describe_reservation_errors, read_host
@@ -64,14 +64,14 @@ class LeasesRuntime(DomainRuntime):
                 handlers,
                 guard=guard,
                 lock_set=guard.lock_set,
-                on_end=on_lease_end,
+                on_end=LeaseEndHook(self._resources),
                 cancels=False,
                 fault=describe_reservation_errors,
                 spec_actions=("update",),
             ),
             Kind(RESERVATION, general=False),
             Kind(EVENT, general=False),
-            Kind(HOST, guard=host_guard, spec_actions=("update",)),
+            Kind(HOST, guard=HostGuard(self._settings.replace_after), spec_actions=("update",)),
             Kind(PROPERTY, spec=PropertySpec),
             Kind(NOTICE, {"deliver": Handler(self._handler(deliver))}, general=False),
         ]
@@ -90,6 +90,7 @@ class LeasesRuntime(DomainRuntime):
             PoolCache(engine.store.reader),
             self._resources,
             self._filters,
+            self._settings.replace_after,
         )
 
     @property

@@ -6,17 +6,18 @@ gets it and the other one is refused.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from msgspec.structs import replace
 
 from stateward.domains.leases import lease_parts
-from stateward.domains.leases.allocation import AllocationPlan, HostAllocator, host_allocator
+from stateward.domains.leases.allocation import AllocationPlan, host_allocator
 from stateward.domains.leases.combination import derived_status
 from stateward.domains.leases.context import LeaseContext
 from stateward.domains.leases.enforcement import PolicyQuestion
 from stateward.domains.leases.errors import HostsTaken, LeaseActionFailed, LeaseBeingDeleted, NotRecoverable
+from stateward.domains.leases.host_pool import HostPool
 from stateward.domains.leases.lease_specs import read_changed_spec, read_new_spec
 from stateward.domains.leases.lifecycle import LEASE, LeaseState
 from stateward.domains.leases.model import EventType, Lease, LeaseSeen, LeaseSpec, ReservationSeen, read_lease
@@ -44,6 +45,13 @@ class LeaseCaller(Caller, frozen=True, kw_only=True):
     """A caller in a namespace, which Blazar calls a project: no path of its API names one."""
 
     ns: str
+
+
+class PlannedHosts(NamedTuple):
+    """Hosts that were found for a lease, and the pool in which they were found."""
+
+    pool: HostPool
+    plan: AllocationPlan
 
 
 class LeaseService:
@@ -88,7 +96,7 @@ class LeaseService:
         spec = replace(spec, user=caller.who, project=caller.ns)
         for one in spec.reservations:
             await self._ctx.resources[one.resource_type].check(caller.ns, one)
-        await self._check(caller.ns, spec)
+        await self._check(spec)
         accepted = await self._retry_if_taken(lambda: self._create(caller, self._new_id(), spec))
         return await self._wait_for_outcome(accepted)
 
@@ -96,6 +104,7 @@ class LeaseService:
         pool = await self._ctx.pools.get(caller.ns)
         with host_allocator(pool, self._ctx.resources, id_, spec) as allocator:
             plan = allocator.allocate()
+            await self._check(spec, hosts=PlannedHosts(pool, plan))
             seen = lease_parts.new_parts(
                 {one.id: ReservationSeen(hosts=plan.get(one.id, {})) for one in spec.reservations}
             )
@@ -119,10 +128,11 @@ class LeaseService:
         spec = read_changed_spec(lease, given, self._ctx.resources, now, self._before_end)
         if spec == lease.spec:
             return None
-        await self._check(caller.ns, spec, lease)
+        await self._check(spec, lease)
         pool = await self._ctx.pools.get(caller.ns)
         with host_allocator(pool, self._ctx.resources, id_, spec) as allocator:
             plan = allocator.allocate_change(lease)
+            await self._check(spec, lease, PlannedHosts(pool, plan))
             request = self.engine.request(
                 caller.ns, id_, "update", spec=spec, seen=_with_plan(lease, spec, plan, now),
                 version=lease.object.version, actor=caller.actor, who=caller.who,
@@ -160,22 +170,22 @@ class LeaseService:
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
-    async def _check(self, ns: str, spec: LeaseSpec, lease: Lease | None = None) -> None:
-        """Ask the policies; if one needs the hosts, allocate them as a preview first."""
-        filters = self._ctx.filters
-        preview = await self._preview(ns, spec, lease) if filters.needs_hosts else PolicyQuestion(spec, lease)
-        await filters.check(preview)
+    async def _check(self, spec: LeaseSpec, lease: Lease | None = None, hosts: PlannedHosts | None = None) -> None:
+        """Ask the policies: once the hosts are planned if one of them needs the hosts, otherwise before the search.
 
-    async def _preview(self, ns: str, spec: LeaseSpec, lease: Lease | None) -> PolicyQuestion:
-        pool = await self._ctx.pools.get(ns)
-        now = {} if lease is None else {one.id: seen.hosts for one, seen in lease.reservations()}
-        allocator = HostAllocator(pool, self._ctx.resources, "" if lease is None else lease.object.id, spec)
-        try:
-            plan = allocator.allocate() if lease is None else now | allocator.allocate_change(lease)
-        finally:
-            allocator.drop()
-        names = {name for one in (*now.values(), *plan.values()) for name in one}
-        return PolicyQuestion(spec, lease, plan, {name: host for name in names if (host := pool.get(name)) is not None})
+        The plan is held meanwhile, and it is what the commit books. If that fails, the policies are asked about the
+        next plan too.
+        """
+        filters = self._ctx.filters
+        if hosts is None:
+            question = PolicyQuestion(spec, lease)
+        else:
+            now = {} if lease is None else {one.id: seen.hosts for one, seen in lease.reservations()}
+            names = {name for one in (*now.values(), *hosts.plan.values()) for name in one}
+            known = {name: host for name in names if (host := hosts.pool.get(name)) is not None}
+            question = PolicyQuestion(spec, lease, now | hosts.plan, known)
+        if filters.needs_hosts is (hosts is not None):
+            await filters.check(question)
 
     async def _retry_if_taken(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat an attempt while another client was faster."""
@@ -204,8 +214,8 @@ class LeaseService:
 def _with_plan(lease: Lease, spec: LeaseSpec, plan: AllocationPlan, now: float) -> LeaseSeen:
     """Return the parts of a lease with a new allocation; a warning whose time moved into the future is due again."""
     seen = lease_parts.reset_interrupted_events(lease.seen)
-    for one, allocation in plan.items():
-        seen = lease_parts.update_reservation(seen, one, proposed=allocation)
+    for one in seen.reservations:
+        seen = lease_parts.update_reservation(seen, one, proposed=plan.get(one))
     if spec.before_end is not None and spec.before_end > now and spec.before_end != lease.spec.before_end:
         seen = lease_parts.rearm_event(seen, EventType.BEFORE_END)
     return seen

@@ -2,7 +2,7 @@
 
 Timers may fire early but never late: the guard checks the lease's own times again and reschedules the timer. Of timers
 that are due at the same instant, ends fire before starts, so that a host goes from one lease to the next. The timers of
-the warning and of the end are set when the lease starts.
+the warning and of the end are set when the lease starts; a lease that is in ERROR before that has the timer of the end.
 """
 
 from collections.abc import Iterable

@@ -1,61 +1,78 @@
-"""The handler of an update of a lease: it switches to the hosts that were booked for the update."""
+"""Updates of leases: the guard books the new hosts, the handler hands them over, and the end switches to them.
+
+The commit that ends an update switches the lease to its new hosts and releases the others. An update that fails, or
+runs out of time, releases the new hosts in that commit instead, and books the hosts as they were before.
+"""
 
 from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from stateward.domains.leases import lease_parts
-from stateward.domains.leases.bookings import BookHost, HandOverHost, HostChange, ReleaseHost
+from stateward.domains.leases.booking_writer import write_host_changes
+from stateward.domains.leases.bookings import HandOverHost, HostChange, ReleaseHost, book_hosts, release_proposed
 from stateward.domains.leases.context import MAX_ATTEMPTS, LeaseContext
 from stateward.domains.leases.errors import HostHeld, HostsTaken
-from stateward.domains.leases.handlers import lease_ending
 from stateward.domains.leases.lifecycle import ReservationState
 from stateward.domains.leases.model import (
     Holding,
     Lease,
-    LeaseSpec,
+    LeaseSeen,
     ReservationSeen,
     ReservationSpec,
+    host_key,
     read_lease,
-    read_lease_spec,
-    status_from_word,
 )
-from stateward.engine import Ending, Job, Temporary
+from stateward.domains.leases.resources import ResourcePlugins
+from stateward.engine import Job, Permanent, Temporary
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.errors import UnknownName
+from stateward.store.records import Operation
 
 R = ReservationState
 
 
-async def update(ctx: LeaseContext, job: Job) -> Ending:
-    """Switch to the hosts that were booked for the update, and release the others."""
+async def update(ctx: LeaseContext, job: Job) -> None:
+    """Hand over the hosts that were booked for the update."""
     lease = read_lease(job.claim.object)
-    changing = [(spec, seen) for spec, seen in lease.reservations() if seen.proposed is not None]
+    changes = [one for spec, seen in lease.reservations() for one in _hand_over(ctx.resources, lease, spec, seen)]
     try:
-        await ctx.booking_writer.write(
-            job, [one for spec, seen in changing for one in _switch_changes(ctx, lease, spec, seen)]
-        )
+        await ctx.booking_writer.write(job, changes)
     except HostHeld as held:
-        if job.attempt < MAX_ATTEMPTS:
-            raise Temporary(str(held)) from held
-        return await _roll_back(ctx, job, lease, str(held))
-    seen = lease.seen
-    for spec, mine in changing:
-        seen = lease_parts.reassign_hosts(seen, spec.id, "update", _updated_reservation(ctx, spec, mine))
-    return lease_ending(status_from_word(job.origin), seen)
+        raise (Temporary if job.attempt < MAX_ATTEMPTS else Permanent)(str(held)) from held
 
 
-def _switch_changes(
-    ctx: LeaseContext, lease: Lease, spec: ReservationSpec, seen: ReservationSeen
+def _hand_over(
+    resources: ResourcePlugins, lease: Lease, spec: ReservationSpec, seen: ReservationSeen
 ) -> Iterable[tuple[str, HostChange]]:
-    new, demand = seen.proposed or {}, ctx.resources[spec.resource_type].demand(spec.details)
-    yield from ((name, ReleaseHost(spec.id)) for name in seen.hosts if name not in new)
+    demand = resources[spec.resource_type].demand(spec.details)
     if seen.status is R.ACTIVE and demand is not None:
         holding = Holding(lease.object.id, spec.id, demand.share is None)
-        yield from ((name, HandOverHost(holding)) for name in new)
+        yield from ((name, HandOverHost(holding)) for name in seen.proposed or ())
 
 
-def _updated_reservation(ctx: LeaseContext, spec: ReservationSpec, seen: ReservationSeen) -> ReservationSeen:
+async def end_update(
+    uow: UnitOfWork, resources: ResourcePlugins, lease: Lease, operation: Operation, *, succeeded: bool
+) -> LeaseSeen:
+    """Switch a lease to the hosts that an update has booked, or release them if it did not succeed."""
+    changing = [(spec, seen) for spec, seen in lease.reservations() if seen.proposed is not None]
+    ns, parts = lease.object.ns, lease.seen
+    await uow.load({host_key(ns, name) for _, seen in changing for name in seen.booked})
+    for spec, seen in changing:
+        if succeeded:
+            gone = [(name, ReleaseHost(spec.id)) for name in seen.hosts if name not in (seen.proposed or ())]
+            write_host_changes(uow, ns, gone, operation.id, lease.object.id)
+            updated = _updated_reservation(resources, spec, seen)
+            parts = lease_parts.reassign_hosts(parts, spec.id, "update", updated)
+        else:
+            _roll_back(uow, resources, lease, spec, seen, operation)
+            parts = lease_parts.update_reservation(parts, spec.id, proposed=None)
+    return parts
+
+
+def _updated_reservation(resources: ResourcePlugins, spec: ReservationSpec, seen: ReservationSeen) -> ReservationSeen:
     """Return a reservation after the update; the record of lost hosts is reset unless hosts are still missing."""
-    demand, hosts = ctx.resources[spec.resource_type].demand(spec.details), seen.proposed or {}
+    demand, hosts = resources[spec.resource_type].demand(spec.details), seen.proposed or {}
     missing = demand is not None and sum(hosts.values()) < demand.min_count
     return replace(
         seen,
@@ -67,27 +84,26 @@ def _updated_reservation(ctx: LeaseContext, spec: ReservationSpec, seen: Reserva
     )
 
 
-async def _roll_back(ctx: LeaseContext, job: Job, lease: Lease, why: str) -> Ending:
-    """Roll the update back: book the hosts as they were before, if they are still free."""
-    former = job.claim.operation.previous_spec
-    spec = lease.spec if former is None else read_lease_spec(former)
-    changes = [one for mine in spec.reservations for one in _rollback_changes(ctx, lease, spec, mine)]
+def _roll_back(
+    uow: UnitOfWork,
+    resources: ResourcePlugins,
+    lease: Lease,
+    spec: ReservationSpec,
+    seen: ReservationSeen,
+    operation: Operation,
+) -> None:
+    """Release the hosts of an update, and book each former host as it was; one that was taken keeps its new booking.
+
+    The lease is in ERROR: `recover` brings it back only if it can book all of its hosts.
+    """
+    ns, of = lease.object.ns, lease.object.id
+    write_host_changes(uow, ns, release_proposed(spec.id, seen), operation.id, of)
     try:
-        await ctx.booking_writer.write(job, changes)
-    except HostsTaken as taken:
-        why = f"{why}; {taken}"
-    seen = lease.seen
-    for mine in spec.reservations:
-        seen = lease_parts.update_reservation(seen, mine.id, proposed=None)
-    return lease_ending(status_from_word(job.origin), seen, why)
-
-
-def _rollback_changes(
-    ctx: LeaseContext, lease: Lease, spec: LeaseSpec, mine: ReservationSpec
-) -> Iterable[tuple[str, HostChange]]:
-    seen, demand = lease.seen.reservations[mine.id], ctx.resources[mine.resource_type].demand(mine.details)
-    if demand is None or seen.proposed is None:
+        demand = resources[spec.resource_type].demand(spec.details)
+    except (Temporary, UnknownName):  # the type of resource cannot be used in the process that ends the update
         return
-    yield from ((name, ReleaseHost(mine.id)) for name in seen.proposed if name not in seen.hosts)
-    for name, count in seen.hosts.items():
-        yield name, BookHost(demand.booking(lease.object.id, mine.id, spec.window, count))
+    for change in book_hosts(lease, spec.id, seen, demand) if demand is not None else ():
+        try:
+            write_host_changes(uow, ns, [change], operation.id, of)
+        except HostsTaken:
+            continue

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.leases.booking_writer import FencedChange, write_fenced_changes
+from stateward.domains.leases.booking_writer import FencedChange, HostDecision, write_fenced_changes
 from stateward.domains.leases.bookings import BookHost, HandOverHost, HostChange, ReleaseHost, TakeBackHost
 from stateward.domains.leases.model import Booking, Holding, Lease
 from stateward.engine.work_errors import Fenced
@@ -53,7 +53,7 @@ def entry(lease: Lease, work: WorkItem) -> FencedChange:
     return FencedChange(lease.object.key, work.key, work.epoch, (*taken, *left))
 
 
-async def said(site: LeaseHarness, one: FencedChange) -> StatewardError | None:
+async def said(site: LeaseHarness, one: FencedChange) -> StatewardError | HostDecision | None:
     (answer,) = await site.engine.store.transact(lambda tx: write_fenced_changes(tx, [one]))
     return answer
 

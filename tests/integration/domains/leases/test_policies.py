@@ -1,13 +1,18 @@
 """Policies: the maximum duration of a lease, and the external service."""
 
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
 import pytest
 
 from stateward.config import load
+from stateward.domains.leases.enforcement import PolicyQuestion
 from stateward.domains.leases.errors import DeniedByPolicy
+from stateward.domains.leases.model import Lease, LeaseHost
 from stateward.domains.leases.settings import Settings
 from stateward.errors import BadInput
 from stateward.plugin.registry import installed
-from tests.integration.domains.leases.conftest import ME, NS, Opening, at, thing
+from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, Opening, at, hosts, thing
 from tests.integration.domains.leases.policy_service import running_policy_service, was_notified
 
 
@@ -58,6 +63,59 @@ async def test_a_service_that_does_not_answer_in_time_has_not_said_yes(opening: 
         policies.silent = True
         with pytest.raises(DeniedByPolicy, match="no answer"):
             await site.lease("ignored", thing("lamp"))
+
+
+class CautiousFilter:
+    """Denies every lease that would get the host `gpu`; `when_asked` is called with each question before the answer."""
+
+    needs_hosts = True
+    notifies = False
+
+    def __init__(self, when_asked: Callable[[], Awaitable[object]]) -> None:
+        self._when_asked = when_asked
+
+    async def check(self, question: PolicyQuestion) -> None:
+        names = {name for one in question.plan.values() for name in one}
+        await self._when_asked()
+        if "gpu" in names:
+            raise DeniedByPolicy("cautious", "gpu is not for you")
+
+    async def on_end(self, lease: Lease, hosts: Mapping[str, LeaseHost]) -> None:
+        return
+
+
+def ask(site: LeaseHarness, when_asked: Callable[[], Awaitable[object]]) -> None:
+    """Let a site ask this filter and no other."""
+    filters = site.plugin._ctx.filters
+    filters._filters = [CautiousFilter(when_asked)]
+    filters.needs_hosts = True
+
+
+async def test_a_lease_gets_only_the_hosts_that_the_policies_were_asked_about(opening: Opening) -> None:
+    async with opening() as site:
+        await site.hosts("cpu", "gpu")
+        ask(site, asyncio.Barrier(2).wait)
+        answers = await asyncio.gather(
+            *(site.lease(f"rival {one}", hosts(), start=60) for one in range(2)), return_exceptions=True
+        )
+        assert sorted(type(one).__name__ for one in answers) == ["DeniedByPolicy", "Lease"]
+        assert [one.seen.booked for one in await site.plugin.leases.list(NS)] == [{"cpu"}]
+
+
+@pytest.mark.parametrize("store_name", ["postgres"])
+async def test_policies_are_asked_again_if_another_process_takes_the_host_meanwhile(opening: Opening) -> None:
+    async with opening() as one, opening() as other:
+        await one.hosts("cpu", "gpu")
+        rivals = [lambda: other.lease("faster", hosts(), start=60)]
+
+        async def overtake() -> None:
+            if rivals:
+                await rivals.pop()()
+
+        ask(one, overtake)
+        with pytest.raises(DeniedByPolicy):
+            await one.lease("slower", hosts(), start=60)
+        assert [found.spec.name for found in await one.plugin.leases.list(NS)] == ["faster"]
 
 
 def test_settings_come_from_the_environment() -> None:
