@@ -210,6 +210,7 @@ class OvcVmHandlers:
         try:
             await source.move(seen.machine, target, machine, _progress_reporter(job))
         except Permanent as error:
+            await job.progress("stopping the move")  # raises if another worker has taken the operation over
             return await self._stop_migration(job, str(error))
         return Ending()
 

@@ -108,9 +108,12 @@ def _placement_of(found: Object) -> PlacementSeen:
 
 
 def _possible_owners(file: str) -> set[str]:
-    """Return the possible owners of a file: `NAME.qcow2`, or a base that two disks share, `NAME.base-NAME`."""
+    """Return the possible owners of a file: `NAME.qcow2`, or a base that two disks share, `NAME.base-NAME`.
+
+    A base after a failed attempt has a number, as in `NAME.base-NAME.1`.
+    """
     first, _, rest = file.partition(".")
-    return {first, rest.removeprefix("base-")} if rest.startswith("base-") else {first}
+    return {first, rest.removeprefix("base-").partition(".")[0]} if rest.startswith("base-") else {first}
 
 
 async def record_orphans(tx: Tx, node: Key, found: Collection[OrphanId], *, complete: bool) -> None:

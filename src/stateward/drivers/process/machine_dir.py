@@ -199,11 +199,7 @@ class MachineDir:
         file = self.path_of(key) / "lock"
         with suppress(FileExistsError):
             file.parent.mkdir(mode=0o700)
-        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
-        if _try_flock(handle) and _is_same_file(handle, file):
-            return handle
-        os.close(handle)
-        return None
+        return try_lock_file(file)
 
     @contextmanager
     def liveness_lock(self, key: str) -> Iterator[int | None]:
@@ -225,6 +221,15 @@ def open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
+def try_lock_file(file: Path) -> int | None:
+    """Return a descriptor that holds a lock file until it is closed; None if another task or process holds it."""
+    handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+    if _try_flock(handle) and _is_same_file(handle, file):
+        return handle
+    os.close(handle)
+    return None
+
+
 def _try_flock(handle: int, how: int = fcntl.LOCK_EX) -> bool:
     try:
         fcntl.flock(handle, how | fcntl.LOCK_NB)
@@ -234,7 +239,7 @@ def _try_flock(handle: int, how: int = fcntl.LOCK_EX) -> bool:
 
 
 def _is_same_file(handle: int, file: Path) -> bool:
-    """Tell whether the locked file is still the one at its path; its machine may have been removed meanwhile."""
+    """Tell whether the locked file is still the one at its path; it may have been removed meanwhile."""
     try:
         return os.path.samestat(os.fstat(handle), file.stat())
     except FileNotFoundError:

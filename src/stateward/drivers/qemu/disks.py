@@ -6,18 +6,25 @@ every disk is in the same slot.
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from shutil import which
+from uuid import uuid4
 
 import msgspec
 from msgspec import Struct, field
 
-from stateward.drivers.qemu.errors import CommandRejected, DiskError
+from stateward.drivers.process.machine_dir import try_lock_file
+from stateward.drivers.qemu.errors import CommandRejected, DiskBusy, DiskError
 from stateward.drivers.qemu.monitor import Monitor
 
 TOOL = "qemu-img"
 PACKAGE = "qemu-utils"
+NEW_FILE = "{new}"
+"""Stands for the temporary file in the words of a command."""
+LOCK_FAILURE = re.compile(r"Failed to (get .*lock|lock byte)")
 CONTROLLER = ("-device", "virtio-scsi-pci,id=scsi")
 DETACH_TIMEOUT_S = 5.0
 """How long a machine may take to close the file of a disk that is detached."""
@@ -43,23 +50,55 @@ class BlockDevice(Struct, frozen=True):
 
 async def make_disk(file: Path, gib: int, base: Path | None = None) -> None:
     """Create a disk, empty or on top of a base disk; an existing one is left unchanged."""
-    if await asyncio.to_thread(file.exists):
-        return
     backing = () if base is None else ("-b", str(base), "-F", "qcow2")
-    await _make_atomically(file, "create", "-f", "qcow2", *backing, "{new}", f"{gib}G")
+    await _make_once(file, "create", "-f", "qcow2", *backing, NEW_FILE, f"{gib}G")
 
 
 async def copy_disk(file: Path, source: Path, form: str) -> None:
-    """Create a disk with the contents of an image file in any format."""
-    if not await asyncio.to_thread(file.exists):
-        await _make_atomically(file, "convert", "-f", form, "-O", "qcow2", str(source), "{new}")
+    """Create a disk with the contents of an image file in any format; an existing one is left unchanged."""
+    await _make_once(file, "convert", "-f", form, "-O", "qcow2", str(source), NEW_FILE)
+
+
+async def layer_disk(file: Path, base: Path) -> None:
+    """Replace a disk with one of the same size on top of a base; the caller holds the disk's lock."""
+    await _make_atomically(file, "create", "-f", "qcow2", "-b", str(base), "-F", "qcow2", NEW_FILE)
+
+
+@asynccontextmanager
+async def locked_disk(file: Path) -> AsyncIterator[None]:
+    """Hold the lock of a disk's file, against all tasks and processes that share the folder."""
+    lock = file.with_suffix(".lock")
+    while (handle := try_lock_file(lock)) is None:
+        await asyncio.sleep(POLL_INTERVAL_S)
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(handle)
+
+
+async def _make_once(file: Path, *words: str) -> None:
+    """Let the tool create a file unless it exists, and remove what a killed attempt has left."""
+    if await asyncio.to_thread(file.exists):
+        return
+    async with locked_disk(file):
+        if not file.exists():
+            for left in file.parent.glob(f"{file.stem}.*.new"):
+                left.unlink(missing_ok=True)
+            await _make_atomically(file, *words)
 
 
 async def _make_atomically(file: Path, *words: str) -> None:
-    """Let the tool create a file, which appears only when it is complete."""
-    new = file.with_suffix(".new")
-    await _run_tool(file, *(word.format(new=new) if word == "{new}" else word for word in words))
-    await asyncio.to_thread(os.replace, new, file)
+    """Let the tool create a file, which appears only when it is complete.
+
+    Each attempt has its own temporary name: the tool of a server that was killed may still write to an earlier one.
+    """
+    new = file.with_suffix(f".{uuid4().hex[:12]}.new")
+    try:
+        await _run_tool(file, *(str(new) if word == NEW_FILE else word for word in words))
+        new.replace(file)  # in this thread: a cancelled caller knows whether it was done
+    finally:
+        new.unlink(missing_ok=True)
 
 
 async def _run_tool(file: Path, *words: str) -> None:
@@ -69,9 +108,15 @@ async def _run_tool(file: Path, *words: str) -> None:
     process = await asyncio.create_subprocess_exec(
         program, *words, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
-    _, output = await process.communicate()
+    try:
+        _, output = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     if process.returncode:
-        raise DiskError(str(file), output.decode(errors="replace").strip())
+        reason = output.decode(errors="replace").strip()
+        raise (DiskBusy if LOCK_FAILURE.search(reason) else DiskError)(str(file), reason)
 
 
 # --- devices ---------------------------------------------------------------------------------------------------------

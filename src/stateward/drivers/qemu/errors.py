@@ -39,6 +39,10 @@ class DiskError(StatewardError):
         return f"{Path(self.file).name}: {self.reason}"
 
 
+class DiskBusy(DiskError, retry=True):
+    """Another process uses the file of a disk; nothing was made."""
+
+
 class MigrationFailed(StatewardError):
     """A machine could not be migrated; it still runs on its source host."""
 

@@ -99,6 +99,8 @@ class LiveMigration:
             port = await self._use_monitor_when_up(self._target, self._machine_spec.key, _listen)
             await self._use_monitor_when_up(self._source, self._key, lambda monitor: self._send(monitor, port))
         except MonitorError as error:
+            if await self._has_begun():
+                raise  # another controller has begun it meanwhile: the target belongs to that migration
             await self._end(self._target, self._machine_spec.key)
             raise MigrationFailed(self._key, str(error)) from error
 
@@ -129,6 +131,11 @@ class LiveMigration:
         await host.act(MachineAction.TERMINATE, [MachineHandle(key)])
 
     # --- states ------------------------------------------------------------------------------------------------------
+
+    async def _has_begun(self) -> bool:
+        """Tell whether the source sends or has sent its memory, or the target does not wait for it any more."""
+        here, there = await self._states()
+        return here in (None, SENT) or there not in (None, WAITS) or await self._is_sending()
 
     async def _is_sending(self) -> bool:
         return (await self._sending()).status in UNDER_WAY

@@ -5,21 +5,26 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from types import SimpleNamespace
+from typing import Any, TypeVar, cast
 
 import pytest
+from msgspec.structs import replace
 
 from stateward.domains.ovc.errors import HasRunning, LastNode
 from stateward.domains.ovc.machine_handlers import OvcVmHandlers
-from stateward.domains.ovc.model import node_seen
+from stateward.domains.ovc.model import node_seen, vm_seen
 from stateward.domains.ovc.node_handlers import NodeHandlers
+from stateward.domains.ovc.nodes.disk_store import NoDiskStore
+from stateward.domains.ovc.nodes.driver_node import DriverNode
 from stateward.domains.ovc.nodes.port import NodeMachine
-from stateward.engine import Accepted, Request
+from stateward.engine import Accepted, Job, Request
 from stateward.engine.accept.accept import accept
+from stateward.engine.work_errors import Fenced
 from stateward.lifecycle import ADMIN, USER
 from stateward.store import open_store
 from stateward.store.port import Tx
-from stateward.store.records import Object
+from stateward.store.records import Key, Object, to_json
 from tests.integration.domains.ovc.ovc_harness import ADA, Cloud, open_cloud
 from tests.integration.postgres_helpers import looking_at, until_somebody_waits
 from tests.servers import PostgresServer
@@ -192,3 +197,33 @@ async def test_a_machine_that_its_user_stops_just_before_the_maintenance_does_st
     assert list(node_seen(await cloud.get(node)).away) == [other]
     await cloud.did(node, "enable", ADA)
     assert await cloud.states(vm, other) == ["HALTED", "RUNNING"]
+
+
+# --- a migration of two workers --------------------------------------------------------------------------------------
+
+
+async def test_a_worker_that_has_lost_a_migration_does_not_stop_it(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vm = await cloud.get(await cloud.vm())
+    (other,) = set(cloud.nodes) - {vm_seen(vm).node}
+    stopped: list[str] = []
+
+    async def stop_moving(_node: DriverNode, key: str, *_: object) -> bool:
+        stopped.append(key)
+        return False
+
+    class LostJob:
+        """A job whose operation another worker has by now, which its next write finds out."""
+
+        ns, object, key, origin = vm.ns, vm.id, Key(vm.ns, "lost-operation"), vm.state
+        claim = SimpleNamespace(object=replace(vm, seen=to_json(replace(vm_seen(vm), to=other))))
+
+        async def progress(self, _text: str) -> None:
+            raise Fenced(self.key.id)
+
+    monkeypatch.setattr(DriverNode, "stop_moving", stop_moving)
+    cloud.gates.fail_at("move")
+    with pytest.raises(Fenced):
+        await OvcVmHandlers(cloud.plugin.nodes, NoDiskStore())._migrate(cast("Job", LostJob()))
+    assert stopped == []

@@ -7,16 +7,16 @@ All methods are idempotent. A clone and its source share a base file that neithe
 import asyncio
 import os
 from collections.abc import Awaitable
-from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Protocol
 
 from stateward.domains.ovc.model import BUILT_IN_IMAGE
-from stateward.drivers.qemu.disks import copy_disk, make_disk
-from stateward.drivers.qemu.errors import DiskError
+from stateward.drivers.qemu.disks import copy_disk, layer_disk, locked_disk, make_disk
+from stateward.drivers.qemu.errors import DiskBusy, DiskError
 from stateward.drivers.qemu.guest import GUESTS
 from stateward.drivers.qemu.hardware import HOST_ARCH
-from stateward.engine import Permanent
+from stateward.engine import Permanent, Temporary
 
 MAX_CONCURRENT_FILES = 4
 """Files that are created at the same time."""
@@ -117,37 +117,53 @@ class FileDiskStore:
         return f"the library has no image {source!r} (of the form {', '.join(IMAGE_FORMATS)})"
 
     async def clone(self, disk: str, source: str, gib: int) -> None:
-        """Make the source's file the base of both disks.
+        """Make the source's file the base of both disks; one clone of a source is made at a time.
 
         The source has a file at any moment: the base is first a hard link to it, and then a new file on top of the base
         replaces the source's own name atomically.
         """
-        own, base = self._path(source), self._root / f"{source}.base-{disk}"
-        if await asyncio.to_thread(self._path(disk).exists):
-            return
-        await asyncio.to_thread(_link, own, base)
-        if await asyncio.to_thread(os.path.samefile, own, base):
-            above = self._root / f"{source}.above"
-            await asyncio.to_thread(above.unlink, missing_ok=True)
-            await self._run_limited(make_disk(above, gib, base))
-            await asyncio.to_thread(above.replace, own)
-        await self._run_limited(make_disk(self._path(disk), gib, base))
+        own = self._path(source)
+        async with locked_disk(own):
+            if self._path(disk).exists():
+                return
+            base = self._link_base(own, f"{source}.base-{disk}")
+            try:
+                await self._run_limited(layer_disk(own, base))
+            finally:
+                if base.samefile(own):
+                    base.unlink()
+            await self._run_limited(make_disk(self._path(disk), gib, base))
+
+    def _link_base(self, own: Path, name: str) -> Path:
+        """Return a new hard link to a disk's file.
+
+        The base of an earlier attempt stays, because the disk's file may be on top of it, but it is not used again: the
+        disk may have changed since.
+        """
+        numbered = (self._root / f"{name}.{number}" for number in count(1))
+        base = self._root / name
+        while base.exists() and not base.samefile(own):
+            base = next(numbered)
+        if not base.exists():
+            base.hardlink_to(own)
+        return base
 
     async def _run_limited(self, making: Awaitable[None]) -> None:
         async with self._turns:
             try:
                 await making
+            except DiskBusy as error:
+                raise Temporary(str(error)) from error
             except DiskError as error:
                 raise Permanent(str(error)) from error
 
     async def remove(self, id_: str) -> None:
-        """Remove a disk or an image, and its base files."""
+        """Remove a disk or an image, with its base files and what killed attempts have left."""
         await asyncio.to_thread(self._remove, id_)
 
     def _remove(self, id_: str) -> None:
-        self._path(id_).unlink(missing_ok=True)
-        for base in self._root.glob(f"{id_}.base-*"):
-            base.unlink(missing_ok=True)
+        for file in self._root.glob(f"{id_}.*"):
+            file.unlink(missing_ok=True)
 
     async def exists(self, id_: str) -> bool:
         """Tell whether there is such a disk or image."""
@@ -161,7 +177,3 @@ class FileDiskStore:
         with os.scandir(self._root) as entries:
             return frozenset(one.name for one in entries if one.is_file(follow_symlinks=False))
 
-
-def _link(own: Path, base: Path) -> None:
-    with suppress(FileExistsError):
-        os.link(own, base)
