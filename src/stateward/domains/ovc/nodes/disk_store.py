@@ -176,4 +176,3 @@ class FileDiskStore:
     def _files(self) -> frozenset[str]:
         with os.scandir(self._root) as entries:
             return frozenset(one.name for one in entries if one.is_file(follow_symlinks=False))
-
