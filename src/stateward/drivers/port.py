@@ -145,7 +145,13 @@ class MachineListing(Struct, frozen=True):
     complete: bool
     problem: str = ""
     retry_after_s: float = 0.0  # if the provider throttles: how long to wait
-    requested_at: float = 0.0  # by the caller's clock; `Capabilities.listing_lag_s` counts back from it
+    requested_at: float = 0.0  # by the caller's clock
+    lag_s: float = 0.0  # the provider's `Capabilities.listing_lag_s` at that time
+
+    @property
+    def as_of(self) -> float:
+        """The time, by the caller's clock, before which nothing in the listing can date from."""
+        return self.requested_at - self.lag_s
 
 
 # --- resources that machines use -------------------------------------------------------------------------------------
@@ -177,6 +183,7 @@ class ResourceListing(Struct, frozen=True):
     resources: Sequence[CloudResource]
     complete: bool
     problem: str = ""
+    requested_at: float = 0.0  # by the caller's clock
 
 
 # --- outcomes --------------------------------------------------------------------------------------------------------

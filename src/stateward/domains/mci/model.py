@@ -423,6 +423,11 @@ class VmSeen(Struct, frozen=True, omit_defaults=True):
     private_ip: str = ""
     ssh_port: int = 22  # 0: no login
     host_key: str = ""  # the public key of its SSH server, where the provider knows it
+    left: str = ""  # of a removed VM: the machine that may be left at the provider
+
+
+ADOPTED_KEY = "adopted-"
+"""The prefix of the keys of machines that others have created: an orphan with such a key is released, never ended."""
 
 
 def vm_id(mci: str, name: str) -> str:

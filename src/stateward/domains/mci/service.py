@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from stateward.domains.mci.control.orphan_machines import known_gone_fact, possible_orphans
+from stateward.domains.mci.control.orphan_machines import RemovalEvidence, observe_before_removal, possible_orphans
 from stateward.domains.mci.control.status_updater import update_mci_status
 from stateward.domains.mci.errors import VmsAlive
 from stateward.domains.mci.guards.object_guards import DELETABLE_STATES
@@ -145,8 +145,8 @@ class Service(ResourceService):
         whole = self.engine.request(found.ns, found.id, "delete", actor=by.actor, who=by.who, facts=facts)
         vms = await self.vms(found.ns, found.id)
         alive = {one.id: one.state for one in vms if one.state not in DELETABLE_STATES}
-        remains, of_each = ([], set[str]()) if alive and not force else await self._find_possible_orphans(vms)
-        of_each |= {FORCE, WITH_MCI} if force else {WITH_MCI}
+        evidence = RemovalEvidence() if alive and not force else await self._observe_before_removal(vms)
+        of_each = evidence.facts | ({FORCE, WITH_MCI} if force else {WITH_MCI})
         each = self.engine.request(found.ns, "", "remove", actor=by.actor, who=by.who, facts=of_each)
         try:
             verdict = await self.engine.group(whole, Selector(found.ns, VM.kind, found.id), each)
@@ -156,13 +156,10 @@ class Service(ResourceService):
                 raise VmsAlive(found.id, alive) from error
             return await self.engine.submit(whole), []
         assert verdict.whole is not None
-        return verdict.whole, remains
+        return verdict.whole, possible_orphans((one.object for one in verdict.begun), evidence)
 
-    async def _find_possible_orphans(self, vms: Sequence[Object]) -> tuple[list[PossibleOrphan], set[str]]:
-        """Return the machines that may be left, and the facts about machines that are known to be gone."""
-        remains = await possible_orphans(self.clients, vms)
-        left = {one.key for one in remains}
-        return remains, {known_gone_fact(uid) for uid in (vm_of(one).uid for one in vms) if uid not in left}
+    async def _observe_before_removal(self, vms: Sequence[Object]) -> RemovalEvidence:
+        return await observe_before_removal(self.clients, self.engine.store.reader, vms)
 
     async def delete_vm(
         self, ns: str, mci: str, vm: str, by: Caller, *, force: bool = False
@@ -171,14 +168,25 @@ class Service(ResourceService):
 
         Also returns its machine, if that may be left at the provider.
         """
-        found = await self.vm(ns, mci, vm)
+        first = await self.vm(ns, mci, vm)
         facts = {FORCE} if force else NO_FACTS
-        request = self.engine.request(ns, found.id, "remove", actor=by.actor, who=by.who, facts=facts)
-        (verdict,) = await self.engine.plan([request])
-        if isinstance(verdict, StatewardError):
-            raise verdict
-        remains, gone = await self._find_possible_orphans([found])
-        return await self.engine.submit(replace(request, facts=request.facts | gone)), remains
+
+        async def deleted() -> tuple[Accepted, list[PossibleOrphan]]:
+            found = await self.vm(ns, mci, vm)
+            if vm_of(found).uid != vm_of(first).uid:  # another VM has got its name meanwhile
+                raise NotFound(ns, found.id)
+            version = found.version
+            request = self.engine.request(
+                ns, found.id, "remove", actor=by.actor, who=by.who, facts=facts, version=version
+            )
+            (verdict,) = await self.engine.plan([request])
+            if isinstance(verdict, StatewardError):
+                raise verdict
+            evidence = await self._observe_before_removal([found])
+            accepted = await self.engine.submit(replace(request, facts=request.facts | evidence.facts))
+            return accepted, possible_orphans([accepted.object], evidence)
+
+        return await retry_on_change(deleted)
 
     async def terminate_and_delete_vm(self, ns: str, mci: str, vm: str, by: Caller) -> Accepted:
         """Terminate a VM at its provider and remove its record afterwards."""

@@ -1,19 +1,25 @@
 """Deletion of VMs and MCIs: machines are terminated first, or the response names those that may be left."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stateward.domains.mci.api.operation_replies import wait_for_end
+from stateward.domains.mci.api.routes import mci_routes
 from stateward.domains.mci.control import orphan_machines
 from stateward.domains.mci.lifecycle import VmState
 from stateward.domains.mci.model import mci_of, vm_of
 from stateward.domains.mci.provider import provider_client
+from stateward.domains.mci.provider.evidence import Evidence
+from stateward.domains.mci.provider.provider_client import ProviderClient
+from stateward.domains.mci.service import Service
 from stateward.drivers import MachineState, ProviderRegion
 from stateward.drivers.simulated.faults import CALM
 from stateward.drivers.simulated.machine import state_at
-from stateward.engine import Refused
+from stateward.engine import NotFound, Refused
+from stateward.store.errors import Unavailable
 from stateward.store.records import Status
 from tests.integration.domains.mci import api_harness
 from tests.integration.domains.mci.api_harness import AWS, DEAD, HERE, ApiHarness, open_api
@@ -185,3 +191,108 @@ async def test_force_and_terminate_together_are_bad_input(api: ApiHarness) -> No
     for path in (M1, VM):
         answer = await api.delete(f"{path}?option=terminate&force=true")
         assert (answer.status_code, answer.json()["field"]) == (400, "force")
+
+
+# --- while the providers are listed ----------------------------------------------------------------------------------
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Let something happen between the read of the VMs and the answer of the provider, once."""
+    observe_all = ProviderClient.observe_all
+    pending = [act]
+    monkeypatch.setattr(orphan_machines, "PROVIDER_TIMEOUT_S", 60.0)
+
+    async def observed(client: ProviderClient, keys: Collection[str]) -> dict[str, Evidence]:
+        if pending:
+            await pending.pop()()
+        return await observe_all(client, keys)
+
+    monkeypatch.setattr(ProviderClient, "observe_all", observed)
+
+
+async def test_vms_that_are_created_while_the_providers_are_listed_are_named(
+    harness: MciHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await harness.created(mci("m1", group("g1", 1)))
+
+    async def grow() -> None:
+        await harness.ended(await harness.service.scale(NS, "m1", "g1", 2, ANN))
+
+    meanwhile(monkeypatch, grow)
+    _, left = await harness.service.delete(NS, "m1", "force", ANN)
+    assert await harness.service.vms(NS, "m1") == []
+    machines = harness.cloud.region(SEOUL).machines
+    assert ({one.key for one in left}, {one.vm for one in left}) == (set(machines), {"g1-1", "g1-2", "g1-3"})
+    assert [len(await left_behind(harness, f"m1.g1-{number}")) for number in (1, 2, 3)] == [1, 1, 1]
+
+
+async def test_a_proof_that_a_machine_is_gone_is_void_if_its_vm_has_changed_since(
+    harness: MciHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await harness.created(mci("m1", group("g1", 1)))
+    uid = vm_of(await harness.service.vm(NS, "m1", "g1-1")).uid
+    region = harness.cloud.region(SEOUL)
+    hidden = region.machines.pop(uid)
+    monkeypatch.setattr(provider_client, "ABSENT_AFTER_S", 0.0)
+    monkeypatch.setattr(orphan_machines, "PROVIDER_TIMEOUT_S", 60.0)
+    observe_all = ProviderClient.observe_all
+
+    async def observed(client: ProviderClient, keys: Collection[str]) -> dict[str, Evidence]:
+        evidence = await observe_all(client, keys)
+        region.machines[uid] = hidden
+        await harness.ended(await harness.service.control_vm(NS, "m1", "g1-1", "reboot", ANN))
+        return evidence
+
+    monkeypatch.setattr(ProviderClient, "observe_all", observed)
+    _, left = await harness.service.delete(NS, "m1", "force", ANN)
+    assert ([one.key for one in left], len(await left_behind(harness))) == ([uid], 1)
+
+
+async def test_a_vm_that_was_created_under_the_name_of_a_deleted_one_is_not_removed(
+    harness: MciHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await harness.created(mci("m1", group("g1", 2)))
+    first = vm_of(await harness.service.vm(NS, "m1", "g1-2"))
+
+    async def replace_it() -> None:
+        await harness.ended(await harness.service.terminate_and_delete_vm(NS, "m1", "g1-2", ANN))
+        await harness.ended(await harness.service.scale(NS, "m1", "g1", 1, ANN))
+
+    meanwhile(monkeypatch, replace_it)
+    with pytest.raises(NotFound):
+        await harness.service.delete_vm(NS, "m1", "g1-2", ANN, force=True)
+    found = await harness.service.vm(NS, "m1", "g1-2")
+    assert (found.state, vm_of(found).uid == first.uid) == ("Running", False)
+
+
+async def test_an_error_at_one_mci_does_not_hide_what_the_others_may_leave(
+    api: ApiHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = await api.created()
+    await api.created(api_harness.mci("m2"))
+    delete = Service.delete
+
+    async def failing(service: Service, ns: str, mci: str, *how: Any) -> Any:
+        if mci == "m2":
+            raise Unavailable("the database is gone")
+        return await delete(service, ns, mci, *how)
+
+    monkeypatch.setattr(Service, "delete", failing)
+    answer = await api.delete(f"/ns/{NS}/mci?option=force")
+    assert answer.status_code >= 400
+    assert all(one["uid"] in answer.text for one in shown["vm"])
+    assert "the database is gone" in answer.text
+
+
+async def test_an_mci_that_is_created_again_under_its_name_does_not_count_as_left(
+    api: ApiHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.created()
+    async def waited(*how: Any) -> Any:
+        monkeypatch.setattr(mci_routes, "wait_for_end", wait_for_end)
+        over = await wait_for_end(*how)
+        await api.created()
+        return over
+
+    monkeypatch.setattr(mci_routes, "wait_for_end", waited)
+    assert (await api.delete(f"{M1}?option=terminate")).status_code == 200

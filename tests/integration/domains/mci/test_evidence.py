@@ -9,9 +9,9 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.mci.handlers.cloud_vm_handlers import APPEARS_WITHIN_S
 from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.model import VmSpec, vm_of
+from stateward.domains.mci.provider.evidence import APPEARS_WITHIN_S
 from stateward.drivers import MachineState, ProviderRegion
 from stateward.drivers.simulated.faults import STORMY, CallFate, FaultProfile
 from stateward.engine import Denied

@@ -6,9 +6,8 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.mci.handlers import cloud_vm_handlers
 from stateward.domains.mci.lifecycle import MciState
-from stateward.domains.mci.provider import provider_client
+from stateward.domains.mci.provider import evidence, provider_client
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine.errors import NoneAllowed
 from stateward.store.records import Status
@@ -44,7 +43,7 @@ async def test_a_create_that_is_forced_away_at_any_moment_leaves_no_machine(
     harnesses: list[MciHarness], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Machines are shown at once here: a machine that was never requested must not count as late.
-    monkeypatch.setattr(cloud_vm_handlers, "APPEARS_WITHIN_S", 0.1)
+    monkeypatch.setattr(evidence, "APPEARS_WITHIN_S", 0.1)
     harness, chance = harnesses[0], Random(seed)
     harness.cloud.set_profile(SEOUL, replace(CALM, latency=0.002))
     await harness.service.create(NS, mci("m1", group(size=4)), ANN)

@@ -204,24 +204,6 @@ async def test_an_mci_that_is_being_created_is_not_deleted(
     await harness.service.delete(NS, "m1", "force", ANN)
 
 
-@pytest.mark.parametrize("seed", in_long_form(range(6), short=range(2)))
-async def test_a_deletion_by_force_amid_a_create_leaves_no_record_and_tells_every_machine(
-    harnesses: list[MciHarness], seed: int
-) -> None:
-    harness, chance = harnesses[0], Random(seed)
-    harness.cloud.set_profile(SEOUL, replace(CALM, latency=0.002))
-    await harness.service.create(NS, mci("m1", group(size=4)), ANN)
-    await asyncio.sleep(chance.uniform(0.0, 0.06))
-    won, lost = await race(harnesses, *[delete("force")] * 2)
-    assert len(won) == 1
-    assert {type(one) for one in lost} <= {NotFound}
-    _, remains = won[0]
-    await quiet(harnesses)
-    assert await harness.service.mcis(NS) == await harness.service.vms(NS, "m1") == []
-    assert set(alive(harness)) <= {one.key for one in remains}
-    assert (await harness.created(mci("m1", group(size=4)))).status is Status.SUCCEEDED
-
-
 @pytest.mark.parametrize("option", ["terminate", "force"])
 async def test_an_mci_is_deleted_once_however_many_ask(harnesses: list[MciHarness], option: str) -> None:
     harness = harnesses[0]

@@ -1,8 +1,8 @@
 """Drift: differences between records and what the providers show, for VMs and for resources.
 
 VMs: a listing may be shared and older than the record that it is compared with. Each comparison therefore carries the
-start time of the listing, and the engine applies only what is newer than the VM's last change. One listing is applied
-in one transaction.
+time of its evidence, and the engine applies only what is newer than the VM's last change. One listing is applied in one
+transaction.
 
 Resources: a network, security group or key with a missing part is in state Error until it is repaired or shown again.
 
@@ -51,9 +51,12 @@ async def apply_vm_drift(engine: Engine, client: ProviderClient, listing: Machin
     }
     if not events:
         return 0
-    now = await engine.store.reader.time()  # before the age: a slow store must not make the evidence newer
-    at = now - (client.clock() - listing.requested_at + client.driver.caps.listing_lag_s)
-    await engine.observe([_sighting(watched[uid], event, evidence[uid], at) for uid, event in events.items()])
+    now = await engine.store.reader.time()
+
+    def sighting(uid: str, event: str) -> Sighting:
+        return _sighting(watched[uid], event, evidence[uid], client.store_time(evidence[uid].as_of, now))
+
+    await engine.observe([sighting(uid, event) for uid, event in events.items()])
     return len(events)
 
 
@@ -82,17 +85,20 @@ async def resources_by_connection(reader: Reader) -> dict[str, list[Object]]:
 
 
 def resource_drift(
-    client: ProviderClient, parts: Iterable[Object], listing: ResourceListing
+    client: ProviderClient, parts: Iterable[Object], listing: ResourceListing, now: float
 ) -> list[tuple[Object, str, tuple[str, ...]]]:
-    """Return the resources that have drifted, each with its event and its missing parts."""
+    """Return the resources that have drifted, each with its event and its missing parts; `now` is the store's time."""
     named = [(one, _keys(one)) for one in parts]
-    existence = client.read_resource_listing(listing, [key for _, keys in named for key in keys])
+    evidence = client.read_resource_listing(listing, [key for _, keys in named for key in keys])
     drifted: list[tuple[Object, str, tuple[str, ...]]] = []
     for one, keys in named:
-        missing = tuple(name for key, name in keys.items() if existence[key] is Existence.ABSENT)
+        newer = {key for key in keys if client.store_time(evidence[key].as_of, now) >= one.since}
+        missing = tuple(keys[key] for key in keys if key in newer and evidence[key].existence is Existence.ABSENT)
         if missing and one.state == ResourceState.AVAILABLE:
             drifted.append((one, SHOWS_NONE, missing))
-        elif one.state == ResourceState.ERROR and all(existence[key] is Existence.PRESENT for key in keys):
+        elif one.state == ResourceState.ERROR and all(
+            key in newer and evidence[key].existence is Existence.PRESENT for key in keys
+        ):
             drifted.append((one, SHOWS_AGAIN, ()))
     return drifted
 

@@ -2,23 +2,29 @@
 
 Nobody controls such a machine, but it runs on and costs money. Orphans are found in two ways:
 
-- An administrator lists connections: each machine of ours without a record is an orphan. Several connections may lead
-  to the same region, so the records of all connections and all namespaces count.
-- A removal of records by force may create orphans. The reply and the journal name each machine that is not known to be
-  gone: its connection, its key and its native id.
+- An administrator lists connections: each machine of ours without a record is an orphan, and so is one that lives long
+  after its VM was found Terminated. Several connections may lead to the same region, so the records of all connections
+  and all namespaces count.
+- A removal of records by force may create orphans. The providers are listed before it, and the removing transaction
+  decides which of their answers still count. The reply and the journal name each machine that is not known to be gone:
+  its connection, its key and its native id.
 """
 
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
+from stateward.domains.mci.control.machine_claims import has_machine
 from stateward.domains.mci.errors import NotDone
 from stateward.domains.mci.lifecycle import VM, VmState
-from stateward.domains.mci.model import CloudConnection, vm_of, vm_seen
-from stateward.domains.mci.provider.evidence import Evidence, Existence
+from stateward.domains.mci.model import ADOPTED_KEY, CloudConnection, vm_of, vm_seen
+from stateward.domains.mci.provider.evidence import APPEARS_WITHIN_S, Evidence, Existence
 from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.domains.mci.shared_schemas import OrphanMachine, OrphanMachines, PossibleOrphan
 from stateward.drivers import (
@@ -39,12 +45,14 @@ from stateward.errors import StatewardError
 from stateward.naming import new_id
 from stateward.store.filters import Selector
 from stateward.store.port import Reader
-from stateward.store.records import Object
+from stateward.store.records import Object, to_json
 
 log = logging.getLogger("stateward.mci")
 
 PROVIDER_TIMEOUT_S = 5.0
 """Time limit of a provider's answer when records are removed by force."""
+
+NOT_OBSERVED = "created while the providers were listed"
 
 ENDED_STATES = (MachineState.TERMINATED, MachineState.TERMINATING)
 """The states of machines that need no termination."""
@@ -53,13 +61,28 @@ ENDED_STATES = (MachineState.TERMINATED, MachineState.TERMINATING)
 # --- orphans at connections ------------------------------------------------------------------------------------------
 
 
-def orphans_in(connection: CloudConnection, listing: MachineListing, known: Iterable[str]) -> list[OrphanMachine]:
-    """Return the machines of a listing that are not among the known keys and have not ended."""
-    keys = frozenset(known)
+class ListedConnection(Struct, frozen=True):
+    """A listing of a connection; by the store's time, nothing in it dates from before `as_of`."""
+
+    connection: CloudConnection
+    listing: MachineListing
+    as_of: float
+
+
+def owned_until(vms: Iterable[Object]) -> dict[str, float]:
+    """Return until when each key belongs to a VM: a machine that lives on after its VM has ended is an orphan."""
+    return {
+        vm_of(vm).uid: vm.since + APPEARS_WITHIN_S if vm.state == VmState.TERMINATED and vm.op is None else inf
+        for vm in vms
+    }
+
+
+def orphans_in(listed: ListedConnection, owned: Mapping[str, float]) -> list[OrphanMachine]:
+    """Return the machines of a listing that belong to no VM and have not ended."""
     return [
-        OrphanMachine(connection.name, machine.key, machine.native_id, str(machine.state), machine.name)
-        for machine in listing.machines
-        if machine.key not in keys and machine.state not in ENDED_STATES
+        OrphanMachine(listed.connection.name, machine.key, machine.native_id, str(machine.state), machine.name)
+        for machine in listed.listing.machines
+        if machine.state not in ENDED_STATES and owned.get(machine.key, -inf) < listed.as_of
     ]
 
 
@@ -70,38 +93,41 @@ async def find_orphans(
 
     The providers are listed first: a record is always older than its machine, so a new machine is no orphan.
     """
-    listings = await asyncio.gather(*(_list_machines(clients, connection) for connection in connections))
+    listings = await asyncio.gather(*(_list_machines(clients, reader, connection) for connection in connections))
     trouble: dict[str, str] = {}
-    recorded = await _recorded_uids(reader, trouble) if any(one.machines for one in listings) else set[str]()
+    owned = await _owned_keys(reader, trouble) if any(one.listing.machines for one in listings) else {}
     orphans: dict[tuple[str, str], OrphanMachine] = {}
-    for connection, listing in zip(connections, listings, strict=True):
-        if not listing.complete:
-            trouble[connection.name] = listing.problem or "the listing was not complete"
-        for orphan in orphans_in(connection, listing, recorded):
+    for listed in listings:
+        if not listed.listing.complete:
+            trouble[listed.connection.name] = listed.listing.problem or "the listing was not complete"
+        for orphan in orphans_in(listed, owned):
             orphans.setdefault((orphan.key, orphan.native_id), orphan)
     return OrphanMachines(list(orphans.values()), trouble)
 
 
-async def _list_machines(clients: ProviderClients, connection: CloudConnection) -> MachineListing:
+async def _list_machines(clients: ProviderClients, reader: Reader, connection: CloudConnection) -> ListedConnection:
     try:
-        return await (await clients.for_connection(connection)).list_shared()
+        client = await clients.for_connection(connection)
+        listing = await client.list_now()
+        return ListedConnection(connection, listing, client.store_time(listing.as_of, await reader.time()))
     except StatewardError as error:
-        return MachineListing((), complete=False, problem=str(error))
+        problem = str(error)
     except Exception as error:  # of a driver: the other connections are listed all the same
         log.exception("connection %s cannot be listed", connection.name)
-        return MachineListing((), complete=False, problem=f"{type(error).__name__}: {error}")
+        problem = f"{type(error).__name__}: {error}"
+    return ListedConnection(connection, MachineListing((), complete=False, problem=problem), -inf)
 
 
-async def _recorded_uids(reader: Reader, trouble: dict[str, str]) -> set[str]:
-    """Return the keys of all machines that have a record, at any connection and in any namespace.
+async def _owned_keys(reader: Reader, trouble: dict[str, str]) -> dict[str, float]:
+    """Return the keys of all machines that have a record, at any connection and in any namespace: `owned_until`.
 
     A record that cannot be read is noted in `trouble`; its machine may be among the orphans.
     """
-    found: set[str] = set()
+    found: dict[str, float] = {}
     for ns in await reader.namespaces():
         async for vm in list_all(reader, Selector(ns, VM.kind)):
             try:
-                found.add(vm_of(vm).uid)
+                found |= owned_until([vm])
             except msgspec.DecodeError as error:
                 trouble[f"{ns}/{vm.id}"] = f"its record cannot be read, and its machine may be listed here: {error}"
     return found
@@ -112,27 +138,32 @@ async def terminate_orphans(
 ) -> dict[str, StatewardError]:
     """Terminate orphans of a connection; returns the errors by key. A machine that has a record is not found.
 
-    One listing and one look at the records serve all of them, and the driver gets them in bulk. The records are read
-    after the listing. An orphan that has ended meanwhile, such as over another connection, needs no termination.
+    One listing and one read of the records serve all of them, and the driver gets them in bulk. The records are read
+    after the listing. An orphan that has ended meanwhile, such as over another connection, needs no termination. A
+    machine that others have created is not ours to end: only our key is taken off it.
     """
-    listed = (await _list_machines(clients, connection)).machines
+    listed = await _list_machines(clients, reader, connection)
     unread: dict[str, str] = {}
-    recorded = await _recorded_uids(reader, unread)
-    shown = {one.key for one in listed} - recorded
+    owned = await _owned_keys(reader, unread)
+    machines = [one for one in listed.listing.machines if owned.get(one.key, -inf) < listed.as_of]
+    shown = {one.key for one in machines}
     errors: dict[str, StatewardError] = {key: NotFound(connection.name, key) for key in keys if key not in shown}
     if unread:
         why = f"{', '.join(unread)} may own it: see its record first"
         return {key: errors.get(key) or NotDone(f"terminate of {key} at {connection.name}", why) for key in keys}
     wanted = set(keys) & shown
-    running = {one.key: one.native_id for one in listed if one.key in wanted and one.state not in ENDED_STATES}
+    running = {one.key: one.native_id for one in machines if one.key in wanted and one.state not in ENDED_STATES}
     client = await clients.for_connection(connection)
 
     async def terminate(key: str, native_id: str) -> None:
-        outcome = await client.act(MachineAction.TERMINATE, MachineHandle(key, native_id or None, new_id()))
+        handle = MachineHandle(key, native_id or None, new_id())
+        is_ours = not key.startswith(ADOPTED_KEY)
+        outcome = await (client.act(MachineAction.TERMINATE, handle) if is_ours else client.release(handle))
         if isinstance(outcome, CallRefused) and outcome.why is RefusalReason.NOT_FOUND:
             return
         if isinstance(outcome, CallAccepted | AlreadyDone):
-            log.warning("orphan %s (%s) at connection %s: terminated for %s", key, native_id, connection.name, who)
+            done = "terminated" if is_ours else "released"
+            log.warning("orphan %s (%s) at connection %s: %s for %s", key, native_id, connection.name, done, who)
             return
         why = getattr(outcome, "message", "") or "no answer"
         errors[key] = NotDone(f"terminate of {key} at {connection.name}", why)
@@ -144,51 +175,80 @@ async def terminate_orphans(
 # --- possible orphans of a removal -----------------------------------------------------------------------------------
 
 
-def known_gone_fact(uid: str) -> str:
-    """Return the fact of a removal that the machine of this uid is known to be gone."""
-    return f"gone: {uid}"
+class RemovalEvidence(Struct, frozen=True):
+    """What the providers show of VMs that are to be removed: by uid, and the facts of those that are gone."""
+
+    shown: dict[str, str] = {}
+    facts: frozenset[str] = frozenset()
 
 
-async def possible_orphans(clients: ProviderClients, vms: Iterable[Object]) -> list[PossibleOrphan]:
-    """Return the machines of VMs that are not known to be gone; each connection is listed once, all concurrently."""
-    by_connection: dict[str, list[Object]] = defaultdict(list)
+def _gone_fact(vm: Object) -> str:
+    """Return the fact of a removal that the machine of a VM is gone: proved for this version of the record only.
+
+    Each operation on a VM changes its version, so a call that came after the proof makes it void.
+    """
+    return f"gone: {vm_of(vm).uid} {vm.version}"
+
+
+async def observe_before_removal(clients: ProviderClients, reader: Reader, vms: Iterable[Object]) -> RemovalEvidence:
+    """Observe the machines of VMs that are to be removed; each connection is listed once, all concurrently."""
+    places: dict[tuple[str, str], list[Object]] = defaultdict(list)
     for vm in vms:
-        if vm.state != VmState.TERMINATED:
-            by_connection[vm_of(vm).connection].append(vm)
-    found = await asyncio.gather(*(_possible_orphans_at(clients, name, known) for name, known in by_connection.items()))
-    return [orphan for orphans in found for orphan in orphans]
+        if has_machine(vm):
+            places[vm_of(vm).connection, vm_of(vm).lane].append(vm)
+    found = await asyncio.gather(*(_observe_at(clients, reader, *place, known) for place, known in places.items()))
+    shown = {uid: text for one in found for uid, text in one.shown.items()}
+    return RemovalEvidence(shown, frozenset(fact for one in found for fact in one.facts))
 
 
-async def _possible_orphans_at(
-    clients: ProviderClients, connection: str, vms: Sequence[Object]
-) -> list[PossibleOrphan]:
+async def _observe_at(
+    clients: ProviderClients, reader: Reader, connection: str, lane: str, vms: Sequence[Object]
+) -> RemovalEvidence:
+    uids = [vm_of(vm).uid for vm in vms]
     try:
         async with asyncio.timeout(PROVIDER_TIMEOUT_S):
-            evidence = await (await clients.by_name(connection)).observe_all([vm_of(vm).uid for vm in vms])
+            client = await clients.for_lane(connection, lane)
+            evidence = await client.observe_all(uids)
     except (StatewardError, TimeoutError) as error:
-        unknown = Evidence(Existence.UNKNOWN, problem=str(error) or f"no answer within {PROVIDER_TIMEOUT_S:g} s")
-        evidence = {vm_of(vm).uid: unknown for vm in vms}
-    return [
-        PossibleOrphan(spec.name, connection, spec.uid, vm_seen(vm).native_id, _shown(evidence[spec.uid]))
-        for vm, spec in ((vm, vm_of(vm)) for vm in vms)
-        if not _is_gone(evidence[spec.uid])
-    ]
+        return RemovalEvidence(dict.fromkeys(uids, str(error) or f"no answer within {PROVIDER_TIMEOUT_S:g} s"))
+    now = await reader.time()
+    seen = [(vm, evidence[uid], client.store_time(evidence[uid].as_of, now)) for vm, uid in zip(vms, uids, strict=True)]
+    gone = frozenset(_gone_fact(vm) for vm, one, as_of in seen if _is_gone(vm, one, as_of))
+    return RemovalEvidence({uid: _shown(one) for uid, one in evidence.items()}, gone)
 
 
 def _shown(evidence: Evidence) -> str:
-    return str(evidence.observation.state) if evidence.observation else evidence.problem
+    return str(evidence.observation.state) if evidence.observation else evidence.problem or "not listed"
 
 
-def _is_gone(evidence: Evidence) -> bool:
-    observation = evidence.observation
-    is_terminated = observation is not None and observation.state is MachineState.TERMINATED
-    return evidence.existence is Existence.ABSENT or is_terminated
+def _is_gone(vm: Object, evidence: Evidence, as_of: float) -> bool:
+    """Tell whether evidence proves that the machine of a VM is gone; `as_of` is the evidence's time, by the store.
+
+    The operation of a VM, such as its create, may call the provider at any time: until it has ended, absence proves
+    nothing. Neither does absence shortly after the last operation, if no listing has ever shown the machine.
+    """
+    if evidence.observation is not None:
+        return evidence.observation.state is MachineState.TERMINATED
+    settles_s = 0.0 if vm_seen(vm).native_id else APPEARS_WITHIN_S
+    return evidence.existence is Existence.ABSENT and vm.op is None and as_of >= vm.since + settles_s
 
 
-def journal_possible_orphan(uow: UnitOfWork, request: Request, found: Object) -> None:
-    """Write into the journal which machine a removed VM may leave, unless the machine is known to be gone."""
+def note_possible_orphan(uow: UnitOfWork, request: Request, found: Object) -> Request:
+    """Note the machine that a removed VM may leave, unless it is known to be gone: in its record and in the journal."""
+    if not has_machine(found) or _gone_fact(found) in request.facts:
+        return request
     vm, seen = vm_of(found), vm_seen(found)
-    if found.state != VmState.TERMINATED and known_gone_fact(vm.uid) not in request.facts:
-        machine = f"key {vm.uid}, native id {seen.native_id or 'not known'}"
-        reason = f"a machine may be left at {vm.connection}: {machine}; the VM was {found.state}"
-        journal(uow, found, None, request.actor, request.who, "left behind", reason=reason)
+    machine = f"key {vm.uid}, native id {seen.native_id or 'not known'}"
+    reason = f"a machine may be left at {vm.connection}: {machine}; the VM was {found.state}"
+    journal(uow, found, None, request.actor, request.who, "left behind", reason=reason)
+    return replace(request, seen=to_json(replace(seen, left=reason)))
+
+
+def possible_orphans(removed: Iterable[Object], evidence: RemovalEvidence) -> list[PossibleOrphan]:
+    """Return the machines that removed VMs may leave, as the removing transaction has decided."""
+    left = [(vm_of(one), vm_seen(one)) for one in removed]
+    return [
+        PossibleOrphan(vm.name, vm.connection, vm.uid, seen.native_id, evidence.shown.get(vm.uid, NOT_OBSERVED))
+        for vm, seen in left
+        if seen.left
+    ]

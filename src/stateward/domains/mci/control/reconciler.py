@@ -1,7 +1,9 @@
 """Reconciler: compares all VMs and resources with their providers, applies drift, and reports orphan machines.
 
-Each process with a worker runs it. One process at a time does a round over all connections: it claims the round by
-compare-and-set on a record. Two rounds at once do no harm, because the engine refuses evidence that is not newer.
+Each process with a worker runs it, and one process does the rounds over all connections: it claims each round by
+compare-and-set on a record. The same process does all of them while it lives, because it remembers for how long a
+machine was missing or its provider silent. Two rounds at the same time do no harm, because the engine refuses evidence
+that is not newer.
 """
 
 import asyncio
@@ -12,6 +14,7 @@ from contextlib import suppress
 from random import Random
 from time import monotonic
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.aio.backoff import GrowingIntervals
@@ -23,16 +26,17 @@ from stateward.domains.mci.control.drift import (
     resources_by_connection,
 )
 from stateward.domains.mci.control.machine_claims import remove_void_claims
-from stateward.domains.mci.control.orphan_machines import orphans_in
+from stateward.domains.mci.control.orphan_machines import ListedConnection, orphans_in, owned_until
 from stateward.domains.mci.control.status_rollup import STATE_OF_EVENT, rollup_event
 from stateward.domains.mci.control.status_updater import MciStatusUpdater
-from stateward.domains.mci.lifecycle import MCI, NAMESPACE, VM
+from stateward.domains.mci.lifecycle import MCI, NAMESPACE, VM, VmState
 from stateward.domains.mci.model import (
     DEPLOYMENT_NS,
     CloudConnection,
     network_of,
     resource_identity,
     resource_seen,
+    seen_reader,
     vm_of,
 )
 from stateward.domains.mci.provider.catalogue import Catalogue
@@ -46,6 +50,7 @@ from stateward.engine.queries import list_all
 from stateward.engine.troubles import FaultIsolation
 from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER, PROVIDER, TRANSITIONAL
+from stateward.naming import new_id
 from stateward.store.errors import StoreError
 from stateward.store.filters import Selector
 from stateward.store.records import Key, Object
@@ -55,6 +60,9 @@ log = logging.getLogger("stateward.mci")
 RECONCILE_INTERVAL_S = 30.0
 """Time between two rounds over all connections."""
 
+TAKEOVER_INTERVALS = 3.0
+"""After how many intervals without a round another process takes the rounds over."""
+
 MAX_LISTINGS = 3
 """Listings of a connection per round, at most, until one is complete."""
 
@@ -62,6 +70,15 @@ MAX_CONCURRENT_CONNECTIONS = 8
 """Connections that one round lists concurrently."""
 
 ROUND_RECORD = Key(DEPLOYMENT_NS, "round")
+
+
+class RoundHolder(Struct, frozen=True):
+    """The reconciler that does the rounds."""
+
+    holder: str = ""
+
+
+round_holder = seen_reader(RoundHolder)
 
 
 class Reconciler:
@@ -79,6 +96,7 @@ class Reconciler:
     ) -> None:
         self._engine, self._catalogue, self._clouds = engine, catalogue, clients
         self._chance, self._saved, self._every = chance, saved, every
+        self._holder = new_id()  # who does the rounds, as their record has it
         self.status_updater = MciStatusUpdater(engine, chance)
         self._orphan_subnets = OrphanSubnetFinder()
         self._log_intervals = GrowingIntervals(monotonic)
@@ -104,16 +122,17 @@ class Reconciler:
         await repeat("reconciler of VMs", run_once, interval_s, log, transient=StoreError, sleep=sleep)
 
     async def _claim_round(self) -> bool:
-        """Claim the round, unless another process has claimed it within the interval."""
-        reader = self._engine.store.reader
+        """Claim the round, unless it was claimed within the interval, or another process does the rounds."""
+        reader, seen = self._engine.store.reader, RoundHolder(self._holder)
         found = await reader.object(ROUND_RECORD)
         try:
             if found is None:
-                await self._engine.create(*ROUND_RECORD, NAMESPACE.kind, "register", actor=CONTROLLER)
+                await self._engine.create(*ROUND_RECORD, NAMESPACE.kind, "register", actor=CONTROLLER, seen=seen)
                 return True
-            if found.since > await reader.time() - self._every * 0.6:
+            intervals = 0.6 if round_holder(found).holder in ("", self._holder) else TAKEOVER_INTERVALS
+            if found.since > await reader.time() - self._every * intervals:
                 return False
-            await self._engine.act(*ROUND_RECORD, "change", actor=CONTROLLER, version=found.version)
+            await self._engine.act(*ROUND_RECORD, "change", actor=CONTROLLER, version=found.version, seen=seen)
         except (AlreadyExists, Denied):
             return False
         return True
@@ -124,35 +143,37 @@ class Reconciler:
         # A connection that does not answer must not delay the others.
         at_once = asyncio.Semaphore(MAX_CONCURRENT_CONNECTIONS)
 
-        async def look_at(connection: CloudConnection) -> list[OrphanMachine]:
-            name, orphans = connection.name, list[OrphanMachine]()
+        async def look_at(connection: CloudConnection) -> ListedConnection | None:
+            name, unowned = connection.name, None
             async with at_once:
                 with self._faults.isolate(f"look at connection {name}"):
-                    orphans = await self._reconcile_connection(connection, records.get(name, {}), parts.get(name, []))
-            return orphans
+                    unowned = await self._reconcile_connection(connection, records.get(name, {}), parts.get(name, []))
+            return unowned
 
         looks = await asyncio.gather(*map(look_at, await self._catalogue.all_connections()))
-        orphans_found = [orphan for orphans in looks for orphan in orphans]
+        unowned = [one for one in looks if one is not None and one.listing.machines]
         with self._faults.isolate("removal of keys without an MCI"):
             await remove_ownerless_keys(self._engine)
         with self._faults.isolate("removal of claims without a VM"):
             await remove_void_claims(self._engine)
         await self._mark_stale_mcis(vm for known in records.values() for vm in known.values())
-        if not orphans_found:
+        if not unowned:
             return []
         newer = await self._read_vms()  # a machine created during the listings is no orphan
         if self._has_unreadable_records:  # an orphan may belong to the unreadable record
             return []
-        ours = {uid for known in newer.values() for uid in known}  # several connections may lead to the same region
-        return [one for one in orphans_found if one.key not in ours]
+        # Several connections may lead to the same region.
+        owned = owned_until(vm for known in newer.values() for vm in known.values())
+        return [orphan for one in unowned for orphan in orphans_in(one, owned)]
 
     async def _reconcile_connection(
         self, connection: CloudConnection, known: dict[str, Object], parts: list[Object]
-    ) -> list[OrphanMachine]:
-        orphans_found: list[OrphanMachine] = []
+    ) -> ListedConnection | None:
+        """Apply the drift of a connection; returns its machines that none of its VMs owns, if it was listed."""
+        unowned: ListedConnection | None = None
         try:
             if known or (connection.enabled and connection.driver != "simulated"):
-                orphans_found = await self._reconcile_vms(connection, known)
+                unowned = await self._reconcile_vms(connection, known)
             if parts:
                 await self._reconcile_resources(connection, parts)
         except StoreError:
@@ -160,7 +181,7 @@ class Reconciler:
         except StatewardError as error:  # another process has the cloud's file, or its driver cannot be created here
             if self._log_intervals.is_due((connection.name, str(error))):
                 log.warning("connection %s: not reconciled: %s", connection.name, error)
-        return orphans_found
+        return unowned
 
     async def _read_vms(self) -> dict[str, dict[str, Object]]:
         """Return all VMs, by connection and uid."""
@@ -187,16 +208,19 @@ class Reconciler:
                 if rests and STATE_OF_EVENT[rollup_event(states.get(found.key, ()))] != found.state:
                     self.status_updater.mark_dirty(found.key)
 
-    async def _reconcile_vms(self, connection: CloudConnection, known: dict[str, Object]) -> list[OrphanMachine]:
+    async def _reconcile_vms(self, connection: CloudConnection, known: dict[str, Object]) -> ListedConnection:
         client = await self._clouds.for_connection(connection)
         listing = await _list_repeatedly(client)
+        as_of = client.store_time(listing.as_of, await self._engine.store.reader.time())
         self._saved(connection.provider, max(0, len(known) - 1))
         # The connection may lead elsewhere since the VMs were created, and that place knows nothing about them.
         there = [vm for vm in known.values() if vm_of(vm).lane == client.lane]
         await apply_vm_drift(self._engine, client, listing, there)
         if not listing.complete and self._log_intervals.is_due((connection.name, listing.problem)):
             log.warning("connection %s: the listing was not complete: %s", connection.name, listing.problem)
-        return orphans_in(connection, listing, known)
+        owned = {uid for uid, vm in known.items() if vm.state != VmState.TERMINATED}
+        unowned = [one for one in listing.machines if one.key not in owned]
+        return ListedConnection(connection, replace(listing, machines=unowned), as_of)
 
     async def _reconcile_resources(self, connection: CloudConnection, parts: list[Object]) -> None:
         client = await self._clouds.for_connection(connection)
@@ -205,13 +229,13 @@ class Reconciler:
         settled = [one for one in parts if one.since <= until and resource_identity(one).lane == lane]
         if not settled or not client.driver.caps.has_resources:
             return
-        listing = await client.driver.list_resources()
+        listing = await client.list_resources()
         for found in self._orphan_subnets.find(settled, listing.resources, now):
             with suppress(Denied):  # the operation that holds the network will reshape it
                 await self._engine.act(
                     *found.key, "reshape", actor=CONTROLLER, version=found.version, spec=network_of(found)
                 )
-        for found, event, missing in resource_drift(client, settled, listing):
+        for found, event, missing in resource_drift(client, settled, listing, now):
             with suppress(Denied):
                 seen = replace(resource_seen(found), missing=missing)
                 await self._engine.act(*found.key, event, actor=PROVIDER, version=found.version, seen=seen)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.mci.control.orphan_machines import journal_possible_orphan
+from stateward.domains.mci.control.orphan_machines import note_possible_orphan
 from stateward.domains.mci.errors import SharedRules, VmsAdded, VmsAlive
 from stateward.domains.mci.guards.adopted_groups import check_deregistration, with_adopted_groups
 from stateward.domains.mci.guards.spec_validation import check_mci_spec, check_spec, decode_spec
@@ -70,15 +70,15 @@ async def _guard_delete(uow: UnitOfWork, request: Request, found: Object) -> Non
         raise VmsAdded(found.id)
 
 
-async def guard_vm(uow: UnitOfWork, request: Request, found: Object) -> None:
+async def guard_vm(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Refuse a VM outside the MCI of its spec: nobody would see it there, nor terminate it with the MCI."""
     check_spec(request, found)
     if request.action == "remove":
-        journal_possible_orphan(uow, request, found)
+        request = note_possible_orphan(uow, request, found)
         if WITH_MCI not in request.facts:
             await drop_empty_subgroup(uow, request.who, found)
     if request.creates is None:
-        return
+        return request
     if request.action == "adopt" and request.parent is None:
         raise BadInput("action", "adopt", f"an action of its MCI, {found.parent!r}: it names the machines")
     want = decode_spec(found.kind, request.spec or EMPTY)
@@ -86,6 +86,7 @@ async def guard_vm(uow: UnitOfWork, request: Request, found: Object) -> None:
         raise BadInput("id", found.id, f"{vm_id(want.mci, want.name)!r}, the id that follows from its spec")
     if found.parent != want.mci:
         raise BadInput("parent", found.parent, f"{want.mci!r}, the MCI in its spec")
+    return request
 
 
 async def guard_key(_uow: UnitOfWork, request: Request, found: Object) -> None:

@@ -1,17 +1,18 @@
 """VMs of adopted machines: their specs, from what the providers show, and their release."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from stateward.domains.mci.handlers.adoption_handlers import AdoptionHandlers
-from stateward.domains.mci.model import Adoption, CloudConnection, MachineToAdopt, VmSpec, vm_of
+from stateward.domains.mci.handlers.adoption_handlers import AdoptionHandlers, wait_until_unlisted
+from stateward.domains.mci.model import ADOPTED_KEY, Adoption, CloudConnection, MachineToAdopt, VmSpec, vm_of
 from stateward.domains.mci.provider.catalogue import Catalogue, known_images, known_specs
 from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.domains.mci.vm_placement import deterministic_uid, free_numbers
 from stateward.drivers import Observation
-from stateward.engine import Job, Permanent, Temporary
+from stateward.engine import Job, Permanent
 from stateward.errors import StatewardError
 from stateward.store.records import Object
 
@@ -45,11 +46,12 @@ class AdoptedVms:
             raise Permanent(str(error)) from error
 
     async def release(self, job: Job, ids: Sequence[str]) -> list[str]:
-        """Take our keys off the machines of VMs; a VM with a running operation is waited for."""
-        for id_ in ids:
-            why = await self._adoptions.release(job.ns, id_)
-            if why is not None:
-                raise Temporary(why)
+        """Take our keys off the machines of VMs; a VM with a running operation is waited for.
+
+        Returns when listings no longer show the keys: a key that is listed without a record would look like an orphan.
+        """
+        released = [await self._adoptions.release(job.ns, id_) for id_ in ids]
+        await asyncio.gather(*(wait_until_unlisted(one) for one in released if one is not None))
         return list(ids)
 
 
@@ -60,7 +62,7 @@ def _vm_spec(job: Job, one: MachineToAdopt, place: CloudConnection, name: str, s
     image = next((known for known in known_images(place) if known.csp_name == csp_image), None)
     return VmSpec(
         name=name,
-        uid=deterministic_uid(job.key.id, name),
+        uid=f"{ADOPTED_KEY}{deterministic_uid(job.key.id, name)}",
         mci=job.object,
         group=one.group,
         connection=place.name,

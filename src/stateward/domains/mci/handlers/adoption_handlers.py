@@ -4,16 +4,27 @@ The key is put on the machine after the VM is stored, so a crash at any point re
 An adoption that cannot succeed takes the key off again before it fails: the machine is left as it was found.
 """
 
+from typing import NamedTuple
+
 from stateward.domains.mci.control.machine_claims import claim_machine, machine_of
 from stateward.domains.mci.lifecycle import VmState
 from stateward.domains.mci.model import MachineClaim, seen_of, vm_of
 from stateward.domains.mci.provider.evidence import Evidence, Existence, if_recent, is_hopeless, is_reached
+from stateward.domains.mci.provider.provider_client import ProviderClient
 from stateward.domains.mci.provider.vm_waiting import ClientOf, GrantedClientOf, wait_for_evidence, watch_vm_call
-from stateward.drivers import AlreadyDone, CallAccepted, MachineHandle, MachineState, Outcome
+from stateward.drivers import AlreadyDone, CallAccepted, MachineHandle, MachineState
 from stateward.engine import Denied, Ending, Engine, Job, ObservedOutcome, Permanent, Temporary
 from stateward.lifecycle import CONTROLLER
 from stateward.plugin.outcomes import raise_for_outcome
 from stateward.store.records import Key, to_json
+
+
+class ReleasedKey(NamedTuple):
+    """A key that was taken off its machine, and when, by the client's clock."""
+
+    client: ProviderClient
+    key: str
+    at: float
 
 
 class AdoptionHandlers:
@@ -31,7 +42,7 @@ class AdoptionHandlers:
         handle = _handle(job)
         raise_for_outcome(await client.adopt(handle, watch_vm_call(job, "adopt", handle.key)))
         # A listing from here on shows whether another server has replaced the key in the same moment.
-        since = client.clock() + client.driver.caps.listing_lag_s
+        since = client.clock()
         evidence = await wait_for_evidence(client, job, handle.key, lambda seen: _is_last(if_recent(seen, since)))
         if evidence.observation is not None and is_reached("adopt", evidence):
             seen = to_json(seen_of(evidence.observation))
@@ -52,17 +63,16 @@ class AdoptionHandlers:
         is_free = isinstance(outcome, CallAccepted | AlreadyDone) and not job.is_calling
         return ObservedOutcome.NOT_DONE if is_free else ObservedOutcome.UNKNOWN
 
-    async def release(self, ns: str, vm: str) -> str | None:
-        """Take the key of a VM off its machine; returns why it cannot be done now, or None."""
+    async def release(self, ns: str, vm: str) -> ReleasedKey | None:
+        """Take the key of a VM off its machine; None if it has no machine."""
         found = await self.engine.store.reader.object(Key(ns, vm))
         if found is None or found.removed or found.state == VmState.TERMINATED:
             return None
         if found.op is not None:
-            return f"{vm} has a running operation, {found.op}"
-        client = await self._client_of(vm_of(found).connection, vm_of(found).lane)
-        outcome: Outcome = await client.release(MachineHandle(vm_of(found).uid, machine_of(found)[1] or None))
-        raise_for_outcome(outcome)
-        return None
+            raise Temporary(f"{vm} has a running operation, {found.op}")
+        client, uid = await self._client_of(vm_of(found).connection, vm_of(found).lane), vm_of(found).uid
+        raise_for_outcome(await client.release(MachineHandle(uid, machine_of(found)[1] or None)))
+        return ReleasedKey(client, uid, client.clock())
 
     async def _claim(self, job: Job) -> None:
         vm = vm_of(job.claim.object)
@@ -74,6 +84,16 @@ class AdoptionHandlers:
         if held is not None:
             whose = f"VM {held.vm} of this namespace" if held.ns == job.ns else "a VM of another namespace"
             raise Permanent(f"machine {vm.adopted} has been adopted by {whose}")
+
+
+async def wait_until_unlisted(released: ReleasedKey) -> None:
+    """Wait until listings that are newer than the release do not show the key, or show that the machine has ended."""
+
+    def is_unlisted(seen: Evidence) -> bool:
+        evidence = if_recent(seen, released.at)
+        return evidence.existence is Existence.ABSENT or is_reached("terminate", evidence)
+
+    await released.client.wait_for(released.key, is_unlisted)
 
 
 def _handle(job: Job) -> MachineHandle:
@@ -91,4 +111,4 @@ def _why_not(evidence: Evidence) -> str:
     return f"is {evidence.observation.native_state} at its provider"
 
 
-__all__ = ["AdoptionHandlers"]
+__all__ = ["AdoptionHandlers", "ReleasedKey", "wait_until_unlisted"]

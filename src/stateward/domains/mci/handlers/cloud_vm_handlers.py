@@ -8,6 +8,7 @@ VM. A throttled or unanswered call is retried and fails nothing.
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 
 from msgspec import Struct
 
@@ -21,8 +22,10 @@ from stateward.domains.mci.provider.evidence import (
     Existence,
     conclude,
     conclusive,
+    if_recent,
     is_hopeless,
     is_reached,
+    may_appear,
 )
 from stateward.domains.mci.provider.evidence import EVENT_STATES as EXPECTED
 from stateward.domains.mci.provider.provider_client import ProviderClient
@@ -47,9 +50,6 @@ from stateward.lifecycle import CONTROLLER, PROVIDER
 from stateward.plugin.outcomes import raise_for_outcome
 from stateward.store.records import Object, to_json
 
-APPEARS_WITHIN_S = 30.0
-"""How long a new machine may be missing from listings: until then its absence proves nothing."""
-
 RELAPSE_AFTER_S = 60.0
 """How long a machine may be shown at rest in a wrong state before the action has failed."""
 
@@ -61,6 +61,9 @@ VM_LABELS = ("mci", "subgroup", "provider", "region", "connection", HOST_KEY_LAB
 
 ACCEPTED = "accepted"
 """The step of a reboot that the provider has accepted and would repeat."""
+
+NEVER_SHOWN = (VmState.CREATING, VmState.UNDEFINED)
+"""The states of VMs whose machines may exist although no listing has shown them."""
 
 AT_REST = (MachineState.RUNNING, MachineState.SUSPENDED)
 
@@ -109,12 +112,14 @@ class CloudVmHandlers:
     async def _create(self, job: Job) -> Ending:
         vm = vm_of(job.claim.object)
         client = await self._granted_client_of(vm.connection, job.claim.work.lane, job.ns)
+        called = client.clock()
         raise_for_outcome(await client.create(_machine_spec(vm), watch_vm_call(job, "create", vm.uid)))
-        return await self._wait(client, job, vm.uid)
+        return await self._wait(client, job, vm.uid, called)
 
     async def _act_on_machine(self, job: Job) -> Ending:
         vm = vm_target(job.claim.object)
         client = await self._client_of(vm.connection, job.claim.work.lane)
+        called = client.clock()
         if not job.result_of(ACCEPTED):
             outcome = await self._act(client, MACHINE_ACTIONS[job.action], job, vm)
             if isinstance(outcome, CallRefused) and outcome.why in (RefusalReason.NOT_FOUND, RefusalReason.CONFLICT):
@@ -122,21 +127,17 @@ class CloudVmHandlers:
             raise_for_outcome(outcome)
             if job.action == "reboot" and not client.driver.caps.lists_reboot_tokens:
                 await job.once(ACCEPTED, _is_accepted)
-        return await self._wait(client, job, vm.uid)
+        return await self._wait(client, job, vm.uid, called)
 
     async def _act(self, client: ProviderClient, action: MachineAction, job: Job, vm: VmTarget) -> Outcome:
         return await client.act(action, _ref(job, vm), watch_vm_call(job, action, vm.uid))
 
     async def _after_refusal(self, client: ProviderClient, job: Job, vm: VmTarget, refused: CallRefused) -> Ending:
         """Observe the VM after a refusal: the action is done if its goal is reached, otherwise it has failed."""
-        evidence = conclusive(job.action, await client.observe(vm.uid), await self._evidence_cutoff(client, job))
+        evidence = conclusive(job.action, await client.observe(vm.uid), _begun_at(client, job))
         if evidence.existence is Existence.UNKNOWN:
             raise Temporary(f"{refused.message}; and {evidence.problem}")
-        if (
-            evidence.existence is Existence.ABSENT
-            and job.origin == VmState.CREATING
-            and await self._may_be_unlisted(job)
-        ):
+        if may_appear(evidence, _created_before(client, job)):
             raise Temporary(f"{refused.message}; but it may be about to appear")
         if is_reached(job.action, evidence) and job.action != "reboot":
             return _completed(job, evidence)
@@ -148,8 +149,9 @@ class CloudVmHandlers:
             raise Temporary(refused.message)  # the machine is in a transitional state
         raise Permanent(refused.message)
 
-    async def _wait(self, client: ProviderClient, job: Job, uid: str) -> Ending:
-        is_last = final_evidence_check(job.action, await self._evidence_cutoff(client, job), client.clock)
+    async def _wait(self, client: ProviderClient, job: Job, uid: str, called: float) -> Ending:
+        """Wait for the result of a call that was sent at `called`, by the client's clock."""
+        is_last = final_evidence_check(job.action, called, client.clock)
         with job.record_call("observe", at=job.claim.work.lane, target=uid):
             evidence = await wait_for_evidence(client, job, uid, is_last)
         if is_reached(job.action, evidence):
@@ -162,10 +164,10 @@ class CloudVmHandlers:
         client = await self._client_of(vm.connection, job.claim.work.lane)
         if job.is_ending:
             return await self._conclude(client, job, vm)
-        evidence = conclusive(job.action, await client.observe(vm.uid), await self._evidence_cutoff(client, job))
+        evidence = conclusive(job.action, await client.observe(vm.uid), _begun_at(client, job))
         if evidence.existence is Existence.UNKNOWN:
             raise Unknown(evidence.problem)
-        if evidence.existence is Existence.ABSENT and await self._may_be_unlisted(job):
+        if may_appear(evidence, _created_before(client, job)):
             return ObservedOutcome.REPEATABLE  # the machine may not be listed yet, so this is no proof of a termination
         if is_reached(job.action, evidence) and job.action != "reboot":
             return _completed(job, evidence)
@@ -178,7 +180,7 @@ class CloudVmHandlers:
         if job.is_calling:
             return ObservedOutcome.UNKNOWN
         taken = bool(job.result_of(ACCEPTED)) or any(isinstance(one, CallAccepted | AlreadyDone) for one in job.answers)
-        since, shows_tokens = client.clock() + client.driver.caps.listing_lag_s, client.driver.caps.lists_reboot_tokens
+        since, shows_tokens = client.clock(), client.driver.caps.lists_reboot_tokens
 
         def read(evidence: Evidence) -> ObservedOutcome:
             return conclude(job.action, job.key.id, evidence, since, is_accepted=taken, shows_tokens=shows_tokens)
@@ -190,8 +192,8 @@ class CloudVmHandlers:
                 evidence = await client.wait_for(vm.uid, lambda evidence: read(evidence) is not ObservedOutcome.UNKNOWN)
         except TimeoutError:
             return ObservedOutcome.UNKNOWN
-        if evidence.existence is Existence.ABSENT and await self._may_be_unlisted(job):
-            return ObservedOutcome.UNKNOWN  # the machine of another worker may not be listed yet
+        if may_appear(evidence, _created_before(client, job)):
+            return ObservedOutcome.UNKNOWN
         return _completed(job, evidence) if read(evidence) is ObservedOutcome.DONE else read(evidence)
 
     async def _resume_reboot(self, client: ProviderClient, job: Job, vm: VmTarget) -> None:
@@ -200,25 +202,12 @@ class CloudVmHandlers:
         if shown is not None and job.key.id in shown.reboot_tokens and shown.state is not MachineState.RUNNING:
             await self._act(client, MachineAction.REBOOT, job, vm)
 
-    async def _evidence_cutoff(self, client: ProviderClient, job: Job) -> float:
-        """Return the earliest start of a listing that proves something about the action, not about the time before."""
-        lag = client.driver.caps.listing_lag_s
-        if not lag or job.action == "create":
-            return 0.0
-        before = (
-            _work_started_at(job) if MACHINE_ACTIONS[job.action] is MachineAction.TERMINATE else job.claim.object.since
-        )
-        age = await self.engine.store.reader.time() - before
-        return client.clock() - age + lag
-
-    async def _may_be_unlisted(self, job: Job) -> bool:
-        """Tell whether a machine may exist and not be listed yet."""
-        return await self.engine.store.reader.time() < job.claim.object.created + APPEARS_WITHIN_S
-
     async def _reconcile(self, job: Job) -> str:
         """Move a VM to the provider's state, on request: a hidden operation, then one event by the provider."""
         found = job.claim.object
-        evidence = await (await self._client_of(vm_of(found).connection, job.claim.work.lane)).observe(vm_of(found).uid)
+        client = await self._client_of(vm_of(found).connection, job.claim.work.lane)
+        came_to_rest = client.clock() - (job.now - found.since)
+        evidence = if_recent(await client.observe(vm_of(found).uid), came_to_rest)
         if evidence.existence is Existence.UNKNOWN:
             raise Unknown(evidence.problem)
         if evidence.observation is None:
@@ -253,10 +242,27 @@ async def _is_accepted() -> bool:
     return True
 
 
-def _work_started_at(job: Job) -> float:
-    """Return when the operation started; an earlier operation that may have created the machine had stopped by then."""
+def _begun_at(client: ProviderClient, job: Job) -> float:
+    """Return when the operation began, by the client's clock; an operation that it has pre-empted had stopped by then.
+
+    An observation that is not older shows what the operation itself has done, or what it need not do.
+    """
     deadline = job.claim.work.deadline
-    return job.claim.object.since if deadline is None else deadline - job.claim.operation.within
+    begun = job.claim.object.since if deadline is None else deadline - job.claim.operation.within
+    return client.clock() - (job.now - begun)
+
+
+def _created_before(client: ProviderClient, job: Job) -> float:
+    """Return the latest time, by the client's clock, of a call that may have created the VM's machine.
+
+    A create that ends now may have called just before. The create that another action has pre-empted, or that left
+    the VM Undefined, called before this action began. A machine that was shown before needs no such time.
+    """
+    if job.action == "create":
+        return client.clock()
+    if job.origin in NEVER_SHOWN and not vm_seen(job.claim.object).native_id:
+        return _begun_at(client, job)
+    return -inf
 
 
 def _ref(job: Job, vm: VmTarget) -> MachineHandle:

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.mci.control.orphan_machines import known_gone_fact
 from stateward.domains.mci.control.status_rollup import rollup_event
 from stateward.domains.mci.handlers.adopted_vms import AdoptedVms
 from stateward.domains.mci.handlers.post_commands import PostCommandResults, run_post_commands
@@ -224,8 +223,8 @@ class MciHandlers:
         made = [vm_id(one.mci, one.name) for one in specs]
         errors = await job.once("errors", lambda: self._errors(job, made, denied, ()))
         states: dict[str, str] = await job.once("states", lambda: self._states_of(job, made))
-        failed = [one for one in specs if states.get(vm_id(one.mci, one.name)) == VmState.FAILED]
-        await job.spawn("remove", [_removal(job, one) for one in failed])
+        failed = [id_ for id_ in made if states.get(id_) == VmState.FAILED]
+        await job.spawn("remove", [self._forced_request(job, id_, "remove") for id_ in failed])
         seen = to_json(MciSeen(tuple(errors))) if errors else None
         if len(failed) + len(denied) < len(specs):
             return replace(await self._roll_up(job), seen=seen)
@@ -337,12 +336,6 @@ def new_vm_request(job: Job, action: str, vm: VmSpec) -> Request:
     creation = Creation(VM.kind, job.object, to_json(labels))
     who = job.claim.operation.who
     return Request(job.ns, vm_id(vm.mci, vm.name), action, "", who=who, spec=to_json(vm), creates=creation)
-
-
-def _removal(job: Job, vm: VmSpec) -> Request:
-    """Return the request to remove a VM whose adoption has failed: no machine carries its key."""
-    facts = FORCED | {known_gone_fact(vm.uid)}
-    return Request(job.ns, vm_id(vm.mci, vm.name), "remove", "", who=job.claim.operation.who, facts=facts)
 
 
 def _unhealthy_vms(mci: Object) -> list[Selector]:

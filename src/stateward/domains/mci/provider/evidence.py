@@ -7,6 +7,10 @@
 A VM about which nothing is known for a while (`silent_s`) becomes Undefined. It leaves Undefined with the next
 observation.
 
+Evidence has a time. A listing may show machines as they were before it was requested, by up to the provider's lag
+(`as_of`). So it is evidence about a call only if `as_of` is not before that call. This holds everywhere: for actions,
+drift, removals, adoptions and orphans. Absence dates from the first of its two listings.
+
 Terminated needs positive evidence: the provider shows the terminated state, or the VM is absent after a terminate call
 that the provider accepted. A VM that disappears without such a call is Undefined, not Terminated.
 """
@@ -36,8 +40,21 @@ class Evidence(Struct, frozen=True):
     existence: Existence
     observation: Observation | None = None
     problem: str = ""
-    requested_at: float = 0.0  # start of the provider call, by the client's clock
+    requested_at: float = 0.0  # start of the provider call, by the client's clock; of the first one, for an absence
+    lag_s: float = 0.0  # how old the data of the provider's listings can be
     silent_s: float = 0.0  # how long nothing is known, if that is so long that the last known state no longer counts
+
+    @property
+    def as_of(self) -> float:
+        """The time, by the client's clock, before which the evidence cannot date from."""
+        return self.requested_at - self.lag_s
+
+
+APPEARS_WITHIN_S = 30.0
+"""How long after a call that may have created a machine its absence proves nothing.
+
+New machines are listed late, sometimes later than the lag of their driver: hardly any provider guarantees a limit.
+"""
 
 
 ONE_TIME_ACTIONS = ("create", "terminate", "delete")
@@ -78,15 +95,20 @@ EVENT_STATES = {event: V[state.name] for state, event in DRIFT_EVENTS.items()}
 CANNOT_SAY = "cannot say"
 
 
+def may_appear(evidence: Evidence, created: float) -> bool:
+    """Tell whether a machine that listings do not contain may still appear: `created` is the last call to create it."""
+    return evidence.existence is Existence.ABSENT and evidence.as_of < created + APPEARS_WITHIN_S
+
+
 def if_recent(evidence: Evidence, since: float) -> Evidence:
-    """Return evidence that is newer than `since`; older evidence proves nothing about the action."""
-    if evidence.requested_at >= since:
+    """Return evidence that is newer than a call at `since`; older evidence proves nothing about it."""
+    if evidence.as_of >= since:
         return evidence
     return Evidence(Existence.UNKNOWN, problem="what is shown may be older than the action")
 
 
 def conclusive(action: str, evidence: Evidence, since: float) -> Evidence:
-    """Return what evidence proves about an action that began some time before `since`.
+    """Return what evidence proves about an action that was called at `since`, or began then.
 
     The result of a one-time action cannot be older than the action. Absence can be older: a new machine may not be
     listed yet.

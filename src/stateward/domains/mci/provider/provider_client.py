@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from stateward.aio.coalescer import CallCoalescer, CallWitness
 from stateward.aio.supervise import wait_for_event
 from stateward.domains.mci.provider.evidence import Evidence, Existence
+from stateward.domains.mci.provider.presence_log import PresenceLog
 from stateward.drivers import (
     CallRefused,
     CallUnanswered,
@@ -73,7 +74,7 @@ class ProviderClient:
         bulk = driver.caps.max_bulk
         self._creates: CallCoalescer[MachineSpec, Outcome] = CallCoalescer(driver.create, bulk)
         self._actions = {action: self._coalesce(action, bulk) for action in MachineAction}
-        self._missing: dict[str, float] = {}  # keys that the last complete listing did not contain, and since when
+        self._presence = PresenceLog()
         self._silent: dict[str, tuple[float, float, float]] = {}  # unanswered: since, until, weight
         self._first_observations: CallCoalescer[str, Evidence] = CallCoalescer(
             self._observe_many, driver.caps.page_size
@@ -183,7 +184,8 @@ class ProviderClient:
 
     async def _listed(self, keys: Collection[str] | None, asked: float) -> MachineListing:
         try:
-            listing = replace(await self.driver.observe(keys), requested_at=asked)
+            lag_s = self.driver.caps.listing_lag_s
+            listing = replace(await self.driver.observe(keys), requested_at=asked, lag_s=lag_s)
         except Exception as error:
             return MachineListing((), complete=False, problem=f"{type(error).__name__}: {error}", requested_at=asked)
         if listing.retry_after_s > 0.0:
@@ -202,46 +204,65 @@ class ProviderClient:
     def read_listing(self, listing: MachineListing, keys: Collection[str]) -> dict[str, Evidence]:
         """Return the evidence of a listing about some machines."""
         shown = {one.key: one for one in listing.machines}
-        asked = listing.requested_at
+        asked, lag_s = listing.requested_at, listing.lag_s
         evidence: dict[str, Evidence] = {}
+        self._presence.prune(self.clock())
         if listing.complete:
             self._silent.clear()
         for key in keys:
             if key in shown:
-                self._missing.pop(key, None)
+                self._presence.note_shown(key, asked)
                 self._silent.pop(key, None)
-                evidence[key] = Evidence(Existence.PRESENT, shown[key], requested_at=asked)
+                evidence[key] = Evidence(Existence.PRESENT, shown[key], requested_at=asked, lag_s=lag_s)
             elif not listing.complete:
                 evidence[key] = self._unanswered(key, listing)
-            # The same listing may be read several times, so its own time counts.
-            elif asked - self._missing.setdefault(key, asked) >= ABSENT_AFTER_S:
-                evidence[key] = Evidence(Existence.ABSENT, requested_at=asked)
             else:
-                evidence[key] = Evidence(Existence.UNKNOWN, problem="missing in one listing so far", requested_at=asked)
+                evidence[key] = self._missing(key, asked, lag_s)
         return evidence
+
+    def _missing(self, key: str, asked: float, lag_s: float) -> Evidence:
+        """Return the evidence of a complete listing that does not contain a key; it may be read several times."""
+        first = self._presence.note_missing(key, asked, ABSENT_AFTER_S)
+        if first is None:
+            problem = "missing in one listing so far"
+            return Evidence(Existence.UNKNOWN, problem=problem, requested_at=asked, lag_s=lag_s)
+        return Evidence(Existence.ABSENT, requested_at=first, lag_s=lag_s)
 
     def _unanswered(self, key: str, listing: MachineListing) -> Evidence:
         """Return evidence without an answer; after several, over some time, the machine counts as silent."""
-        trouble, asked = listing.problem or "the listing was not complete", listing.requested_at
+        trouble, asked, lag_s = listing.problem or "the listing was not complete", listing.requested_at, listing.lag_s
         first, last, evidence = self._silent.get(key, (asked, -1.0, 0.0))
         if asked > last:
             last, evidence = asked, evidence + (PARTIAL_LISTING_WEIGHT if listing.machines else 1.0)
         self._silent[key] = first, last, evidence
         if evidence < SILENT_LISTINGS or last - first < SILENT_AFTER_S:
-            return Evidence(Existence.UNKNOWN, problem=trouble, requested_at=asked)
-        return Evidence(Existence.UNKNOWN, problem=trouble, requested_at=asked, silent_s=last - first)
+            return Evidence(Existence.UNKNOWN, problem=trouble, requested_at=asked, lag_s=lag_s)
+        silent_s = last - first
+        return Evidence(Existence.UNKNOWN, problem=trouble, requested_at=asked, lag_s=lag_s, silent_s=silent_s)
 
-    def read_resource_listing(self, listing: ResourceListing, keys: Collection[str]) -> dict[str, Existence]:
-        """Return the existence of some resources, from a listing of resources."""
-        shown, now = {one.key for one in listing.resources}, self.clock()
-        return {key: self._part_sight(key, key in shown, listing.complete, now) for key in keys}
+    async def list_resources(self) -> ResourceListing:
+        """List all resources; the result says when it was requested."""
+        asked = self.clock()
+        return replace(await self.driver.list_resources(), requested_at=asked)
 
-    def _part_sight(self, key: str, shown: bool, complete: bool, now: float) -> Existence:
-        if shown:
-            self._missing.pop(key, None)
-            return Existence.PRESENT
-        long = complete and now - self._missing.setdefault(key, now) >= ABSENT_AFTER_S
-        return Existence.ABSENT if long else Existence.UNKNOWN
+    def read_resource_listing(self, listing: ResourceListing, keys: Collection[str]) -> dict[str, Evidence]:
+        """Return the evidence of a listing of resources about some of them."""
+        shown = {one.key for one in listing.resources}
+        asked, lag_s = listing.requested_at, self.driver.caps.listing_lag_s
+        evidence: dict[str, Evidence] = {}
+        for key in keys:
+            if key in shown:
+                self._presence.note_shown(key, asked)
+                evidence[key] = Evidence(Existence.PRESENT, requested_at=asked, lag_s=lag_s)
+            elif listing.complete:
+                evidence[key] = self._missing(key, asked, lag_s)
+            else:
+                evidence[key] = Evidence(Existence.UNKNOWN, problem=listing.problem, requested_at=asked, lag_s=lag_s)
+        return evidence
+
+    def store_time(self, moment: float, now: float) -> float:
+        """Return a moment of this client's clock as a time of the store; `now` is the store's time, read before."""
+        return now - (self.clock() - moment)
 
     async def wait_for(self, key: str, wanted: EvidencePredicate) -> Evidence:
         """Wait until evidence satisfies a predicate; the deadline of the caller is the limit.

@@ -39,7 +39,6 @@ from stateward.domains.mci.model import vm_of
 from stateward.domains.mci.provider.encrypted_keys import encrypt_for
 from stateward.domains.mci.provider.key_pairs import KeyPair, with_pair
 from stateward.domains.mci.shared_schemas import NewKeyPair, PossibleOrphan
-from stateward.engine import Denied
 from stateward.errors import BadInput, StatewardError
 from stateward.naming import new_id
 from stateward.plugin.route_options import can_dry_run, reads
@@ -200,7 +199,7 @@ async def delete_mcis(
             op, remains = await _delete(request, found, word)
             begun.append((found, op))
             left += remains
-        except Denied as error:
+        except StatewardError as error:  # whatever it is: the answer names the machines that the others may leave
             failed[found.id] = error
     unfinished: list[str | None] = []
     for found, op in begun:
@@ -241,7 +240,7 @@ async def wait_until_deleted(request: TumblebugRequest, found: Object, op: str |
     if over is None:
         return False
     left = await engine.store.reader.object(found.key)
-    if left is not None and not left.removed:
+    if left is not None and not left.removed and left.created == found.created:  # not another one of the same name
         raise NotDone(f"delete of {found.id}", over.error or f"it is {left.state}, and still there")
     return True
 
