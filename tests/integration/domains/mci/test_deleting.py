@@ -288,6 +288,7 @@ async def test_an_mci_that_is_created_again_under_its_name_does_not_count_as_lef
     api: ApiHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await api.created()
+
     async def waited(*how: Any) -> Any:
         monkeypatch.setattr(mci_routes, "wait_for_end", wait_for_end)
         over = await wait_for_end(*how)
