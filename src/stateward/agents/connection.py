@@ -146,6 +146,7 @@ class AgentConnection:
         self.ns, self.site_name, self.token = ns, site_name, token
         self.version, self.installation, self.notify = "", "", 0
         self.answers = False  # whether the agent knows requests for logs and commands
+        self.peer = ""  # the agent's address, empty if it is in this process
         self.is_private = False  # whether nobody on the network can read it
         self.backend = ""  # the cloudlet's, when the agent was accepted
         self.items: dict[str, InventoryItem] = {}

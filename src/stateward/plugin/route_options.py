@@ -75,6 +75,18 @@ def grant_of(request: Any) -> Grant:  # noqa: ANN401
     return grant
 
 
+def client_address_of(request: Any) -> str:  # noqa: ANN401
+    """Return the address of the caller; behind a proxy, if `trusted_proxies` names that."""
+    address: str = request.app.state.client_addresses.address(request.scope)
+    return address
+
+
+def is_private(request: Any) -> bool:  # noqa: ANN401
+    """Tell whether nobody on the network can read the connection of a request."""
+    found: bool = request.app.state.client_addresses.is_private(request.scope)
+    return found
+
+
 def actor_of(request: Any) -> str:  # noqa: ANN401
     """Return the caller's actor, as the lifecycle tables name it."""
     return ACTORS[grant_of(request).role]

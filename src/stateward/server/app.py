@@ -119,7 +119,7 @@ def create_app(
         on_shutdown=[service.audit.flush],
         request_max_body_size=config.body_limit,
         openapi_config=openapi_config.openapi_config(plugins),
-        state=State({"service": service, "engine": engine}),
+        state=State({"service": service, "engine": engine, "client_addresses": service.authenticator.client_addresses}),
         logging_config=None,
         debug=False,
     )

@@ -52,3 +52,35 @@ def test_all_addresses_of_an_ipv6_site_are_one(address: str, site: str) -> None:
 def test_a_setting_that_is_no_network_is_refused() -> None:
     with pytest.raises(BadInput, match="trusted_proxies"):
         read_networks("10.0.0.0/24, proxy.example")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "address", "headers", "is_private"),
+    [
+        ("wss", "192.0.2.1", {}, True),
+        ("ws", "192.0.2.1", {}, False),
+        ("ws", "127.0.0.1", {}, True),
+        ("ws", "127.0.0.1", {"x-forwarded-for": "192.0.2.1"}, False),
+        ("ws", "127.0.0.1", {"x-forwarded-proto": "https"}, False),  # nobody has named this proxy
+        ("ws", "10.0.0.1", {}, False),
+        ("ws", "10.0.0.1", {"x-forwarded-for": "127.0.0.1"}, False),
+        ("ws", "10.0.0.1", {"x-forwarded-proto": "http"}, False),
+        ("ws", "10.0.0.1", {"x-forwarded-proto": "https, http"}, False),  # the first one may be of a client
+        ("ws", "10.0.0.1", {"x-forwarded-proto": "https"}, True),
+        ("ws", "192.0.2.1", {"x-forwarded-proto": "https"}, False),
+        ("ws", None, {}, False),
+    ],
+)
+def test_a_connection_is_private_over_tls_and_from_this_host_unless_a_proxy_passes_it_on(
+    scheme: str, address: str | None, headers: dict[str, str], is_private: bool
+) -> None:
+    given = [(name.encode(), value.encode()) for name, value in headers.items()]
+    connection: Any = {**scope(address), "scheme": scheme, "headers": given}
+    assert ClientAddresses(read_networks("10.0.0.0/24")).is_private(connection) is is_private
+
+
+def test_a_trusted_proxy_on_this_host_says_whether_its_clients_use_tls() -> None:
+    clients = ClientAddresses(read_networks("127.0.0.1"))
+    for headers, is_private in (([], False), ([(b"x-forwarded-proto", b"https")], True)):
+        connection: Any = {**scope("127.0.0.1"), "scheme": "ws", "headers": headers}
+        assert clients.is_private(connection) is is_private

@@ -10,6 +10,7 @@ from litestar.types import ControllerRouterHandler
 from stateward.aio.supervise import background
 from stateward.domains.mci.action_effects import describe_access, describe_cost_change, removed_vms
 from stateward.domains.mci.api import routes
+from stateward.domains.mci.api.request_log import LoggedRequest
 from stateward.domains.mci.api.request_log_store import prune_requests_loop
 from stateward.domains.mci.control.reconciler import RECONCILE_INTERVAL_S, Reconciler
 from stateward.domains.mci.demo import MciDemo
@@ -61,7 +62,10 @@ COMMANDS = {
 }
 """The commands that create records of the deployment."""
 
-INTERNAL = {CONNECTION.kind: Privacy(fields=frozenset({"credential", "options"}))}
+INTERNAL = {
+    CONNECTION.kind: Privacy(fields=frozenset({"credential", "options"})),
+    CALL.kind: Privacy(fields=frozenset(LoggedRequest.__struct_fields__)),  # the log decides who sees a request
+}
 
 
 class MciRuntime(DomainRuntime):

@@ -1,4 +1,4 @@
-"""Addresses of clients, also of those behind proxies.
+"""Addresses of clients, also of those behind proxies, and whether others can read what is sent to them.
 
 A limit by address needs the client's address. Behind a proxy every call comes from the proxy, and the client's address
 is in `X-Forwarded-For`. Any client can write that header, so it counts only from proxies that the configuration names.
@@ -9,11 +9,15 @@ from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_netw
 
 from litestar.types import Scope
 
+from stateward.agents.dialer import is_loopback
 from stateward.errors import BadInput
 
 Network = IPv4Network | IPv6Network
 
-FORWARDED = b"x-forwarded-for"
+FORWARDED, FORWARDED_SCHEME = b"x-forwarded-for", b"x-forwarded-proto"
+OF_PROXIES = frozenset({FORWARDED, FORWARDED_SCHEME, b"forwarded", b"via", b"x-real-ip"})
+"""Headers that proxies add."""
+
 IPV6_NETWORK_BITS = 64
 """The prefix of an IPv6 network: one client usually has all addresses of a /64 network."""
 
@@ -46,6 +50,20 @@ class ClientAddresses:
             if not self._trusts(found):
                 break
         return found
+
+    def is_private(self, scope: Scope) -> bool:
+        """Tell whether nobody on the network can read a connection: it is over TLS, or does not leave this host.
+
+        A proxy on this host may serve clients elsewhere without TLS. So its word counts if it is trusted, and a
+        connection from another proxy is never private.
+        """
+        if scope["scheme"] in ("https", "wss"):
+            return True
+        peer = (scope.get("client") or ("",))[0]
+        if self._trusts(peer):
+            schemes = [value for name, value in scope["headers"] if name == FORWARDED_SCHEME]
+            return bool(schemes) and schemes[-1].rpartition(b",")[2].strip() in (b"https", b"wss")
+        return is_loopback(peer) and not any(name in OF_PROXIES for name, _ in scope["headers"])
 
     def network(self, scope: Scope) -> str:
         """Return the key for limits by address: the IPv4 address, or the network of the IPv6 address."""

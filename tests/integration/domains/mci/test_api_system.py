@@ -291,6 +291,27 @@ async def test_a_private_key_in_a_wrong_field_is_in_no_answer_and_no_record(api:
     assert "hidden" not in str([answer.text if field != "description" else "", shown, stored])
 
 
+async def test_the_records_of_calls_show_a_viewer_of_everything_nothing_of_the_calls(api: ApiHarness) -> None:
+    api.texts["auditor"] = (await Tokens(api.engine).issue("vera", Role.VIEWER, ["*"]))[0]
+    body = {
+        "name": "inner",
+        "provider": "sim",
+        "region": "r1",
+        "driver": "simulated",
+        "options": {"latency": "0.01234"},
+    }
+    answer = await api.post("http://test/api/v1/mci/connections", body, headers={"x-request-id": "of-admin"})
+    assert answer.status_code in (200, 201, 202), answer.text
+    ways = ("objects?kind=mci.call", "journal?kind=mci.call", "operations?kind=mci.call", "search?q=of-admin")
+    shown = {
+        who: [(await api.get(f"http://test/api/v1/{way}", who)).text for way in ways] for who in ("auditor", "admin")
+    }
+    assert "mci.call" in shown["auditor"][0]
+    for word in ("0.01234", "of-admin", "/mci/connections"):
+        assert word not in str(shown["auditor"])
+        assert word in shown["admin"][0]
+
+
 async def test_a_call_is_shown_to_who_made_it_and_to_administrators_alone(api: ApiHarness) -> None:
     tokens = Tokens(api.engine)
     api.texts["second"] = (await tokens.issue("olga", Role.OPERATOR, [NS]))[0]  # the same name, another token

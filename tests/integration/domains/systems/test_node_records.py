@@ -9,7 +9,7 @@ import pytest
 
 from stateward.agents.connection import AgentConnection
 from stateward.agents.inprocess import ControllerEnd
-from stateward.agents.messages import InventoryItem, OrderAction
+from stateward.agents.messages import Goodbye, Hello, InventoryItem, OrderAction, Welcome
 from stateward.agents.node_messages import FoundImage, ImageAnswer, SecretRequest, WantedImage
 from stateward.agents.site import SiteCapacity
 from stateward.domains.systems.backends.nodes_backend import NodesBackend
@@ -294,6 +294,30 @@ async def test_secrets_go_only_to_nodes_that_need_them_over_private_connections(
         refused = await secrets.answer(connection, node, SecretRequest(1, 0, secret))
         assert (refused.value, refused.error) == ("", f"no instance on node {node.id} uses it")
     assert asked == [(NS, ["db"])]
+
+
+@pytest.mark.parametrize(
+    ("address", "peer", "is_accepted"),
+    [
+        ("10.0.0.11", "10.0.0.11", True),
+        ("10.0.0.11", "192.0.2.7", True),  # a second network, or a translated address
+        ("127.0.0.1", "127.0.0.1", True),
+        ("127.0.0.1", "10.0.0.11", False),
+        ("::ffff:127.0.0.1", "10.0.0.11", False),
+        ("169.254.169.254", "10.0.0.11", False),
+        ("fe80::1", "10.0.0.11", False),
+        ("0.0.0.0", "10.0.0.11", False),
+        ("metadata.internal", "10.0.0.11", False),
+    ],
+)
+async def test_a_node_cannot_lead_a_controller_to_services_of_its_own_host(
+    nodes: Nodes, address: str, peer: str, is_accepted: bool
+) -> None:
+    connection = AgentConnection(ControllerEnd(), NS, "b", lambda: 0.0)
+    connection.peer = peer
+    answer = await nodes.backend.hub.on_hello(connection, Hello("1.0", installation="one", address=address))
+    assert isinstance(answer, Welcome if is_accepted else Goodbye), answer
+    assert node_status(await nodes.actions.node("b")).address == (address if is_accepted else SIZE.address)
 
 
 # --- images ----------------------------------------------------------------------------------------------------------

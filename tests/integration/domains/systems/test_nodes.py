@@ -6,10 +6,13 @@ from collections import Counter
 from pathlib import Path
 
 import httpx
+import msgspec
+from websockets.sync.client import connect
 
+from stateward.agents.messages import Hello
 from stateward.domains.systems.backends.local.launch import free_port
 from tests.integration.domains.systems.node_harness import Hosts, environment, serving_hosts, web
-from tests.integration.server.server_processes import invoke, served
+from tests.integration.server.server_processes import PATIENT, invoke, served
 
 MANY = 4
 
@@ -148,3 +151,24 @@ def test_a_token_of_another_node_or_of_all_names_opens_nothing(tmp_path: Path) -
             hosts.join(name)
         hosts.until(lambda: all("the token does not name this node" in one.output for one in hosts.agents.values()))
         assert {hosts.node(name)["state"] for name in ("a", "b")} == {"registered"}
+
+
+def test_a_node_behind_a_proxy_without_tls_takes_no_secrets_and_names_no_address_of_the_controller(
+    tmp_path: Path,
+) -> None:
+    proxied, over_tls = {"X-Forwarded-For": "192.0.2.7"}, {"X-Forwarded-Proto": "https"}
+    hellos = {
+        "direct": ("127.0.0.1", {}, "welcome", False),  # of a host with a proxy, which may be anybody's
+        "plain": ("192.0.2.7", proxied, "welcome", False),
+        "tls": ("192.0.2.7", proxied | over_tls, "welcome", True),
+        "liar": ("127.0.0.1", proxied | over_tls, "goodbye", False),
+    }
+    with serving_hosts(tmp_path, "--set", "trusted_proxies=127.0.0.1") as hosts:
+        for name, (address, headers, answer, secrets) in hellos.items():
+            hosts.register(name)
+            token = {"Authorization": f"Bearer {(tmp_path / f'{name}.token').read_text().strip()}"}
+            url = f"{hosts.server.url.replace('http', 'ws')}/api/v1/systems/-/nodes/default/{name}"
+            with connect(url, additional_headers=token | headers, proxy=None) as agent:
+                agent.send(msgspec.json.encode(Hello("1.0", address=address, secrets=True)).decode())
+                assert msgspec.json.decode(agent.recv(PATIENT))["type"] == answer
+            assert hosts.node(name)["secrets"] is secrets, name

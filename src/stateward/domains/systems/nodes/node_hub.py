@@ -9,6 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from ipaddress import IPv6Address, ip_address
 from random import Random
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from stateward.access.lifecycle import TOKEN, TokenState
 from stateward.agents.agent_requests import AgentRequests
 from stateward.agents.app_manifest import SiteBackend
 from stateward.agents.connection import DIAL_AGAIN, AgentConnection, Disconnected, OtherMessage
+from stateward.agents.dialer import is_loopback
 from stateward.agents.messages import (
     ENDED,
     FAILED,
@@ -95,6 +97,25 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
+def address_problem(address: str, peer: str) -> str:
+    """Return why the address that an agent names for its node is refused; empty if it is accepted.
+
+    Proxies connect to instances there. An agent must not lead them to services that only this host can reach: those on
+    its loopback address, unless the agent is on this host too, and those of link-local addresses, such as a cloud's
+    metadata.
+    """
+    try:
+        named = ip_address(address)
+    except ValueError:
+        return f"--address: {address!r} must be an IP address"
+    named = (named.ipv4_mapped if isinstance(named, IPv6Address) else None) or named
+    if named.is_link_local or named.is_unspecified or named.is_multicast:
+        return f"--address: {address} must be an address of the node that other hosts reach"
+    if named.is_loopback and peer and not is_loopback(peer):
+        return f"--address: {address} must be an address of the node: its agent connects from {peer}"
+    return ""
+
+
 def batcher(
     engine: Engine, chance: Random, run: Callable[[Tx, Sequence[Item]], Awaitable[list[Answer]]]
 ) -> TransactionBatcher[Item, Answer]:
@@ -133,6 +154,8 @@ class NodeHub:
         """Accept an agent, or refuse it."""
         if hello.protocol != PROTOCOL:
             return Goodbye(f"protocol {hello.protocol} is not spoken here, but {PROTOCOL}", final=True)
+        if problem := address_problem(hello.address, connection.peer):
+            return Goodbye(problem, final=True)
         capacity = SiteCapacity(hello.cores, hello.memory, hello.slots, hello.address)
         who = _node(connection), hello.version, hello.installation
         takes_secrets = hello.secrets and connection.is_private

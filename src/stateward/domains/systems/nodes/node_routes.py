@@ -17,7 +17,6 @@ from msgspec import Meta, Struct
 
 from stateward.access import Right
 from stateward.agents.connection import AgentConnection, Disconnected
-from stateward.agents.dialer import is_loopback
 from stateward.domains.systems.definition.model import LabelName, LabelValue
 from stateward.domains.systems.nodes.node_actions import NodeActions
 from stateward.domains.systems.nodes.node_hub import NodeHub
@@ -25,7 +24,15 @@ from stateward.domains.systems.nodes.node_model import node_spec, node_status, p
 from stateward.domains.systems.object_ids import NAME
 from stateward.domains.systems.views import AskedView, NodeAlertView, NodeView, asked_view, when
 from stateward.plugin.request_params import IdempotencyKey, Ns
-from stateward.plugin.route_options import actor_of, can_dry_run, engine_of, grant_of, needs
+from stateward.plugin.route_options import (
+    actor_of,
+    can_dry_run,
+    client_address_of,
+    engine_of,
+    grant_of,
+    is_private,
+    needs,
+)
 from stateward.schemas.caller import Caller
 from stateward.store.errors import StoreError
 from stateward.store.records import Object
@@ -105,8 +112,7 @@ async def connect_node_agent(
             await socket.close(4403, WRONG_NODE)
         return
     connection = AgentConnection(socket, space, node, asyncio.get_running_loop().time, grant.token)
-    peer = socket.client
-    connection.is_private = socket.scope["scheme"] == "wss" or (peer is not None and is_loopback(peer.host))
+    connection.peer, connection.is_private = client_address_of(socket), is_private(socket)
     try:
         await connection.serve(node_hub)
     except Disconnected as gone:
