@@ -292,6 +292,19 @@ async def test_an_answer_is_dropped_only_if_it_is_old(store: Store) -> None:
     assert set(await ask(store, "idempotency_records", [key("a"), key("b"), odd])) == {key("b")}
 
 
+async def test_the_answer_of_an_operation_that_has_not_ended_is_kept(store: Store) -> None:
+    await write(
+        store,
+        objects=[an_object("vm")],
+        operations=[an_operation("open", "vm")],
+        new_work=[some_work("open", "vm")],
+        idempotency_records=[a_key_record("a", op="open"), a_key_record("b", op="ended")],
+    )
+    assert (await store.retention.idempotency_records(BEFORE_ALL_KEYS, LIMIT, 9)).keys == [key("b")]
+    assert await store.retention.drop_idempotency_records([key("a"), key("b")], LIMIT) == 1
+    assert set(await ask(store, "idempotency_records", [key("a"), key("b")])) == {key("a")}
+
+
 async def test_a_key_whose_answer_was_dropped_is_answered_anew(store: Store) -> None:
     await write(store, idempotency_records=[a_key_record("a")])
     await store.retention.drop_idempotency_records([key("a")], LIMIT)

@@ -131,7 +131,7 @@ class Job:
         self._calls: CallLog | None = None  # most operations call no provider
         self._undos: dict[str, Undo] = {}
         self.task = asyncio.current_task()  # the one that calls the handler; None: its thread waits for each method
-        self.interrupted_steps = set[str]()  # begun in a task of their own, which another one's error has cancelled
+        self.interrupted_steps = set[str]()  # begun in a task of their own, and not ended there
         self._used: set[str] = set()  # the names of the steps to which this call of the handler came
         self._stage: Literal["run", "replay", "undo"] = "run"
         self._has_new_deadline = False  # a phase has ended in this attempt
@@ -244,12 +244,17 @@ class Job:
         if step not in self._steps:
             self._require_running("a step")
             began = self.now
+            if asyncio.current_task() is not self.task:
+                self.interrupted_steps.add(step)
             try:
                 result = await work() if retry is None else await self._try(step, work, retry)
             except asyncio.CancelledError:
-                if asyncio.current_task() is not self.task:
-                    self.interrupted_steps.add(step)
                 raise
+            except BaseException:
+                self.interrupted_steps.discard(step)
+                raise
+            if self._stage == "undo":  # of a thread that nobody waits for any more: its undo would never be called
+                raise Permanent(f"step {step!r} has ended after the operation began to undo its steps")
             self.interrupted_steps.discard(step)
             to_json(result)  # what cannot be stored must not keep steps side by side from being stored
             self._steps[step] = result

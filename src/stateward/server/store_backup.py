@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
+from secrets import token_hex
 
 from msgspec import Struct
 
@@ -53,7 +54,7 @@ def back_up(database: Path, file: Path) -> BackupInfo:
         raise BackupError(str(database), "there is no database")
     if file.exists():
         raise BackupError(str(file), "the file exists already; choose a new one")
-    new = file.with_name(f".{file.name}.{os.getpid()}")
+    new = file.with_name(f".{file.name}.{token_hex(8)}")
     try:
         with closing(_connected(database, "ro")) as source, closing(_created(new)) as target:
             _check_ours(source, database)
@@ -61,7 +62,9 @@ def back_up(database: Path, file: Path) -> BackupInfo:
             target.execute("PRAGMA journal_mode = DELETE").fetchone()  # one file, without a write-ahead log
             found = _check_content(target, file)
         _sync_to_disk(new)
-        new.replace(file)
+        os.link(new, file)  # unlike a rename, it never replaces what another backup has written
+    except FileExistsError as error:
+        raise BackupError(str(file), "the file exists already; choose a new one") from error
     except sqlite3.Error as error:
         raise BackupError(str(file), str(error)) from error
     except OSError as error:

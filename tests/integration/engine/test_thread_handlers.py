@@ -1,14 +1,26 @@
 """Handlers that are plain functions, each in a thread."""
 
+import asyncio
 import threading
 import time
+from queue import SimpleQueue
 from typing import Any
 
+import msgspec
 import pytest
 
-from stateward.engine import BlockingJob, Engine, JobStopped, Kind, KindBuilder, OperationFailed, Permanent
+from stateward.engine import (
+    BlockingJob,
+    Engine,
+    JobStopped,
+    Kind,
+    KindBuilder,
+    OperationFailed,
+    Permanent,
+    thread_handlers,
+)
 from stateward.store import open_store
-from stateward.store.records import Status
+from stateward.store.records import Key, Status
 
 
 class Press:
@@ -18,7 +30,8 @@ class Press:
         self.threads: set[int] = set()
         self.undone: list[Any] = []
         self.stopped = threading.Event()
-        self.begun = threading.Event()
+        self.begun, self.proceed = threading.Event(), threading.Event()
+        self.late: SimpleQueue[str] = SimpleQueue()
 
     def kind(self) -> Kind:
         press = KindBuilder("test.press")
@@ -28,6 +41,7 @@ class Press:
         press.acts("idle")(self.hang)
         press.acts("idle", within=0.5)(self.stall)
         press.acts("idle")(self.undo)
+        press.acts("idle")(self.linger)
         press.acts("idle")(self.confirm)
         press.acts("idle")(self.forget)
         press.deletes()(self.scrap)
@@ -64,6 +78,20 @@ class Press:
     def undo(self, job: BlockingJob) -> None:
         job.once("ink", lambda: "black", undo=self.undone.append)
         raise Permanent("out of ink")
+
+    def linger(self, job: BlockingJob) -> None:
+        def print_sheet() -> str:
+            self.begun.set()
+            self.proceed.wait(30)
+            return "sheet"
+
+        job.once("ink", lambda: "black", undo=self.undone.append)
+        try:
+            job.once("print", print_sheet, undo=self.undone.append)
+        except BaseException as error:
+            self.late.put(type(error).__name__)
+            raise
+        self.late.put("stored")
 
     def confirm(self, job: BlockingJob) -> Any:
         return job.wait_for("go")
@@ -119,6 +147,24 @@ async def test_a_cancelled_plain_handler_is_stopped_by_its_next_use_of_the_job(p
         await engine.cancel("ns", accepted.op.id)
         ended = await engine.wait("ns", accepted.op.id, 30)
         assert (ended.status, press.stopped.is_set()) == (Status.CANCELLED, True)
+
+
+async def test_a_step_that_ends_after_its_operation_was_undone_is_not_stored(
+    press: Press, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread_handlers, "CALL_END_TIMEOUT_S", 0.05)
+    async with Engine(open_store(":memory:"), [press.kind()]) as engine:
+        await engine.run("ns", "p1", "make", kind="test.press")
+        op = (await engine.act("ns", "p1", "linger")).op.id
+        await asyncio.to_thread(press.begun.wait, 30)
+        await engine.cancel("ns", op)
+        assert (await engine.wait("ns", op, 30)).status is Status.CANCELLED
+        assert press.undone == ["black"]
+        press.proceed.set()
+        assert await asyncio.to_thread(press.late.get, timeout=30) == "Permanent"
+        found = await engine.store.reader.operation(Key("ns", op))
+        assert found is not None
+        assert "print" not in msgspec.json.decode(found.steps)
 
 
 async def test_an_overdue_plain_handler_ends_its_operation_and_learns_of_it(press: Press) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from stateward.engine import Engine
-from stateward.server.store_backup import BackupError, back_up, embedded_file, restore
+from stateward.server import store_backup
+from stateward.server.store_backup import BackupError, BackupInfo, back_up, embedded_file, restore
 from stateward.store import open_store
 from stateward.store.errors import NotADatabase, WrongSchema
 from stateward.store.filters import JournalFilter, Page, Selector
@@ -100,6 +101,22 @@ async def test_a_copy_overwrites_nothing(engine: Engine, database: Path, tmp_pat
     with pytest.raises(BackupError, match="exists already"):
         back_up(database, tmp_path / "precious")
     assert (tmp_path / "precious").read_text() == "do not touch"
+
+
+async def test_of_two_copies_to_one_name_the_later_one_is_refused(
+    engine: Engine, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy, check = tmp_path / "copy.db", store_backup._check_content
+
+    def check_during_another_copy(connection: sqlite3.Connection, file: Path) -> BackupInfo:
+        monkeypatch.setattr(store_backup, "_check_content", check)
+        back_up(database, copy)
+        return check(connection, file)
+
+    monkeypatch.setattr(store_backup, "_check_content", check_during_another_copy)
+    with pytest.raises(BackupError, match="the file exists already"):
+        back_up(database, copy)
+    assert sorted(one.name for one in tmp_path.iterdir() if "copy" in one.name) == ["copy.db"]
 
 
 async def test_a_copy_is_one_file_that_only_its_owner_can_read(engine: Engine, database: Path, tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 Current data is never touched. Pruned are operations whose parents and children have all ended before the limit, and
 which hold nothing; removed objects that nothing refers to; journal entries, except those with the state of an existing
-object; and idempotency records, by their age alone. After that, a key can be used again, and an object of the same name
-begins at version 1.
+object; and idempotency records whose operation has ended. After that, a key can be used again, and an object of the
+same name begins at version 1.
 
 The journal is walked from its beginning up to the limit in portions, and after each portion pruning rests as long as it
 has worked. It may be stopped anywhere and continued, by several processes at once.

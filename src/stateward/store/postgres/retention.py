@@ -103,7 +103,8 @@ SELECT DISTINCT ns, wanted, false FROM page WHERE chosen
 UNION ALL
 (SELECT ns, id, true FROM page ORDER BY ns DESC, id DESC LIMIT 1)
 """
-IDEMPOTENCY_RECORDS = render_sql(PAGE, table="answers", key="key", wanted="key", **{"if": "at < $3"})
+_ended = "NOT EXISTS (SELECT FROM work w WHERE {w.ns==answers.ns} AND w.op = answers.op)"
+IDEMPOTENCY_RECORDS = render_sql(PAGE, table="answers", key="key", wanted="key", **{"if": f"at < $3 AND {_ended}"})
 QUEUE_USERS = render_sql(
     PAGE,
     table="objects",
@@ -140,10 +141,13 @@ DROP_TREES = render_sql("""
 DELETE FROM trees t USING unnest($1::row_key[]) k WHERE {t.ns==k.ns} AND t.id = k.id
 """)
 DROP_JOURNAL_ENTRIES = "DELETE FROM journal WHERE seq = ANY ($1::bigint[]) RETURNING 1"
-DROP_IDEMPOTENCY_RECORDS = render_sql("""
-DELETE FROM answers a USING unnest($1::row_key[]) k
-WHERE {a.ns==k.ns} AND a.key = k.id AND a.at < $2 RETURNING 1
-""")
+DROP_IDEMPOTENCY_RECORDS = render_sql(
+    """
+DELETE FROM answers USING unnest($1::row_key[]) k
+WHERE {answers.ns==k.ns} AND answers.key = k.id AND answers.at < $2 AND <ended> RETURNING 1
+""",
+    ended=_ended,
+)
 
 
 SQL = RetentionSql(

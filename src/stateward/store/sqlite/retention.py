@@ -120,7 +120,8 @@ UNION ALL
 SELECT * FROM (SELECT ns, id, 1 FROM page ORDER BY ns DESC, id DESC LIMIT 1)
 """,
 )
-IDEMPOTENCY_RECORDS = render_sql(PAGE, table="answers", key="key", wanted="key", **{"if": "at < ?3"})
+_ended = "NOT EXISTS (SELECT 1 FROM work w WHERE w.ns = answers.ns AND w.op = answers.op)"
+IDEMPOTENCY_RECORDS = render_sql(PAGE, table="answers", key="key", wanted="key", **{"if": f"at < ?3 AND {_ended}"})
 QUEUE_USERS = render_sql(
     PAGE, table="objects", key="id", wanted="queue", **{"if": "queue <> id AND NOT (removed = 1 AND since < ?3)"}
 )
@@ -149,11 +150,14 @@ DROP_OBJECTS = render_sql(
     before="?2",
 )
 DROP_JOURNAL_ENTRIES = "DELETE FROM journal WHERE seq IN (SELECT value FROM json_each(?1))"
-DROP_IDEMPOTENCY_RECORDS = """
-DELETE FROM answers WHERE at < ?2 AND (ns, key) IN (
+DROP_IDEMPOTENCY_RECORDS = render_sql(
+    """
+DELETE FROM answers WHERE at < ?2 AND <ended> AND (ns, key) IN (
     SELECT json_extract(k.value, '$[0]'), json_extract(k.value, '$[1]') FROM json_each(?1) k
 )
-"""
+""",
+    ended=_ended,
+)
 
 
 SQL = RetentionSql(

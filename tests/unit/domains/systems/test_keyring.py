@@ -100,6 +100,18 @@ def test_a_key_is_created_with_the_embedded_database_only(tmp_path: Path) -> Non
             keys.seal("a", "db", "hunter2")
 
 
+def test_a_missing_file_is_created_for_the_first_secret_only(tmp_path: Path) -> None:
+    ring = KeyRing(tmp_path)
+    with pytest.raises(NoSecretsKey):
+        _ = ring.first
+    sealed = ring.seal("ns", "a", "value")
+    (tmp_path / KEY_FILE).rename(tmp_path / "away")  # somebody replaces it
+    with pytest.raises(NoSecretsKey, match="cannot be read"):
+        ring.seal("ns", "b", "value")
+    (tmp_path / "away").rename(tmp_path / KEY_FILE)
+    assert ring.unseal("ns", "a", sealed) == "value"
+
+
 def test_the_environment_has_keys_for_one_process_and_is_rid_of_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

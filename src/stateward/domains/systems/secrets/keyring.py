@@ -104,7 +104,13 @@ class KeyRing:
         self._given, self._keys = given, given
 
     def seal(self, ns: str, name: str, value: str) -> SealedValue:
-        """Encrypt the value of a secret with the first key; raises `NoSecretsKey`."""
+        """Encrypt the value of a secret with the first key; raises `NoSecretsKey`.
+
+        The first secret of an embedded database creates the file. One that is missing later is being replaced: a key
+        made in between would be lost with the value that it has encrypted.
+        """
+        if self._creates and self._path is not None and not (self._given or self._stamp):
+            create_private_file(self._path, secrets.token_hex(KEY_BYTES) + "\n")
         return self._all()[0].seal(ns, name, value)
 
     def unseal(self, ns: str, name: str, sealed: SealedValue) -> SecretText:
@@ -130,8 +136,6 @@ class KeyRing:
             return self._given
         if self._path is None:
             raise NoSecretsKey("this deployment has no key")
-        if self._creates:
-            create_private_file(self._path, secrets.token_hex(KEY_BYTES) + "\n")
         try:
             found = self._path.stat()
         except OSError as error:
