@@ -183,18 +183,17 @@ class TakeBackHost(Struct, frozen=True):
 
 
 class MarkMissed(Struct, frozen=True):
-    """Record that a lease lost a host when it failed, or remove that record."""
+    """Record that a lease lost a host when it failed, so that the lease is healed when the host recovers."""
 
     lease: str
-    misses: bool
 
     def apply_to(self, host: LeaseHost) -> HostSeen:
         """Return the host's record after the change."""
         others = tuple(one for one in host.seen.missed if one != self.lease)
-        return replace(host.seen, missed=(*others, self.lease) if self.misses else others)
+        return replace(host.seen, missed=(*others, self.lease))
 
     def __str__(self) -> str:
-        return "missed" if self.misses else "missed no more"
+        return "missed"
 
 
 HostChange: TypeAlias = BookHost | ReleaseHost | HandOverHost | TakeBackHost | MarkMissed

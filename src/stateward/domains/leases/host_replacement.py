@@ -117,7 +117,7 @@ class DegradedReservation(Struct, frozen=True):
             changes.append((name, BookHost(self.demand.booking(lease.object.id, id_, lease.spec.window, count))))
             changes += [(name, holding)] if self.is_active else []
         for name in self.failed_hosts:
-            changes += [(name, ReleaseHost(id_)), (name, MarkMissed(lease.object.id, misses=True))]
+            changes += [(name, ReleaseHost(id_)), (name, MarkMissed(lease.object.id))]
         return changes
 
 

@@ -241,11 +241,6 @@ def status_of(found: Object) -> LeaseState:
     return _STATUSES[found.state]
 
 
-def status_from_word(word: str) -> LeaseState:
-    """Return the status with a name."""
-    return _STATUSES[word]
-
-
 def read_lease_spec(text: str) -> LeaseSpec:
     """Decode the spec of a lease."""
     return _LEASE_SPEC.decode(text)
