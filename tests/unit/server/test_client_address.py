@@ -58,16 +58,16 @@ def test_a_setting_that_is_no_network_is_refused() -> None:
     ("scheme", "address", "headers", "is_private"),
     [
         ("wss", "192.0.2.1", {}, True),
+        ("wss", "192.0.2.1", {"x-forwarded-proto": "https"}, False),  # nobody has named this proxy
+        ("wss", "10.0.0.1", {}, True),
+        ("wss", "10.0.0.1", {"x-forwarded-proto": "https"}, True),
+        ("wss", "10.0.0.1", {"x-forwarded-proto": "http"}, False),
+        ("wss", "10.0.0.1", {"x-forwarded-proto": "https, http"}, False),  # the first one may be of a client
         ("ws", "192.0.2.1", {}, False),
+        ("ws", "10.0.0.1", {"x-forwarded-proto": "https"}, False),  # between the proxy and this host
         ("ws", "127.0.0.1", {}, True),
         ("ws", "127.0.0.1", {"x-forwarded-for": "192.0.2.1"}, False),
-        ("ws", "127.0.0.1", {"x-forwarded-proto": "https"}, False),  # nobody has named this proxy
-        ("ws", "10.0.0.1", {}, False),
-        ("ws", "10.0.0.1", {"x-forwarded-for": "127.0.0.1"}, False),
-        ("ws", "10.0.0.1", {"x-forwarded-proto": "http"}, False),
-        ("ws", "10.0.0.1", {"x-forwarded-proto": "https, http"}, False),  # the first one may be of a client
-        ("ws", "10.0.0.1", {"x-forwarded-proto": "https"}, True),
-        ("ws", "192.0.2.1", {"x-forwarded-proto": "https"}, False),
+        ("ws", "127.0.0.1", {"x-forwarded-proto": "https"}, False),
         ("ws", None, {}, False),
     ],
 )

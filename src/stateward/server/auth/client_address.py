@@ -54,16 +54,16 @@ class ClientAddresses:
     def is_private(self, scope: Scope) -> bool:
         """Tell whether nobody on the network can read a connection: it is over TLS, or does not leave this host.
 
-        A proxy on this host may serve clients elsewhere without TLS. So its word counts if it is trusted, and a
-        connection from another proxy is never private.
+        A proxy may serve its own clients without TLS. So if the connection comes from a proxy, that must be trusted,
+        and say that the client uses TLS.
         """
-        if scope["scheme"] in ("https", "wss"):
-            return True
-        peer = (scope.get("client") or ("",))[0]
-        if self._trusts(peer):
-            schemes = [value for name, value in scope["headers"] if name == FORWARDED_SCHEME]
-            return bool(schemes) and schemes[-1].rpartition(b",")[2].strip() in (b"https", b"wss")
-        return is_loopback(peer) and not any(name in OF_PROXIES for name, _ in scope["headers"])
+        peer, is_tls = (scope.get("client") or ("",))[0], scope["scheme"] in ("https", "wss")
+        if not is_tls and not is_loopback(peer):
+            return False
+        if not self._trusts(peer):
+            return not any(name in OF_PROXIES for name, _ in scope["headers"])
+        schemes = [value for name, value in scope["headers"] if name == FORWARDED_SCHEME]
+        return schemes[-1].rpartition(b",")[2].strip() in (b"https", b"wss") if schemes else is_tls
 
     def network(self, scope: Scope) -> str:
         """Return the key for limits by address: the IPv4 address, or the network of the IPv6 address."""
