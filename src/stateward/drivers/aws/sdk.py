@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from threading import Lock
 from typing import Any
+from urllib.parse import urlsplit
 
 import boto3  # type: ignore[import-untyped]
 import botocore.session  # type: ignore[import-untyped]
@@ -29,6 +30,7 @@ from botocore.exceptions import (  # type: ignore[import-untyped]
 from botocore.loaders import Loader  # type: ignore[import-untyped]
 
 from stateward.drivers.aws.credential_refs import Credential
+from stateward.drivers.endpoint_urls import check_endpoint, is_this_host
 from stateward.drivers.port import ProviderRegion
 from stateward.errors import BadInput
 
@@ -53,6 +55,8 @@ CREDENTIAL_ERRORS = (
 )
 """The errors of the SDK that mean: no credential was found."""
 
+OWN_DOMAINS = (".amazonaws.com", ".amazonaws.com.cn")
+
 _session_lock = Lock()  # clients may be used by several threads, sessions may not
 
 
@@ -65,7 +69,7 @@ def connect(provider_region: ProviderRegion, credential: Credential, connections
         return boto3.Session(botocore_session=session, **credential.keywords()).client(
             "ec2",
             region_name=provider_region.region,
-            endpoint_url=provider_region.options.get("endpoint_url"),
+            endpoint_url=_endpoint(provider_region),
             config=Config(
                 retries={"total_max_attempts": 1, "mode": "standard"},
                 connect_timeout=_seconds(provider_region.options, "connect_timeout", 5.0),
@@ -74,6 +78,18 @@ def connect(provider_region: ProviderRegion, credential: Credential, connections
                 user_agent_extra="stateward",
             ),
         )
+
+
+def _endpoint(provider_region: ProviderRegion) -> str | None:
+    """Return the address in place of Amazon's own; the server's own credential goes only to Amazon or to this host."""
+    if not (given := provider_region.options.get("endpoint_url")):
+        return None
+    url = check_endpoint(given)
+    host = urlsplit(url).hostname or ""
+    if not provider_region.credential and not is_this_host(host) and not host.endswith(OWN_DOMAINS):
+        allowed = "an address of AWS, unless the connection names a credential: the server's own is not sent elsewhere"
+        raise BadInput("endpoint_url", url, allowed)
+    return url
 
 
 @cache

@@ -1,11 +1,10 @@
 """The settings of the driver: the options of a region, checked."""
 
 from collections.abc import Mapping
-from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from stateward.drivers.endpoint_urls import check_endpoint
 from stateward.drivers.port import ProviderRegion
 from stateward.errors import BadInput
 
@@ -46,25 +45,11 @@ def read_settings(provider_region: ProviderRegion) -> AzureSettings:
         group=options["resource_group"],
         subnet=options.get("subnet", ""),
         has_public_address=FLAGS[public],
-        endpoint_url=_endpoint(options.get("endpoint_url") or PUBLIC_CLOUD),
+        endpoint_url=check_endpoint(options.get("endpoint_url") or PUBLIC_CLOUD),
         connect_timeout=_seconds(options, "connect_timeout", 5.0),
         read_timeout=_seconds(options, "read_timeout", 30.0),
         poll_interval=_seconds(options, "poll_interval", 1.0),
     )
-
-
-def _endpoint(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.hostname and (parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(parts.hostname))):
-        return url.rstrip("/")
-    raise BadInput("endpoint_url", url, "an https address, or the http address of a simulator on loopback")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _seconds(options: Mapping[str, str], name: str, default: float) -> float:

@@ -1,11 +1,11 @@
 """The settings of a region of Compute Engine: project, zone and the driver's options, read and checked in one place."""
 
 from collections.abc import Mapping
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from stateward.drivers.endpoint_urls import is_this_host
 from stateward.drivers.port import ProviderRegion
 from stateward.errors import BadInput
 
@@ -59,15 +59,8 @@ def _check_endpoint(endpoint: str, *, is_anonymous: bool) -> None:
         host, scheme = "", ""
     if not host or scheme not in ("http", "https"):
         raise BadInput("endpoint_url", endpoint, "an address that begins with https:// or http://")
-    if scheme == "http" and not is_anonymous and not _is_this_host(host):
+    if scheme == "http" and not is_anonymous and not is_this_host(host):
         raise BadInput("endpoint_url", endpoint, "an https address: a credential is not sent in clear over a network")
-
-
-def _is_this_host(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:

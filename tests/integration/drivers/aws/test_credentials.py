@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from stateward.drivers import CallAccepted, CallRefused, CloudResource, RefusalReason, ResourceKind
+from stateward.drivers import CallAccepted, CallRefused, CloudResource, ProviderRegion, RefusalReason, ResourceKind
 from stateward.drivers.aws import AwsDriver, CredentialMissing
 from stateward.drivers.aws.credential_refs import Credential, read_credential
+from stateward.drivers.aws.sdk import connect
 from tests.integration.drivers.aws.conftest import SECRET, SESSION, MakeDriver
 from tests.integration.drivers.aws.ec2_machines import new_machine_specs
 from tests.integration.drivers.aws.moto_cloud import Fault, FaultKind, MotoCloud
@@ -115,10 +116,39 @@ async def test_an_option_that_is_no_number_is_a_refusal(make: MakeDriver, name: 
     assert (outcome.why, name in outcome.message) == (RefusalReason.INVALID, True)
 
 
-async def test_an_endpoint_that_is_none_is_a_refusal(make: MakeDriver) -> None:
-    (outcome,) = await make(endpoint_url="nonsense").create(new_machine_specs(1))
+@pytest.mark.parametrize(
+    ("endpoint_url", "credential"),
+    [
+        ("nonsense", "env:FARM"),
+        ("http://[", "env:FARM"),
+        ("http://ec2.example", "env:FARM"),
+        ("http://192.0.2.1", "env:FARM"),
+        ("https://ec2.example", ""),
+        ("https://evilamazonaws.com", ""),
+        ("https://127.0.0.1.amazonaws.com.example", ""),
+    ],
+)
+async def test_an_endpoint_that_is_none_or_not_safe_for_the_credential_is_a_refusal(
+    make: MakeDriver, endpoint_url: str, credential: str
+) -> None:
+    (outcome,) = await make(credential, endpoint_url=endpoint_url).create(new_machine_specs(1))
     assert isinstance(outcome, CallRefused)
-    assert outcome.why is RefusalReason.INVALID
+    assert (outcome.why, "endpoint_url" in outcome.message) == (RefusalReason.INVALID, True)
+
+
+@pytest.mark.parametrize(
+    ("endpoint_url", "credential"),
+    [
+        ("https://ec2.example", "env:FARM"),
+        ("http://127.0.0.1:1", ""),
+        ("https://vpce-1.ec2.eu-west-1.vpce.amazonaws.com", ""),
+    ],
+)
+def test_an_endpoint_over_tls_on_this_host_or_of_aws_is_used(endpoint_url: str, credential: str) -> None:
+    place = ProviderRegion("aws", "eu-west-1", credential=credential, options={"endpoint_url": endpoint_url})
+    client = connect(place, Credential("AKID", "x"), 1)
+    assert client.meta.endpoint_url == endpoint_url
+    client.close()
 
 
 async def test_secrets_are_in_no_log_no_message_and_no_repr(
