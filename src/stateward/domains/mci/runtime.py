@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import ClassVar
 
+import msgspec
 from litestar.types import ControllerRouterHandler
 
 from stateward.aio.supervise import background
@@ -178,7 +179,10 @@ class MciRuntime(DomainRuntime):
 
     async def find_part_actions(self, request: Request, found: Object) -> Sequence[PartAction]:
         """Return what becomes of the VMs when an action removes some of them."""
-        removed = await removed_vms(self.catalogue.reader, request, found) if found.kind == MCI.kind else []
+        try:
+            removed = await removed_vms(self.catalogue.reader, request, found) if found.kind == MCI.kind else []
+        except msgspec.ValidationError:  # of its arguments: the verdict on the request says what is wrong with them
+            return ()
         return removed or await super().find_part_actions(request, found)
 
     async def describe_effects(self, request: Request, changes: Sequence[ExpectedChange]) -> Sequence[str]:
