@@ -99,6 +99,13 @@ class UnknownKind(Denied, code="unknown_kind"):
     text = "this process does not know the kind {kind}: the plug-in that declares it is not loaded here"
 
 
+class UnknownVersion(UnknownKind, code="unknown_version"):
+    """Only processes with another version of its plugin know the spec or the state of an object."""
+
+    what: str  # as in "version 2 of the specs of app.vm"
+    text = "this process does not know {what}: another version of its plugin has written it, and can act on it"
+
+
 class Protected(Denied, code="protected"):
     """The object, an ancestor or its namespace is protected against removal; `holder` is None for the namespace."""
 

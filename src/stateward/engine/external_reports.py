@@ -54,7 +54,7 @@ async def record_external_reports(tx: Tx, kinds: Kinds, reports: list[ExternalRe
 
 def _record_report(uow: UnitOfWork, kinds: Kinds, report: ExternalReport) -> bool:
     found = uow.objects.get(Key(report.ns, report.object))
-    if found is None or found.kind not in kinds:
+    if found is None or kinds.unknown_words(found):  # the processes that know it get the report, too, or ask for it
         return False
     if report.version not in (None, found.version):
         return False

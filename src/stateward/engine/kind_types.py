@@ -3,7 +3,8 @@
 A stored spec outlives the program that wrote it. A kind whose specs have changed counts their versions, and the stored
 specs carry theirs, from version 2 on. Whoever reads a spec reads it in the present version: jobs, responses, exports.
 
-Invariant: an object whose spec cannot be read can still be listed, shown and deleted.
+Invariant: an object whose spec cannot be upgraded can still be listed, shown and deleted. The work on an object whose
+spec is of a later version is left to processes that know this version (see `Kinds.pass_over_unknown`).
 """
 
 import logging
@@ -55,8 +56,10 @@ def require_known_fields(given: Any, spec: Struct, request: Request, state: str)
         raise UnfitValue(error) from error
 
 
+VERSION_STAMP = '{"$version":'
+"""The beginning of a stored spec of a version above 1, which no spec in a request can have."""
+
 _STAMP = re.compile(r'\{"\$version":(\d{1,9})(?:,|(?=\}))')
-"""The beginning of a stored spec of a version above 1."""
 
 
 class UnreadableSpec(StatewardError):
@@ -218,6 +221,11 @@ class KindTypes:
             text = mask_texts(text, set(texts_in(msgspec.json.decode(spec))))
         what = (self._kind, version, self.version)
         log.error("a spec of kind %s was not upgraded from version %d to %d (logged once):\n%s", *what, text)
+
+
+def spec_version_of(text: str) -> int:
+    """Return the version of a stored spec."""
+    return _unstamped(text)[0] if text.startswith(VERSION_STAMP) else 1
 
 
 def _unstamped(text: str) -> tuple[int, str]:

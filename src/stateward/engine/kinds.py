@@ -8,10 +8,10 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from stateward.engine.errors import NotYourOperation, UnknownKind
+from stateward.engine.errors import NotYourOperation, UnknownKind, UnknownVersion
 from stateward.engine.handlers import Handler, Observe, PlainRun
 from stateward.engine.job import Run
-from stateward.engine.kind_types import KindTypes, UnfitValue, Upgrade
+from stateward.engine.kind_types import VERSION_STAMP, KindTypes, UnfitValue, Upgrade, spec_version_of
 from stateward.engine.privacy import PUBLIC, Disclosure, Privacy
 from stateward.engine.requests import Request
 from stateward.engine.typed_values import check_columns
@@ -24,7 +24,7 @@ from stateward.store.changes import Ended
 from stateward.store.errors import WriteConflict
 from stateward.store.filters import Selector
 from stateward.store.port import KindFilter
-from stateward.store.records import Key, Object, Operation
+from stateward.store.records import STATE_FIELDS, Key, Object, Operation
 
 log = logging.getLogger("stateward.engine")
 
@@ -147,6 +147,9 @@ class Kind(Struct, eq=False):
         Only a creation and the `spec_actions` take a spec, from every actor. So the right to an action never includes
         the right to change the object's spec as a side effect.
         """
+        if request.spec is not None and request.spec.startswith(VERSION_STAMP):
+            at = None if state == self.lifecycle.initial else state
+            raise UnfitValue(BadInput("spec.$version", None, "left out: the engine adds the version", state=at))
         if request.spec is None or state == self.lifecycle.initial or request.action in self.spec_actions:
             return
         takers = ", ".join(dict.fromkeys((*self.creating_actions, *sorted(self.spec_actions))))
@@ -268,16 +271,36 @@ class Kinds:
         if actor is not None and not self.of(operation).can_interfere(operation, actor):
             raise NotYourOperation(operation.id, operation.action, operation.kind, actor)
 
-    def pass_over_unknown(self, found: Iterable[str]) -> None:
-        """Filter work by its kind from now on, if some of these kinds are unknown; the store repeats the transaction.
+    def unknown_words(self, found: Object, operation: Operation | None = None) -> list[str]:
+        """Return what this process does not know of an object and an operation on it, as entries of the filter.
 
-        A process that knows all kinds never needs the filter, and so does not pay for it.
+        Other processes have a plugin that this one lacks, or another version of it.
         """
-        unknown = sorted({kind for kind in found if kind not in self._kinds})
-        if unknown and self.filter is None:
-            log.warning("this process does not know the kinds %s: it leaves their work to others", ", ".join(unknown))
-            self.filter = tuple(self._kinds)
-            raise WriteConflict("it is repeated without the kinds that this process does not know")
+        kind = self._kinds.get(found.kind)
+        if kind is None:
+            return [found.kind]
+        if not found.spec.startswith(VERSION_STAMP) and _knows_states(kind.lifecycle, found, operation):
+            return []
+        return [word for word in filter_words(found, operation) if not _is_known(kind, word)]
+
+    def require_known(self, found: Object, operation: Operation | None = None) -> None:
+        """Raise if only other processes know the kind, the state or the version of an object."""
+        for word in self.unknown_words(found, operation):
+            raise UnknownVersion(found.kind, describe_word(word)) if " " in word else UnknownKind(word)
+
+    def pass_over_unknown(self, found: Iterable[tuple[Object, Operation | None]]) -> None:
+        """Leave work to others from now on if something about it is unknown; the store repeats the transaction.
+
+        A process that knows everything never needs the filter, and so does not pay for it.
+        """
+        words = {word for one, operation in found for word in self.unknown_words(one, operation)}
+        covered = set(self.filter or ())
+        new = sorted(word for word in words if (word not in covered if " " in word else self.filter is None))
+        if new:
+            known = ", ".join(map(describe_word, new))
+            log.warning("this process does not know %s: it leaves the work to others", known)
+            self.filter = (*(self.filter or self._kinds), *(word for word in new if " " in word))
+            raise WriteConflict("it is repeated without what this process does not know")
 
     def disclosure(self, *, internal: bool) -> Disclosure:
         """Return the view of stored records for administrators (`internal`), or for all others."""
@@ -304,6 +327,38 @@ class Kinds:
 
     def __iter__(self) -> Iterator[Kind]:
         return iter(self._kinds.values())
+
+
+def filter_words(found: Object, operation: Operation | None = None) -> list[str]:
+    """Return the entries of a filter that would pass over an object, or an operation on it (see `KindFilter`)."""
+    version = f"version {spec_version_of(found.spec)}"
+    states = [found.state] if operation is None else [found.state, *(getattr(operation, one) for one in STATE_FIELDS)]
+    actions = [] if operation is None else [f"action {operation.action}"]
+    return [f"{found.kind} {word}" for word in (version, *actions, *(f"state {state}" for state in states))]
+
+
+def describe_word(word: str) -> str:
+    """Return an entry of a filter as a text, such as `the state paused of app.vm`."""
+    kind, _, rest = word.partition(" ")
+    what, _, name = rest.partition(" ")
+    if not rest:
+        return f"the kind {kind}"
+    return f"version {name} of the specs of {kind}" if what == "version" else f"the {what} {name} of {kind}"
+
+
+def _is_known(kind: Kind, word: str) -> bool:
+    _, what, name = word.split(" ", 2)
+    if what == "version":
+        return int(name) <= kind.spec_version
+    return kind.lifecycle.has_state(name) if what == "state" else kind.lifecycle.has_event(name)
+
+
+def _knows_states(lifecycle: Lifecycle, found: Object, operation: Operation | None) -> bool:
+    has = lifecycle.has_state
+    if operation is None:
+        return has(found.state)
+    states = (found.state, *(getattr(operation, name) for name in STATE_FIELDS))
+    return all(map(has, states)) and lifecycle.has_event(operation.action)
 
 
 async def run_end_hooks(uow: UnitOfWork, kinds: Kinds) -> None:

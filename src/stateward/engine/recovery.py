@@ -146,7 +146,7 @@ async def expedite_overdue(tx: Tx, kinds: Kinds, worker: str, most: int) -> int:
         return 0
     uow = UnitOfWork(tx)
     await uow.load({Key(work.ns, work.object) for work in overdue})
-    kinds.pass_over_unknown(uow.objects[Key(work.ns, work.object)].kind for work in overdue)
+    kinds.pass_over_unknown((uow.objects[Key(work.ns, work.object)], None) for work in overdue)
     with naming_failed_item(overdue):
         await time_out(uow, kinds, [work for work in overdue if work.remote])
     ours = [work for work in overdue if not work.remote]

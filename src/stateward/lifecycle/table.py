@@ -76,6 +76,14 @@ class Lifecycle:
         begun = (row.event for row in self.rows if row.meaning in BEGINNINGS)
         return tuple(dict.fromkeys(begun))
 
+    def has_state(self, word: str) -> bool:
+        """Return whether a word stands for a state."""
+        return word in self._words
+
+    def has_event(self, event: str) -> bool:
+        """Return whether there is an action or an event of this name."""
+        return event in self._sources
+
     def state(self, word: str) -> State:
         """Return the state that a word stands for, or raise with the words that exist."""
         try:

@@ -192,7 +192,8 @@ def lanes_view(groups: list[LaneGroup], loads: list[LaneLoad]) -> LanesView:
 
 def worker_view(worker: WorkerRecord, now: float) -> WorkerView:
     """Return the view of a worker."""
-    kinds = msgspec.json.decode(worker.kinds or "[]", type=list[str])
+    known = msgspec.json.decode(worker.kinds or "[]", type=list[str])
+    kinds = sorted(kind for kind in known if " " not in kind)  # the others are about parts that it does not know
     seen = to_datetime(worker.seen)
     return WorkerView(worker.id, worker.host, worker.pid, worker.lease, seen, worker.is_alive(now), kinds)
 

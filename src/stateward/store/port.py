@@ -53,7 +53,9 @@ NO_LANES: Mapping[str, int] = MappingProxyType({})
 KindFilter = Sequence[str] | None
 """The kinds whose work a process knows how to do; None: no condition, which costs nothing.
 
-With a filter, work and timers of other kinds are passed over, as if they were not there.
+With a filter, work and timers of other kinds are passed over, as if they were not there. So are those with a state, an
+action or a spec version that the process does not know, of which the filter has entries such as `app.vm state paused`,
+`app.vm action pause` and `app.vm version 2`.
 """
 
 

@@ -1,12 +1,13 @@
 """The rows of the store, as frozen records. Every key begins with the namespace.
 
 Times are Unix times of the store's own clock. `spec`, `seen`, `labels`, `args`, `result` and `steps` are JSON text. The
-store does not read them, except labels, which selectors match.
+store does not read them, except labels, which selectors match, and the version at the beginning of a spec.
 
 Records hold texts and numbers and are never part of a reference cycle. `gc=False` takes them out of the garbage
 collector's scans, which took a quarter of the engine's time with thousands of live records.
 """
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -210,6 +211,9 @@ class Lane(Struct, frozen=True, gc=False):
     throttled: int  # consecutive throttled calls
 
 
+STATE_FIELDS = ("origin", "via", "desired", "failing")
+"""The fields of an operation that hold states."""
+
 OVERDUE_PRIORITY = 2**31 - 1
 """The priority of overdue work, which goes first in its lane."""
 
@@ -236,11 +240,12 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     seen: float
     host: str
     pid: int
-    kinds: str = ""  # JSON list of the kinds that it knows; empty: it does not say, and may know all
+    kinds: str = ""  # JSON list of what it knows, as in a `KindFilter`; empty: it does not say, and may know all
 
-    def knows(self, kind: str) -> bool:
-        """Return whether the worker does work of a kind."""
-        return not self.kinds or kind in msgspec.json.decode(self.kinds, type=list[str])
+    def knows(self, kind: str, words: Collection[str] = ()) -> bool:
+        """Return whether the worker does work of a kind, with these words of a `KindFilter`."""
+        known = set(msgspec.json.decode(self.kinds or "[]", type=list[str]))
+        return not known or (kind in known and known.isdisjoint(words))
 
     def is_alive(self, now: float) -> bool:
         """Return whether the lease has not expired; the SQL for stuck work and dead workers compares likewise."""

@@ -3,15 +3,18 @@
 Every test runs on both stores.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from stateward.engine import Engine
 from stateward.server.live.journal_feed import Interest
 from stateward.server.telemetry.snapshot import SnapshotReader
 from stateward.store.records import Timer
 from tests.integration.engine.pump_kinds import PUMP
+from tests.integration.engine.version_kinds import LATER, OLD, later_kind, nothing, old_kind
 from tests.integration.server.server_harness import NS, ServerHarness, open_server
 from tests.stores import fresh_store
 
@@ -101,3 +104,38 @@ async def test_an_administrator_forgets_it_by_its_kind(site: ServerHarness) -> N
     assert (last["event"], last["who"], last["target"]) == ("forgotten", "ada", "(gone)")
     assert (await site.get(f"/ns/{NS}/timers")).json() == []
     assert (await site.post(f"{AT}/forget", {"kind": PUMP.kind})).status_code == 404
+
+
+@pytest.mark.parametrize("name", ["sqlite", "postgres"])
+async def test_a_server_shows_records_of_a_later_version_of_a_kind_and_why_says_that_no_worker_knows_it(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    new_store = fresh_store(name, request)
+    async with (
+        open_server(new_store(), also=[old_kind(nothing)]) as old,
+        Engine(new_store(), [later_kind(nothing)], works=False) as later,
+    ):
+        for one in ("signed", "at-rest"):
+            made = await old.engine.create(NS, one, OLD.kind, spec={"ip": "192.0.2.1"})
+            await old.engine.wait(NS, made.op.id, 30)
+            await later.act(NS, one, "sign")
+        await later.act(NS, "signed", "touch")
+        await later.create(NS, "new", LATER.kind, spec={"address": "192.0.2.1"})
+        paths = ("", "/history", "/why", "/queue", "/allowed", "/actions/touch/preview")
+        for path in (f"/ns/{NS}/objects/{one}{path}" for one in ("signed", "new") for path in paths):
+            answer = await old.get(path)
+            assert answer.status_code in (200, 404, 405), (path, answer.text)
+        for one, what in (
+            ("signed", "the state signed of dns.record"),
+            ("new", "version 2 of the specs of dns.record"),
+        ):
+            why: dict[str, Any] = {}
+            async with asyncio.timeout(30):  # the worker reports what it does not know with its next heartbeat
+                while why.get("reason") != "no worker":
+                    why = (await old.get(f"/ns/{NS}/objects/{one}/why")).json()
+                    await asyncio.sleep(0.05)
+            assert why["text"].endswith(f": no worker knows {what}")
+        refused = await old.post(f"/ns/{NS}/objects/new/actions/delete")
+        assert (refused.status_code, refused.json()["code"]) == (409, "unknown_version")
+        (worker,) = (await old.get("/workers")).json()
+        assert all(" " not in kind for kind in worker["kinds"])

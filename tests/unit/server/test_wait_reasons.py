@@ -57,11 +57,11 @@ def lock(op: str, *, waiting: bool) -> Lock:
     [
         (WORK, around(), Reason.SOON, "it is next"),
         (WORK, around(live_workers=0), Reason.NO_WORKER, "no worker"),
-        (WORK, around(unknown_kind="dns.record"), Reason.NO_WORKER, "no worker knows the kind dns.record"),
-        (WORK, around(unknown_kind="dns.record", queue=[AHEAD, WORK]), Reason.QUEUE, "behind operation o0"),
+        (WORK, around(unknown="the kind dns.record"), Reason.NO_WORKER, "no worker knows the kind dns.record"),
+        (WORK, around(unknown="the kind dns.record", queue=[AHEAD, WORK]), Reason.QUEUE, "behind operation o0"),
         (
             replace(WORK, owner="w/1"),
-            around(dead_workers=LOST, unknown_kind="dns.record"),
+            around(dead_workers=LOST, unknown="the kind dns.record"),
             Reason.ORPHANED,
             f"{SILENT}; no worker knows the kind dns.record",
         ),

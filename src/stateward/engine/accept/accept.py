@@ -168,6 +168,8 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
         else _require_object(request, stored)
     )
     kind = kinds.of(found)
+    if request.creates is None:
+        kinds.require_known(found)
     move = _decide_move(uow, kind, request, found)
     await require_unprotected(uow, kind, request, found, move)
     kind.check_spec_right(request, found.state)

@@ -40,6 +40,7 @@ async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str, actor: str | None) ->
     if work is None or work.fenced:
         ended = (await tx.operations([key])).get(key, operation)  # the first read was before its object was locked
         raise AlreadyEnded(ended.id, ended.status)
+    kinds.require_known(uow.objects[Key(operation.ns, operation.object)], operation)
     if not kinds.of(operation).can_cancel(operation.action):
         raise NotCancelled(operation.id, operation.kind)
     await _refresh(uow, [operation])
@@ -74,7 +75,7 @@ async def cancel_all(
     parents: list[Key] = []
     for one in operations:
         work = uow.work(one.key)
-        if work is None or work.fenced or one.kind not in kinds:
+        if work is None or work.fenced or kinds.unknown_words(uow.objects[Key(one.ns, one.object)], one):
             continue
         kind = kinds.of(one)
         if not kind.can_cancel(one.action) or not kind.can_interfere(one, actor):

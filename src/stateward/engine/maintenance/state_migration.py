@@ -17,7 +17,7 @@ from stateward.lifecycle import CONTROLLER, TRANSITIONAL, Lifecycle
 from stateward.store.changes import Changes
 from stateward.store.filters import Page, Selector
 from stateward.store.port import Reader, Store, Tx
-from stateward.store.records import JournalEntry, Key, Object, Operation
+from stateward.store.records import STATE_FIELDS, JournalEntry, Key, Object, Operation
 
 StateMapping = Mapping[str, Mapping[str, str]]
 """For each kind, the new state of each old one."""
@@ -26,8 +26,6 @@ UnknownState = tuple[str, str]
 """A kind and a state that it does not have."""
 
 MIGRATION_BATCH = 500
-STATE_FIELDS = ("origin", "via", "desired", "failing")
-"""The fields of an operation that hold states."""
 
 
 class UnknownStates(StatewardError):

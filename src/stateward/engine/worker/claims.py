@@ -58,7 +58,7 @@ async def claim(
     if not allotment.rooms and not allotment.prefetched:
         return ClaimResult(tx.now, [], [], has_more=False)
     taken = await tx.claim(allotment.rooms, worker.id, allotment.prefetched, kinds.filter)
-    kinds.pass_over_unknown(one.operation.kind for one in taken)
+    kinds.pass_over_unknown((one.object, one.operation) for one in taken)
     if taken and tx.now - worker.seen > worker.lease / 3:
         await tx.heartbeat(worker)
     if allotment.opened:

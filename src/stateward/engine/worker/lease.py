@@ -27,8 +27,9 @@ LEASE_S = 15.0
 class WorkerLease:
     """The lease of one worker, by the clock of its own event loop."""
 
-    def __init__(self, store: Store, record: WorkerRecord, lease_s: float) -> None:
+    def __init__(self, store: Store, record: WorkerRecord, lease_s: float, known: Callable[[], str]) -> None:
         self.record = record
+        self._known = known  # what the worker knows, which it learns as it claims
         self._store = store
         self._lease_s = lease_s
         self._renewed_at = 0.0
@@ -41,7 +42,8 @@ class WorkerLease:
     async def renew(self) -> None:
         """Send a heartbeat. The lease counts from the moment it was sent, because the answer may take long."""
         sent_at = asyncio.get_running_loop().time()
-        self.record = await self._store.transact(lambda tx: heartbeat(tx, self.record))
+        record = replace(self.record, kinds=self._known())
+        self.record = await self._store.transact(lambda tx: heartbeat(tx, record))
         self._renewed_at = sent_at
 
     def forfeit(self) -> None:

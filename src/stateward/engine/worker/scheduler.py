@@ -129,6 +129,9 @@ class DueScheduler:
 TIMER_RETRY_S = 1.0
 """How many seconds a timer waits whose object is in transition, unless the denial says how long (`after`)."""
 
+UNKNOWN_EVENT_RETRY_S = 60.0
+"""How many seconds a timer waits whose event this process does not know; another version of its plugin may know it."""
+
 
 async def fire_due_timers(tx: Tx, kinds: Kinds, new_id: Callable[[], str], most: int) -> int:
     """Fire due timers; each is an event by the clock. A timer whose object is in transition is set again."""
@@ -138,13 +141,17 @@ async def fire_due_timers(tx: Tx, kinds: Kinds, new_id: Callable[[], str], most:
     uow = UnitOfWork(tx)
     with naming_failed_item(timers):
         verdicts = await admit_all(uow, kinds, [_request(timer, new_id()) for timer in timers])
-    kinds.pass_over_unknown(verdict.kind for verdict in verdicts if isinstance(verdict, UnknownKind))
-    for timer, verdict in zip(timers, verdicts, strict=True):
+    of_timers = [uow.objects.get(Key(timer.ns, timer.object)) for timer in timers]
+    unknown = (found for found, verdict in zip(of_timers, verdicts, strict=True) if isinstance(verdict, UnknownKind))
+    kinds.pass_over_unknown((found, None) for found in unknown if found is not None)
+    for timer, verdict, found in zip(timers, verdicts, of_timers, strict=True):
         if _must_wait(verdict):
             uow.changes.timers.append(replace(timer, due=tx.now + getattr(verdict, "after", TIMER_RETRY_S)))
             continue
+        if found is not None and not found.removed and not kinds.of(found).lifecycle.has_event(timer.event):
+            uow.changes.timers.append(replace(timer, due=tx.now + UNKNOWN_EVENT_RETRY_S))
+            continue
         uow.changes.timers_gone.append(timer.key)
-        found = uow.objects.get(Key(timer.ns, timer.object))
         if isinstance(verdict, StatewardError) and found is not None:
             journal_rejection(uow, found, None, CLOCK, timer.id, timer.event, str(verdict))
     await promote_waiters(uow)

@@ -85,9 +85,8 @@ class Worker:
         self._kinds = kinds
         self._chance = chance
         self._slots = slots
-        known = to_json(sorted(kind.name for kind in kinds))
-        record = WorkerRecord(name, lease_s, 0.0, socket.gethostname(), os.getpid(), known)
-        self._lease = WorkerLease(store, record, lease_s)
+        record = WorkerRecord(name, lease_s, 0.0, socket.gethostname(), os.getpid())
+        self._lease = WorkerLease(store, record, lease_s, lambda: to_json(kinds.filter or [one.name for one in kinds]))
         self._running: dict[Key, RunningOperation] = {}
         self._watchdog = LoopWatchdog(self._running.values())
         self._prefetched = PrefetchBuffer(prefetch_window_s)

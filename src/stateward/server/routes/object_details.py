@@ -59,7 +59,7 @@ def _is_effective(lifecycle: Lifecycle, state: str, allowed: AllowedEvent, actor
 async def get_allowed(request: ApiRequest, ns: Ns, id: Id) -> AllowedView:  # noqa: A002
     """Return all actions of the object: whether the caller may request each now, its target states, or why not.
 
-    There are none if this server does not know the object's kind.
+    There are none if this server does not know the object's kind, or only an earlier version of it.
     """
     return await allowed_now(request, await request.service.engine.record(ns, id))
 
@@ -68,7 +68,7 @@ async def allowed_now(request: ApiRequest, found: Object) -> AllowedView:
     """Return all actions of an object, and whether the caller may request each now."""
     service = request.service
     holder = None if found.op is None else await service.reader.operation(Key(found.ns, found.op))
-    if found.kind not in service.engine.kinds:
+    if service.engine.kinds.unknown_words(found):
         return AllowedView(found.state, None, [])
     lifecycle = service.engine.kinds[found.kind].lifecycle
     origin = None if holder is None else holder.origin

@@ -46,7 +46,7 @@ class WaitContext(Struct, frozen=True):
     live_workers: int  # number of workers whose lease is valid
     dead_workers: Mapping[str, WorkerRecord] = {}  # workers whose lease has expired, by id
     external_party: ExternalParty | None = None  # None if a worker of ours does the work
-    unknown_kind: str = ""  # its kind, if workers are alive, but none of them knows it
+    unknown: str = ""  # what no live worker knows of it, such as "the kind app.vm"
     signal: str | None = None  # the signal for which its handler waits
     since: float | None = None  # since when it is carried out
     report: Progress | None = None  # the last one about it
@@ -77,8 +77,8 @@ def wait_reason(work: WorkItem, around: WaitContext) -> tuple[WaitReason, str]:
 
 
 def _successor(around: WaitContext) -> str:
-    if around.unknown_kind:
-        return f"no worker knows the kind {around.unknown_kind}, to take it over"
+    if around.unknown:
+        return f"no worker knows {around.unknown}, to take it over"
     return "a living worker will take it over" if around.live_workers else "no worker is alive to take it over"
 
 
@@ -99,8 +99,8 @@ def _reason_before_lane(work: WorkItem, around: WaitContext) -> tuple[WaitReason
     if work.not_before > around.now:
         verb = "continues at" if work.epoch else "starts at"
         return WaitReason.TIME, f"it {verb} {time_text(work.not_before)}"
-    if around.unknown_kind:
-        return WaitReason.NO_WORKER, f"no worker knows the kind {around.unknown_kind}"
+    if around.unknown:
+        return WaitReason.NO_WORKER, f"no worker knows {around.unknown}"
     return None
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 from stateward.access import Right
 from stateward.engine.alerts import alerts_of
 from stateward.engine.job_steps import awaited_signal
+from stateward.engine.kinds import describe_word, filter_words
 from stateward.engine.privacy import Disclosure
 from stateward.plugin.request_params import Ns
 from stateward.schemas.operations import OperationView
@@ -98,9 +99,14 @@ class QueueInspection(Struct, frozen=True):
         operation = self.operations.get(work.key)
         return operation is not None and self.disclosure.hides(operation)
 
-    def unknown_kind(self, kind: str) -> str:
-        """Return a kind if there are live workers, but none of them knows it; otherwise an empty text."""
-        return "" if not self.live_workers or any(one.knows(kind) for one in self.live_workers) else kind
+    def unknown(self, found: Object, operation: Operation | None = None) -> str:
+        """Return what no live worker knows of an object, or of an operation on it; an empty text if one knows all."""
+        words = filter_words(found, operation)
+        if not self.live_workers or any(one.knows(found.kind, words) for one in self.live_workers):
+            return ""
+        knowing = next((one for one in self.live_workers if one.knows(found.kind)), None)
+        unknown = [word for word in words if knowing is not None and not knowing.knows(found.kind, [word])]
+        return describe_word(unknown[0] if unknown else found.kind)
 
     async def queued(self) -> list[QueuedView]:
         """Return the views of the queue, at most one page."""
@@ -109,7 +115,8 @@ class QueueInspection(Struct, frozen=True):
 
     async def _queued(self, number: int, work: WorkItem) -> QueuedView:
         operation = self.operations.get(work.key)
-        locks, party = await self.locks(operation), await self._external_party(work, operation)
+        found = await self.service.reader.object(Key(work.ns, work.object))
+        locks, party = await self.locks(operation), await self._external_party(work, operation, found)
         is_begun = party is not None or work.owner is not None
         reports = await self.service.reader.progress_of(work.key, 0) if is_begun else []
         around = WaitContext(
@@ -120,7 +127,7 @@ class QueueInspection(Struct, frozen=True):
             len(self.live_workers),
             self.dead_workers,
             party,
-            "" if operation is None else self.unknown_kind(operation.kind),
+            "" if operation is None or found is None else self.unknown(found, operation),
             None if operation is None else awaited_signal(operation.steps),
             _begin_time(work, operation, party),
             reports[-1] if reports else None,
@@ -148,13 +155,14 @@ class QueueInspection(Struct, frozen=True):
             text=text,
         )
 
-    async def _external_party(self, work: WorkItem, operation: Operation | None) -> ExternalParty | None:
+    async def _external_party(
+        self, work: WorkItem, operation: Operation | None, found: Object | None
+    ) -> ExternalParty | None:
         """Return the external party that carries out an operation; None if a worker of ours does."""
         if operation is None or not (work.remote or work.is_parked):
             return None
         reader, kinds = self.service.reader, self.service.engine.kinds
         find_party = kinds.of(operation).party if operation.kind in kinds else None
-        found = await reader.object(Key(work.ns, work.object))
         if not work.remote and (find_party is None or found is None):
             return None
         if find_party is None or found is None:
@@ -198,8 +206,9 @@ def _idle_text(look: QueueInspection, found: Object, error: str, possible: Seque
         made_by = kinds.of(found).made_by if found.kind in kinds else ""
         allowed = ", ".join(possible) or (f"nothing on itself, but {made_by}" if made_by else "nothing")
         return f"it waits for nothing; error: {error}; allowed now: {allowed}" if error else "it waits for nothing"
-    nobody = "no worker knows" if look.unknown_kind(found.kind) else "this server does not know"
-    return f"{nobody} the kind {found.kind}; only administrators see its operations"
+    unknown = look.unknown(found)
+    nobody = f"no worker knows {unknown}" if unknown else f"this server does not know the kind {found.kind}"
+    return f"{nobody}; only administrators see its operations"
 
 
 async def _error(request: ApiRequest, found: Object) -> str:

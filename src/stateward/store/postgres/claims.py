@@ -10,7 +10,15 @@ from collections.abc import Collection, Iterable
 from stateward.store.port import LaneLoad
 from stateward.store.postgres.codec import render_sql
 from stateward.store.postgres.connections import Row
-from stateward.store.records import OVERDUE_PRIORITY, UNLIMITED, Lane, LaneGroup, default_group, default_lane
+from stateward.store.records import (
+    OVERDUE_PRIORITY,
+    STATE_FIELDS,
+    UNLIMITED,
+    Lane,
+    LaneGroup,
+    default_group,
+    default_lane,
+)
 
 DUE_BATCH_ROWS = 1000
 
@@ -19,13 +27,30 @@ DELAYED = CLAIMABLE.replace("NOT delayed", "delayed")
 """Word for word as in the partial indexes, or PostgreSQL would not use those."""
 
 
-KNOWN = "(SELECT p.kind FROM operations p WHERE p.ns = work.ns AND p.id = work.op) = ANY ($<place>::text[])"
-"""The condition that an operation is of a known kind; a look-up of each row, which the planner cannot turn round."""
+OBJECT_WORDS = """o.kind || ' state ' || o.state, o.kind || ' version ' || CASE
+        WHEN substr(o.spec, 2, 11) = '"$version":' THEN substring(substr(o.spec, 13, 9) FROM '^[0-9]+') ELSE '1'
+    END"""
+STATE_WORDS = ", ".join(f"p.kind || ' state ' || p.{name}" for name in STATE_FIELDS)
 
-KNOWN_TIMER = """coalesce((
-    SELECT o.removed OR o.kind = ANY ($<place>::text[]) FROM objects o WHERE o.ns = t.ns AND o.id = t.object
-), true)"""
-"""The condition that a timer is not about an existing object of an unknown kind."""
+KNOWN = render_sql(
+    """(
+    SELECT p.kind = ANY ($<place>::text[])
+        AND NOT ARRAY[p.kind || ' action ' || p.action, <state_words>, <object_words>] && $<place>::text[]
+    FROM operations p JOIN objects o ON o.ns = p.ns AND o.id = p.object WHERE p.ns = work.ns AND p.id = work.op
+)""",
+    state_words=STATE_WORDS,
+    object_words=OBJECT_WORDS,
+)
+"""The condition that all of an operation is known; a look-up of each row, which the planner cannot turn round."""
+
+KNOWN_TIMER = render_sql(
+    """coalesce((
+    SELECT o.removed OR (o.kind = ANY ($<place>::text[]) AND NOT ARRAY[<object_words>] && $<place>::text[])
+    FROM objects o WHERE o.ns = t.ns AND o.id = t.object
+), true)""",
+    object_words=OBJECT_WORDS,
+)
+"""The condition that a timer is not about an existing object of which something is unknown."""
 
 EXPEDITED = f"(work.owner IS NULL AND work.priority = {OVERDUE_PRIORITY} AND NOT work.remote AND NOT work.fenced)"
 """The condition that overdue work goes first in its lane already, and waits for a worker."""

@@ -11,7 +11,7 @@ from itertools import takewhile
 from msgspec.json import encode
 
 from stateward.store.port import KindFilter, LaneLoad
-from stateward.store.records import OVERDUE_PRIORITY, Claim, Lane, LaneGroup, default_group, default_lane
+from stateward.store.records import OVERDUE_PRIORITY, STATE_FIELDS, Claim, Lane, LaneGroup, default_group, default_lane
 from stateward.store.sqlite.codec import (
     WORK,
     WORK_SEQ,
@@ -29,14 +29,38 @@ CLAIMABLE = f"delayed = 0 AND {UNCLAIMED}"
 DELAYED = f"delayed = 1 AND {UNCLAIMED}"
 
 PROMOTE = render_sql("UPDATE work SET delayed = 0 WHERE <delayed> AND not_before <= ?", delayed=DELAYED)
-KNOWN = "(SELECT p.kind FROM operations p WHERE p.ns = work.ns AND p.id = work.op) IN (SELECT value FROM json_each(?1))"
-"""The condition that an operation is of a known kind; as a look-up of each row, so that the order of an index stays."""
+AMONG = "IN (SELECT value FROM json_each(?1))"
+UNKNOWN_OBJECT = render_sql(
+    """(
+    o.kind || ' state ' || o.state <among>
+    OR o.kind || ' version ' || CASE
+        WHEN substr(o.spec, 2, 11) = '"$version":' THEN CAST(substr(o.spec, 13, 9) AS INTEGER) ELSE 1
+    END <among>
+)""",
+    among=AMONG,
+)
+UNKNOWN_STATES = " OR ".join(f"p.kind || ' state ' || p.{name} {AMONG}" for name in STATE_FIELDS)
 
-KNOWN_TIMER = """coalesce((
-    SELECT o.removed = 1 OR o.kind IN (SELECT value FROM json_each(?1)) FROM objects o
+KNOWN = render_sql(
+    """(
+    SELECT p.kind <among> AND NOT (p.kind || ' action ' || p.action <among> OR <unknown_states> OR <unknown_object>)
+    FROM operations p JOIN objects o ON o.ns = p.ns AND o.id = p.object WHERE p.ns = work.ns AND p.id = work.op
+)""",
+    among=AMONG,
+    unknown_states=UNKNOWN_STATES,
+    unknown_object=UNKNOWN_OBJECT,
+)
+"""The condition that all of an operation is known; as a look-up of each row, so that the order of an index stays."""
+
+KNOWN_TIMER = render_sql(
+    """coalesce((
+    SELECT o.removed = 1 OR (o.kind <among> AND NOT <unknown_object>) FROM objects o
     WHERE o.ns = timers.ns AND o.id = timers.object
-), 1)"""
-"""The condition that a timer is not about an existing object of an unknown kind."""
+), 1)""",
+    among=AMONG,
+    unknown_object=UNKNOWN_OBJECT,
+)
+"""The condition that a timer is not about an existing object of which something is unknown."""
 
 EXPEDITED = f"(owner IS NULL AND priority = {OVERDUE_PRIORITY} AND remote = 0 AND fenced = 0)"
 """The condition that overdue work goes first in its lane already, and waits for a worker."""
