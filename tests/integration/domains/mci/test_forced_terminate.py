@@ -1,19 +1,27 @@
 """A forced terminate during a creation leaves nothing behind, at any moment."""
 
 import asyncio
+from collections import Counter
+from pathlib import Path
 from random import Random
 
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.mci.lifecycle import MciState
+from stateward.domains.mci.lifecycle import VM, MciState
 from stateward.domains.mci.provider import evidence, provider_client
+from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine.errors import NoneAllowed
-from stateward.store.records import Status
-from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, group, mci
+from stateward.lifecycle import FORCE
+from stateward.store.filters import Selector
+from stateward.store.postgres import PostgresStore
+from stateward.store.postgres.tx import PostgresTx
+from stateward.store.records import Object, Status
+from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, MciHarness, group, mci, open_harness
 from tests.integration.domains.mci.request_races import SEOUL, alive, control, go_on, operation_id, quiet, race, states
 from tests.long_forms import in_long_form
+from tests.servers import PostgresServer
 
 
 @pytest.fixture(autouse=True)
@@ -64,3 +72,47 @@ async def test_force_does_nothing_to_vms_that_are_not_there(harnesses: list[MciH
     with pytest.raises(NoneAllowed, match="no members"):
         await harness.service.control(NS, "m1", action, ANN, force=True)
     assert await harness.state() == MciState.PREPARED
+
+
+async def test_a_forced_terminate_includes_vms_that_a_scale_out_adds_at_the_same_time(
+    postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dsn, cloud = postgres_server.new_migrated_database(), SimulatedCloud(profile=CALM, chance=Random(1))
+    selected, opened, select = asyncio.Event(), asyncio.Event(), PostgresTx.select
+
+    async def held(tx: PostgresTx, selector: Selector) -> list[Object]:
+        found = await select(tx, selector)
+        if selector.kind == VM.kind and not selected.is_set():
+            selected.set()
+            await opened.wait()
+        return found
+
+    async with (
+        asyncio.timeout(PATIENT),
+        open_harness(PostgresStore(dsn), tmp_path, cloud=cloud) as one,
+        open_harness(PostgresStore(dsn), tmp_path, cloud=cloud) as other,
+    ):
+        await one.created(mci())
+        monkeypatch.setattr(PostgresTx, "select", held)
+        terminating = asyncio.create_task(one.service.control(NS, "m1", "terminate", ANN, force=True))
+        await selected.wait()
+        cloud.set_profile(SEOUL, replace(CALM, pending=3600.0))
+        await other.service.scale(NS, "m1", "g1", 3, ANN)
+        while len(await other.service.vms(NS, "m1")) < 5:
+            await asyncio.sleep(0.01)
+        opened.set()
+        await one.ended((await terminating).whole)
+        await quiet([one, other])
+        assert Counter((await states(one)).values()) == {"Terminated": 5}
+        assert alive(one) == []
+    postgres_server.drop_later(dsn)
+
+
+async def test_a_forced_terminate_ends_vms_that_have_no_operation_of_it(harness: MciHarness) -> None:
+    await harness.created(mci("m1", group(size=3)))
+    whole = harness.engine.request(NS, "m1", "terminate", actor=ANN.actor, facts={FORCE})
+    each = harness.engine.request(NS, "", "terminate", actor=ANN.actor, facts={FORCE})
+    verdict = await harness.engine.group(whole, Selector(NS, VM.kind, "m1", ids=("m1.g1-1",)), each)
+    await harness.ended(verdict.whole)
+    assert Counter((await states(harness)).values()) == {"Terminated": 3}
+    assert alive(harness) == []

@@ -255,10 +255,11 @@ class MciHandlers:
         return await self._roll_up(job)
 
     async def _vms_without_operation(self, job: Job) -> list[str]:
+        """Return the VMs that live and have no operation of this one."""
         if FORCE not in msgspec.json.decode(job.claim.operation.facts):
             return []
-        alive = [one.id for one in await self._vms(job) if one.state != VmState.TERMINATED]
-        return alive if alive and not await self._catalogue.reader.children_of(job.key) else []
+        asked = {one.object for one in await self._catalogue.reader.children_of(job.key)}
+        return [one.id for one in await self._vms(job) if one.state != VmState.TERMINATED and one.id not in asked]
 
     async def _delete(self, job: Job) -> Ending:
         everyone = await job.once("everyone", lambda: self._ids_in(job, None))
