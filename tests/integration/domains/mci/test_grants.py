@@ -70,6 +70,7 @@ async def test_a_vm_that_is_asked_for_by_itself_needs_the_grant_too(harness: Mci
         "name": "p-1", "uid": "u", "mci": "m1", "group": "p", "connection": "local", "provider": "local",
         "region": "here", "spec": "local+here+tiny", "image": "sh", "csp_spec": "tiny", "csp_image": "sh",
     }  # fmt: skip
+    await harness.created(mci())
     with pytest.raises(NotGranted):
         await harness.engine.create(NS, "m1.p-1", VM.kind, "create", parent="m1", spec=spec, actor="user")
 

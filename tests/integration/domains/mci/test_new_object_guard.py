@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -16,12 +17,12 @@ from stateward.domains.mci.model import (
     resource_seen,
     vm_of,
 )
-from stateward.drivers import ProviderRegion
+from stateward.engine.errors import Occupied
 from stateward.errors import BadInput
 from stateward.store.records import Key, Status
 from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, MciHarness, group, mci
+from tests.integration.domains.mci.request_races import SEOUL, SLOW, alive, go_on
 
-SEOUL = ProviderRegion("aws", "ap-northeast-2")
 PLACE = {"connection": "aws-ap-northeast-2", "provider": "aws", "region": "ap-northeast-2"}
 NET = NetworkSpec("net", "", subnets=(Subnet("a", "10.0.1.0/24"),), **PLACE)
 MALLORY = "mallory"
@@ -36,6 +37,11 @@ async def victim(harness: MciHarness) -> tuple[str, str]:
     network, _ = await harness.service.create_resource(NS, "vNet", NET, ANN, PATIENT)
     key, _ = await harness.service.create_resource(NS, "sshKey", KeySpec("key", "", **PLACE), ANN, PATIENT)
     return resource_identity(network).uid, resource_identity(key).uid
+
+
+async def hold_mci(harness: MciHarness, ns: str) -> None:
+    """Create the MCI of the VM, and no other VMs in it."""
+    await harness.engine.create(ns, "m", MCI.kind, spec=to_builtins(mci("m", group("h"), hold=True)))
 
 
 def at_provider(harness: MciHarness) -> set[str]:
@@ -85,6 +91,7 @@ async def test_a_security_group_belongs_to_a_network_of_its_namespace(harness: M
 
 async def test_a_vm_is_never_made_in_the_network_of_another_namespace(harness: MciHarness) -> None:
     await victim(harness)
+    await hold_mci(harness, MALLORY)
     seen = resource_seen(await harness.engine.record(NS, "vNet:net"))
     spec = A_VM | {"parts": {"vNet": seen.native_id, "subnet": seen.subnets["a"]}}
     assert vm_of(await forged(harness, "m.g-1", VM.kind, spec, "m")).parts == {}
@@ -105,7 +112,28 @@ async def test_a_vm_is_never_made_in_the_network_of_another_namespace(harness: M
 )  # fmt: skip
 async def test_a_vm_names_what_its_namespace_has(harness: MciHarness, field: str, value: Any) -> None:
     await victim(harness)
+    await hold_mci(harness, MALLORY)
     assert await refused(harness, "m.g-1", VM.kind, A_VM | {field: value}, "m") == f"spec.{field}"
+
+
+async def test_a_vm_needs_an_mci_that_exists(harness: MciHarness) -> None:
+    assert await refused(harness, "m.g-1", VM.kind, A_VM, "m") == "parent"
+    await hold_mci(harness, MALLORY)
+    made = await forged(harness, "m.g-1", VM.kind, A_VM, "m")
+    assert msgspec.json.decode(made.labels)["connection"] == PLACE["connection"]
+
+
+async def test_an_mci_that_is_being_deleted_gets_no_vm(harness: MciHarness) -> None:
+    await harness.created(mci("m", group("h", 1)))
+    harness.cloud.set_profile(SEOUL, SLOW)
+    deleting, _ = await harness.service.delete(NS, "m", "terminate", ANN)
+    with pytest.raises(Occupied, match="delete by user"):
+        await harness.engine.create(NS, "m.g-1", VM.kind, spec=A_VM, parent="m")
+    go_on(harness)
+    assert (await harness.ended(deleting)).status is Status.SUCCEEDED
+    with pytest.raises(BadInput, match="an MCI that exists"):
+        await harness.engine.create(NS, "m.g-1", VM.kind, spec=A_VM, parent="m")
+    assert alive(harness) == []
 
 
 WRONG_NAMES = [

@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from stateward.domains.mci.errors import ConnectionMoved, InUse, NoNamespace
+from stateward.domains.mci.lifecycle import MCI, VM
 from stateward.domains.mci.model import CloudConnection, NetworkSpec, Subnet, record_id
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import StatewardError
 from stateward.store.postgres import PostgresStore
-from stateward.store.records import Object
-from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, MciHarness, mci, open_harness
+from stateward.store.records import Key, Object
+from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, MciHarness, group, mci, open_harness
+from tests.integration.domains.mci.test_new_object_guard import A_VM
 from tests.integration.postgres_helpers import looking_at, until_somebody_waits
 from tests.servers import PostgresServer
 
@@ -127,3 +130,18 @@ async def test_nothing_is_created_in_a_namespace_that_is_being_removed(two: TwoP
     )
     assert isinstance(refused, NoNamespace)
     assert await two.first.service.mcis("lab") == []
+
+
+async def test_no_vm_outlives_an_mci_that_is_deleted_while_it_is_created(two: TwoProcesses) -> None:
+    first, second = two.first, two.second
+    await first.engine.create(NS, "m", MCI.kind, spec=to_builtins(mci("m", group("h"), hold=True)))
+    made, deleted = await two.race(
+        "m.g-1",
+        first.engine.create(NS, "m.g-1", VM.kind, spec=A_VM, parent="m"),
+        second.service.delete(NS, "m", "force", ANN),
+    )
+    assert made.object.id == "m.g-1"
+    _, left = deleted
+    assert [one.vm for one in left] == ["g-1"]
+    assert (await first.engine.store.reader.object(Key(NS, "m"))).removed
+    assert await first.service.vms(NS, "m") == []

@@ -39,7 +39,7 @@ from stateward.engine.kinds import Guard
 from stateward.engine.requests import EMPTY, Creation
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
-from stateward.store.records import Key, Object
+from stateward.store.records import Key, Object, to_json
 
 FIELDS = {
     "connectionName": "connection", "specId": "spec", "imageId": "image", "vNetId": "network", "subnetId": "subnet",
@@ -68,8 +68,8 @@ class NewObjectGuard:
             want = decode_spec(found.kind, request.spec or EMPTY)
             complete = self._complete_vm if found.kind == VM.kind else self._complete_part
             made = await complete(uow, request.ns, found.kind, want)
-            _check_reserved_labels(request.creates, made)
-            return with_own_uid(request, made)
+            creates = _with_own_labels(request.creates, made)
+            return with_own_uid(replace(request, creates=creates), made)
 
         return both
 
@@ -141,8 +141,8 @@ class NewObjectGuard:
         return replace(part, provider=place.provider, region=place.region)
 
 
-def _check_reserved_labels(creates: Creation, made: Any) -> None:  # noqa: ANN401 - the record
-    """Refuse labels by which the domain finds its objects, unless they say what the spec says."""
+def _with_own_labels(creates: Creation, made: Any) -> Creation:  # noqa: ANN401 - the record
+    """Return a creation with the labels by which the domain finds its objects; refuse others than the spec says."""
     given: dict[str, str] = msgspec.json.decode(creates.labels)
     if isinstance(made, VmSpec):
         own = {"mci": made.mci, "subgroup": made.group, "connection": made.connection}
@@ -154,6 +154,7 @@ def _check_reserved_labels(creates: Creation, made: Any) -> None:  # noqa: ANN40
         if name in given and given[name] != own.get(name):
             allowed = f"{own[name]!r}, as its spec says, or left out" if name in own else "left out: only mci sets it"
             raise BadInput(f"labels.{name}", given[name], allowed)
+    return replace(creates, labels=to_json(given | own))
 
 
 def _named_resources(ns: str, group: SubGroup) -> dict[tuple[str, str], Key]:

@@ -1,6 +1,6 @@
 """Guards of MCIs, VMs, networks, security groups and keys, inside the accepting transaction.
 
-Invariant: no VM outlives the record of its MCI.
+Invariant: no VM outlives the record of its MCI. New VMs lock that record, and so does everything that removes it.
 """
 
 from typing import Any
@@ -13,17 +13,18 @@ from stateward.domains.mci.errors import SharedRules, VmsAdded, VmsAlive
 from stateward.domains.mci.guards.adopted_groups import check_deregistration, with_adopted_groups
 from stateward.domains.mci.guards.spec_validation import check_mci_spec, check_spec, decode_spec
 from stateward.domains.mci.guards.subgroups import SCALE_DIRECTIONS, WITH_MCI, drop_empty_subgroup, with_scaled_spec
-from stateward.domains.mci.lifecycle import FORGET, TERMINATE_FIRST, VM, MciState, VmState
+from stateward.domains.mci.lifecycle import FORGET, MCI, TERMINATE_FIRST, VM, MciState, VmState
 from stateward.domains.mci.model import SHARED, SecurityGroupSpec, security_group_of, vm_id
 from stateward.domains.mci.provider.key_pairs import check_public_key
 from stateward.domains.mci.vm_placement import deterministic_uid
 from stateward.drivers.security_rules import wanted_rules
 from stateward.engine import Request
+from stateward.engine.errors import Occupied, blocker_of
 from stateward.engine.requests import EMPTY
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.store.filters import Selector
-from stateward.store.records import Object, to_json
+from stateward.store.records import Key, Object, to_json
 
 DELETABLE_STATES = (VmState.TERMINATED, VmState.FAILED)
 
@@ -61,8 +62,7 @@ async def _guard_delete(uow: UnitOfWork, request: Request, found: Object) -> Non
     """Refuse to delete an MCI whose VMs stay, unless they are terminated first."""
     if TERMINATE_FIRST in request.facts and found.state != MciState.TERMINATED:
         return
-    vms = await uow.tx.select(Selector(found.ns, VM.kind, found.id))
-    left = [one for one in vms if not uow.objects.get(one.key, one).removed]
+    left = await uow.select(Selector(found.ns, VM.kind, found.id))
     alive = {one.id: one.state for one in left if one.state not in DELETABLE_STATES}
     if alive and FORGET not in request.facts:
         raise VmsAlive(found.id, alive)
@@ -86,7 +86,18 @@ async def guard_vm(uow: UnitOfWork, request: Request, found: Object) -> Request 
         raise BadInput("id", found.id, f"{vm_id(want.mci, want.name)!r}, the id that follows from its spec")
     if found.parent != want.mci:
         raise BadInput("parent", found.parent, f"{want.mci!r}, the MCI in its spec")
+    _require_mci(uow, request, Key(found.ns, want.mci))
     return request
+
+
+def _require_mci(uow: UnitOfWork, request: Request, key: Key) -> None:
+    """Refuse a new VM without an MCI, or while the MCI is being deleted: its deletion has chosen its VMs."""
+    mci = uow.objects.get(key)
+    if mci is None or mci.removed or mci.kind != MCI.kind:
+        raise BadInput("parent", key.id, "an MCI that exists")
+    holder = None if mci.op is None or mci.op == request.parent else uow.operations.get(Key(key.ns, mci.op))
+    if holder is not None and holder.action in ("delete", "withdraw"):
+        raise Occupied(request.action, blocker_of(holder))
 
 
 async def guard_key(_uow: UnitOfWork, request: Request, found: Object) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.guards.spec_validation import MAX_VMS, check_new_subgroups, decode_spec
 from stateward.domains.mci.lifecycle import MCI, VM
-from stateward.domains.mci.model import MciSpec, Scale, mci_of, vm_of
+from stateward.domains.mci.model import Adoption, MciSpec, Scale, mci_of, vm_of
 from stateward.engine import Request
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
@@ -74,7 +74,9 @@ WITH_MCI = "with its MCI"
 
 
 def mci_lock_set(request: Request, found: Object | None) -> Iterable[Key]:
-    """Return the key of the MCI whose record changes when a VM is removed."""
+    """Return the key of the MCI that a new VM needs, or whose record changes when a VM is removed."""
+    if request.creates is not None:
+        return (Key(request.ns, request.creates.parent),) if request.creates.parent else ()
     removed = found is not None and request.action == "remove" and WITH_MCI not in request.facts
     return (Key(found.ns, found.parent),) if removed and found is not None and found.parent else ()
 
@@ -110,22 +112,25 @@ async def drop_empty_subgroup(uow: UnitOfWork, who: str, vm: Object) -> None:
 async def _count_others(uow: UnitOfWork, vm: Object, group: str) -> int:
     """Return the number of other VMs in the subgroup of a removed VM; one read serves a batch.
 
-    The counts start before the transaction, and each removed VM is subtracted here. Other VMs of the batch may be
-    removed in the unit of work already; each is subtracted at its own turn.
+    The MCI is locked, so no other transaction adds or removes one. A VM that is about to be removed was counted, and is
+    subtracted at its own turn; one that is removed already was not.
     """
     counted = ("VMs of", vm.ns, vm.parent or "")
     if counted not in uow.admission_counts:
         uow.admission_counts[counted] = 1
-        for one in await uow.tx.select(Selector(vm.ns, VM.kind, vm.parent)):
+        for one in await uow.select(Selector(vm.ns, VM.kind, vm.parent)):
             key = (*counted, vm_of(one).group)
             uow.admission_counts[key] = uow.admission_counts.get(key, 0) + 1
-    uow.admission_counts[*counted, group] -= 1
-    return uow.admission_counts[*counted, group]
+    left = uow.admission_counts.get((*counted, group), 0) - (not vm.removed)
+    uow.admission_counts[*counted, group] = left
+    return left
 
 
 def _is_growing(uow: UnitOfWork, mci: Object, group: str) -> bool:
-    """Tell whether a scale out is adding VMs to a subgroup: it needs the subgroup in the record."""
+    """Tell whether a scale out or an adoption is adding VMs to a subgroup: it needs the subgroup in the record."""
     operation = None if mci.op is None else uow.operations.get(Key(mci.ns, mci.op))
+    if operation is not None and operation.action == "adopt":
+        return any(one.group == group for one in msgspec.json.decode(operation.args, type=Adoption).machines)
     if operation is None or operation.action != "scale out":
         return False
     return msgspec.json.decode(operation.args, type=Scale).group == group
