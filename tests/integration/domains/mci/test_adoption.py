@@ -9,11 +9,13 @@ import pytest_asyncio
 from msgspec.structs import replace
 
 from stateward.domains.mci.control.machine_claims import claim_machine, remove_void_claims
+from stateward.domains.mci.handlers.adopted_vms import AdoptedVms
 from stateward.domains.mci.lifecycle import CLAIM, VM
-from stateward.domains.mci.model import DEPLOYMENT_NS, MachineClaim, vm_of
+from stateward.domains.mci.model import DEPLOYMENT_NS, MachineClaim, mci_of, vm_of
 from stateward.drivers import MachineHandle, MachineSpec, MachineState, ProviderRegion
 from stateward.drivers.simulated.machine import unmarked_key
 from stateward.engine.queries import list_all
+from stateward.schemas.caller import Caller
 from stateward.store.filters import Selector
 from tests.integration.domains.mci.api_harness import NS, PATIENT, ApiHarness, open_api
 
@@ -97,6 +99,23 @@ async def test_a_machine_joins_an_mci_that_exists(api: ApiHarness) -> None:
     body = adoption("grows", foreign(api, "two"))
     found = (await api.post(f"/ns/{NS}/registerCspVm?wait=60", body)).json()
     assert [(one["id"], one["status"]) for one in found["vm"]] == [("old1-1", "Running"), ("old1-2", "Running")]
+
+
+async def test_an_adoption_keeps_its_subgroup_when_the_last_vm_of_it_goes(
+    api: ApiHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await adopted(api, "shrinks", foreign(api, "goes"))
+    service, vm_specs = api.plugin.service, AdoptedVms.vm_specs
+
+    async def emptied_meanwhile(*args: Any) -> Any:
+        await service.delete_vm(NS, "shrinks", "old1-1", Caller("user", "ann"), force=True)
+        return await vm_specs(*args)
+
+    monkeypatch.setattr(AdoptedVms, "vm_specs", emptied_meanwhile)
+    found = await adopted(api, "shrinks", foreign(api, "comes"))
+    assert [one["status"] for one in found["vm"]] == ["Running"]
+    groups = mci_of(await service.mci(NS, "shrinks")).groups
+    assert [one.name for one in groups] == [vm_of(one).group for one in await service.vms(NS, "shrinks")] == ["old1"]
 
 
 async def test_a_repeated_request_adopts_nothing_twice(api: ApiHarness) -> None:
