@@ -19,7 +19,7 @@ from stateward.domains.mci.model import CloudConnection, NetworkSpec, Subnet, re
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import StatewardError
 from stateward.store.postgres import PostgresStore
-from stateward.store.records import Key, Object
+from stateward.store.records import Object
 from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, MciHarness, group, mci, open_harness
 from tests.integration.domains.mci.test_new_object_guard import A_VM
 from tests.integration.postgres_helpers import looking_at, until_somebody_waits
@@ -143,5 +143,5 @@ async def test_no_vm_outlives_an_mci_that_is_deleted_while_it_is_created(two: Tw
     assert made.object.id == "m.g-1"
     _, left = deleted
     assert [one.vm for one in left] == ["g-1"]
-    assert (await first.engine.store.reader.object(Key(NS, "m"))).removed
+    assert await first.service.mcis(NS) == []
     assert await first.service.vms(NS, "m") == []

@@ -76,7 +76,7 @@ async def guard_vm(uow: UnitOfWork, request: Request, found: Object) -> Request 
     if request.action == "remove":
         request = note_possible_orphan(uow, request, found)
         if WITH_MCI not in request.facts:
-            await drop_empty_subgroup(uow, request.who, found)
+            await drop_empty_subgroup(uow, request, found)
     if request.creates is None:
         return request
     if request.action == "adopt" and request.parent is None:

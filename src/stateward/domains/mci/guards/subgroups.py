@@ -90,23 +90,23 @@ async def drop_subgroup_on_end(uow: UnitOfWork, operation: Operation, ended: End
     await uow.load([mci])
     holder = uow.objects[mci].op if mci in uow.objects else None
     await uow.load_operations([Key(vm.ns, holder)] if holder else [])
-    await drop_empty_subgroup(uow, operation.who, vm)
+    await drop_empty_subgroup(uow, operation, vm)
 
 
-async def drop_empty_subgroup(uow: UnitOfWork, who: str, vm: Object) -> None:
+async def drop_empty_subgroup(uow: UnitOfWork, removal: Request | Operation, vm: Object) -> None:
     """Remove the subgroup of a removed VM from the record of the MCI, if the VM was its last one."""
     mci = uow.objects.get(Key(vm.ns, vm.parent or ""))
     if mci is None or mci.kind != MCI.kind or mci.removed:
         return
     group, wanted = vm_of(vm).group, mci_of(mci)
-    if await _count_others(uow, vm, group) or _is_growing(uow, mci, group):
+    if await _count_others(uow, vm, group) or _is_growing(uow, mci, group, removal):
         return
     left = tuple(one for one in wanted.groups if one.name != group)
     if len(left) < len(wanted.groups):
         spec = to_json(replace(wanted, groups=left))
         uow.save_object(mci.key, replace(mci, spec=spec, version=uow.next_version(mci.key)))
         reason = f"subgroup {group} has no VM left"
-        journal(uow, mci, None, CONTROLLER, who, "subgroup removed", reason=reason, spec=spec)
+        journal(uow, mci, None, CONTROLLER, removal.who, "subgroup removed", reason=reason, spec=spec)
 
 
 async def _count_others(uow: UnitOfWork, vm: Object, group: str) -> int:
@@ -126,10 +126,13 @@ async def _count_others(uow: UnitOfWork, vm: Object, group: str) -> int:
     return left
 
 
-def _is_growing(uow: UnitOfWork, mci: Object, group: str) -> bool:
-    """Tell whether a scale out or an adoption is adding VMs to a subgroup: it needs the subgroup in the record."""
+def _is_growing(uow: UnitOfWork, mci: Object, group: str, removal: Request | Operation) -> bool:
+    """Tell whether a scale out or an adoption is adding VMs to a subgroup: it needs the subgroup in the record.
+
+    An adoption that removes VMs itself has failed for them, and adds no others.
+    """
     operation = None if mci.op is None else uow.operations.get(Key(mci.ns, mci.op))
-    if operation is not None and operation.action == "adopt":
+    if operation is not None and operation.action == "adopt" and operation.id != removal.parent:
         return any(one.group == group for one in msgspec.json.decode(operation.args, type=Adoption).machines)
     if operation is None or operation.action != "scale out":
         return False
