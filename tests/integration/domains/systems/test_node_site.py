@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,7 +17,7 @@ from stateward.containers import ContainerSpec, SimulatedEngine
 from stateward.containers.simulated_programs import ProgramRun, stdout
 from stateward.domains.systems.backends.container import container_instance, engine_listing
 from stateward.domains.systems.backends.local.launch import HostPlace
-from stateward.domains.systems.backends.port import InstancePhase, InstanceSpec, ServiceInstance
+from stateward.domains.systems.backends.port import InstancePhase, InstanceSpec, ServiceInstance, ServiceRef
 from stateward.domains.systems.definition import PinnedImage, SecretRef, Service
 from stateward.domains.systems.nodes.container_fence import CONTAINERS
 from stateward.domains.systems.nodes.node_model import NodeOrder
@@ -232,3 +233,31 @@ async def test_a_container_that_runs_once_leaves_its_exit_status_and_its_log(tmp
         (log,) = await site.read_log(LogRequest(1, 1, name))
         assert log.text == "one run\n"
         assert engine.faults.calls.count("start") == 1
+
+
+@pytest.mark.parametrize("service", [SERVE, Service(command=("/bin/sleep", "4711"), drain=0.05, grace=1.0)])
+async def test_an_instance_that_is_ordered_while_the_last_one_of_its_service_is_removed_is_started(
+    tmp_path: Path, service: Service
+) -> None:
+    engine = SimulatedEngine(["shop:1"])
+    async with opened(tmp_path, engine) as site, asyncio.timeout(PATIENT):
+        await site.execute(order(OrderAction.CREATE, service), no_progress)
+        await seen(site, lambda one: one.ready)
+        backend: Any = site._containers if service.image else site._processes
+        removing, proceed, forget = asyncio.Event(), asyncio.Event(), backend.forget
+
+        async def forget_later(ref: ServiceRef) -> None:
+            removing.set()
+            await proceed.wait()
+            await forget(ref)
+
+        backend.forget = forget_later
+        removal = asyncio.create_task(site.execute(order(OrderAction.DELETE, service), no_progress))
+        await removing.wait()
+        wanted = NodeOrder("default", "shop", "/web", InstanceSpec("r1-1", "r1", service))
+        second = AgentOrder(OrderAction.CREATE, 5, 1, 1, "shop:web~r1-1", spec=msgspec.json.encode(wanted).decode())
+        start = asyncio.create_task(site.execute(second, no_progress))
+        await asyncio.wait([start], timeout=0.2)  # it ends in this time only if nothing makes it wait
+        proceed.set()
+        await asyncio.gather(removal, start)
+        assert (await seen(site, lambda one: one.ready)).name == "r1-1"

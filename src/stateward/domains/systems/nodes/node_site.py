@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TypeAlias
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec.structs import replace
@@ -72,6 +73,7 @@ class NodeSite:
             reach = EngineReach(place.host, place.host)
             self._containers = ContainerBackend(folder / CONTAINERS, engine, reach, read_secrets, place)
         self._running = AsyncExitStack()
+        self._locks: WeakValueDictionary[SystemRef, asyncio.Lock] = WeakValueDictionary()
 
     def count_containers(self) -> int:
         """Return how many of the instances that were ordered are containers."""
@@ -131,13 +133,18 @@ class NodeSite:
         known = self._known.get(order.name) or self._new_record(order)
         wanted = _read(known)
         backend = self._backend(wanted)
-        known = self._known.save(known)
-        if wanted.ended is None:
-            await backend.prepare(wanted.ref.system)
-            service = wanted.want.service
-            named = replace(service, env={**service.env, "STATEWARD_NODE": self._node})
-            await backend.start(wanted.ref, replace(wanted.want, service=named))
-        self._known.save(replace(known, whole=True))
+        async with self._lock(wanted.ref.system):
+            known = self._known.save(known)
+            if wanted.ended is None:
+                await backend.prepare(wanted.ref.system)
+                service = wanted.want.service
+                named = replace(service, env={**service.env, "STATEWARD_NODE": self._node})
+                await backend.start(wanted.ref, replace(wanted.want, service=named))
+            self._known.save(replace(known, whole=True))
+
+    def _lock(self, system_ref: SystemRef) -> asyncio.Lock:
+        """Return the lock of a system: the removal of its last instance must not remove what a new one has written."""
+        return self._locks.setdefault(system_ref, asyncio.Lock())
 
     async def _halt(self, known: Deployed, generation: int, why: str) -> None:
         """Stop an instance that was to run once, and keep how it ended, and its log."""
@@ -163,13 +170,14 @@ class NodeSite:
         """Stop an instance, and remove its record; its log goes with the last one of its service or run."""
         wanted = _read(known)
         await self._stop(wanted)
-        self._known.remove(known.name)
-        backend = self._backend(wanted)
-        left = [one for one in map(_read, self._known) if self._backend(one) is backend]
-        if not any(one.ref == wanted.ref for one in left):
-            await backend.forget(wanted.ref)
-        if isinstance(backend, ContainerBackend) and not any(one.ref.system == wanted.ref.system for one in left):
-            await backend.leave(wanted.ref.system)
+        async with self._lock(wanted.ref.system):
+            self._known.remove(known.name)
+            backend = self._backend(wanted)
+            left = [one for one in map(_read, self._known) if self._backend(one) is backend]
+            if not any(one.ref == wanted.ref for one in left):
+                await backend.forget(wanted.ref)
+            if isinstance(backend, ContainerBackend) and not any(one.ref.system == wanted.ref.system for one in left):
+                await backend.leave(wanted.ref.system)
 
     async def measure(self) -> Mapping[str, InstanceMeasure]:
         """Return nothing: the controller of nodes asks for no measures."""

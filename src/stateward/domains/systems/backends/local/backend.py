@@ -9,7 +9,7 @@ import socket
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -88,9 +88,11 @@ class OrderBackend:
         """Write the order of an instance."""
         directory = self._dir.instance_dir(ref, want.name)
         if directory.order() is None:
-            node = self._placed(ref.system, want.service.node_pool)
-            order = InstanceOrder(want.name, want.revision, want.service, node, run_once=want.run_once)
-            directory.put_order(order)
+            pool = want.service.node_pool
+            with self._dir.pools_lock(ref.system) if pool is not None else nullcontext():
+                node = self._placed(ref.system, pool)
+                order = InstanceOrder(want.name, want.revision, want.service, node, run_once=want.run_once)
+                directory.put_order(order)
             self._supervisor.wake()
 
     async def stop(self, ref: ServiceRef, name: str) -> None:
@@ -173,12 +175,15 @@ class OrderBackend:
 
     async def ensure_pool(self, system_ref: SystemRef, name: str, pool: NodePool) -> None:
         """Store the size of a node pool; all its nodes are this host."""
-        check_fits(name, pool, self._used(system_ref))
-        self._dir.put_pools(system_ref, {**self._dir.pools(system_ref), name: pool})
+        with self._dir.pools_lock(system_ref):
+            check_fits(name, pool, self._used(system_ref))
+            self._dir.put_pools(system_ref, {**self._dir.pools(system_ref), name: pool})
 
     async def remove_pool(self, system_ref: SystemRef, name: str) -> None:
         """Remove a node pool."""
-        self._dir.put_pools(system_ref, {key: pool for key, pool in self._dir.pools(system_ref).items() if key != name})
+        with self._dir.pools_lock(system_ref):
+            kept = {key: pool for key, pool in self._dir.pools(system_ref).items() if key != name}
+            self._dir.put_pools(system_ref, kept)
 
     def _placed(self, system_ref: SystemRef, pool: str | None) -> str | None:
         known = self._dir.pools(system_ref)

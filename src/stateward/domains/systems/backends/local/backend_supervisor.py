@@ -177,6 +177,9 @@ class BackendSupervisor:
         """Run the next step of an instance; an error becomes the instance's state."""
         try:
             instance.reload_order()
+        except OSError as error:  # nothing is known about it: the instance continues with the order that it has
+            self._log_failure(ref, instance.order.name, error)
+        try:
             if instance.waits_to_start and not self._place.may_launch():
                 return False
             return instance.tick(now)

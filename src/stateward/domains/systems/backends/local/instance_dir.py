@@ -1,6 +1,6 @@
 """The files of the local backend: for each instance an order (desired), a state (observed) and a log.
 
-    NS/SYSTEM/pools.json
+    NS/SYSTEM/pools.json, pools.lock
     NS/SYSTEM/services/PATH/ready.json              the ports of ready instances; the TCP proxy reads it
     NS/SYSTEM/services/PATH/instances/NAME/         order.json, state.json, work/
     NS/SYSTEM/services/PATH/gate/                   the same, of the service's TCP proxy
@@ -12,9 +12,10 @@ The backend writes orders, the backend supervisor alone writes states. Each file
 field names never change: a supervisor of another version may have written them.
 """
 
+import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,6 +31,8 @@ from stateward.drivers.process.trees import remove_tree
 T = TypeVar("T")
 
 PROXY = "gate"
+MISSING = (FileNotFoundError, NotADirectoryError)
+"""The errors that mean that a file is not there; any other one means that nothing is known about it."""
 MAX_LOG_BYTES = 20_000_000
 CACHED_PATHS = 20_000
 """How many paths are kept: making them took half of the time of a round with hundreds of services."""
@@ -105,7 +108,7 @@ class InstanceDir(Struct, frozen=True):
         """Return a number that changes when the order is replaced; 0 if there is none."""
         try:
             found = os.stat(f"{self.folder}/order.json")  # noqa: PTH116 - in every round, for every instance
-        except OSError:
+        except MISSING:
             return 0
         return found.st_ino ^ found.st_mtime_ns
 
@@ -166,6 +169,18 @@ class BackendDir:
                 remove_tree(one)
         remove_tree(self.service_path(ref))
 
+    @contextmanager
+    def pools_lock(self, system_ref: SystemRef) -> Iterator[None]:
+        """Keep other processes of this host from changing the node pools of a system, or taking their slots."""
+        folder = self.system_path(system_ref)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(folder / "pools.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
     def pools(self, system_ref: SystemRef) -> dict[str, NodePool]:
         """Return the node pools of a system."""
         return read_record(self.system_path(system_ref) / "pools.json", dict[str, NodePool]) or {}
@@ -189,11 +204,11 @@ def _instance_dir(root: Path, ref: ServiceRef, name: str) -> InstanceDir:
 
 
 def read_record(file: Path | str, wanted: type[T]) -> T | None:
-    """Read a record; None if it is missing or unreadable."""
+    """Read a record; None if it is missing or isn't one. Raises if the file cannot be read: it may be there."""
     try:
         with open(file, "rb") as stream:  # noqa: PTH123 - in every round, for every instance
             return msgspec.json.decode(stream.read(), type=wanted)
-    except (OSError, msgspec.DecodeError):
+    except (*MISSING, msgspec.DecodeError):
         return None
 
 
@@ -233,5 +248,5 @@ def _names(folder: Path | str) -> list[str]:
     try:
         with os.scandir(folder) as found:
             return sorted(one.name for one in found if one.is_dir())
-    except OSError:
+    except MISSING:
         return []

@@ -93,8 +93,8 @@ class InstanceSupervisor:
         """Read the order again if it was replaced."""
         stamp = self.dir.stamp()
         if stamp != self.stamp:
-            self.stamp, self._backoff_until = stamp, 0.0
             self.order = self.dir.order() or replace(self.order, stop=True)
+            self.stamp, self._backoff_until = stamp, 0.0
 
     def tick(self, now: float) -> bool:
         """Run the next step; returns whether the state has changed."""
