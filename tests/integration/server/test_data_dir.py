@@ -54,8 +54,9 @@ def test_nothing_that_a_server_creates_is_open_to_others(tmp_path: Path) -> None
     before = os.umask(0o022)
     try:
         with served(tmp_path / "data", program=STATEWARD) as server, server.client() as client:
-            body = {"name": "n1", "driver": "simulated", "cpus": 1, "memory": 1024}
-            client.post("/api/v1/ovc/default/nodes", json=body)
+            body = {"name": "n1", "driver": "simulated"}
+            made = client.post("/api/v1/ovc/default/nodes?wait=30", json=body)
+            assert made.is_success, made.text
             below = [one for one in (tmp_path / "data").rglob("*") if not one.is_symlink() and not one.is_socket()]
             assert {str(one): oct(mode_of(one)) for one in below if mode_of(one) & 0o077} == {}
             assert len(below) > 3
