@@ -2,6 +2,7 @@
 
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from stateward.config import Config
 from stateward.errors import BadInput
 from stateward.server.data_dir import DataDir
 from tests.integration.server.server_processes import STATEWARD, served
+from tests.pauses import pauses
 
 
 def mode_of(path: Path) -> int:
@@ -54,11 +56,13 @@ def test_nothing_that_a_server_creates_is_open_to_others(tmp_path: Path) -> None
     before = os.umask(0o022)
     try:
         with served(tmp_path / "data", program=STATEWARD) as server, server.client() as client:
-            body = {"name": "n1", "driver": "simulated"}
-            made = client.post("/api/v1/ovc/default/nodes?wait=30", json=body)
-            assert made.is_success, made.text
-            below = [one for one in (tmp_path / "data").rglob("*") if not one.is_symlink() and not one.is_socket()]
-            assert {str(one): oct(mode_of(one)) for one in below if mode_of(one) & 0o077} == {}
-            assert len(below) > 3
+            made = client.post("/api/v1/ovc/default/nodes", json={"name": "n1"}).raise_for_status().json()
+            op, pause_s = f"/api/v1/ns/default/operations/{made['operation']}", pauses()
+            while (ended := client.get(op).raise_for_status().json())["status"] in ("waiting", "running"):
+                time.sleep(next(pause_s))
+            assert ended["status"] == "succeeded", ended
     finally:
         os.umask(before)
+    below = [one for one in (tmp_path / "data").rglob("*") if not one.is_symlink() and not one.is_socket()]
+    assert {str(one): oct(mode_of(one)) for one in below if mode_of(one) & 0o077} == {}
+    assert len(below) > 3
