@@ -84,9 +84,7 @@ async def check_references(uow: UnitOfWork, found: Object, wanted: Struct, befor
 async def check_cloudlets(uow: UnitOfWork, ns: str, field: str, names: Iterable[str]) -> None:
     """Refuse names of cloudlets that do not exist, or are being deleted."""
     keys = sorted(Key(ns, name) for name in names)
-    found = await uow.tx.peek(keys) if keys else {}
-    for key in keys:
-        cloudlet = found.get(key)
+    for key, cloudlet in zip(keys, await uow.peek(keys), strict=True):
         if cloudlet is None or cloudlet.removed or cloudlet.kind != CLOUDLET.kind:
             raise BadInput(
                 field, key.id, f"names of cloudlets that exist; there is no cloudlet {key.id!r} in namespace {ns!r}"

@@ -160,12 +160,13 @@ class LeaseService:
 
     async def recover(self, caller: LeaseCaller, id_: str) -> Lease:
         """Let a lease leave ERROR for the status that its events derive."""
-        seen = lease_parts.reset_interrupted_events((await self.get(caller.ns, id_)).seen)
+        lease = await self.get(caller.ns, id_)
+        seen = lease_parts.reset_interrupted_events(lease.seen)
         status = derived_status(seen.events[EventType.START], seen.events[EventType.END])
         if status is LeaseState.ERROR:
             raise NotRecoverable(status)
-        facts = {f"derived={status}"}
-        done = await self.engine.act(caller.ns, id_, "recover", facts=facts, actor=caller.actor, who=caller.who)
+        how: dict[str, Any] = {"version": lease.object.version, "actor": caller.actor, "who": caller.who}
+        done = await self.engine.act(caller.ns, id_, "recover", facts={f"derived={status}"}, **how)
         return read_lease(done.object)
 
     # --- steps -------------------------------------------------------------------------------------------------------

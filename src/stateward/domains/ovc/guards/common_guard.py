@@ -60,7 +60,7 @@ async def require_free_name(uow: UnitOfWork, ns: str, lifecycle: Lifecycle, name
     The caller has locked the parent or the account; the names of the namespace are locked here.
     """
     if not where:
-        await uow.tx.locks([Key(ns, f"names of {lifecycle.kind}")])
+        await uow.lock([Key(ns, f"names of {lifecycle.kind}")])
     labels = {"name": name, **{key: value for key, value in where.items() if key != "parent"}}
     chosen = Selector(ns, lifecycle.kind, where.get("parent"), labels=tuple(labels.items()))
     for one in await uow.select(chosen):
