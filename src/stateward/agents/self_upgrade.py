@@ -110,7 +110,8 @@ class SelfUpgrade:
         try:
             why = await self._run_successor(order)
         finally:
-            self._running_upgrade = 0
+            if self._running_upgrade == order.operation:  # otherwise a later upgrade has replaced this one
+                self._running_upgrade = 0
         await report(UPGRADE_FAILED, why)
 
     async def _run_successor(self, order: Upgrade) -> str:
@@ -132,7 +133,8 @@ class SelfUpgrade:
             if code is not None:
                 return f"version {order.version} has ended with {code}"
             await asyncio.sleep(POLL_INTERVAL_S)
-        self._end_child()
+        if self._child is child:  # otherwise it is that of a later upgrade, which has ended this one's
+            self._end_child()
         return f"version {order.version} has not come up in {order.within:g} s"
 
     def _end_child(self) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -138,6 +140,49 @@ async def test_an_upgrade_that_is_asked_for_again_does_not_start_a_second_succes
     assert second.events == [(UPGRADING, "")]
     await work
     assert not (tmp_path / "started").exists() or len((tmp_path / "started").read_text()) <= len("x\n")
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_an_upgrade_that_a_later_one_has_replaced_leaves_the_later_one_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_late: bool
+) -> None:
+    """The end of the first upgrade, by its killed successor or by its deadline, comes while the second one runs."""
+    for version in ("2.0", "3.0"):
+        install(tmp_path, version, "exec sleep 1000")
+    started, resume, popen = list[subprocess.Popen[bytes]](), asyncio.Event(), subprocess.Popen
+
+    def start(*command: Any, **how: Any) -> subprocess.Popen[bytes]:
+        started.append(popen(*command, **how))
+        return started[-1]
+
+    async def pause(_seconds: float) -> None:
+        await resume.wait()
+
+    old = SelfUpgrade(tmp_path / "agent", tmp_path, "1.0", [])
+    reports = [ReportRecorder() for _ in range(3)]
+    orders = [Upgrade("2.0", 5, 1, within=60.0), Upgrade("3.0", 6, 1, within=1000.0), Upgrade("3.0", 6, 1, within=1000.0)]
+    with monkeypatch.context() as patched:
+        patched.setattr(self_upgrade.subprocess, "Popen", start)
+        patched.setattr(self_upgrade, "asyncio", SimpleNamespace(sleep=pause, get_running_loop=lambda: clock))
+        clock = SimpleNamespace(time=lambda: now)
+        now, tasks = 0.0, list[asyncio.Task[None]]()
+        for order, report in zip(orders[:2], reports[:2], strict=True):
+            tasks.append(asyncio.create_task(old.upgrade(order, report)))
+            await asyncio.sleep(0)  # it runs as far as its first pause
+        assert [one.poll() for one in started] == [-signal.SIGKILL, None]
+        now = 100.0 if is_late else 0.0
+        first, resume = resume, asyncio.Event()  # both look at their successors; the second one pauses again
+        first.set()
+        await tasks[0]
+        tasks.append(asyncio.create_task(old.upgrade(orders[2], reports[2])))
+        await asyncio.sleep(0)
+    assert started[1].poll() is None
+    assert len(started) == 2
+    assert reports[2].events == [(UPGRADING, "")]
+    started[1].kill()
+    started[1].wait(PATIENT)
+    tasks[1].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_one_of_many_in_a_simulation_says_that_it_is_not_upgraded() -> None:

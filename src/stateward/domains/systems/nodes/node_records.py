@@ -1,8 +1,9 @@
 """The transactions on nodes and their instances.
 
 Desired instances are stored before any order is sent, so any controller can serve any node, and a restart loses
-nothing. A transaction on a node and its instances locks the node's row first. So a renewal of the lease, the loss of
-the node, and a placement on it never overlap.
+nothing. A transaction that changes a node and its instances locks the node's row first. So a renewal of the lease, the
+loss of the node, and a placement on it never overlap. A transaction that changes only instances locks these, and then
+reads their nodes: it sees a loss that it had to wait for.
 """
 
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
@@ -70,9 +71,9 @@ def save_seen(uow: UnitOfWork, found: Object, status: Struct) -> None:
 
 async def instances_on(uow: UnitOfWork, node: Key) -> list[Object]:
     """Return the instances of a node, locked."""
-    found = await uow.tx.select(Selector(node.ns, INSTANCE.kind, labels=((NODE_LABEL, node.id),)))
+    found = await uow.select(Selector(node.ns, INSTANCE.kind, labels=((NODE_LABEL, node.id),)))
     await uow.load([], [one for one in found if one.key not in uow.objects])
-    return [uow.objects[one.key] for one in found]
+    return found
 
 
 def step_request(found: Key, event: str, actor: str, status: Struct | None = None) -> Request:
@@ -277,7 +278,8 @@ async def stop_instances(tx: Tx, kinds: Kinds, keys: Sequence[Key]) -> list[None
     async with unit_of_work(tx, ()) as uow:
         present = await _load_instances(uow, keys, InstanceState.PLACED)
         runs = {Key(one.ns, one.parent or "") for one, _ in present if placed_instance(one).want.run_once}
-        kept = {run: len(await uow.tx.select(Selector(run.ns, INSTANCE.kind, run.id, KEPT_STATES))) for run in runs}
+        await uow.lock(runs)  # the kept logs are counted: each process that stops instances of a run waits for the others
+        kept = {run: len(await uow.select(Selector(run.ns, INSTANCE.kind, run.id, KEPT_STATES))) for run in runs}
         steps = []
         for found, node in present:
             run = Key(found.ns, found.parent or "")
@@ -339,9 +341,10 @@ class InstanceReport(Struct, frozen=True):
 async def record_reports(tx: Tx, kinds: Kinds, reports: Sequence[InstanceReport]) -> list[bool]:
     """Record reports; returns for each whether it counted: of the newest connection, about what is placed there."""
     async with unit_of_work(tx, ()) as uow:
+        await uow.load({Key(one.connection.node.ns, one.name) for one in reports})
+        # Read after the instances are locked: while this transaction waited for them, their node may have been lost.
         nodes = {one.connection.node for one in reports}
         known = dict(zip(nodes, await uow.peek(list(nodes)), strict=True))
-        await uow.load({Key(one.connection.node.ns, one.name) for one in reports})
         counted = []
         for one in reports:
             step = _report_step(uow, known[one.connection.node], one)

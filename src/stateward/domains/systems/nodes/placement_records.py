@@ -59,7 +59,7 @@ async def place_instances(tx: Tx, kinds: Kinds, requests: Sequence[PlaceRequest]
     async with unit_of_work(tx, ()) as uow:
         namespaces = {one.key.ns for one in requests}
         nodes = {ns: await uow.select(Selector(ns, NODE.kind)) for ns in sorted(namespaces)}
-        placed = {ns: await uow.tx.select(Selector(ns, INSTANCE.kind, states=ROOM_STATES)) for ns in sorted(namespaces)}
+        placed = {ns: await uow.select(Selector(ns, INSTANCE.kind, states=ROOM_STATES)) for ns in sorted(namespaces)}
         await uow.load({one.key for one in requests}, [one for found in placed.values() for one in found])
         pools = [one.pool for one in requests if one.pool is not None]
         found_pools = dict(zip(pools, await uow.peek(pools), strict=True))
