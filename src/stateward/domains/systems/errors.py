@@ -203,11 +203,11 @@ class SecretMissing(Denied, code="secret_missing"):
 
 
 class SecretInUse(Denied, code="secret_in_use"):
-    """Services or open deploys refer to a secret that is to be deleted."""
+    """Services, jobs, open runs or open deploys need a secret that is to be deleted."""
 
     secret: str
     users: tuple[str, ...]
-    text = "secret {secret} is used by {users}; deploy a definition without it first"
+    text = "secret {secret} is used by {users}; deploy a definition without it, and wait for open deploys and runs"
 
 
 class ValueNotSealed(Denied, code="secret_not_sealed"):

@@ -8,7 +8,7 @@ from msgspec import Struct
 from stateward.domains.systems.backends.names import LOCAL
 from stateward.domains.systems.definition import JobDefinition, NodePool, Service
 from stateward.engine.privacy import Privacy
-from stateward.store.records import Object
+from stateward.store.records import Object, Operation
 
 T = TypeVar("T")
 
@@ -90,6 +90,12 @@ class ChangeSeen(Struct, frozen=True, omit_defaults=True):
     cancelled: str | None = None
 
 
+class DeploySteps(Struct, frozen=True):
+    """The steps of a deploy that others read: the definition before, which it stores before it changes anything."""
+
+    before: DesiredTree = DesiredTree()
+
+
 class DesiredJob(Struct, frozen=True):
     """The desired definition of a job, and the deploy that set it."""
 
@@ -153,6 +159,11 @@ def spec_of(found: Object, wanted: type[T]) -> T | None:
 def system_spec(found: Object) -> SystemSpec:
     """Return the spec of a system."""
     return spec_of(found, SystemSpec) or SystemSpec()
+
+
+def read_deploy_steps(operation: Operation) -> DeploySteps:
+    """Return the steps that a deploy has stored so far."""
+    return msgspec.json.decode(operation.steps, type=DeploySteps)
 
 
 def seen_of(found: Object, wanted: type[T]) -> T:

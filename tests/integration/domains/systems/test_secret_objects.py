@@ -11,6 +11,7 @@ from stateward.domains.systems.backends.port import ServiceRef, SystemRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import read
 from stateward.domains.systems.errors import SecretMissing
+from stateward.domains.systems.job_service import JobActions
 from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.domains.systems.secrets.keyring import KeyRing, SealingKey
 from stateward.domains.systems.secrets.secret_actions import SecretReader
@@ -193,6 +194,34 @@ async def test_a_used_secret_is_not_deleted_and_the_error_names_the_users(vault:
     assert (await vault.admin.delete(f"{HOME}/db")).status_code == 200
     with pytest.raises(Exception, match="secret"):
         await vault.actions.deploy("shop", "/", read(USING % "false"))
+
+
+async def test_a_secret_that_an_open_deploy_would_need_to_go_back_is_not_deleted(vault: Vault) -> None:
+    other = "api: {command: api %s}"
+    before = read(f"{(USING % 'false')[:-1]}, {other % 'v1'}}}")
+    assert (await vault.ended(await vault.actions.deploy("shop", "/", before))).status == "succeeded"
+    vault.backend.fail("/api", "v2")  # which keeps the deploy open
+    deploy = await vault.actions.deploy("shop", "/", read(f"services: {{web: {{command: run v1}}, {other % 'v2'}}}"))
+    async with asyncio.timeout(PATIENT):
+        while (await vault.admin.get(f"{HOME}/db")).json()["used_by"]:
+            await asyncio.sleep(0.01)
+    assert f"is used by {deploy.object.id};" in (await vault.admin.delete(f"{HOME}/db")).text
+    await vault.actions.cancel("shop", deploy.object.id)
+    assert (await vault.ended(deploy)).status == "cancelled"
+    assert "is used by shop:web;" in (await vault.admin.delete(f"{HOME}/db")).text
+
+
+async def test_a_secret_of_a_run_that_is_still_open_is_not_deleted(vault: Vault) -> None:
+    job = "jobs: {report: {command: work%s}}"
+    with_secret = read(job % ", secrets: {PASSWORD: {secret: db}}")
+    assert (await vault.ended(await vault.actions.deploy("shop", "/", with_secret))).status == "succeeded"
+    vault.backend.hang("/report")
+    run = await JobActions(vault.engine, NS, "ann").run("shop", "/report")
+    assert (await vault.ended(await vault.actions.deploy("shop", "/", read(job % "")))).status == "succeeded"
+    assert f"is used by {run.object.id};" in (await vault.admin.delete(f"{HOME}/db")).text
+    vault.backend.mend_all()
+    assert (await vault.ended(run)).status == "succeeded"
+    assert (await vault.admin.delete(f"{HOME}/db")).status_code == 200
 
 
 async def test_of_a_deletion_and_a_deploy_at_once_one_is_refused(vault: Vault) -> None:

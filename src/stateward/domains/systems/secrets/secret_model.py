@@ -13,21 +13,29 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.systems.errors import SecretInUse, ValueNotSealed
-from stateward.domains.systems.lifecycle import DEPLOY, JOB, OPEN_DEPLOY, SECRET, SERVICE
-from stateward.domains.systems.model import ChangeSpec, DesiredJob, DesiredService, spec_of
+from stateward.domains.systems.lifecycle import DEPLOY, JOB, JOBRUN, OPEN_DEPLOY, OPEN_RUN, SECRET, SERVICE
+from stateward.domains.systems.model import (
+    ChangeSpec,
+    DesiredJob,
+    DesiredService,
+    JobRunSpec,
+    read_deploy_steps,
+    spec_of,
+)
 from stateward.domains.systems.object_ids import secret_name
 from stateward.domains.systems.secrets.keyring import KeyRing, SealedValue
 from stateward.engine import Kind, Request
 from stateward.engine.privacy import Privacy
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.filters import Selector
-from stateward.store.records import Object, to_json
+from stateward.store.records import Key, Object, to_json
 
 MAX_CHARS = 65_536
 """The longest value; Linux takes at most 131,072 bytes for one variable of the environment."""
 
 SEALED_VALUE = Privacy(secrets=frozenset({"sealed"}))
 OPEN_DEPLOYS = tuple(one.word for one in OPEN_DEPLOY)
+OPEN_RUNS = tuple(one.word for one in OPEN_RUN)
 
 
 class SecretSpec(Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,21 +87,30 @@ async def guard_secret(keys: KeyRing, uow: UnitOfWork, request: Request, found: 
 
 
 async def find_users(uow: UnitOfWork, ns: str, secret: str) -> list[str]:
-    """Return the services and jobs that use a secret, and the open deploys that define such ones."""
-    services = await uow.select(Selector(ns, SERVICE.kind))
-    jobs = await uow.select(Selector(ns, JOB.kind))
+    """Return what uses a secret: services and jobs, runs that can start further instances, and open deploys.
+
+    An open deploy needs the secrets of its definition, and those of the definition before, which it restores if it
+    fails or is cancelled. The deploys are locked first, so that none can restore its services and end meanwhile; their
+    steps are read last, because a deploy stores the definition before and only then changes a service.
+    """
     deploys = await uow.select(Selector(ns, DEPLOY.kind, states=OPEN_DEPLOYS))
-    return sorted(one.id for one in (*services, *jobs, *deploys) if secret in used_secrets(one))
+    programs = [*await uow.select(Selector(ns, SERVICE.kind)), *await uow.select(Selector(ns, JOB.kind))]
+    runs = await uow.select(Selector(ns, JOBRUN.kind, states=OPEN_RUNS))
+    users = {one.id for one in (*programs, *runs, *deploys) if secret in used_secrets(one)}
+    operations = await uow.tx.operations({Key(ns, one.op) for one in deploys if one.op is not None})
+    users |= {one.object for one in operations.values() if secret in read_deploy_steps(one).before.secrets()}
+    return sorted(users)
 
 
 def used_secrets(found: Object) -> set[str]:
-    """Return the names of the secrets that a service, a job, or a deploy refers to."""
+    """Return the names of the secrets that a service, a job, a run, or the definition of a deploy refers to."""
     if found.kind == SERVICE.kind:
         desired = spec_of(found, DesiredService)
         return set() if desired is None else {one.secret for one in desired.service.secrets.values()}
-    if found.kind == JOB.kind:
-        wanted = spec_of(found, DesiredJob)
-        return set() if wanted is None else {one.secret for one in wanted.job.program.secrets.values()}
+    if found.kind in (JOB.kind, JOBRUN.kind):
+        wanted = spec_of(found, DesiredJob if found.kind == JOB.kind else JobRunSpec)
+        job = None if wanted is None else wanted.job
+        return set() if job is None else {one.secret for one in job.program.secrets.values()}
     change = spec_of(found, ChangeSpec)
     return set() if change is None else set(change.picture.secrets())
 
