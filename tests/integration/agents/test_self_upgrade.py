@@ -160,17 +160,21 @@ async def test_an_upgrade_that_a_later_one_has_replaced_leaves_the_later_one_alo
 
     old = SelfUpgrade(tmp_path / "agent", tmp_path, "1.0", [])
     reports = [ReportRecorder() for _ in range(3)]
-    orders = [Upgrade("2.0", 5, 1, within=60.0), Upgrade("3.0", 6, 1, within=1000.0), Upgrade("3.0", 6, 1, within=1000.0)]
+    orders = [
+        Upgrade("2.0", 5, 1, within=60.0),
+        Upgrade("3.0", 6, 1, within=1000.0),
+        Upgrade("3.0", 6, 1, within=1000.0),
+    ]
     with monkeypatch.context() as patched:
-        patched.setattr(self_upgrade.subprocess, "Popen", start)
-        patched.setattr(self_upgrade, "asyncio", SimpleNamespace(sleep=pause, get_running_loop=lambda: clock))
-        clock = SimpleNamespace(time=lambda: now)
-        now, tasks = 0.0, list[asyncio.Task[None]]()
+        patched.setattr(subprocess, "Popen", start)
+        clock, tasks = [0.0], list[asyncio.Task[None]]()
+        loop = SimpleNamespace(time=lambda: clock[0])
+        patched.setattr(self_upgrade, "asyncio", SimpleNamespace(sleep=pause, get_running_loop=lambda: loop))
         for order, report in zip(orders[:2], reports[:2], strict=True):
             tasks.append(asyncio.create_task(old.upgrade(order, report)))
             await asyncio.sleep(0)  # it runs as far as its first pause
         assert [one.poll() for one in started] == [-signal.SIGKILL, None]
-        now = 100.0 if is_late else 0.0
+        clock[0] = 100.0 if is_late else 0.0
         first, resume = resume, asyncio.Event()  # both look at their successors; the second one pauses again
         first.set()
         await tasks[0]

@@ -278,7 +278,9 @@ async def stop_instances(tx: Tx, kinds: Kinds, keys: Sequence[Key]) -> list[None
     async with unit_of_work(tx, ()) as uow:
         present = await _load_instances(uow, keys, InstanceState.PLACED)
         runs = {Key(one.ns, one.parent or "") for one, _ in present if placed_instance(one).want.run_once}
-        await uow.lock(runs)  # the kept logs are counted: each process that stops instances of a run waits for the others
+        await uow.lock(
+            runs
+        )  # the kept logs are counted: each process that stops instances of a run waits for the others
         kept = {run: len(await uow.select(Selector(run.ns, INSTANCE.kind, run.id, KEPT_STATES))) for run in runs}
         steps = []
         for found, node in present:

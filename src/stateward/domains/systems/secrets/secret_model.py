@@ -108,7 +108,8 @@ def used_secrets(found: Object) -> set[str]:
         desired = spec_of(found, DesiredService)
         return set() if desired is None else {one.secret for one in desired.service.secrets.values()}
     if found.kind in (JOB.kind, JOBRUN.kind):
-        wanted = spec_of(found, DesiredJob if found.kind == JOB.kind else JobRunSpec)
+        wanted: DesiredJob | JobRunSpec | None
+        wanted = spec_of(found, DesiredJob) if found.kind == JOB.kind else spec_of(found, JobRunSpec)
         job = None if wanted is None else wanted.job
         return set() if job is None else {one.secret for one in job.program.secrets.values()}
     change = spec_of(found, ChangeSpec)
