@@ -15,6 +15,7 @@ from stateward.engine.errors import VersionMismatch
 from stateward.engine.row_locks import grantable_operations
 from stateward.engine.stored_texts import TRACEBACK, sanitize_text
 from stateward.store.changes import Changes, Ended
+from stateward.store.errors import WriteConflict
 from stateward.store.filters import Selector
 from stateward.store.port import Tx
 from stateward.store.records import Claim, JournalEntry, Key, Lock, Object, Operation, Status, WorkItem, to_json
@@ -45,6 +46,7 @@ class UnitOfWork:
         self._peeked: dict[Key, Object | None] = {}
         self._shared: set[Key] = set()
         self._loaded: dict[Key, int] = {}
+        self._absent: set[Key] = set()  # looked for, and not found
         self._changed: dict[Key, Object] = {}
         self._queues: dict[Key, list[WorkItem]] = defaultdict(list)
         self._work: dict[Key, WorkItem] = {}
@@ -64,6 +66,7 @@ class UnitOfWork:
         """Load objects, the objects whose queues they use, and all work in those queues."""
         wanted = [key for key in keys if key not in self.objects]
         found = await self.tx.objects(wanted) if wanted else {}
+        self._absent.update(key for key in wanted if key not in found)
         found.update((one.key, one) for one in selected)
         self._remember(found)
         hosts = {Key(one.ns, one.queue) for one in found.values() if one.queue != one.id} - self.objects.keys()
@@ -103,6 +106,7 @@ class UnitOfWork:
         await self.load(wanted)
         if absent := wanted - self.objects.keys():
             await self.tx.lock_keys(absent)
+            self._absent -= absent
             for key in absent:  # it may have been created while this transaction waited
                 self._queues.pop(key, None)
             await self.load(absent)
@@ -143,6 +147,13 @@ class UnitOfWork:
         return [one for one in {**stored, **self.objects}.values() if _is_selected(one, chosen)]
 
     def _remember(self, found: dict[Key, Object]) -> None:
+        """Keep loaded rows; raises if one did not exist before, because something was decided on its absence.
+
+        On PostgreSQL, a later statement sees what another transaction has created in the meantime. A creation of the
+        same object would otherwise replace it, as if its row had been read first.
+        """
+        if not self._absent.isdisjoint(found):
+            raise WriteConflict("an object was created by another transaction in the meantime")
         self.objects.update(found)
         self._loaded.update((key, one.version) for key, one in found.items())
         self._unread_blockers += [Key(one.ns, one.op) for one in found.values() if one.op is not None]
