@@ -1,12 +1,18 @@
-"""Run many simulated worlds: `python -m tests.simulation --seeds 1000`; `--seed 7` replays one with all its events."""
+"""Run many simulated worlds: `python -m tests.simulation --seeds 1000`; `--seed 7` replays one with all its events.
+
+Each seed gives a world of the engine, and one of a domain with its real handlers, each domain in turn.
+"""
 
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from itertools import repeat
+from itertools import chain
 
 from stateward.testing.simulated_world import WorldOutcome
+from tests.simulation.domain_world import simulate_domain
+from tests.simulation.domains import CASES
 from tests.simulation.life import SIZE, simulate
 
 LAST = 60  # how many events of a failed run are shown
@@ -16,10 +22,18 @@ def main() -> int:
     """Run what was asked for; returns 1 if a world went wrong."""
     options = _options()
     if options.seed is not None:
-        outcome = simulate(options.seed, listener=print)
-        print(_summary(outcome))
-        return int(outcome.wrong is not None)
+        outcomes = _simulate(options.seed, print)
+        print("\n".join(map(_summary, outcomes)))
+        return int(any(outcome.wrong is not None for outcome in outcomes))
     return _many(range(options.start, options.start + options.seeds), options.jobs)
+
+
+def _simulate(seed: int, listener: Callable[[str], None] | None = None) -> list[WorldOutcome]:
+    cases = list(CASES.values())
+    return [
+        simulate(seed, SIZE, listener),
+        simulate_domain(seed, cases[seed % len(cases)], listener=listener),
+    ]
 
 
 def _options() -> argparse.Namespace:
@@ -34,7 +48,7 @@ def _options() -> argparse.Namespace:
 def _many(seeds: range, jobs: int) -> int:
     begun, commits, operations, effects, done = time.monotonic(), 0, 0, 0, 0
     with ProcessPoolExecutor(jobs) as pool:
-        for outcome in pool.map(simulate, seeds, repeat(SIZE), chunksize=4):
+        for outcome in chain.from_iterable(pool.map(_simulate, seeds, chunksize=4)):
             done += 1
             commits += outcome.commits
             operations += outcome.operations
@@ -44,7 +58,7 @@ def _many(seeds: range, jobs: int) -> int:
                 print(_summary(outcome))
                 pool.shutdown(cancel_futures=True)
                 return 1
-            if done % 50 == 0 or done == len(seeds):
+            if done % 50 == 0 or done == 2 * len(seeds):
                 seconds = time.monotonic() - begun
                 print(f"{done} worlds, {operations} operations, {effects} effects, {commits} commits, {seconds:.1f} s")
                 sys.stdout.flush()

@@ -196,7 +196,8 @@ class FaultyStore:
         begun = link.loop.time()
         await link.send()
         twice = link.chance.random() < link.faults.conflict
-        asked = function.__qualname__.startswith(("accept_function", "Worker._accept_with_claims"))
+        name = getattr(function, "__qualname__", repr(function))
+        asked = name.startswith(("accept_function", "Worker._accept_with_claims"))
         stale = self._former() if asked and link.chance.random() < link.faults.stale else FRESH
 
         async def recorded(tx: Tx) -> T:
@@ -214,7 +215,7 @@ class FaultyStore:
             result = await self._inner.transact(recorded)
         except ProcessKilled:
             await link.hang()
-        self._committed(link.party, function.__qualname__, record)
+        self._committed(link.party, name, record)
         await link.receive(record)
         if record.workers:
             link.renewed = max(link.renewed, begun)

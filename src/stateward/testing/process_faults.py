@@ -1,6 +1,7 @@
 """Fault injection: processes are killed, suspended, cut off and shut down, and the store's clock jumps."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,14 +12,23 @@ from stateward.testing.simulated_world import SimulatedWorld
 class ProcessFaults:
     """What happens to the processes of a world."""
 
-    def __init__(self, world: SimulatedWorld[Any]) -> None:
+    def __init__(self, world: SimulatedWorld[Any], *, clock_jumps: bool = True) -> None:
         self._world = world
         self._chance = world.chance("chaos")
+        self._clock_jumps = clock_jumps
         self.workers = self._chance.choice((2, 3, 4))
 
     async def live(self) -> None:
         """Let something bad happen from time to time."""
-        blows = ((self._kill, 4), (self._stop, 4), (self._cut, 3), (self._leave, 2), (self._jump, 2), (self._storm, 2))
+        blows: list[tuple[Callable[[SimulatedProcess], None], int]] = [
+            (self._kill, 4),
+            (self._stop, 4),
+            (self._cut, 3),
+            (self._leave, 2),
+            (self._storm, 2),
+        ]
+        if self._clock_jumps:
+            blows.append((self._jump, 2))
         kinds, weights = [blow for blow, _ in blows], [weight for _, weight in blows]
         while True:
             await asyncio.sleep(self._chance.expovariate(1 / 2.5))

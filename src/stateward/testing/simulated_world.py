@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from itertools import chain, count
 from math import inf
@@ -19,6 +20,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 from msgspec.json import decode
 
+from stateward import naming
 from stateward.engine.engine import Engine
 from stateward.engine.job_steps import without_times
 from stateward.engine.kinds import Kind
@@ -252,7 +254,8 @@ class SimulatedWorld(Generic[P]):
         logger.addHandler(listener)
         logger.propagate = False
         try:
-            self.loop.run_until_complete(self.loop.create_task(self._run(course)))
+            with repeatable_ids(self.chance("ids"), self.clock):
+                self.loop.run_until_complete(self.loop.create_task(self._run(course)))
         except (Stuck, Spinning) as error:
             self.wrong(f"{type(error).__name__}: {error}")
         except RuntimeError:
@@ -303,6 +306,18 @@ class SimulatedWorld(Generic[P]):
             self.count_effects(),
             self.loop.time(),
         )
+
+
+@contextmanager
+def repeatable_ids(chance: Random, clock: Callable[[], float]) -> Iterator[None]:
+    """Make `new_id` return the same ids for the same seed."""
+    names = vars(naming)
+    before = {name: names[name] for name in ("urandom", "time_ns")}
+    names.update(urandom=chance.randbytes, time_ns=lambda: int(clock() * 1e9))
+    try:
+        yield
+    finally:
+        names.update(before)
 
 
 class _LogListener(logging.Handler):

@@ -1,6 +1,6 @@
 """Any requests to a lease, in any order and with any behaviour of its resources: no invariant is ever broken.
 
-The worlds of `tests/simulation/leases.py` kill and cut off processes besides; here an example that fails is made small.
+The worlds of `tests/simulation` kill and cut off processes besides; here an example that fails is made small.
 """
 
 import asyncio
