@@ -4,8 +4,9 @@ VMs use these resources. A resource is deleted only if nothing uses it. A networ
 its subnets is one atomic step on the latest record.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from ipaddress import IPv4Network
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -33,6 +34,7 @@ from stateward.domains.mci.resource_usage import usage_of
 from stateward.engine import Accepted, AlreadyExists, NotFound
 from stateward.engine.errors import VersionMismatch
 from stateward.engine.queries import list_all
+from stateward.errors import BadInput
 from stateward.lifecycle import FORCE
 from stateward.schemas.caller import Caller
 from stateward.store.filters import Selector
@@ -121,13 +123,14 @@ class ResourceService(DeploymentRecords):
     # --- subnets ------------------------------------------------------------------------------------------------------
 
     async def add_subnet(self, ns: str, network: str, subnet: Subnet, by: Caller) -> Accepted:
-        """Add a subnet to a network; the caller checks that it fits."""
+        """Add a subnet that fits to a network."""
 
         async def added() -> Accepted:
             found = await self.resource(ns, "vNet", network)
             want = network_of(found)
             if any(one.name == subnet.name for one in want.subnets):
                 raise AlreadyExists(ns, f"{network}/{subnet.name}", found.state)
+            check_subnets_fit(IPv4Network(want.cidr), (*want.subnets, subnet))
             return await self._reshape(found, replace(want, subnets=(*want.subnets, subnet)), by)
 
         return await retry_on_change(added)
@@ -175,6 +178,16 @@ class ResourceService(DeploymentRecords):
         users = (await usage_of(self.engine.store.reader, ns))["vNet", network]
         vms = [one for one in users if one.kind == VM.kind]
         return [one.id for one in vms if (vm_of(one).subnet or first) == subnet]
+
+
+def check_subnets_fit(cidr: IPv4Network, subnets: Sequence[Subnet]) -> None:
+    """Refuse subnets that overlap or lie outside their network."""
+    ranges = [IPv4Network(one.cidr) for one in subnets]
+    if len({one.name for one in subnets}) < len(subnets):
+        raise BadInput("subnetInfoList", [one.name for one in subnets], "a list of subnets with different names")
+    for number, one in enumerate(ranges):
+        if not one.subnet_of(cidr) or any(one.overlaps(other) for other in ranges[:number]):
+            raise BadInput(f"subnetInfoList[{number}].ipv4_CIDR", str(one), f"a range within {cidr} of its own")
 
 
 async def retry_on_change(attempt: Callable[[], Awaitable[T]]) -> T:

@@ -102,14 +102,16 @@ class Service(ResourceService):
     async def _act_on_mci(self, ns: str, mci: str, action: str, by: Caller) -> Accepted:
         return await self._act(ns, (await self.mci(ns, mci)).id, action, by)
 
-    async def scale(self, ns: str, mci: str, group: str, by_count: int, by: Caller) -> Accepted:
-        """Scale a subgroup out, or in (a negative count)."""
+    async def scale(
+        self, ns: str, mci: str, group: str, by_count: int, by: Caller, version: int | None = None
+    ) -> Accepted:
+        """Scale a subgroup out, or in (a negative count); with a version, only the MCI of that version."""
         if by_count == 0:
             raise BadInput("count", by_count, "the number of VMs to add or to remove")
         if all(one.name != group for one in mci_of(await self.mci(ns, mci)).groups):
             raise NotFound(ns, f"{mci}/{group}")
         action, args = "scale out" if by_count > 0 else "scale in", Scale(group, abs(by_count))
-        return await self._act(ns, mci, action, by, args=args)
+        return await self._act(ns, mci, action, by, args=args, version=version)
 
     async def add_group(self, ns: str, mci: str, group: SubGroup, by: Caller) -> Accepted:
         """Add a subgroup."""

@@ -3,9 +3,14 @@
 Each step is a PUT under the name of the machine's key. A repeated create continues the first one: the parts are the
 same, and a virtual machine is created only if there is none (`If-None-Match`). If Azure refuses it, the parts are
 removed. If the process dies in between, the listing shows them under the machine's key, and a terminate removes them.
+
+A process that stands still in between must not create a machine that another process has terminated meanwhile. The
+terminate has removed the parts, so Azure refuses what needs them. Before the first part, a create that has taken too
+long ends, and is repeated only if it still has an owner.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from time import monotonic
 from typing import Any
 
 from stateward.drivers.azure.arm_client import ArmClient
@@ -23,6 +28,7 @@ from stateward.drivers.port import (
     Outcome,
     RefusalReason,
     ResourceKind,
+    TransientFailure,
 )
 from stateward.drivers.ssh_keys import authorized_keys_of, new_ssh_key_pair
 from stateward.errors import BadInput
@@ -30,19 +36,21 @@ from stateward.errors import BadInput
 MACHINES, DISKS = "compute.virtual_machines", "compute.disks"
 INTERFACES, ADDRESSES = "network.network_interfaces", "network.public_ip_addresses"
 MAX_REMEMBERED_KEYS = 10_000
+FIRST_PART_WITHIN_S = 8.0
+"""How long a create can take before its first part: less than any process can stand still and keep its operations."""
 
 
 class VmCreation:
     """Creates and removes machines, and remembers removed ones: Azure gives their names to new machines."""
 
-    def __init__(self, arm: ArmClient) -> None:
-        self._arm = arm
+    def __init__(self, arm: ArmClient, clock: Callable[[], float] = monotonic) -> None:
+        self._arm, self._clock = arm, clock
         self._removed: dict[str, None] = {}
         self._public_keys: dict[str, str] = {}
 
     async def create(self, machine_spec: MachineSpec) -> Outcome:
         """Create a machine, or continue its creation."""
-        key = machine_spec.key
+        key, began = machine_spec.key, self._clock()
         if key in self._removed:
             return CallRefused(key, RefusalReason.CONFLICT, "the machine of this key was terminated")
         try:
@@ -50,7 +58,7 @@ class VmCreation:
             found = await find_resource(self._arm, MACHINES, scope.group, arm_name(key))
             if found is not None:
                 return existing_outcome(key, found, scope)
-            return await self._create(machine_spec, scope)
+            return await self._create(machine_spec, scope, began)
         except AzureCallFailed as failed:
             return failed.outcome_for(key)
 
@@ -68,12 +76,14 @@ class VmCreation:
         self._remember(key)
         return CallAccepted(key, scope.id(VIRTUAL_MACHINE, name))
 
-    async def _create(self, machine_spec: MachineSpec, scope: ArmScope) -> Outcome:
+    async def _create(self, machine_spec: MachineSpec, scope: ArmScope, began: float) -> Outcome:
         settings, name = await self._arm.settings(), arm_name(machine_spec.key)
         subnet = machine_spec.resources.get(ResourceKind.SUBNET) or settings.subnet
         self._check(machine_spec, subnet)
         image = image_reference(machine_spec.image)
         public_key = await self._public_key(machine_spec.resources.get(ResourceKind.SSH_KEY, ""), scope)
+        if self._clock() - began > FIRST_PART_WITHIN_S:
+            return TransientFailure(machine_spec.key, "the create has taken too long before it created anything")
         try:
             if settings.has_public_address:
                 await self._put(ADDRESSES, scope.group, name, address_body(machine_spec, settings))

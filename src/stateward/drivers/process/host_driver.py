@@ -151,10 +151,13 @@ class HostDriver(ABC):
     def _start_first(self, machine_spec: MachineSpec) -> Outcome:
         record = new_record(machine_spec, self._supervisor.machine_dir.root)
         try:
-            return self._start_new(self._prepare_login(machine_spec, record))
-        except BadInput as error:
+            ready = self._prepare_login(machine_spec, record)
+        except (BadInput, OSError) as error:
             self._supervisor.machine_dir.remove(record.key)
+            if isinstance(error, OSError):
+                return TransientFailure(record.key, str(error))
             return CallRefused(record.key, RefusalReason.INVALID, str(error))
+        return self._start_new(ready)
 
     def _prepare_login(self, machine_spec: MachineSpec, record: MachineRecord) -> MachineRecord:  # noqa: ARG002
         """Return the record of a new machine with its SSH port and keys; a subclass whose machines have SSH does."""

@@ -1,6 +1,7 @@
 """Answers and requests that are lost, and processes that die in between: one machine is made, and nothing is left."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -15,9 +16,12 @@ from stateward.drivers import (
     MachineState,
     Outcome,
     RefusalReason,
+    TransientFailure,
 )
-from stateward.drivers.azure import AzureDriver
+from stateward.drivers.azure import AzureDriver, vm_creation
 from stateward.drivers.azure.arm_names import arm_name
+from stateward.drivers.azure.vm_creation import VmCreation
+from stateward.engine.worker.lease import LEASE_S
 from tests.integration.drivers.azure.arm_cloud import ArmCloud, Fault, FaultKind
 from tests.integration.drivers.azure.azure_machines import (
     counts,
@@ -214,3 +218,42 @@ async def test_one_page_without_an_answer_makes_the_listing_incomplete(
     cloud.inject_fault(Fault(FaultKind.LOST_REQUEST, "LIST virtualMachines", skip=skip))
     listing = await driver.observe()
     assert (listing.complete, "compute.virtual_machines.list" in listing.problem) == (False, True)
+
+
+@pytest.mark.parametrize("step", ["VirtualMachine", "PublicIPAddress"])
+async def test_a_create_that_stands_still_makes_no_machine_that_was_terminated_meanwhile(
+    make: MakeDriver, cloud: ArmCloud, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The process stands still before the first part, or after it: another process terminates the machine then."""
+    slow, other, now = make(public_address="true"), make(public_address="true"), [0.0]
+    slow._machines._clock = lambda: now[0]
+    reached, opened = asyncio.Event(), asyncio.Event()
+    find, put = vm_creation.find_resource, VmCreation._put
+
+    async def stand_still() -> None:
+        if not reached.is_set():
+            reached.set()
+            await opened.wait()
+
+    async def slow_find(*args: Any) -> Any:
+        found = await find(*args)
+        if step == "VirtualMachine":
+            await stand_still()
+        return found
+
+    async def slow_put(machines: VmCreation, *args: Any) -> None:
+        await put(machines, *args)
+        if step == "PublicIPAddress":
+            await stand_still()
+
+    monkeypatch.setattr(vm_creation, "find_resource", slow_find)
+    monkeypatch.setattr(VmCreation, "_put", slow_put)
+    (want,) = new_machine_specs(1)
+    creating = asyncio.create_task(slow.create([want]))
+    await reached.wait()
+    await other.act(MachineAction.TERMINATE, [MachineHandle(want.key)])
+    now[0] += 2 * LEASE_S
+    opened.set()
+    (outcome,) = await creating
+    assert isinstance(outcome, TransientFailure if step == "VirtualMachine" else CallRefused)
+    assert counts(cloud) == [0, 0, 0, 0]

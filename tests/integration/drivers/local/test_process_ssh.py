@@ -28,6 +28,7 @@ from stateward.drivers import (
     Observation,
     ProviderRegion,
     ResourceKind,
+    TransientFailure,
 )
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.process import driver as driver_module
@@ -466,3 +467,15 @@ def _accepts(port: int) -> bool:
             return True
     except OSError:
         return False
+
+
+async def test_a_create_without_a_free_port_is_repeated_and_leaves_no_folder(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        options = {"folder": str(tmp_path), "ssh_ports": f"{port}-{port}"}
+        driver = ProcessDriver(ProviderRegion("local", "here", options=options))
+        (outcome,) = await driver.create([replace(MACHINE, key="key-9")])
+        await driver.close()
+    assert isinstance(outcome, TransientFailure)
+    assert "is free (option ssh_ports)" in outcome.message
+    assert not driver._supervisor.machine_dir.path_of("key-9").exists()

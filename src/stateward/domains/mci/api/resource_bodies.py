@@ -1,7 +1,6 @@
 """Parsers of request bodies: networks, security groups, keys, specs, images and connections."""
 
 import re
-from collections.abc import Sequence
 from ipaddress import IPv4Network, ip_network
 
 from msgspec.structs import replace
@@ -23,6 +22,7 @@ from stateward.domains.mci.model import (
     single_rules,
 )
 from stateward.domains.mci.provider.key_pairs import check_public_key
+from stateward.domains.mci.resource_service import check_subnets_fit
 from stateward.errors import BadInput
 
 MAX_PORT = 65535
@@ -49,16 +49,6 @@ def parse_subnet(body: Fields) -> Subnet:
     cidr = _network(body.field("ipv4_CIDR"), body.text("ipv4_CIDR", "cidrBlock", "cidr"))
     name = check_name(body.field("name"), body.text("name").strip())
     return Subnet(name, str(cidr), check_reference(body.field("zone"), body.text("zone")), body.text("description"))
-
-
-def check_subnets_fit(cidr: IPv4Network, subnets: Sequence[Subnet]) -> None:
-    """Refuse subnets that overlap or lie outside their network."""
-    ranges = [IPv4Network(one.cidr) for one in subnets]
-    if len({one.name for one in subnets}) < len(subnets):
-        raise BadInput("subnetInfoList", [one.name for one in subnets], "a list of subnets with different names")
-    for number, one in enumerate(ranges):
-        if not one.subnet_of(cidr) or any(one.overlaps(other) for other in ranges[:number]):
-            raise BadInput(f"subnetInfoList[{number}].ipv4_CIDR", str(one), f"a range within {cidr} of its own")
 
 
 def _network(field: str, text: str) -> IPv4Network:

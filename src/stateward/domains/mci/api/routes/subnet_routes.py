@@ -1,7 +1,5 @@
 """Routes of subnets, under `/ns/{ns}/resources/vNet/{name}/subnet`."""
 
-from ipaddress import IPv4Network
-
 from litestar import delete, get, post
 
 from stateward.domains.mci.api.context import (
@@ -13,11 +11,10 @@ from stateward.domains.mci.api.context import (
 )
 from stateward.domains.mci.api.lenient_json import parse_flag
 from stateward.domains.mci.api.operation_replies import OperationReply
-from stateward.domains.mci.api.resource_bodies import check_subnets_fit, parse_subnet
+from stateward.domains.mci.api.resource_bodies import parse_subnet
 from stateward.domains.mci.api.resource_views import SubnetView, subnet_views
 from stateward.domains.mci.api.routes.resource_routes import wait_done
 from stateward.domains.mci.api.tumblebug_params import ACT, READ, Force, IdsOnly, Name, Ns, RemoveAction, check_choice
-from stateward.domains.mci.model import network_of
 from stateward.engine import NotFound
 from stateward.plugin.route_options import reads
 
@@ -44,9 +41,6 @@ async def get_subnet(request: TumblebugRequest, ns: Ns, name: Name, subnet: Name
 async def make_subnet(request: TumblebugRequest, ns: Ns, name: Name) -> SubnetView:
     """Add a subnet to a network."""
     wanted = parse_subnet(await request.fields())
-    network = network_of(await request.service.resource(ns, "vNet", name))
-    if all(one.name != wanted.name for one in network.subnets):
-        check_subnets_fit(IPv4Network(network.cidr), (*network.subnets, wanted))
     accepted = await request.service.add_subnet(ns, name, wanted, request.caller)
     await wait_done(request, accepted.op, f"subnet {wanted.name!r} of vNet {name!r}")
     return await _subnet(request, ns, name, wanted.name)

@@ -130,12 +130,14 @@ async def scale(request: TumblebugRequest, ns: str, mci: str, group: str, wait: 
     """Scale a subgroup."""
     wanted, name = parse_scale(await request.fields()), normalize_id(group)
     for left in reversed(range(MAX_ATTEMPTS)):
+        found = await request.service.mci(ns, mci)
         names = await names_in(request, ns, mci, name)
         change = _change(wanted, len(names))
         if change == 0:
             return await wait_and_show(request, ns, mci, None, None)
+        version = found.version if wanted.how == "to" else None
         try:
-            accepted = await request.service.scale(ns, mci, name, change, request.caller)
+            accepted = await request.service.scale(ns, mci, name, change, request.caller, version)
             break
         except VersionMismatch:
             if not left:
