@@ -20,6 +20,7 @@ from stateward.drivers import (
 )
 from stateward.drivers.azure import AzureDriver, vm_creation
 from stateward.drivers.azure.arm_names import arm_name
+from stateward.drivers.azure.arm_polling import find_resource
 from stateward.drivers.azure.vm_creation import VmCreation
 from stateward.engine.worker.lease import LEASE_S
 from tests.integration.drivers.azure.arm_cloud import ArmCloud, Fault, FaultKind
@@ -228,7 +229,7 @@ async def test_a_create_that_stands_still_makes_no_machine_that_was_terminated_m
     slow, other, now = make(public_address="true"), make(public_address="true"), [0.0]
     slow._machines._clock = lambda: now[0]
     reached, opened = asyncio.Event(), asyncio.Event()
-    find, put = vm_creation.find_resource, VmCreation._put
+    find, put = find_resource, VmCreation._put
 
     async def stand_still() -> None:
         if not reached.is_set():
