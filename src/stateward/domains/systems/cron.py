@@ -12,11 +12,13 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from difflib import get_close_matches
+from errno import EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR
 from math import inf
 from zoneinfo import ZoneInfo, available_timezones
 
 from msgspec import Struct
 
+from stateward.domains.systems.errors import TimeZoneUnreadable
 from stateward.errors import BadInput
 
 MINUTE = timedelta(minutes=1)
@@ -25,6 +27,9 @@ SEARCH_YEARS = 9
 
 SEARCH_WINDOWS_S = (3_600.0, 86_400.0, 32 * 86_400.0, inf)
 """In which the last time before an instant is looked for, the shortest first."""
+
+NO_SUCH_ZONE = frozenset({EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR})
+"""The errors of a name that is no file of the tz database."""
 
 ITEM = re.compile(r"(?:\*|(?P<low>[0-9a-z]+)(?:-(?P<high>[0-9a-z]+))?)(?:/(?P<step>[0-9]{1,2}))?")
 MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -164,14 +169,17 @@ def _wrong(text: str, field: CronField, item: str) -> BadInput:
 
 
 def time_zone(name: str) -> tzinfo:
-    """Return a time zone by its name in the tz database, or raise."""
+    """Return a time zone by its name in the tz database, or raise; a host may be unable to read it for a while."""
     if name == "UTC":
         return UTC
     try:
         if name != "localtime":  # that of the host: each server might have another one
             return ZoneInfo(name)
-    except (LookupError, ValueError, OSError):
+    except (LookupError, ValueError):
         pass
+    except OSError as error:
+        if error.errno not in NO_SUCH_ZONE:
+            raise TimeZoneUnreadable(name, error.strerror or type(error).__name__) from error
     nearest = get_close_matches(name, available_timezones(), 1)
     meant = f" (did you mean {nearest[0]}?)" if nearest else ""
     raise BadInput("time_zone", name, f"a time zone of the tz database, such as UTC or Europe/Berlin{meant}")

@@ -1,5 +1,7 @@
 """The errors of the systems domain."""
 
+from typing import ClassVar
+
 from stateward.domains.systems.lifecycle import LIVING, SystemState
 from stateward.engine import Denied, Locked
 from stateward.errors import StatewardError
@@ -84,6 +86,16 @@ class JobBeingDeleted(Denied, code="job_being_deleted"):
 
     job: str
     text = "job {job} is being deleted"
+
+
+class TimeZoneUnreadable(Denied, code="time_zone_unreadable", retry=True):
+    """This host cannot read the time zone of a schedule, at least not at the moment; another host may be able to."""
+
+    time_zone: str
+    why: str
+    text = "time zone {time_zone} cannot be read on this host: {why}"
+    after: ClassVar[float] = 10.0
+    """How many seconds the timer of a schedule waits before it is tried again."""
 
 
 class NoRunningInstance(Denied, code="no_running_instance", retry=True):

@@ -2,18 +2,21 @@
 
 An active job with a schedule has one timer, that of its next scheduled time. The transaction that fires the timer
 creates the run and sets the next timer, so each scheduled time has one run, whatever crashes when. After a downtime the
-timer fires late: one run stands for all times that were missed, and says so.
+timer fires late: one run stands for all times that were missed, and says so. A timer that fires on a host which cannot
+read its time zone is tried again, and `rearm` sets one that is missing.
 """
 
+import logging
 from collections.abc import Iterable
+from datetime import tzinfo
 
 import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.systems.context import SystemContext
-from stateward.domains.systems.cron import parse_cron, time_zone
+from stateward.domains.systems.cron import CronSchedule, parse_cron, time_zone
 from stateward.domains.systems.definition import JobDefinition
-from stateward.domains.systems.errors import JobBeingDeleted
+from stateward.domains.systems.errors import JobBeingDeleted, TimeZoneUnreadable
 from stateward.domains.systems.lifecycle import JOB, JOBRUN, OPEN_RUN, JobState
 from stateward.domains.systems.model import (
     DesiredJob,
@@ -34,6 +37,11 @@ from stateward.errors import StatewardError
 from stateward.lifecycle import CLOCK
 from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, Timer, to_json
+
+log = logging.getLogger("stateward.systems")
+
+MAX_TIMERS = 100_000
+"""How many pending timers are listed; a job whose timer is not among them gets it again."""
 
 SKIPPED_EVENT = "skipped"
 """The journal event of a scheduled time at which no run was started."""
@@ -68,18 +76,22 @@ class JobGuards:
     ) -> JobSeen:
         if seen.next is None or uow.now < seen.next or job is None or job.schedule is None:
             return seen  # the job decides whether it is time, not the timer
-        schedule, zone = parse_cron(job.schedule), time_zone(job.time_zone)
+        schedule, zone = _read_schedule(found, job.schedule, job.time_zone)
         last = schedule.last_until(seen.next, uow.now, zone)
         missed_until = last if last > seen.next else None
+        due = schedule.next_after(uow.now, zone)
         skipped = await self._start_scheduled(uow, request.op, found, job, seen.next, missed_until)
         if skipped is not None:
             journal(uow, found, None, CLOCK, request.who, SKIPPED_EVENT, reason=skipped.why)
-        return _arm(uow, found, replace(seen, skipped=skipped or seen.skipped), job)
+        return _set_timer(uow, found, replace(seen, skipped=skipped or seen.skipped), due)
 
     async def _start_scheduled(
         self, uow: UnitOfWork, op: str, found: Object, job: JobDefinition, at: float, missed_until: float | None
     ) -> SkippedTime | None:
-        """Start the run of a scheduled time; returns why not, if it is skipped."""
+        """Start the run of a scheduled time; returns why not, if it is skipped.
+
+        It cancels the runs that it replaces only once it is accepted: what is refused has changed nothing.
+        """
         states = tuple(one.word for one in OPEN_RUN)
         open_runs = await uow.select(Selector(found.ns, JOBRUN.kind, found.id, states))
         if open_runs and job.concurrency == "forbid":
@@ -87,18 +99,30 @@ class JobGuards:
         replaced = open_runs if job.concurrency == "replace" else []
         spec = JobRunSpec(None, "schedule", at, missed_until, replaces=tuple(one.id for one in replaced))
         run = scheduled_run_id(found.id, at)
+        who, kinds = f"schedule of {found.id}", self._context.engine.kinds
+        creation = Creation(JOBRUN.kind, found.id)
+        start = Request(found.ns, run, "run", from_key(op), CLOCK, who, spec=to_json(spec), creates=creation)
+        (verdict,) = await admit_all(uow, kinds, [start])
+        if isinstance(verdict, StatewardError):
+            if verdict.retry:
+                raise verdict  # the timer is tried again
+            return SkippedTime(at, str(verdict))
         cancelled = to_json(JobRunSeen(cancelled=f"run {run}, which replaces it"))
-        who = f"schedule of {found.id}"
         requests = [
             Request(one.ns, one.id, "cancel", from_key(f"{op}/{one.id}"), CLOCK, who, seen=cancelled)
             for one in replaced
         ]
-        creation = Creation(JOBRUN.kind, found.id)
-        start = Request(found.ns, run, "run", from_key(op), CLOCK, who, spec=to_json(spec), creates=creation)
-        *_, verdict = await admit_all(uow, self._context.engine.kinds, [*requests, start])
-        if isinstance(verdict, StatewardError) and verdict.retry:
-            raise verdict  # the timer is tried again
-        return SkippedTime(at, str(verdict)) if isinstance(verdict, StatewardError) else None
+        await admit_all(uow, kinds, requests)
+        return None
+
+    async def rearm(self, jobs: Iterable[Object]) -> None:
+        """Set the timers of active jobs that have none: earlier versions lost them when a time zone was unreadable."""
+        engine = self._context.engine
+        known = {one.key for one in await engine.store.reader.timers(None, MAX_TIMERS)}
+        for one in jobs:
+            due = seen_of(one, JobSeen).next
+            if due is not None and one.state == JobState.ACTIVE and (timer := _timer(one, due)).key not in known:
+                await engine.set_timer(timer)  # should the job have another one by now, this one does nothing
 
     # --- runs --------------------------------------------------------------------------------------------------------
 
@@ -131,10 +155,25 @@ def _arm(uow: UnitOfWork, found: Object, seen: JobSeen, job: JobDefinition | Non
     """Set the timer of the next scheduled time, if there is a schedule."""
     if job is None or job.schedule is None:
         return seen
-    due = parse_cron(job.schedule).next_after(max(uow.now, seen.next or 0.0), time_zone(job.time_zone))
+    return _set_timer(uow, found, seen, parse_cron(job.schedule).next_after(uow.now, time_zone(job.time_zone)))
+
+
+def _set_timer(uow: UnitOfWork, found: Object, seen: JobSeen, due: float | None) -> JobSeen:
     if due is not None:
-        uow.changes.timers.append(Timer(found.ns, _timer_id(found.id, due), due, 0, found.id, "fire", "[]", "{}"))
+        uow.changes.timers.append(_timer(found, due))
     return replace(seen, next=due)
+
+
+def _read_schedule(found: Object, schedule: str, zone: str) -> tuple[CronSchedule, tzinfo]:
+    """Return the schedule of a job and its time zone, both of which were valid when the job was defined.
+
+    If this host cannot read them now, the timer is tried again, here or on another host.
+    """
+    try:
+        return parse_cron(schedule), time_zone(zone)
+    except StatewardError as error:
+        log.warning("job %s in %s does not run by its schedule yet: %s", found.id, found.ns, error)
+        raise error if error.retry else TimeZoneUnreadable(zone, str(error)) from error
 
 
 def _disarm(uow: UnitOfWork, found: Object, seen: JobSeen) -> JobSeen:
@@ -144,6 +183,10 @@ def _disarm(uow: UnitOfWork, found: Object, seen: JobSeen) -> JobSeen:
         uow.changes.timers = [one for one in uow.changes.timers if one.key != key]
         uow.changes.timers_gone.append(key)
     return replace(seen, next=None)
+
+
+def _timer(job: Object, due: float) -> Timer:
+    return Timer(job.ns, _timer_id(job.id, due), due, 0, job.id, "fire", "[]", "{}")
 
 
 def _timer_id(job: str, due: float) -> str:

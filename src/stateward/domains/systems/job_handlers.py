@@ -79,11 +79,13 @@ class JobHandlers:
     # --- retention ---------------------------------------------------------------------------------------------------
 
     async def prune_loop(self) -> None:
-        """Follow the ends of runs for ever, and remove those that their job keeps no more; all jobs first."""
+        """Set missing timers of jobs; then follow the ends of runs, and remove those that their job keeps no more."""
         after = await self._context.engine.store.reader.last_journal_seq()
-        for system in await self._context.systems():
-            for job in await self._context.jobs(SystemRef(system.ns, system.id)):
-                await self._prune_safely(job.ns, job.id)
+        systems = [SystemRef(one.ns, one.id) for one in await self._context.systems()]
+        jobs = [job for one in systems for job in await self._context.jobs(one)]
+        await self._guards.rearm(jobs)
+        for job in jobs:
+            await self._prune_safely(job.ns, job.id)
         async for entry in self._context.engine.watch(after, JournalFilter(kind=JOBRUN.kind)):
             if entry.target in ENDED_RUN and entry.source != entry.target:
                 await self._prune_safely(entry.ns, job_of(entry.object))

@@ -5,18 +5,22 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from errno import EMFILE
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pytest
 
+from stateward.domains.systems import cron
 from stateward.domains.systems.backends.port import InstanceSpec, ServiceRef, SystemRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import read
+from stateward.domains.systems.job_guards import JobGuards
 from stateward.domains.systems.job_service import JobActions
 from stateward.domains.systems.model import JobRunSeen, JobRunSpec, JobSeen, seen_of, spec_of
 from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.domains.systems.service import SystemActions
-from stateward.engine import Engine
+from stateward.engine import Denied, Engine, Request, UnitOfWork
 from stateward.store.filters import JournalFilter
 from stateward.store.records import Object, Status
 from stateward.testing import CrashRun, crash_everywhere
@@ -117,6 +121,50 @@ def test_a_named_time_zone_counts() -> None:
     in_virtual_time(play)
 
 
+def open_zone_that_fails(error: Exception, times: int) -> Callable[[str], ZoneInfo]:
+    """Return a replacement of `ZoneInfo` that fails for so many times."""
+    failures = iter([error] * times)
+
+    def read(name: str) -> ZoneInfo:
+        for one in failures:
+            raise one
+        return ZoneInfo(name)
+
+    return read
+
+
+@pytest.mark.parametrize("error", [OSError(EMFILE, "too many open files"), ZoneInfoNotFoundError("no tzdata")])
+def test_a_host_that_cannot_read_the_time_zone_delays_a_run_and_the_schedule_goes_on(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play(harness: ScheduleHarness) -> None:
+        await harness.deploy(schedule="*/10 * * * *", time_zone="Europe/Berlin")
+        monkeypatch.setattr(cron, "ZoneInfo", open_zone_that_fails(error, 2))
+        await asyncio.sleep(11 * MINUTE)
+        assert await harness.states() == {"20260101T0010Z": "succeeded"}
+        await asyncio.sleep(10 * MINUTE)
+        assert list(await harness.states()) == ["20260101T0010Z", "20260101T0020Z"]
+
+    in_virtual_time(play)
+
+
+def test_an_active_job_that_has_lost_its_timer_gets_it_again_when_a_process_starts() -> None:
+    async def play(harness: ScheduleHarness) -> None:
+        await harness.deploy(schedule="*/10 * * * *")
+        (timer,) = await harness.engine.store.reader.timers(NS, 10)
+        await harness.engine.unset_timer(NS, timer.id)
+        await asyncio.sleep(11 * MINUTE)
+        assert await harness.states() == {}
+        await harness.stop()
+        await harness.start()
+        await asyncio.sleep(MINUTE)
+        assert await harness.states() == {"20260101T0010Z": "succeeded"}
+        await asyncio.sleep(10 * MINUTE)
+        assert list(await harness.states()) == ["20260101T0010Z", "20260101T0020Z"]
+
+    in_virtual_time(play)
+
+
 def test_times_that_were_missed_are_caught_up_by_one_run_that_says_so() -> None:
     async def play(harness: ScheduleHarness) -> None:
         await harness.deploy(schedule="*/10 * * * *")
@@ -172,6 +220,36 @@ def test_a_run_replaces_the_one_that_is_still_on() -> None:
         replaced = (await harness.runs())["20260101T0010Z"]
         assert replaced.error == "cancelled by run shop.report@20260101T0020Z, which replaces it"
         assert len(await harness.backend.instances(ServiceRef(HOME, "/report@20260101T0010Z"))) == 0
+
+    in_virtual_time(play)
+
+
+class RunsRefused(Denied, code="runs_refused", retry=True):
+    text = "no run is accepted at the moment"
+
+
+def test_a_run_that_is_refused_leaves_the_one_that_it_would_replace_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    guard_run = JobGuards.guard_run
+
+    async def refuse(guards: JobGuards, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+        if request.creates is not None:
+            raise RunsRefused
+        return await guard_run(guards, uow, request, found)
+
+    async def play(harness: ScheduleHarness) -> None:
+        harness.backend.hang("/report")
+        await harness.deploy(schedule="*/10 * * * *", concurrency="replace")
+        await asyncio.sleep(15 * MINUTE)
+        with monkeypatch.context() as patched:
+            patched.setattr(JobGuards, "guard_run", refuse)
+            await harness.stop()
+            await harness.start()
+            await asyncio.sleep(10 * MINUTE)
+            assert await harness.states() == {"20260101T0010Z": "running"}
+        await harness.stop()
+        await harness.start()
+        await asyncio.sleep(MINUTE)
+        assert await harness.states() == {"20260101T0010Z": "cancelled", "20260101T0020Z": "running"}
 
     in_virtual_time(play)
 
