@@ -36,7 +36,7 @@ KNOWN = render_sql(
     """(
     SELECT p.kind = ANY ($<place>::text[])
         AND NOT ARRAY[p.kind || ' action ' || p.action, <state_words>, <object_words>] && $<place>::text[]
-    FROM operations p JOIN objects o ON o.ns = p.ns AND o.id = p.object WHERE p.ns = work.ns AND p.id = work.op
+    FROM operations p JOIN objects o ON {o.ns==p.ns} AND o.id = p.object WHERE {p.ns==work.ns} AND p.id = work.op
 )""",
     state_words=STATE_WORDS,
     object_words=OBJECT_WORDS,
