@@ -150,7 +150,7 @@ async def test_what_was_acknowledged_survives_a_kill_and_the_next_one_is_alone_a
 def neighbours(path: Path) -> Iterator[tuple[sqlite3.Connection, LockFile, LockFile]]:
     """Give a connection and the lock files of two who use the same database."""
     with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as connection:
-        mine, theirs = LockFile(path.with_suffix(".lock")), LockFile(path.with_suffix(".lock"))
+        mine, theirs = LockFile(path.with_suffix(".lock"), 5.0), LockFile(path.with_suffix(".lock"), 5.0)
         mine.join()
         theirs.join()
         yield connection, mine, theirs

@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.access.tokens import SYSTEM, Grant, Tokens, digest_of
-from stateward.engine import Denied, Engine, Kind
+from stateward.access.tokens import SYSTEM, Grant, Tokens, digest_of, expiry_timer
+from stateward.engine import Denied, Engine, Kind, Request, UnitOfWork
 from stateward.lifecycle import CLOCK, CONTROLLER, GONE, NEW, STABLE, State, declare, step
-from stateward.store.records import Key, Timer
+from stateward.store.records import Key, Object
 
 PREFIX = "ss"
 SESSION_S = 12 * 3600.0
@@ -60,7 +60,16 @@ class SessionSpec(Struct, frozen=True):
 
 def session_kind() -> Kind:
     """Return the kind of sessions, for an engine to know."""
-    return Kind(SESSION, general=False)
+    return Kind(SESSION, guard=_guard_session, general=False)
+
+
+async def _guard_session(uow: UnitOfWork, request: Request, found: Object) -> None:
+    """Set the timer of a session's expiry with the session, and remove it with the session's end."""
+    if request.action == "open":
+        until = msgspec.json.decode(request.spec or "{}", type=SessionSpec).expires
+        uow.changes.timers.append(expiry_timer(found, until))
+    elif request.action == "close":
+        uow.changes.timers_gone.append(expiry_timer(found, 0.0).key)
 
 
 class Sessions:
@@ -79,7 +88,6 @@ class Sessions:
         key = _key(id_)
         plain = msgspec.to_builtins(spec)
         await self._engine.create(*key, SESSION.kind, "open", spec=plain, actor=CONTROLLER, who=grant.name)
-        await self._engine.set_timer(Timer(SYSTEM, f"expiry of {key.id}", until, 0, key.id, "expire", "[]", "{}"))
         return f"{PREFIX}_{id_}_{secret}", until
 
     async def check(self, text: str) -> Grant | None:
@@ -105,7 +113,6 @@ class Sessions:
         key = _key(grant.session)
         with suppress(Denied):  # closed by another tab, or expired
             await self._engine.act(*key, "close", actor=CONTROLLER, who=grant.name)
-        await self._engine.unset_timer(SYSTEM, f"expiry of {key.id}")
 
 
 def _key(id_: str) -> Key:

@@ -117,7 +117,23 @@ class LastAdministrator(Denied, code="last_administrator"):
 
 def token_kind() -> Kind:
     """Return the kind of tokens, for an engine to know."""
-    return Kind(TOKEN, guard=guard_last_administrator, general=False)
+    return Kind(TOKEN, guard=_guard_token, general=False)
+
+
+async def _guard_token(uow: UnitOfWork, request: Request, found: Object) -> None:
+    """Set the timer of a token's expiry with the token, and remove it with the token's end."""
+    await guard_last_administrator(uow, request, found)
+    if request.action == "issue":
+        expires = msgspec.json.decode(request.spec or "{}", type=TokenSpec).expires
+        if expires is not None:
+            uow.changes.timers.append(expiry_timer(found, expires))
+    elif request.action == "revoke":
+        uow.changes.timers_gone.append(expiry_timer(found, 0.0).key)
+
+
+def expiry_timer(found: Object, at: float) -> Timer:
+    """Return the timer that ends a token or a session."""
+    return Timer(found.ns, f"expiry of {found.id.removeprefix('token-')}", at, 0, found.id, "expire", "[]", "{}")
 
 
 async def guard_last_administrator(uow: UnitOfWork, request: Request, found: Object) -> None:
@@ -165,10 +181,6 @@ class Tokens:
         made = await self._engine.create(
             SYSTEM, _object(id_), TOKEN.kind, "issue", spec=msgspec.to_builtins(spec), actor=CONTROLLER, who=who
         )
-        if expires is not None:
-            await self._engine.set_timer(
-                Timer(SYSTEM, f"expiry of {id_}", expires, 0, _object(id_), "expire", "[]", "{}")
-            )
         return f"{PREFIX}_{id_}_{secret}", _info(made.object)
 
     async def check(self, text: str) -> Grant | None:
@@ -200,7 +212,6 @@ class Tokens:
     async def revoke(self, id_: str, who: str = "") -> TokenInfo:
         """Revoke a token."""
         done = await self._engine.act(SYSTEM, _object(id_), "revoke", actor=CONTROLLER, who=who)
-        await self._engine.unset_timer(SYSTEM, f"expiry of {id_}")
         return _info(done.object)
 
     async def list(self, after: str | None = None, limit: int = 1000) -> list[TokenInfo]:

@@ -90,8 +90,14 @@ async def load_protection(uow: UnitOfWork, kinds: Kinds, requests: Iterable[Requ
     read: set[Key] = set()
     while wanted:
         read |= wanted
-        above = await uow.peek(list(wanted))
+        above = await _read_flags(uow, list(wanted))
         wanted = {key for one in above if one is not None and (key := parent_key(one)) is not None} - read
+
+
+async def _read_flags(uow: UnitOfWork, keys: list[Key]) -> list[Object | None]:
+    """Return objects with flags, which nobody sets before this transaction is committed."""
+    await uow.share(keys)
+    return await uow.peek(keys)
 
 
 def parent_key(found: Object) -> Key | None:
@@ -116,13 +122,13 @@ async def require_no_flag(uow: UnitOfWork, action: str, found: Object) -> None:
     """Raise if an object, an ancestor or the namespace is protected."""
     if reason := flag_of(found):
         raise Protected(action, found.ns, found.id, found.id, reason)
-    (record,) = await uow.peek([flag_key(found.ns)])
+    (record,) = await _read_flags(uow, [flag_key(found.ns)])
     if reason := namespace_flag_in(record):
         raise Protected(action, found.ns, found.id, None, reason)
     passed, key = {found.key}, parent_key(found)
     while key is not None and key not in passed:
         passed.add(key)
-        (above,) = await uow.peek([key])
+        (above,) = await _read_flags(uow, [key])
         if reason := flag_of(above):
             raise Protected(action, found.ns, found.id, key.id, reason)
         key = None if above is None else parent_key(above)
@@ -140,6 +146,7 @@ def _as_reason(reason: str) -> str:
 async def set_object_flag(tx: Tx, key: Key, reason: str | None, actor: str, who: str) -> Object:
     """Set the flag of an object, or lift it (None)."""
     uow = UnitOfWork(tx)
+    await uow.exclude([key])
     await uow.load([key])
     found = uow.objects.get(key)
     if found is None or found.removed:
@@ -159,6 +166,7 @@ async def set_object_flag(tx: Tx, key: Key, reason: str | None, actor: str, who:
 async def set_namespace_flag(tx: Tx, ns: str, reason: str | None, actor: str, who: str) -> str:
     """Set the flag of a namespace, or lift it (None); returns the reason that is stored now."""
     uow, key = UnitOfWork(tx), flag_key(ns)
+    await uow.exclude([key])
     await uow.load([key])
     former = uow.objects.get(key)
     now = "" if reason is None else _as_reason(reason)

@@ -99,6 +99,7 @@ async def watch_pages(
     Raises `EntriesPruned` if some of them were pruned before they were read.
     """
     committed, is_behind = asyncio.Event(), True
+    clock = asyncio.get_running_loop().time
 
     def on_topics(topics: Topic) -> None:
         if topics & Topic.JOURNAL:
@@ -108,13 +109,15 @@ async def watch_pages(
     try:
         while True:
             committed.clear()
+            began = clock()
             entries = await store.reader.journal(after, page, only)
-            if is_behind:  # a reader that has caught up reads new entries only, and those are never pruned
+            if is_behind:  # a reader that has caught up reads new entries only, and those are not pruned so soon
                 await require_entries(store.reader, after)
-                is_behind = len(entries) == page
+            is_behind = len(entries) == page
             if entries:
                 yield entries
                 after = entries[-1].seq
+                is_behind |= clock() - began > WATCH_POLL_MAX_S  # the caller took its time
             if len(entries) < page:
                 await wait_for_event(committed, WATCH_POLL_MAX_S)
     finally:

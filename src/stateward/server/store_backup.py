@@ -20,7 +20,12 @@ from stateward.errors import StatewardError
 from stateward.server.data_dir import create_private
 from stateward.store.errors import NotADatabase, WrongSchema
 from stateward.store.migrations import newest
-from stateward.store.sqlite.connections import APPLICATION, SqliteSettings
+from stateward.store.sqlite.connections import APPLICATION, SqliteSettings, begin_write
+
+IN_USE = "a server or a worker is using it; stop it first"
+
+WRITE_LOCK_TIMEOUT_S = 5.0
+"""How many seconds a restore waits for the end of another process's transaction."""
 
 
 class BackupInfo(Struct, frozen=True):
@@ -107,13 +112,29 @@ def _exclusive_lock(database: Path) -> Iterator[None]:
     """Hold the lock that every server holds while it runs; raises if a server has it."""
     lock = os.open(SqliteSettings(str(database)).lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        flock(lock, LOCK_EX | LOCK_NB)
+        with _write_lock(database):  # first, as servers do, which may be without their lock for a moment under it
+            flock(lock, LOCK_EX | LOCK_NB)
     except BlockingIOError:
-        raise BackupError(str(database), "a server or a worker is using it; stop it first") from None
+        raise BackupError(str(database), IN_USE) from None
     else:
         yield
     finally:
         os.close(lock)
+
+
+@contextmanager
+def _write_lock(database: Path) -> Iterator[None]:
+    """Hold the write lock of a database; one that is missing or damaged has none."""
+    if not database.exists():
+        yield
+        return
+    with closing(_connected(database, "rw")) as connection:
+        try:
+            begin_write(connection, WRITE_LOCK_TIMEOUT_S)
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+                raise BackupError(str(database), IN_USE) from None
+        yield
 
 
 def _connected(file: Path, mode: str) -> sqlite3.Connection:

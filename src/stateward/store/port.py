@@ -204,6 +204,9 @@ class Tx(Protocol):
     async def remove_worker(self, worker: str) -> None:
         """Delete the record of a worker that has stopped."""
 
+    async def workers(self) -> list[WorkerRecord]:
+        """Return all workers."""
+
     async def dead_workers(self) -> list[WorkerRecord]:
         """Return the workers with an expired lease, and lock them; workers locked by others are skipped."""
 

@@ -1,14 +1,21 @@
 """Deletion protection in the engine: who asks for a removal is refused; everything else goes on."""
 
-import pytest
+import asyncio
 
+import pytest
+from msgspec.structs import replace
+
+from stateward.engine import Engine, Request, UnitOfWork
 from stateward.engine.errors import NotFound, Protected
+from stateward.engine.protection import protection_kind
 from stateward.errors import BadInput
 from stateward.lifecycle import FORCE
+from stateward.store import open_store
 from stateward.store.filters import Selector
-from stateward.store.records import Key
+from stateward.store.records import Key, Object
 from tests.integration.engine.conftest import Site
-from tests.integration.engine.pump_kinds import PUMP, STATION
+from tests.integration.engine.pump_kinds import PUMP, STATION, Plant
+from tests.integration.postgres_helpers import looking_at, until_somebody_waits
 
 
 async def refusal(site: Site, name: str = "p1", **how: object) -> Protected:
@@ -108,3 +115,37 @@ async def test_a_reason_is_a_short_text(site: Site) -> None:
         with pytest.raises(BadInput):
             await site.engine.protect_namespace("ns", unfit)
     assert await site.engine.store.reader.object(Key("(system)", "protection-ns")) is None
+
+
+@pytest.mark.parametrize("flag", ["parent", "namespace"])
+async def test_no_removal_is_accepted_after_protection_was_confirmed(postgres_dsn: str, flag: str) -> None:
+    """A removal has read the flags, and is not committed yet, when another process protects the object."""
+    plant = Plant()
+    reached, gate = asyncio.Event(), asyncio.Event()
+
+    async def wait_at_gate(_uow: UnitOfWork, asked: Request, _found: Object) -> None:
+        if asked.action == "scrap":
+            reached.set()
+            await gate.wait()
+
+    kinds = [replace(plant.pump(), guard=wait_at_gate), plant.station(), protection_kind()]
+    async with (
+        Engine(open_store(postgres_dsn, migrate=True), kinds) as remover,
+        Engine(open_store(postgres_dsn), kinds, works=False) as protector,
+        looking_at(postgres_dsn) as connection,
+    ):
+        await remover.create("ns", "s1", STATION.kind, "found")
+        await remover.wait("ns", (await remover.create("ns", "p1", PUMP.kind, "build", parent="s1")).op.id, 30)
+        order: list[str] = []
+        removing = asyncio.create_task(remover.act("ns", "p1", "scrap"))
+        removing.add_done_callback(lambda _: order.append("removal accepted"))
+        await reached.wait()
+        protect = protector.protect("ns", "s1") if flag == "parent" else protector.protect_namespace("ns")
+        protecting: asyncio.Future[object] = asyncio.ensure_future(protect)
+        protecting.add_done_callback(lambda _: order.append("protected"))
+        waiting = asyncio.create_task(until_somebody_waits(connection))
+        await asyncio.wait([protecting, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        gate.set()
+        await asyncio.wait([removing, protecting])
+        assert order == ["removal accepted", "protected"]

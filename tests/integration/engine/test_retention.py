@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from stateward.access.tokens import SYSTEM
-from stateward.engine import Engine, NotFound
+from stateward.engine import Engine, NotFound, queries
 from stateward.engine.errors import NoSuchOperation
 from stateward.engine.maintenance.horizon import HISTORY, HISTORY_KEY, EntriesPruned, horizon
 from stateward.engine.maintenance.retention import Pruned, history_kind, prune
@@ -160,6 +160,22 @@ async def test_whoever_has_caught_up_goes_on_however_much_is_pruned(site: Site) 
     await site.ended(await site.engine.act("ns", "p1", "pump"))
     async with asyncio.timeout(60):
         assert (await following).event == "pump"
+
+
+async def test_a_reader_that_was_away_for_long_learns_that_entries_were_pruned(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "WATCH_POLL_MAX_S", 0.0)  # any time counts as long
+    await site.built("p1")
+    watching = site.engine.watch(0, JournalFilter(ns="ns"))
+    assert (await anext(watching)).event == "build"
+    last = await anext(watching)
+    for name in ("p2", "p3", "p4"):
+        await scrapped(site, name)
+    await pruned(site)
+    assert (await horizon(site.engine.store.reader)).seq > last.seq
+    with pytest.raises(EntriesPruned):
+        await anext(watching)
 
 
 async def test_the_state_at_a_time_is_not_guessed(site: Site) -> None:

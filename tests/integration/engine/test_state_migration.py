@@ -1,16 +1,20 @@
 """State migration: stored states of an older lifecycle are migrated by a checked mapping, or refused."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stateward.engine import Engine, Handler, Job, Kind
 from stateward.engine.kinds import Kinds
+from stateward.engine.maintenance import state_migration
 from stateward.engine.maintenance.state_migration import UnknownStates, WorkersRunning, migrate_states
 from stateward.errors import BadInput
 from stateward.lifecycle import BACK, MINUTE, NEW, STABLE, TRANSITIONAL, USER, State, action, declare
-from stateward.store.port import Store
-from stateward.store.records import Status
+from stateward.store.changes import Changes
+from stateward.store.port import Store, Tx
+from stateward.store.records import Key, Status, WorkerRecord
 
 NewStore = Callable[[], Store]
 
@@ -122,3 +126,36 @@ async def test_nothing_is_mapped_under_a_worker_that_is_still_at_work(new_store:
         with pytest.raises(WorkersRunning):
             await migrate_states(store, Kinds([now()]), WHOLE)
         await store.close()
+
+
+async def start_old_worker(tx: Tx) -> None:
+    await tx.heartbeat(WorkerRecord("old/1", 60.0, 0.0, "host", 1))
+
+
+async def begin_work_on_a(tx: Tx) -> None:
+    key = Key("ns", "a")
+    found = (await tx.objects([key]))[key]
+    await tx.apply(Changes(objects=[replace(found, op="begun", version=found.version + 1)]))
+
+
+@pytest.mark.parametrize(("meanwhile", "error"), [(start_old_worker, WorkersRunning), (begin_work_on_a, BadInput)])
+async def test_what_changes_between_the_check_and_the_migration_is_checked_again(
+    left_behind: NewStore,
+    monkeypatch: pytest.MonkeyPatch,
+    meanwhile: Callable[[Tx], Awaitable[None]],
+    error: type[Exception],
+) -> None:
+    store, write = left_behind(), state_migration._write
+    await store.open()
+
+    async def write_late(tx: Tx, *args: Any) -> Any:
+        await meanwhile(tx)
+        return await write(tx, *args)
+
+    monkeypatch.setattr(state_migration, "_write", write_late)
+    with pytest.raises(error):
+        await migrate_states(store, Kinds([now()]), WHOLE)
+    found = await store.reader.object(Key("ns", "a"))
+    assert found is not None
+    assert found.state == "off"
+    await store.close()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -307,6 +308,27 @@ async def test_only_what_nobody_knows_is_forgotten_and_only_by_its_kind(deployme
             with pytest.raises(KindIsKnown, match=worker.name):
                 await api.forget("ns", "p", PUMP.kind, "ada")
         assert (await api.get("ns", "p")).kind == PUMP.kind
+
+
+async def test_nothing_is_forgotten_if_a_worker_that_knows_its_kind_starts_at_the_last_moment(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with deployment.pumps(works=False) as pumps:
+        await pumps.create("ns", "p", PUMP.kind, "build")
+    late = deployment.pumps()
+    async with deployment.stations(works=False) as api:
+        timers = type(api.store.reader).timers
+
+        async def start_worker_and_read(*args: Any) -> list[Timer]:
+            await late.__aenter__()
+            return await timers(*args)
+
+        monkeypatch.setattr(type(api.store.reader), "timers", start_worker_and_read)
+        try:
+            with pytest.raises(KindIsKnown):
+                await api.forget("ns", "p", PUMP.kind, "ada")
+        finally:
+            await late.__aexit__()
 
 
 async def test_states_of_unknown_kinds_hinder_neither_the_start_nor_a_state_migration(deployment: Deployment) -> None:

@@ -2,6 +2,7 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ from stateward.engine import Engine
 from stateward.server import store_backup
 from stateward.server.store_backup import BackupError, BackupInfo, back_up, embedded_file, restore
 from stateward.store import open_store
-from stateward.store.errors import NotADatabase, WrongSchema
+from stateward.store.errors import NotADatabase, StoreBusy, WrongSchema
 from stateward.store.filters import JournalFilter, Page, Selector
+from stateward.store.sqlite import SqliteStore
 from tests.integration.server.server_processes import run, served
 from tests.simulated_clouds import all_kinds
 
@@ -83,6 +85,35 @@ async def test_a_database_in_use_is_not_restored_into_and_loses_nothing(
     with pytest.raises(BackupError, match="is using it"):
         restore(tmp_path / "empty.db", database, replace=True)
     assert (await engine.record("a", "vm")).state == "VIRTUAL"
+
+
+async def test_a_server_that_starts_during_a_restore_is_refused_and_lets_the_restore_continue(
+    database: Path, tmp_path: Path
+) -> None:
+    async with Engine(open_store(str(database)), all_kinds(), works=False) as engine:
+        await define(engine, "vm")
+        back_up(database, tmp_path / "copy.db")
+    with store_backup._exclusive_lock(database), closing(store_backup._connected(tmp_path / "copy.db", "ro")) as copy:
+        starting = SqliteStore(database, busy_timeout_s=0.1)
+        async with asyncio.timeout(60):
+            with pytest.raises(StoreBusy, match="a restore"):  # it has the write lock, which the restore needs
+                await starting.open()
+        assert store_backup._overwrite(copy, database).objects == 1
+
+
+async def test_a_restore_does_not_wait_for_a_server_that_is_starting(
+    engine: Engine, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server has the write lock before it takes the servers' lock, and gives that up for a moment under it."""
+    back_up(database, tmp_path / "copy.db")
+    monkeypatch.setattr(store_backup, "WRITE_LOCK_TIMEOUT_S", 0.1)
+    elsewhere = tmp_path / "elsewhere" / "stateward.db"
+    elsewhere.parent.mkdir()
+    restore(tmp_path / "copy.db", elsewhere, replace=False)
+    with closing(sqlite3.connect(elsewhere, isolation_level=None)) as starting:
+        starting.execute("BEGIN IMMEDIATE")
+        with pytest.raises(BackupError, match="is using it"):
+            restore(tmp_path / "copy.db", elsewhere, replace=True)
 
 
 async def test_a_database_that_is_there_is_replaced_only_if_asked_to(database: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed
 
 from stateward.access import Role
 from stateward.access.sessions import SESSION_S, Sessions
+from stateward.access.tokens import SYSTEM
 from stateward.config import Config
 from stateward.server.app import BASE
 from stateward.server.auth.authenticator import TOKEN_CACHE_S
@@ -325,3 +326,28 @@ async def test_the_events_of_an_operation_are_followed_with_the_cookie(live_serv
     async with live_session(live_server) as (browser, _):
         answer = await browser.get(f"/api/v1/ns/a/operations/{done.operation.id}/events")
     assert "event: end" in answer.text
+
+
+async def test_tokens_and_sessions_are_stored_with_the_timers_of_their_expiry(
+    site: ServerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed after a token was stored has also stored when it ends."""
+
+    async def die(*_: object) -> None:
+        raise ConnectionResetError
+
+    monkeypatch.setattr(site.engine, "set_timer", die)
+    monkeypatch.setattr(site.engine, "unset_timer", die)
+    until = await site.engine.store.reader.time() + 1000.0
+    _, info = await site.tokens.issue("ann", Role.VIEWER, [NS], until)
+    grant = await site.tokens.grant_of(info.id)
+    assert grant is not None
+    sessions = Sessions(site.engine, site.tokens)
+    text, _ = await sessions.open(grant)
+    opened = await sessions.check(text)
+    assert opened is not None
+    timers = {timer.id: timer.due for timer in await site.engine.store.reader.timers(SYSTEM, 10)}
+    assert timers == {f"expiry of {info.id}": until, f"expiry of session-{opened.session}": until}
+    await sessions.close(opened)
+    await site.tokens.revoke(info.id)
+    assert await site.engine.store.reader.timers(SYSTEM, 10) == []

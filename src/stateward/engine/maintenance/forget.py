@@ -37,11 +37,9 @@ class KindIsKnown(Denied, code="kind_known"):
 
 async def forget(store: Store, kinds: Kinds, key: Key, kind: str, who: str) -> Object:
     """Remove the record of an object; `kind` confirms which kind the caller takes it for."""
-    now = await store.reader.time()
-    knowing = [one.id for one in await store.reader.workers() if one.is_alive(now) and one.knows(kind)]
-    if kind in kinds or knowing:
-        raise KindIsKnown(kind, f"worker {knowing[0]}" if knowing else "this server")
-    found = await store.reader.timers(key.ns, MAX_TIMERS)
+    if kind in kinds:
+        raise KindIsKnown(kind, "this server")
+    found = await store.reader.timers(key.ns, MAX_TIMERS)  # one that is set meanwhile finds no object, and ends so
     timers = [timer.key for timer in found if timer.object == key.id]
     return await store.transact(lambda tx: _forget(tx, key, kind, who, timers))
 
@@ -49,6 +47,9 @@ async def forget(store: Store, kinds: Kinds, key: Key, kind: str, who: str) -> O
 async def _forget(tx: Tx, key: Key, kind: str, who: str, timers: Sequence[Key]) -> Object:
     uow = UnitOfWork(tx)
     await uow.load([key])
+    for worker in await tx.workers():  # read last: one that has started meanwhile counts
+        if worker.is_alive(tx.now) and worker.knows(kind):
+            raise KindIsKnown(kind, f"worker {worker.id}")
     found = uow.objects.get(key)
     if found is None or found.removed:
         raise NotFound(*key)

@@ -71,7 +71,7 @@ async def refuse_unknown_states(reader: Reader, kinds: Kinds) -> None:
 async def migrate_states(store: Store, kinds: Kinds, mapped: StateMapping, who: str = "") -> Counter[UnknownState]:
     """Migrate objects and their running operations to new states; returns how many objects had each old state."""
     _check_mapping(kinds, mapped)
-    await _refuse_workers(store.reader)
+    await store.transact(_refuse_workers)
     left = {
         unknown: number
         for unknown, number in (await unknown_states(store.reader, kinds)).items()
@@ -83,7 +83,7 @@ async def migrate_states(store: Store, kinds: Kinds, mapped: StateMapping, who: 
         await store.transact(lambda tx, keys=keys: _check(tx, kinds, mapped, keys))  # type: ignore[misc]
     done = Counter[UnknownState]()
     async for keys in _pages(store.reader, mapped):
-        done += await store.transact(lambda tx, keys=keys: _write(tx, mapped, keys, who))  # type: ignore[misc]
+        done += await store.transact(lambda tx, keys=keys: _write(tx, kinds, mapped, keys, who))  # type: ignore[misc]
     return done
 
 
@@ -109,15 +109,17 @@ def _check_mapping(kinds: Kinds, mapped: StateMapping) -> None:
                 raise BadInput(f"{kind}:{old}", new, f"one of {', '.join(sorted(known))}")
 
 
-async def _refuse_workers(reader: Reader) -> None:
-    now = await reader.time()
-    alive = [one.id for one in await reader.workers() if one.is_alive(now)]
+async def _refuse_workers(tx: Tx) -> None:
+    alive = [one.id for one in await tx.workers() if one.is_alive(tx.now)]
     if alive:
         raise WorkersRunning(tuple(alive))
 
 
-async def _check(tx: Tx, kinds: Kinds, mapped: StateMapping, keys: Sequence[Key]) -> None:
+async def _check(
+    tx: Tx, kinds: Kinds, mapped: StateMapping, keys: Sequence[Key]
+) -> tuple[list[Object], list[Operation]]:
     objects, operations = await _load_with_operations(tx, keys)
+    await _refuse_workers(tx)
     for found in objects:
         lifecycle, new = kinds[found.kind].lifecycle, mapped[found.kind].get(found.state)
         if new is None:
@@ -139,6 +141,7 @@ async def _check(tx: Tx, kinds: Kinds, mapped: StateMapping, keys: Sequence[Key]
     )
     if left:
         raise UnknownStates(left)
+    return objects, operations
 
 
 # --- migration -------------------------------------------------------------------------------------------------------
@@ -162,8 +165,9 @@ async def _load_with_operations(tx: Tx, keys: Sequence[Key]) -> tuple[list[Objec
     return objects, list((await tx.operations(mine)).values()) if mine else []
 
 
-async def _write(tx: Tx, mapped: StateMapping, keys: Sequence[Key], who: str) -> Counter[UnknownState]:
-    objects, operations = await _load_with_operations(tx, keys)
+async def _write(tx: Tx, kinds: Kinds, mapped: StateMapping, keys: Sequence[Key], who: str) -> Counter[UnknownState]:
+    """Migrate a batch; what has changed since the first check is checked again, under the locks of the objects."""
+    objects, operations = await _check(tx, kinds, mapped, keys)
     outdated = [one for one in objects if one.state in mapped[one.kind]]
     changed = [(one, _migrate_operation(one, mapped)) for one in operations]
     moved = [replace(one, state=mapped[one.kind][one.state], version=one.version + 1) for one in outdated]

@@ -9,6 +9,7 @@ connection of a client that does not read; the client may reconnect with the las
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import IntEnum
 from typing import Annotated, Protocol
 
@@ -161,6 +162,10 @@ class StreamReader:
         except StoreError as error:
             log.warning("journal stream closes a connection, because the store is not available: %s", error)
             await self._socket.close(CloseCode.FAILED, "the store is not available")
+        except Exception as error:  # a connection without its sender would stay silent until the client leaves
+            log.warning("journal stream closes a connection: %r", error)
+            with suppress(Exception):  # it may be closed already
+                await self._socket.close(CloseCode.FAILED, "the stream has failed")
 
     async def _check_token(self) -> None:
         """Raise if the token does not allow the subscription any more."""

@@ -217,6 +217,7 @@ ON CONFLICT (id) DO UPDATE
 SET lease = excluded.lease, seen = excluded.seen, host = excluded.host, pid = excluded.pid, kinds = excluded.kinds
 """
 REMOVE_WORKER = "DELETE FROM workers WHERE id = $1"
+WORKERS = render_sql("SELECT {WorkerRecord:k} FROM workers k ORDER BY k.id")
 DEAD_WORKERS = render_sql("""
 SELECT {WorkerRecord:k} FROM workers k WHERE k.seen + k.lease < $1 ORDER BY k.id FOR UPDATE OF k SKIP LOCKED
 """)

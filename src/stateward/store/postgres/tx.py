@@ -205,6 +205,9 @@ class PostgresTx:
     async def remove_worker(self, worker: str) -> None:
         await self._fetch(queries.REMOVE_WORKER, worker)
 
+    async def workers(self) -> list[WorkerRecord]:
+        return [WorkerRecord(*row) for row in await self._fetch(queries.WORKERS)]
+
     async def dead_workers(self) -> list[WorkerRecord]:
         return [WorkerRecord(*row) for row in await self._fetch(queries.DEAD_WORKERS, self._now)]
 

@@ -19,22 +19,25 @@ difference the store refuses everything until it is opened again, because only a
 import logging
 import os
 import sqlite3
+import time
 from collections.abc import Mapping
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 from secrets import token_hex
 from threading import Lock
 
-from stateward.store.errors import DatabaseReplaced, ReadOnly, Unavailable
+from stateward.store.errors import DatabaseReplaced, ReadOnly, StoreBusy, Unavailable
 from stateward.store.sqlite.connections import SqliteSettings
 
 MARK_BYTES = 64
+SHARE_PAUSE_S = 0.01
 
 
 class LockFile:
     """The lock file beside a database, as one store holds it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except PermissionError as error:
@@ -59,8 +62,24 @@ class LockFile:
         else:
             self._was_exclusive = True
             self._write_mark()
-        flock(self._file, LOCK_SH)
+        self._share()
         return self._was_exclusive
+
+    def _share(self) -> None:
+        """Take the shared lock; raises `StoreBusy` if another process keeps it to itself, as a restore does.
+
+        The caller holds the write lock, for which the other one may be waiting: so this must not wait indefinitely.
+        """
+        until = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                flock(self._file, LOCK_SH | LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise StoreBusy("another process, such as a restore, uses the database alone") from None
+            else:
+                return
+            time.sleep(SHARE_PAUSE_S)
 
     def is_undisturbed(self) -> bool:
         """Return whether this store was the sole user and no process has joined since; takes no lock."""

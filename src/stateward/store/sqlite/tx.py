@@ -52,6 +52,7 @@ COUNT_OPEN_OPERATIONS = (
 )
 LIMITED = f"SELECT 1 FROM lanes WHERE lane = '' AND (grp <> '' OR capacity <> {UNLIMITED} OR back_off > ?)"  # noqa: S608
 REMOVE_WORKER = "DELETE FROM workers WHERE id = ?"
+WORKERS = json_packed("{WorkerRecord}", "FROM workers ORDER BY id")
 DEAD_WORKERS = json_packed("{WorkerRecord}", "FROM workers WHERE seen + lease < ? ORDER BY id")
 OWNED = json_packed("{WorkItem}", "FROM work INDEXED BY work_owned WHERE owner = ? ORDER BY seq")
 
@@ -161,6 +162,9 @@ class SqliteTx:
 
     async def remove_worker(self, worker: str) -> None:
         self._connection.execute(REMOVE_WORKER, (worker,))
+
+    async def workers(self) -> list[WorkerRecord]:
+        return [worker_of(row) for row in fetch_packed(self._connection, WORKERS)]
 
     async def dead_workers(self) -> list[WorkerRecord]:
         return [worker_of(row) for row in fetch_packed(self._connection, DEAD_WORKERS, (self.now,))]

@@ -53,7 +53,7 @@ def open_writer_connection(
     try:
         begin_write(connection, settings.busy_timeout_s)
         if not settings.in_memory:
-            lock = LockFile(settings.lock_path)
+            lock = LockFile(settings.lock_path, settings.busy_timeout_s)
             lock.join()
         migrate_schema(connection)
         connection.execute("UPDATE numbers SET work = work WHERE false")  # fails on a read-only file
