@@ -372,6 +372,10 @@ class ReadCommittedTx:
         await self._take([("worker", worker)])
         self._writes.append(lambda tx: _drive(tx.remove_worker(worker)))
 
+    async def workers(self) -> list[WorkerRecord]:
+        await self._switch()
+        return self._run(lambda tx: tx.workers())
+
     async def dead_workers(self) -> list[WorkerRecord]:
         await self._switch()
         dead = self._run(lambda tx: tx.dead_workers())

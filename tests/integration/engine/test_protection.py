@@ -1,6 +1,7 @@
 """Deletion protection in the engine: who asks for a removal is refused; everything else goes on."""
 
 import asyncio
+from collections.abc import Awaitable
 
 import pytest
 from msgspec.structs import replace
@@ -141,11 +142,16 @@ async def test_no_removal_is_accepted_after_protection_was_confirmed(postgres_ds
         removing.add_done_callback(lambda _: order.append("removal accepted"))
         await reached.wait()
         protect = protector.protect("ns", "s1") if flag == "parent" else protector.protect_namespace("ns")
-        protecting: asyncio.Future[object] = asyncio.ensure_future(protect)
+        protecting = asyncio.ensure_future(finish(protect))
         protecting.add_done_callback(lambda _: order.append("protected"))
         waiting = asyncio.create_task(until_somebody_waits(connection))
-        await asyncio.wait([protecting, waiting], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({protecting, waiting}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         gate.set()
-        await asyncio.wait([removing, protecting])
+        await removing
+        await protecting
         assert order == ["removal accepted", "protected"]
+
+
+async def finish(work: Awaitable[object]) -> None:
+    await work

@@ -15,7 +15,9 @@ class FakeSocket:
         self._first = ["{}"]
 
     async def receive_text(self) -> str:
-        return self._first.pop() if self._first else await asyncio.Event().wait() and ""
+        if not self._first:
+            await asyncio.Event().wait()
+        return self._first.pop()
 
     async def send_text(self, data: str) -> None:
         """Send nothing."""
