@@ -6,6 +6,7 @@ to it needs. Of an application of some hundred routes, most of which a process n
 
 import sys
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from litestar import Litestar, Router
@@ -97,8 +98,19 @@ class ArgumentsModel:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the model has
         """Return an attribute of the model, which is asked for what this has not."""
         if "_model" not in self.__dict__:
+            _drop_described_parameters(self._handler)
             self._model = self._handler.create_kwargs_model(self._path_parameters)
         return getattr(self._model, name)
+
+
+def _drop_described_parameters(handler: HTTPRouteHandler) -> None:
+    """Drop the parameters that the framework's description adds for parts of the path that a handler does not take.
+
+    Without this, the first call of a route fails if the description of the API was read before.
+    """
+    taken, described = signature(handler.fn).parameters, handler.parsed_fn_signature.parameters
+    for name in described.keys() - taken.keys():
+        del described[name]
 
 
 def _register_http_route(route: HTTPRoute, app: Litestar) -> None:
