@@ -16,6 +16,8 @@ import pytest
 import pytest_asyncio
 
 from stateward.access.roles import ACTORS
+from stateward.access.tokens import SYSTEM
+from stateward.domains.mci.model import DEPLOYMENT_NS
 from stateward.engine import Selector
 from stateward.errors import StatewardError
 from stateward.store.changes import Changes
@@ -32,7 +34,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CALLERS = ("viewer", "operator", "local admin")
 MARK = "only-the-bank-knows"
-VAULT = [
+VAULT: list[tuple[str, str, str, dict[str, Any]]] = [
     # kind              id                 state        spec
     ("ovc.account",     "account-vault",   "CONFIRMED", {"name": "vault"}),
     ("ovc.cloudspace",  "space-vault",     "DEPLOYED",  {"name": "vault", "account": "account-vault"}),
@@ -110,9 +112,11 @@ async def _fill_vault(tx: Tx) -> None:
 
 
 async def outside(harness: ServerHarness) -> dict[Key, Object]:
-    """Return all objects that are not in the callers' namespace, without what the server itself writes."""
-    found = await harness.engine.store.reader.list_objects(Selector(None), Page(None, 10_000))
-    return {one.key: one for one in found if one.ns != NS and not one.kind.startswith(("access.session", "edge.contr"))}
+    """Return all objects of the other namespace and of the deployment, but for sessions and the callers' namespace."""
+    places = (OTHER, SYSTEM, DEPLOYMENT_NS)
+    found = await harness.engine.store.reader.list_objects(Selector(places), Page(None, 10_000))
+    assert len(found) > len(VAULT)
+    return {one.key: one for one in found if one.kind != "access.session" and one.id != f"ns:{NS}"}
 
 
 async def references(harness: ServerHarness) -> list[tuple[str, str]]:
