@@ -167,8 +167,8 @@ class SimulatedNode:
         self.dialer = InProcessDialer(None, NS, name)
         self._task: asyncio.Task[None] | None = None
 
-    def connect(self, nodes: "SimulatedNodes") -> None:
-        """Start the agent, or let it connect again."""
+    def connect(self, nodes: "SimulatedNodes", *, has_engine: bool = True) -> None:
+        """Start the agent, with or without a container engine, or let it connect again."""
         self.dialer.handler = nodes.plugin.nodes.hub
         if self._task is None:
             agent = Agent(
@@ -180,8 +180,8 @@ class SimulatedNode:
                 capacity=self._capacity,
                 lease=EndlessLease(),
                 statuses=self.site.statuses,
-                backends=dict.fromkeys((SiteBackend.PROCESS, SiteBackend.CONTAINER), self.site),
-                engine=self.site,
+                backends=dict.fromkeys(tuple(SiteBackend) if has_engine else (SiteBackend.PROCESS,), self.site),
+                engine=self.site if has_engine else None,
             )
             self._task = asyncio.create_task(agent.run())
 

@@ -148,6 +148,30 @@ async def test_messages_of_an_older_connection_or_placement_do_not_count(nodes: 
     assert not await nodes.report(new, "r1-0", None)  # nobody has told it to stop
 
 
+async def test_a_proxy_forwards_nothing_to_a_stopped_instance_even_if_an_older_read_ends_later(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await nodes.place("r1-0")
+    node = placed_instance(await nodes.stored("r1-0")).node
+    assert await nodes.report(node_status(await nodes.actions.node(node)).notify, "r1-0", UP)
+    read, has_read, resume = nodes.backend._placed, asyncio.Event(), asyncio.Event()
+
+    async def read_slowly(ref: ServiceRef) -> tuple[list[Object], dict[str, Object]]:
+        found = await read(ref)
+        if not has_read.is_set():
+            has_read.set()
+            await resume.wait()
+        return found
+
+    monkeypatch.setattr(nodes.backend, "_placed", read_slowly)
+    older = asyncio.create_task(nodes.backend._refresh_ready(WEB))
+    await has_read.wait()
+    await nodes.backend.stop(WEB, "r1-0")
+    resume.set()
+    await older
+    assert nodes.backend._ready[WEB] == []
+
+
 async def test_another_installation_is_held_until_the_node_is_lost(nodes: Nodes) -> None:
     assert await nodes.hello("a", "two") == 0
     assert not await nodes.lose("a", renewals=0)  # it was renewed since

@@ -8,6 +8,7 @@ import pytest
 
 from stateward.domains.systems.lifecycle import INSTANCE
 from stateward.domains.systems.nodes import node_hub, node_volumes
+from stateward.domains.systems.nodes.node_model import NodeStatus, node_status
 from stateward.store.filters import Page, Selector
 from stateward.store.port import Store
 from tests.integration.domains.systems.conftest import NS
@@ -72,3 +73,47 @@ async def test_volumes_that_a_broken_engine_keeps_are_removed_later_and_a_system
     assert (await begun).error is None
     assert site.had_volumes == [False, False]
     assert site.volumes == {"shop", "other"}
+
+
+async def restart(nodes: SimulatedNodes, *, has_engine: bool) -> None:
+    """Start the agent of the node again, with or without its container engine."""
+    node = nodes.nodes["a"]
+    node.cut()
+    await node.stop()
+    await nodes.until(lambda: nodes.is_disconnected("a"))
+    node.connect(nodes, has_engine=has_engine)
+
+    async def is_connected() -> bool:
+        return not await nodes.is_disconnected("a")
+
+    await nodes.until(is_connected)
+
+
+async def test_an_agent_that_ran_without_its_engine_for_a_while_removes_the_volumes_of_systems_deleted_meanwhile(
+    nodes: SimulatedNodes,
+) -> None:
+    await restart(nodes, has_engine=False)
+    await delete_shop(nodes)
+    await nodes.ended(await nodes.actions.create("shop", "nodes"))
+    await restart(nodes, has_engine=True)
+    assert (await nodes.deploy(WEB)).error is None
+    assert nodes.nodes["a"].site.had_volumes == [False, False]
+
+
+async def test_a_node_that_is_registered_again_removes_old_volumes_and_its_former_connections_do_not_count(
+    nodes: SimulatedNodes,
+) -> None:
+    node = nodes.nodes["a"]
+    await nodes.lose("a")
+    node.site.orders.clear()  # the end of its lease
+    await delete_shop(nodes)
+    former = node_status(await nodes.node_actions.node("a"))
+    await nodes.node_actions.act("a", "delete")
+    await nodes.node_actions.register("a", {})
+    status = node_status(await nodes.node_actions.node("a"))
+    assert status == NodeStatus(former.notify, deleted_systems=("shop",), has_had_engine=True)
+    await nodes.ended(await nodes.actions.create("shop", "nodes"))
+    node.connect(nodes)
+    await nodes.until(lambda: nodes.is_node("a", "ready"))
+    assert (await nodes.deploy(WEB)).error is None
+    assert node.site.had_volumes == [False, False]

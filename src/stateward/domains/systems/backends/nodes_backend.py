@@ -9,6 +9,7 @@ The shared port of a service is a TCP proxy on each host with a worker; it forwa
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from itertools import count
 from pathlib import Path
 from random import Random
 
@@ -68,6 +69,8 @@ class NodesBackend:
     def __init__(self, folder: Path, chance: Random) -> None:
         self._chance = chance
         self._ready: dict[ServiceRef, list[str]] = {}
+        self._refreshes = count(1)
+        self._refreshed: dict[ServiceRef, int] = {}  # the refresh that has set the addresses
         self._proxies = LocalBackend(folder, ready_addresses=lambda ref: self._ready.get(ref, []))
         self._changed: asyncio.Queue[ServiceRef] = asyncio.Queue()
         self._moved: dict[ServiceRef, asyncio.Event] = {}
@@ -156,7 +159,11 @@ class NodesBackend:
 
         A node that has only lost its connection still counts, or a restart of the controller would close all ports.
         """
+        number = next(self._refreshes)
         placed, nodes = await self._placed(ref)
+        if number < self._refreshed.get(ref, 0):
+            return  # one that has read later was faster
+        self._refreshed[ref] = number
         found = (ready_address(one, nodes.get(placed_instance(one).node)) for one in placed)
         self._ready[ref] = [one for one in found if one is not None]
         self._proxies.wake()
@@ -171,6 +178,7 @@ class NodesBackend:
         """Close the shared port of a service on this host, and remove the logs that nodes keep of a run."""
         await self._proxies.forget(ref)
         self._ready.pop(ref, None)
+        self._refreshed.pop(ref, None)
         self._moving.discard(ref)
         kept = [one.key for one in (await self._placed(ref))[0] if one.state == InstanceState.KEPT]
         await asyncio.gather(*(self._forget.submit(key) for key in kept))

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from stateward.domains.systems.errors import NodeNotEmpty
 from stateward.domains.systems.lifecycle import INSTANCE, NODE, SystemNodeState
 from stateward.domains.systems.model import SECRET_ENV
-from stateward.domains.systems.nodes.node_model import NODE_LABEL, SystemNodeSpec, node_status
+from stateward.domains.systems.nodes.node_model import NODE_LABEL, NodeStatus, SystemNodeSpec, node_status
 from stateward.domains.systems.nodes.placement_records import ROOM_STATES
 from stateward.domains.systems.object_ids import checked_name
 from stateward.engine import Accepted, Engine, Kind, NotFound, Request
@@ -21,7 +21,10 @@ MAX_LISTED = 10_000
 
 
 async def guard_node(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    """Refuse the deletion of a node that has instances, unless it is lost; its alerts end with it."""
+    """Refuse the deletion of a node that has instances, unless it is lost; its alerts end with it.
+
+    A node that is registered again knows the volumes that are to be removed there, and its connections have new numbers.
+    """
     if request.action == "delete":
         left = await uow.select(Selector(found.ns, INSTANCE.kind, states=ROOM_STATES, labels=((NODE_LABEL, found.id),)))
         if left and found.state != SystemNodeState.LOST:
@@ -29,6 +32,15 @@ async def guard_node(uow: UnitOfWork, request: Request, found: Object) -> Reques
         status = node_status(found)
         save_alerts(uow, found, status.alerts, ())
         return replace(request, seen=to_json(replace(status, alerts=())))
+    former = uow.objects.get(found.key) if request.creates is not None else None
+    if former is not None and former.kind == NODE.kind:
+        before = node_status(former)
+        kept = NodeStatus(
+            notify=before.notify,
+            deleted_systems=before.deleted_systems,
+            has_had_engine=before.has_had_engine or before.containers,
+        )
+        return replace(request, seen=to_json(kept))
     return None
 
 

@@ -128,7 +128,8 @@ def _connect_node(uow: UnitOfWork, hello: NodeHello) -> NodeWelcome:
         return NodeWelcome(rejection=HELD, is_held=True)
     size = {"cpu": has.cores, "memory": has.memory // 2**20, "slots": has.slots, "address": has.address}
     who = {"version": hello.version, "installation": hello.installation, "server": hello.server}
-    offers = {"containers": hello.has_engine, "secrets": hello.takes_secrets, "images": {}}
+    has_had = status.has_had_engine or status.containers or hello.has_engine
+    offers = {"containers": hello.has_engine, "has_had_engine": has_had, "secrets": hello.takes_secrets, "images": {}}
     # Another server may have given a longer lease, which goes on until its end.
     lease = max(status.lease, hello.lease) if found.state in SERVING else hello.lease
     seen = replace(status, notify=status.notify + 1, connected=False, lease=lease, **size, **who, **offers)

@@ -1,9 +1,10 @@
 """The removal of the volumes of deleted systems from nodes.
 
 A node keeps the volumes of a system when its instances leave, and only its agent knows which ones it has. So the
-deletion of a system is noted with each node of the namespace that has a container engine. The process that has the
-connection of the node asks its agent to remove the volumes, and then clears the note. A node that is away is asked when
-it returns, and starts no instance of a new system of the same name before: that one finds no old data.
+deletion of a system is noted with each node of the namespace that has, or has had, a container engine. The process that
+has the connection of the node asks its agent to remove the volumes, and clears the note when the agent has answered. A
+node that is away, or whose agent runs without an engine, is asked when it returns with one, and starts no container of a
+new system of the same name before: that one finds no old data. A node that is registered again has its notes.
 """
 
 import asyncio
@@ -49,18 +50,17 @@ class NodeVolumes:
 
     async def on_system_deleted(self, system_ref: SystemRef) -> None:
         """Have the volumes of a system removed, and wait for the nodes that are connected."""
-        nodes = [one.key for one in await self._nodes_with_engine(system_ref.ns)]
+        nodes = [one.key for one in await self._nodes(system_ref.ns)]
         await self._engine.store.transact(partial(_note, nodes=nodes, system=system_ref.system))
         try:
             async with asyncio.timeout(WAIT_S):
-                while any(_keeps_waiting(one, system_ref) for one in await self._nodes_with_engine(system_ref.ns)):
+                while any(_keeps_waiting(one, system_ref) for one in await self._nodes(system_ref.ns)):
                     await asyncio.sleep(POLL_INTERVAL_S)
         except TimeoutError:
             log.warning("volumes of system %s in %s are not removed yet", system_ref.system, system_ref.ns)
 
-    async def _nodes_with_engine(self, ns: str) -> list[Object]:
-        nodes = await self._engine.store.reader.list_objects(Selector(ns, NODE.kind), Page(None, MAX_LISTED))
-        return [one for one in nodes if node_status(one).containers]
+    async def _nodes(self, ns: str) -> list[Object]:
+        return await self._engine.store.reader.list_objects(Selector(ns, NODE.kind), Page(None, MAX_LISTED))
 
     async def deleted_systems(self, node: Key) -> tuple[str, ...]:
         """Return the systems whose volumes are to be removed from a node, if its agent can."""
@@ -88,13 +88,16 @@ class NodeVolumes:
 
 def _keeps_waiting(node: Object, system_ref: SystemRef) -> bool:
     status = node_status(node)
-    return node.state in SERVING and status.connected and system_ref.system in status.deleted_systems
+    is_asked = node.state in SERVING and status.connected and status.containers
+    return is_asked and system_ref.system in status.deleted_systems
 
 
 async def _note(tx: Tx, nodes: Collection[Key], system: str) -> None:
     async with unit_of_work(tx, nodes) as uow:
         for found in filter(None, (loaded_node(uow, node) for node in nodes)):
             status = node_status(found)
+            if not (status.containers or status.has_had_engine):
+                continue
             noted = tuple(sorted({*status.deleted_systems, system}))
             save_seen(uow, found, replace(status, deleted_systems=noted))
             journal(uow, found, found.op, CONTROLLER, "", SYSTEM_DELETED, reason=system)
