@@ -6,7 +6,16 @@ from msgspec.structs import replace
 
 from stateward.domains.systems.definition import JobDefinition, NodePool, Service, revision_of, used_versions
 from stateward.domains.systems.definition.model import Hook
-from stateward.domains.systems.lifecycle import JOB, JOBRUN, NODEPOOL, SERVICE, JobState, NodePoolState, ServiceState
+from stateward.domains.systems.lifecycle import (
+    JOB,
+    JOBRUN,
+    NODEPOOL,
+    SERVICE,
+    DeployState,
+    JobState,
+    NodePoolState,
+    ServiceState,
+)
 from stateward.domains.systems.model import ChangeSpec, DesiredJob, DesiredService, DesiredTree, JobRunSpec, spec_of
 from stateward.domains.systems.object_ids import job_id, path_of, pool_id, run_id, service_id
 from stateward.engine import Request
@@ -144,3 +153,17 @@ def current_tree(services: Sequence[Object], pools: Sequence[Object] | None, job
         {str(path_of(one.id)): wanted.job for one, wanted in known_jobs if wanted is not None},
         {path: wanted.assigned_port for path, wanted in known.items() if wanted.assigned_port},
     )
+
+
+def find_undoable(deploys: Iterable[Object], path: str | None, deploy: str | None = None) -> Object | None:
+    """Return the named deploy, or the newest of a path (or of all) that succeeded and was not rolled back."""
+    undone: set[str] = set()
+    for one in sorted(deploys, key=lambda one: one.created, reverse=True):
+        change = spec_of(one, ChangeSpec)
+        if change is None or one.state != DeployState.SUCCEEDED or path not in (None, change.path):
+            continue
+        if change.undoes is not None:
+            undone.add(change.undoes)
+        elif deploy in (None, one.id) and (deploy is not None or one.id not in undone):
+            return one
+    return None

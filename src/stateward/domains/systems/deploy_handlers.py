@@ -21,7 +21,7 @@ from stateward.domains.systems.address_choice import AllowedPorts
 from stateward.domains.systems.addresses import check_free_addresses, hold_addresses
 from stateward.domains.systems.backends.backend_fields import check_backend_fields
 from stateward.domains.systems.backends.port import SystemRef
-from stateward.domains.systems.change_planner import ChangePlanner, current_tree
+from stateward.domains.systems.change_planner import ChangePlanner, current_tree, find_undoable
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.controllers import SystemRollUp
 from stateward.domains.systems.definition import NodePool
@@ -106,26 +106,32 @@ class DeployHandlers:
         change = spec_of(job.claim.object, ChangeSpec)
         if change is None:
             raise Permanent("nothing is known of what is to be deployed")
-        work = DeployRun(self._context, job, change)
-        await self._begin(job)
+        found = await self._begin(job)
+        work = DeployRun(self._context, job, change, is_cancelled=seen_of(found, ChangeSeen).cancelled is not None)
         try:
             trouble = await work.run()
         except CancelledMeanwhile as error:
             seen = to_json(ChangeSeen(work.before, error.who))
             return Ending("cancelled", WORKER, error=f"cancelled by {error.who}", seen=seen)
         await self._roll_ups.refresh(work.system_ref)
-        cancelled = seen_of(job.claim.object, ChangeSeen).cancelled
+        cancelled = seen_of(found, ChangeSeen).cancelled
         seen = to_json(ChangeSeen(work.before, cancelled))
+        # If it is cancelled before this is stored, it is attempted again, and goes back to the definition before.
         if cancelled:
-            return Ending("cancelled", WORKER, error=f"cancelled by {cancelled}", seen=seen)
-        return Ending("failed", WORKER, error=trouble, seen=seen) if trouble else Ending(seen=seen)
+            return Ending("cancelled", error=f"cancelled by {cancelled}", seen=seen, version=found.version)
+        if trouble:
+            return Ending("failed", error=trouble, seen=seen, version=found.version)
+        return Ending(seen=seen, version=found.version)
 
-    async def _begin(self, job: Job) -> None:
+    async def _begin(self, job: Job) -> Object:
+        """Enter the first phases, unless an earlier attempt has; returns the deploy as it is then."""
+        if job.state not in (DeployState.PENDING, DeployState.ACCEPTED):
+            return job.claim.object
         if job.state == DeployState.PENDING:
             await self._context.engine.unset_timer(job.ns, lock_timer_id(job.object))
             await job.phase("accepted", CONTROLLER)
-        if job.state in (DeployState.PENDING, DeployState.ACCEPTED):
-            await job.phase("started", WORKER)
+        await job.phase("started", WORKER)
+        return await self._context.object(job.ns, job.object) or job.claim.object
 
     async def teardown(self, job: Job) -> Ending:
         """Stop all services of a system, and remove its node pools."""
@@ -211,10 +217,10 @@ def _failure_text(denied: dict[str, str], failed: Iterable[Operation]) -> str:
 
 
 class DeployRun:
-    """One run of a deploy."""
+    """One attempt at a deploy, which may have been cancelled before."""
 
-    def __init__(self, context: SystemContext, job: Job, change: ChangeSpec) -> None:
-        self._context, self._job = context, job
+    def __init__(self, context: SystemContext, job: Job, change: ChangeSpec, *, is_cancelled: bool) -> None:
+        self._context, self._job, self._is_cancelled = context, job, is_cancelled
         self.system_ref = SystemRef(job.ns, system_of(job.object))
         self._change, self._path, self._wanted = change, parse_path(change.path), change.picture
         self.before = DesiredTree()
@@ -227,13 +233,9 @@ class DeployRun:
         self.before = msgspec.convert(kept, DesiredTree)
         self._wanted = await pin_images(self._context, self._job, self.system_ref, self._wanted)
         trouble = await self._apply()
-        if trouble or self._cancelled:
+        if trouble or self._is_cancelled:
             await self._roll_back()
         return trouble
-
-    @property
-    def _cancelled(self) -> bool:
-        return seen_of(self._job.claim.object, ChangeSeen).cancelled is not None
 
     async def _snapshot(self) -> Any:  # noqa: ANN401 - JSON
         """Return the present definition; raises if the desired one is impossible."""
@@ -245,6 +247,8 @@ class DeployRun:
     async def _check(self) -> None:
         """Refuse an impossible definition, or one that removes a protected part, before anything was done."""
         await check_protection(self._context, self._job, self._change)
+        if self._change.undoes_last:
+            await self._check_undone()
         system = await self._context.object(self.system_ref.ns, self.system_ref.system)
         try:
             backend = "" if system is None else system_spec(system).backend
@@ -264,6 +268,14 @@ class DeployRun:
         for pool, path in needed.items():
             if not await self._is_there(pool):
                 raise Permanent(f"{path} is to run on node pool {pool}, and there is none of that name")
+
+    async def _check_undone(self) -> None:
+        """Fail a rollback of the last deploy if that is no longer the last one: another one had the lock before it."""
+        path, undoes = self._change.path, self._change.undoes
+        last = find_undoable(await self._context.changes(self.system_ref, DEPLOY.kind), path)
+        if last is None or last.id != undoes:
+            now = "no deploy" if last is None else last.id
+            raise Permanent(f"{undoes} was to be rolled back as the last deploy of {path}, which is {now} by now")
 
     async def _hold_addresses(self, system: Object) -> None:
         """Claim the ports of the definition before, too: if the deploy fails, its services need them again."""
@@ -295,7 +307,7 @@ class DeployRun:
             ("surplus jobs", self._surplus_jobs),
             ("surplus pools", partial(self._pools, self._planner.surplus_pools, self._wanted)),
         ):
-            if self._cancelled and step not in self._steps.taken:
+            if self._is_cancelled and step not in self._steps.taken:
                 return ""
             denied = await self._steps.run_step(step, asked)
             trouble = _failure_text(denied, await self._steps.failed(step))

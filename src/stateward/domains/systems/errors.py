@@ -18,6 +18,13 @@ class LockMissing(Denied, code="unlocked"):
     )
 
 
+class LockHeld(Denied, code="lock_held"):
+    """The time for which a change can wait for its lock is over, and it has the lock."""
+
+    change: str
+    text = "{change} has its lock, and no longer waits for it"
+
+
 class DeletionLocked(Locked):
     """A deploy or a teardown is in the way of a deletion."""
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from stateward.domains.systems.address_choice import AllowedPorts, assign_ports
 from stateward.domains.systems.addresses import address_keys, hold_addresses
 from stateward.domains.systems.change_planner import leaving_parts
-from stateward.domains.systems.errors import BackendNotGranted, LockMissing, LoginNotGranted, NotLiving, SecretMissing
+from stateward.domains.systems.errors import BackendNotGranted, LockHeld, LockMissing, LoginNotGranted, NotLiving, SecretMissing
 from stateward.domains.systems.lifecycle import JOB, LIVING, NODEPOOL, SECRET, SERVICE, SYSTEM
 from stateward.domains.systems.model import ChangeSeen, ChangeSpec, DesiredTree, SystemSpec
 from stateward.domains.systems.object_ids import secret_id, secret_name, system_of
@@ -79,6 +79,8 @@ async def guard_change(
     """Accept a deploy or a teardown only with its lock, and only of a living system; note who cancels a deploy."""
     if request.action == "cancel" and request.seen is None:
         return replace(request, seen=to_json(ChangeSeen(cancelled=request.who or str(request.actor))))
+    if request.action == GAVE_UP:
+        _require_waiting(uow, found)
     if request.action not in CHANGES:
         return None
     system, change = system_of(found.id), TEARDOWN_CHANGE
@@ -107,6 +109,13 @@ async def guard_change(
         reason = to_json({REASON: f"it did not get the lock on {change.path} of {system} within {seconds:g} s"})
         uow.changes.timers.append(Timer(found.ns, id_, due, 0, found.id, GAVE_UP, "[]", reason))
     return request
+
+
+def _require_waiting(uow: UnitOfWork, found: Object) -> None:
+    """Refuse that a change gives up waiting for a lock which it has got: a worker may have just claimed it."""
+    work = None if found.op is None else uow.work(Key(found.ns, found.op))
+    if work is not None and not uow.waits_for_locks(work):
+        raise LockHeld(found.id)
 
 
 def _check_secrets(uow: UnitOfWork, ns: str, change: ChangeSpec) -> None:

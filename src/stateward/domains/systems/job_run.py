@@ -107,7 +107,7 @@ class JobRun:
             ending = self._ending(step) or await self._stop_ending(started)
             if ending is not None:
                 await self._stop_all(backend)
-                return ending
+                return await self._confirm(ending)
             await self._start(backend, step.start)
             await self._rest(min(started + self._wanted.deadline, step.due or inf))
 
@@ -165,15 +165,26 @@ class JobRun:
     async def _stop_ending(self, started: float) -> Ending | None:
         """Return how the run ends if it was cancelled, or has passed its deadline."""
         found = await self._context.recent_object(self._job.ns, self._job.object, CANCEL_CHECK_S)
-        cancelled = None if found is None else seen_of(found, JobRunSeen).cancelled
+        cancelled = _canceller(found)
         if cancelled is None and self._spec.deploy is not None and await self._is_deploy_over(self._spec.deploy):
             cancelled = "its deploy, which is over"
         if cancelled is not None:
-            return Ending("cancelled", WORKER, error=f"cancelled by {cancelled}", seen=self._seen(cancelled=cancelled))
+            return self._cancelled(cancelled)
         if self._job.now - started >= self._wanted.deadline:
             error = f"not done within {self._wanted.deadline:g} s{self._last_failure}"
             return Ending("failed", WORKER, error=error, seen=self._seen(reason="deadline"))
         return None
+
+    def _cancelled(self, by: str) -> Ending:
+        return Ending("cancelled", WORKER, error=f"cancelled by {by}", seen=self._seen(cancelled=by))
+
+    async def _confirm(self, ending: Ending) -> Ending:
+        """Return an end that counts only if the run is not cancelled before it is stored."""
+        found = await self._context.object(self._job.ns, self._job.object)
+        by = _canceller(found)
+        if by is not None and ending.event != "cancelled":
+            ending = self._cancelled(by)
+        return ending if found is None else replace(ending, version=found.version)
 
     def _ending(self, step: RunStep) -> Ending | None:
         """Return how the run ends if enough instances have succeeded, or too many have failed."""
@@ -223,6 +234,10 @@ class JobRun:
         if problem and problem != self._problem:
             await self._job.progress(f"waits: {problem}")
         self._problem = problem
+
+
+def _canceller(run: Object | None) -> str | None:
+    return None if run is None else seen_of(run, JobRunSeen).cancelled
 
 
 async def _as_json(results: list[AttemptResult]) -> Any:  # noqa: ANN401

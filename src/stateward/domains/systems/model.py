@@ -76,11 +76,16 @@ class DesiredTree(Struct, frozen=True):
 
 
 class ChangeSpec(Struct, frozen=True):
-    """The spec of a deploy: exactly these services at and below a path. `undoes` is the deploy that it rolls back."""
+    """The spec of a deploy: exactly these services at and below a path.
+
+    `undoes` is the deploy that it rolls back; `undoes_last`: the last of its path, which it must still be when the
+    rollback starts.
+    """
 
     path: str
     picture: DesiredTree
     undoes: str | None = None
+    undoes_last: bool = False
 
 
 class ChangeSeen(Struct, frozen=True, omit_defaults=True):

@@ -14,10 +14,11 @@ from msgspec.structs import replace
 
 from stateward.domains.systems.addresses import MaySee, check_free_addresses
 from stateward.domains.systems.backends.backend_fields import check_backend_fields
+from stateward.domains.systems.change_planner import find_undoable
 from stateward.domains.systems.definition import Tree
 from stateward.domains.systems.errors import DeletionLocked, NothingToRollBack
 from stateward.domains.systems.guards import WAIT, exclusive_lock
-from stateward.domains.systems.lifecycle import DEPLOY, NODEPOOL, OPEN_DEPLOY, SYSTEM, TEARDOWN, DeployState
+from stateward.domains.systems.lifecycle import DEPLOY, NODEPOOL, OPEN_DEPLOY, SYSTEM, TEARDOWN
 from stateward.domains.systems.model import (
     ChangeSeen,
     ChangeSpec,
@@ -153,25 +154,14 @@ class SystemActions:
     ) -> Accepted:
         """Roll back a deploy: the named one, or the last one that succeeded."""
         wanted = None if path is None else str(checked_path(path))
-        found = await self._undoable(system, wanted, deploy)
-        change, before = spec_of(found, ChangeSpec), seen_of(found, ChangeSeen).before
-        if change is None or before is None:
+        found = find_undoable(await self.deploys(system), wanted, deploy)
+        change = None if found is None else spec_of(found, ChangeSpec)
+        before = None if found is None else seen_of(found, ChangeSeen).before
+        if found is None or change is None or before is None:
             raise NothingToRollBack(system, wanted)
-        picture = replace(before, assigned_ports={})  # they are chosen anew: others may have them now
-        return await self._deploy(system, ChangeSpec(change.path, picture, found.id), wait, key)
-
-    async def _undoable(self, system: str, path: str | None, deploy: str | None) -> Object:
-        """Return the named deploy, or the newest that succeeded and was not rolled back."""
-        undone: set[str] = set()
-        for one in await self.deploys(system):
-            change = spec_of(one, ChangeSpec)
-            if change is None or one.state != DeployState.SUCCEEDED or path not in (None, change.path):
-                continue
-            if change.undoes is not None:
-                undone.add(change.undoes)
-            elif deploy in (None, one.id) and (deploy is not None or one.id not in undone):
-                return one
-        raise NothingToRollBack(system, path)
+        picture = replace(before, assigned_ports={})  # they are chosen again: others may have them now
+        undo = ChangeSpec(change.path, picture, found.id, undoes_last=deploy is None)
+        return await self._deploy(system, undo, wait, key)
 
     async def deploys(self, system: str) -> list[Object]:
         """Return the deploys of a system in its present life, newest first."""

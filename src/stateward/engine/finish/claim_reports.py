@@ -7,7 +7,11 @@ from stateward.store.records import Claim, Operation, Status
 
 
 class Ending(Struct, frozen=True, gc=False):
-    """The end of an operation: the event for the lifecycle, its actor, and the result or the error."""
+    """The end of an operation: the event for the lifecycle, its actor, and the result or the error.
+
+    A handler whose end depends on the object, such as on a cancellation that its guard has noted there, gives the
+    `version` that it has read. If the object has changed since, the operation is attempted again instead.
+    """
 
     event: str = SUCCEEDED
     actor: str = WORKER
@@ -17,6 +21,7 @@ class Ending(Struct, frozen=True, gc=False):
     seen: str | None = None  # the observed state of the object, as JSON
     status: Status | None = None  # of the operation, if it does not follow from the event
     traceback: str | None = None  # of the handler's error, for administrators
+    version: int | None = None  # of the object, if the end depends on it
 
 
 class Requeue(Struct, frozen=True, gc=False):

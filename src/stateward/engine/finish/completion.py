@@ -82,6 +82,11 @@ def _record(
         uow.update_work(replace(work, owner=None, attempts=work.attempts - 1))
     elif isinstance(one.outcome, Phase):
         return _enter_phase(uow, kinds[found.kind].lifecycle, found, kept[work.key], one)
+    elif one.outcome.version not in (None, found.version):
+        uow.update_work(replace(work, owner=None, not_before=0.0, attempts=work.attempts - 1))
+        if one.steps is not None:
+            uow.changes.steps.append((work.key, one.steps))
+        return False
     else:
         if one.outcome.traceback is not None:
             uow.tracebacks[work.key] = one.outcome.traceback

@@ -13,7 +13,8 @@ from stateward.domains.systems.backends.simulated_backend import SimulatedBacken
 from stateward.domains.systems.definition import read
 from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.domains.systems.service import SystemActions
-from stateward.engine import Accepted, Engine
+from stateward.engine import Accepted, Ending, Engine, Job
+from stateward.engine.worker.attempt import Attempt, Outcome
 from stateward.store.port import Store
 from stateward.store.records import Key, Operation
 from tests.integration.engine.pump_kinds import Plant
@@ -31,6 +32,20 @@ services:
       api: {command: api v1}
       db: {command: db v1}
 """
+
+
+def before_first_end(monkeypatch: pytest.MonkeyPatch, action: str, act: Callable[[str], Awaitable[None]]) -> None:
+    """Call a function with the object, when a handler of an action has ended and its end is not yet stored; once."""
+    run, seen = Attempt.run, list[str]()
+
+    async def held(attempt: Attempt, job: Job, remaining: float) -> Outcome:
+        outcome = await run(attempt, job, remaining)
+        if job.action == action and isinstance(outcome, Ending) and not seen:
+            seen.append(job.object)
+            await act(job.object)
+        return outcome
+
+    monkeypatch.setattr(Attempt, "run", held)
 
 
 def service(command: str = "run v1", **how: Any) -> str:

@@ -19,7 +19,16 @@ from stateward.errors import BadInput, UnknownValue
 from stateward.lifecycle import CONTROLLER
 from stateward.store.port import Store
 from stateward.store.records import Key, Status
-from tests.integration.domains.systems.conftest import HOME, NS, SHOP, SystemsHarness, ref, service
+from tests.integration.domains.systems.conftest import (
+    HOME,
+    NS,
+    PATIENT,
+    SHOP,
+    SystemsHarness,
+    before_first_end,
+    ref,
+    service,
+)
 from tests.integration.engine.pump_kinds import Plant
 
 V1 = {"web": "web v1", "store.api": "api v1", "store.db": "db v1"}
@@ -140,6 +149,46 @@ async def test_rollbacks_go_back_step_by_step_until_there_is_nothing_left(harnes
         assert await harness.commands() == expected
     with pytest.raises(NothingToRollBack):
         await harness.actions.rollback("shop", "/a", None)
+
+
+async def test_a_rollback_of_the_last_deploy_fails_if_another_one_succeeds_while_it_waits(
+    harness: SystemsHarness,
+) -> None:
+    for version in ("v1", "v2"):
+        await harness.deployed("/web", service(f"web {version}"))
+    harness.backend.fail("/web", "v3")
+    third = await harness.deploy("/web", service("web v3"))
+
+    async def is_third_starting() -> bool:
+        return not all(one.ready for one in await harness.backend.instances(ref("/web")))
+
+    await harness.until(is_third_starting)
+    waiting = await harness.actions.rollback("shop", None, None, wait=PATIENT)
+    named = await harness.actions.rollback("shop", None, (await harness.actions.deploys("shop"))[-1].id, wait=PATIENT)
+    harness.backend.mend_all()
+    harness.backend.mend(ref("/web"))
+    assert (await harness.ended(third)).status is Status.SUCCEEDED
+    failed = await harness.ended(waiting)
+    assert failed.status is Status.FAILED
+    assert f"which is {third.object.id} by now" in str(failed.error)
+    assert (await harness.ended(named)).status is Status.SUCCEEDED
+    assert await harness.states() == {}  # as before the first one
+
+
+async def test_a_deploy_that_is_cancelled_when_it_is_about_to_succeed_goes_back(
+    harness: SystemsHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await harness.deployed("/", SHOP)
+    cancelled = list[str]()
+
+    async def cancel(deploy: str) -> None:
+        cancelled.append((await harness.actions.cancel("shop", deploy)).object.state)
+
+    before_first_end(monkeypatch, "deploy", cancel)
+    ended = await harness.deployed("/", SHOP.replace("v1", "v2"))
+    assert cancelled == ["in progress"]
+    assert (ended.status, str(ended.error)[:16]) == (Status.CANCELLED, "cancelled by ann")
+    assert await harness.commands() == V1
 
 
 async def test_a_deploy_that_is_named_can_be_rolled_back(harness: SystemsHarness) -> None:

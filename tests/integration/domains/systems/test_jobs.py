@@ -12,7 +12,7 @@ from stateward.engine.errors import Protected
 from stateward.errors import BadInput, UnknownValue
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Object, Operation, Status
-from tests.integration.domains.systems.conftest import HOME, NS, SystemsHarness
+from tests.integration.domains.systems.conftest import HOME, NS, SystemsHarness, before_first_end
 
 REPORT = "jobs: {report: {command: work v1, backoff: 0.05, HOW}}"
 
@@ -53,6 +53,19 @@ async def has_instances(harness: SystemsHarness, run: str) -> bool:
 async def progress(harness: SystemsHarness, accepted: Accepted) -> list[str]:
     """Return the lines of progress of an operation."""
     return [one.text for one in await harness.engine.store.reader.progress_of(accepted.op.key, 0)]
+
+
+async def test_a_run_that_is_cancelled_when_it_is_about_to_succeed_is_cancelled(
+    harness: SystemsHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cancel(run: str) -> None:
+        assert (await jobs_of(harness).cancel("shop", run)).object.state == "running"
+
+    await harness.deployed("/", report())
+    before_first_end(monkeypatch, "run", cancel)
+    ended, seen = await ran(harness)
+    assert (ended.status, str(ended.error)[:16]) == (Status.CANCELLED, "cancelled by ann")
+    assert (seen.succeeded, seen.cancelled) == (1, "ann")
 
 
 async def test_a_run_succeeds_when_enough_instances_have(harness: SystemsHarness) -> None:

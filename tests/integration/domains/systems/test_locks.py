@@ -1,8 +1,9 @@
 """Locks of systems: the examples of the seed, and the pitfalls of the specification, on durable locks."""
 
 import pytest
+from msgspec.structs import replace
 
-from stateward.engine import Locked, LockRequest
+from stateward.engine import Engine, Locked, LockRequest
 from stateward.store.records import Status
 from tests.integration.domains.systems.conftest import NS, SystemsHarness, service
 from tests.integration.engine.pump_kinds import PUMP
@@ -178,6 +179,27 @@ async def test_one_that_has_begun_is_not_ended_by_its_patience(harness: SystemsH
     accepted = await harness.deploy("/a", service(), wait=600)
     assert (await harness.ended(accepted)).status is Status.SUCCEEDED
     assert await harness.engine.store.reader.timers(NS, 10) == []
+
+
+async def test_one_that_has_its_lock_when_its_time_to_wait_for_it_ends_goes_on(
+    harness: SystemsHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timer fires after a worker has claimed the deploy, and before the worker removes the timer."""
+    unset_timer = Engine.unset_timer
+
+    async def fire_first(engine: Engine, ns: str, timer: str) -> None:
+        (found,) = await engine.store.reader.timers(NS, 10)
+        await engine.set_timer(replace(found, due=0.0))
+
+        async def has_fired() -> bool:
+            return await engine.store.reader.timers(NS, 10) == []
+
+        await harness.until(has_fired)
+        await unset_timer(engine, ns, timer)
+
+    monkeypatch.setattr(Engine, "unset_timer", fire_first)
+    ended = await harness.ended(await harness.deploy("/a", service(), wait=600))
+    assert (ended.status, ended.error) == (Status.SUCCEEDED, None)
 
 
 async def test_one_that_waits_can_be_cancelled_and_has_done_nothing(harness: SystemsHarness) -> None:
