@@ -14,7 +14,14 @@ from msgspec.structs import replace
 from stateward.domains.systems.address_choice import AllowedPorts, assign_ports
 from stateward.domains.systems.addresses import address_keys, hold_addresses
 from stateward.domains.systems.change_planner import leaving_parts
-from stateward.domains.systems.errors import BackendNotGranted, LockHeld, LockMissing, LoginNotGranted, NotLiving, SecretMissing
+from stateward.domains.systems.errors import (
+    BackendNotGranted,
+    LockHeld,
+    LockMissing,
+    LoginNotGranted,
+    NotLiving,
+    SecretMissing,
+)
 from stateward.domains.systems.lifecycle import JOB, LIVING, NODEPOOL, SECRET, SERVICE, SYSTEM
 from stateward.domains.systems.model import ChangeSeen, ChangeSpec, DesiredTree, SystemSpec
 from stateward.domains.systems.object_ids import secret_id, secret_name, system_of
