@@ -23,7 +23,7 @@ MAX_LISTED = 10_000
 async def guard_node(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Refuse the deletion of a node that has instances, unless it is lost; its alerts end with it.
 
-    A node that is registered again knows the volumes that are to be removed there, and its connections have new numbers.
+    A node that is registered again knows the volumes to be removed there, and its connections have new numbers.
     """
     if request.action == "delete":
         left = await uow.select(Selector(found.ns, INSTANCE.kind, states=ROOM_STATES, labels=((NODE_LABEL, found.id),)))

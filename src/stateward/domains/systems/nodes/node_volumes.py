@@ -3,8 +3,8 @@
 A node keeps the volumes of a system when its instances leave, and only its agent knows which ones it has. So the
 deletion of a system is noted with each node of the namespace that has, or has had, a container engine. The process that
 has the connection of the node asks its agent to remove the volumes, and clears the note when the agent has answered. A
-node that is away, or whose agent runs without an engine, is asked when it returns with one, and starts no container of a
-new system of the same name before: that one finds no old data. A node that is registered again has its notes.
+node that is away, or whose agent runs without an engine, is asked when it returns with one, and starts no container of
+a new system of the same name before: that one finds no old data. A node that is registered again has its notes.
 """
 
 import asyncio
