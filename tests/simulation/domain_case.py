@@ -4,6 +4,7 @@ A case has everything that outlives a process: providers, agents, backends. The 
 pairs of actions in every order: chance chooses their objects, and a `FirstChoice` always the first.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,6 @@ from stateward.domains.mci.provider import provider_pool
 from stateward.engine import Engine
 from stateward.plugin.runtime import DomainRuntime, ProcessContext
 from stateward.store.records import Object
-from stateward.testing.virtual_loop import VirtualLoop
 
 NS = "default"
 
@@ -56,6 +56,9 @@ class DomainCase:
     pairs: ClassVar[Sequence[tuple[str, str]]] = ()
     """The pairs of actions that the suite tries in every order; the long form tries all."""
 
+    before: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """The actions that must have been done before another one can be."""
+
     def __init__(self, clock: Callable[[], float], chance: Callable[[str], Random]) -> None:
         self.clock = clock
         self.chance = chance
@@ -90,6 +93,10 @@ class DomainCase:
         """Return what is wrong once everything has come to rest."""
         return []
 
+    async def sleep(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        await asyncio.sleep(seconds)
+
     def calm_down(self) -> None:
         """End the faults of the world outside."""
 
@@ -102,9 +109,17 @@ class DomainCase:
 
 
 @contextmanager
-def virtual_clocks(loop: VirtualLoop) -> Iterator[None]:
-    """Let the clocks that domains read be that of the loop."""
+def virtual_clocks() -> Iterator[None]:
+    """Let the clocks that domains read be that of the running loop."""
+    real = time.monotonic
+
+    def read_clock() -> float:
+        try:
+            return asyncio.get_running_loop().time()
+        except RuntimeError:
+            return real()
+
     with pytest.MonkeyPatch.context() as patch:
-        for module, name in ((provider_pool, "monotonic"), (reconciler, "monotonic"), (time, "monotonic")):
-            patch.setattr(module, name, loop.time)
+        for module in (provider_pool, reconciler, time):
+            patch.setattr(module, "monotonic", read_clock)
         yield

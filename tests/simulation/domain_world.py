@@ -143,7 +143,7 @@ def simulate_domain(
     """Run one world of a domain."""
     world = DomainWorld(seed, case, trouble_s, listener)
     try:
-        with virtual_clocks(world.loop):
+        with virtual_clocks():
             return world.run(_course)
     finally:
         world.case.close()

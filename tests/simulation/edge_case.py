@@ -66,9 +66,16 @@ class EdgeCase(DomainCase):
     name = "edge"
     pairs: ClassVar = [
         ("maintain", "maintain another"),
-        ("undeploy", "deploy"),
-        ("delete a cluster", "deploy in a cluster"),
+        ("redeploy", "undeploy"),
+        ("deploy in a cluster", "delete a cluster"),
     ]
+    before: ClassVar = {
+        "undeploy": ["deploy"],
+        "redeploy": ["deploy"],
+        "delete a cluster": ["create a cluster"],
+        "deploy in a cluster": ["create a cluster"],
+        "resume": ["maintain"],
+    }
 
     def __init__(self, clock: Any, chance: Any) -> None:
         super().__init__(clock, chance)

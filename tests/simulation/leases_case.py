@@ -73,11 +73,12 @@ class LeasesCase(DomainCase):
     """Three hosts, and leases of an hour at most."""
 
     name = "leases"
-    pairs: ClassVar = [
-        ("create a lease", "fail a host"),
-        ("fail a host", "delete a lease"),
-        ("create", "create a lease"),
-    ]
+    pairs: ClassVar = [("let a host flap", "create a lease"), ("create", "fail a host"), ("resize", "let a host flap")]
+    before: ClassVar = {
+        **dict.fromkeys(("extend", "end now", "rename", "resize", "delete a lease"), ("create a lease",)),
+        **dict.fromkeys(("fail a host", "let a host flap", "let another flap"), ("create a lease",)),
+        "recover a host": ["create a lease", "fail a host"],
+    }
 
     def __init__(self, clock: Any, chance: Any) -> None:
         super().__init__(clock, chance)

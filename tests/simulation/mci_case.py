@@ -24,7 +24,7 @@ from tests.simulation.domain_case import NS, Action, DomainCase, Server
 ANN = Caller("user", "ann")
 ENDED = (MachineState.TERMINATED, MachineState.TERMINATING)
 AT_REST = {"Running": MachineState.RUNNING, "Suspended": MachineState.SUSPENDED}
-PLACES = ("aws+ap-northeast-2+t3.nano", "azure+koreacentral+b1s")
+PLACES = ("aws+ap-northeast-2+t3.nano", "gcp+asia-northeast3+e2-micro")
 FAULTS = FaultProfile(transient=0.02, throttled=0.01, request_lost=0.02, answer_lost=0.02)
 
 
@@ -32,7 +32,12 @@ class MciCase(DomainCase):
     """Two MCIs, of up to two groups each."""
 
     name = "mci"
-    pairs: ClassVar = [("scale out", "terminate"), ("terminate", "scale out"), ("delete by force", "create again")]
+    pairs: ClassVar = [
+        ("terminate by force", "scale out"),
+        ("delete by force", "scale out"),
+        ("create", "delete by force"),
+    ]
+    before: ClassVar = {"resume": ["suspend"], "resume by force": ["suspend"], "delete records": ["terminate"]}
 
     def __init__(self, clock: Any, chance: Any) -> None:
         super().__init__(clock, chance)

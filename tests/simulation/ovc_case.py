@@ -44,6 +44,17 @@ class OvcCase(DomainCase):
         ("decommission", "decommission another"),
         ("stop", "migrate"),
     ]
+    before: ClassVar = {
+        "start": ["stop"],
+        "start again": ["stop"],
+        "resume": ["pause"],
+        "restore": ["stop", "delete"],
+        "destroy": ["stop", "delete"],
+        "enable": ["maintenance"],
+        "enable again": ["maintenance"],
+        "attach a disk": ["create a disk"],
+        "delete a disk": ["create a disk"],
+    }
 
     def __init__(self, clock: Any, chance: Any) -> None:
         super().__init__(clock, chance)

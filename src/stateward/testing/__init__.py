@@ -25,7 +25,13 @@ from stateward.lifecycle.explore import (
 )
 from stateward.testing.crash_world import CrashPoint, CrashRun
 from stateward.testing.crashes import CrashReport, PromiseBroken, crash_everywhere
-from stateward.testing.domain_simulation import SimulationFailed, SimulationReport, do_nothing, simulate
+from stateward.testing.domain_simulation import (
+    SimulatedState,
+    SimulationFailed,
+    SimulationReport,
+    do_nothing,
+    simulate,
+)
 from stateward.testing.effects import Effects
 from stateward.testing.engines import EngineFactory
 from stateward.testing.handler_calls import CodeLine
@@ -54,6 +60,7 @@ __all__ = [
     "Protocol",
     "ProtocolViolation",
     "RaceFound",
+    "SimulatedState",
     "SimulationFailed",
     "SimulationReport",
     "Step",

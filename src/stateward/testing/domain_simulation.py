@@ -6,7 +6,7 @@ killed, suspended and cut off, and handlers are slow and fail. Then all faults e
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -20,12 +20,15 @@ from stateward.engine.kinds import Kind
 from stateward.engine.work_errors import Permanent, Temporary, Throttled, Unknown
 from stateward.lifecycle import Meaning
 from stateward.lifecycle.rows import Row
+from stateward.store.records import Object
 from stateward.testing.effects import Effect, Effects
+from stateward.testing.faulty_store import CommitRecord
 from stateward.testing.invariants import Violation
 from stateward.testing.kind_sources import Domain, runtime_of
 from stateward.testing.process_faults import ProcessFaults
 from stateward.testing.simulated_process import SimulatedProcess
 from stateward.testing.simulated_world import SimulatedWorld, WorldOutcome
+from stateward.testing.virtual_loop import LoopParty
 from stateward.testing.workload import Specs, Workload, outside_actors
 
 SHOWN_EVENTS = 80
@@ -62,6 +65,22 @@ class SimulationReport(Struct, frozen=True):
     commits: int
 
 
+class SimulatedState(Struct, frozen=True):
+    """A world as an invariant sees it: the objects that exist, the effects, and whether all has come to rest."""
+
+    objects: Sequence[Object]
+    effects: Effects
+    at_rest: bool
+
+    def of_kind(self, kind: str) -> list[Object]:
+        """Return the objects of a kind."""
+        return [one for one in self.objects if one.kind == kind]
+
+
+StateInvariant = Callable[[SimulatedState], None]
+"""A function that asserts what must be true: after each commit, and with `at_rest` when everything has ended."""
+
+
 class SimulationFailed(AssertionError):
     """A world broke a promise. `simulate(..., seeds=[seed])` runs it again, exactly."""
 
@@ -83,6 +102,7 @@ def simulate(
     *,
     handler: Callable[[Job], Awaitable[Any]] | None = None,
     specs: Specs | None = None,
+    invariants: Sequence[StateInvariant] = (),
     trouble_s: float = 20.0,
     pause_s: float = 0.25,
     listener: Callable[[str], None] | None = None,
@@ -91,14 +111,15 @@ def simulate(
 
     `domain` is a domain, kinds, or a function that returns them for each process and gets the world's ledger of
     effects. `handler` replaces the handlers of all actions, for domains whose own ones need a provider. Specs are made
-    from the kinds' types, or by `specs`, a function of chance for each kind. Faults last for `trouble_s` virtual
-    seconds, with a request every `pause_s` on average. `listener` hears of each event.
+    from the kinds' types, or by `specs`, a function of chance for each kind. The `invariants` of the domain are checked
+    too: functions that assert, after each commit that changes objects and at the end. Faults last for `trouble_s`
+    virtual seconds, with a request every `pause_s` on average. `listener` hears of each event.
     """
     __tracebackhide__ = True  # pytest shows the line that calls it
     outcomes: list[WorldOutcome] = []
     refusals: dict[str, str] = {}
     for seed in range(seeds) if isinstance(seeds, int) else seeds:
-        world = DomainWorld(seed, domain, handler, listener)
+        world = DomainWorld(seed, domain, handler, listener, invariants)
         outcome = world.run(partial(_run, specs=specs or {}, times=(trouble_s, pause_s), refusals=refusals))
         if outcome.wrong is not None:
             raise SimulationFailed(outcome)
@@ -123,8 +144,10 @@ class DomainWorld(SimulatedWorld[SimulatedProcess]):
         domain: Domain | Callable[[Effects], Domain],
         handler: Callable[[Job], Awaitable[Any]] | None,
         listener: Callable[[str], None] | None,
+        invariants: Sequence[StateInvariant] = (),
     ) -> None:
         super().__init__(seed, listener)
+        self._invariants = invariants
         self.effects = Effects(self._on_effect)
         self.handler_faults = HandlerFaults()
         self._domain = domain
@@ -166,6 +189,20 @@ class DomainWorld(SimulatedWorld[SimulatedProcess]):
         self.note(f"effect {effect.key!r}")
         if first is not None:
             self.wrong(f"the effect {effect.key!r} happened twice")
+
+    def committed(self, party: LoopParty, function: str, record: CommitRecord) -> None:
+        super().committed(party, function, record)
+        if not self.is_over and any(changes.objects for changes in record.changes):
+            self.check_invariants(at_rest=False)
+
+    def check_invariants(self, *, at_rest: bool) -> None:
+        """Check the invariants of the domain."""
+        objects = [one for one in self.inspector.seen.objects.values() if not one.removed]
+        for invariant in self._invariants:
+            try:
+                invariant(SimulatedState(objects, self.effects, at_rest))
+            except AssertionError as error:
+                self.wrong(f"{getattr(invariant, '__name__', invariant)} does not hold: {error}".rstrip(": "))
 
     def count_effects(self) -> int:
         return len(self.effects)
@@ -221,3 +258,4 @@ async def _run(world: DomainWorld, specs: Specs, times: tuple[float, float], ref
     for op in workload.accepted:
         if op not in world.inspector.ended:
             raise Violation(f"{op} was accepted, and has not ended")
+    world.check_invariants(at_rest=True)

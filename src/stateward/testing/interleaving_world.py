@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from stateward.engine.engine import Engine
 from stateward.errors import StatewardError
+from stateward.plugin.runtime import DomainRuntime
 from stateward.store.errors import StoreError, Unavailable
 from stateward.testing.crash_world import LIMIT_S, end_operations
 from stateward.testing.effects import Effect, Effects
@@ -87,10 +88,16 @@ class InterleavingRun:
     def __init__(self, world: "InterleavingWorld[Any]") -> None:
         self._world = world
         self.effects = world.effects
+        self.processes = world.processes
+        self.clock = world.clock
+        self.chance = world.chance
 
-    async def start(self, kinds: KindSource) -> Engine:
-        """Start a process with these kinds, and return its engine; several processes share the store."""
-        return await self._world.start_process(kinds)
+    async def start(self, kinds: KindSource, *, background: bool = False) -> Engine:
+        """Start a process with these kinds, and return its engine; several processes share the store.
+
+        With `background`, the background tasks of the domain run too.
+        """
+        return await self._world.start_process(kinds, background=background)
 
     async def sleep(self, seconds: float) -> None:
         """Let virtual time pass."""
@@ -110,6 +117,8 @@ class _PerfectLink(StoreLink):
 
 class InterleavingProcess(SimulatedProcess):
     """A process without faults."""
+
+    runtime: DomainRuntime
 
     def make_link(self, loop: VirtualLoop, faults: FaultRates, chance: Random) -> StoreLink:
         return _PerfectLink(loop, self, faults, chance)
@@ -148,11 +157,13 @@ class InterleavingWorld(SimulatedWorld[InterleavingProcess], Generic[S]):
 
     # --- processes ---------------------------------------------------------------------------------------------------
 
-    async def start_process(self, kinds: KindSource) -> Engine:
+    async def start_process(self, kinds: KindSource, *, background: bool) -> Engine:
         """Start a process, and wait until it is ready."""
         runtime, name = runtime_of(kinds), self._names()
         self.kinds = runtime.kinds
         self.inspector.learn(kind.lifecycle for kind in runtime.kinds)
+        if any(kind.on_end is not None for kind in runtime.kinds):
+            self.inspector.compares_specs = False
         process = InterleavingProcess(
             name,
             self.loop,
@@ -165,7 +176,9 @@ class InterleavingWorld(SimulatedWorld[InterleavingProcess], Generic[S]):
             dict,
             VIRTUAL_LEASE_S,
             runtime.bind_engine,
+            runtime.running if background else None,
         )
+        process.runtime = runtime
         process.slots, process.works, process.ahead = 500, True, 0.0
         process.store.serializes_writes = self.store.serializes_writes
         self.processes.append(process)

@@ -69,7 +69,8 @@ def interleave_everywhere(
     `setup` gets an `InterleavingRun`, starts processes if the actions need any, and returns what the actions and the
     invariants get; it is called for each run. An action may be refused: it raises an error of Stateward or of the
     store, and has no effect. `ways` says how the second action begins at a point. With `most`, so many points are
-    tried, evenly chosen; otherwise all. Raises `RaceFound` with the shortest trace of all failed runs.
+    tried, of different awaits if there are enough; otherwise all. Raises `RaceFound` with the shortest trace of all
+    failed runs.
     """
     __tracebackhide__ = True  # pytest shows the line that calls it
     scenario = Scenario(setup, first, second, tuple(invariants))
@@ -80,7 +81,7 @@ def interleave_everywhere(
         raise BadInput("first", whole.refused.get("first", first.__name__), "an action that succeeds, with an await")
     failed: list[tuple[str, InterleavingWorld[S]]] = []
     runs = refused = 0
-    for number in _spread(len(whole.points), most):
+    for number in _spread(whole.points, most):
         for way in ways:
             world, problem = _run(scenario, number, way)
             runs, refused = runs + 1, refused + bool(world.refused)
@@ -102,7 +103,12 @@ def _run(scenario: Scenario[S], chosen: int | None, way: Way) -> tuple[Interleav
     return world, outcome.wrong
 
 
-def _spread(points: int, most: int | None) -> list[int]:
-    if most is None or points <= most:
-        return list(range(1, points + 1))
-    return sorted({1 + round(number * (points - 1) / max(most - 1, 1)) for number in range(most)})
+def _spread(points: Sequence[tuple[CodeLine, ...]], most: int | None) -> list[int]:
+    """Choose so many points, evenly: each await for the first time that the action is there, before any again."""
+    if most is None or len(points) <= most:
+        return list(range(1, len(points) + 1))
+    first = dict[tuple[CodeLine, ...], int]()
+    for number, lines in enumerate(points, 1):
+        first.setdefault(lines, number)
+    among = list(first.values()) if len(first) >= most else list(range(1, len(points) + 1))
+    return sorted({among[round(number * (len(among) - 1) / max(most - 1, 1))] for number in range(most)})

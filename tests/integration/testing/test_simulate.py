@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from stateward.engine import Handler, Job, Kind
 from stateward.lifecycle import BACK, GONE, MINUTE, NEW, STABLE, TRANSITIONAL, USER, State, action, declare, step
 from stateward.plugin import DomainPlugin
-from stateward.testing import Effects, SimulationFailed, do_nothing, simulate
+from stateward.testing import Effects, SimulatedState, SimulationFailed, do_nothing, simulate
 
 
 class Lamp(State):
@@ -93,6 +93,22 @@ def test_same_seed_gives_the_same_world() -> None:
 def test_domain_is_simulated_as_it_is_declared() -> None:
     kind = Kind(LAMP)
     assert simulate(DomainPlugin("acme", [kind]), seeds=2).operations > 10
+
+
+def one_lamp_is_on(state: SimulatedState) -> None:
+    assert sum(one.state == Lamp.ON for one in state.of_kind("acme.lamp")) <= 1, "two lamps are on"
+
+
+def test_invariant_of_the_domain_is_checked_after_each_commit() -> None:
+    with pytest.raises(SimulationFailed, match="WRONG: one_lamp_is_on does not hold: two lamps are on"):
+        simulate(good, seeds=10, invariants=[one_lamp_is_on])
+
+
+def test_invariant_is_checked_at_rest() -> None:
+    seen: list[bool] = []
+    simulate(good, seeds=[1], invariants=[lambda state: seen.append(state.at_rest)])
+    assert seen[-1]
+    assert seen.count(True) == 1
 
 
 async def blow_up(job: Job) -> None:
