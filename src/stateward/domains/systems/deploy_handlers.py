@@ -1,10 +1,9 @@
-"""The handlers of deploys, teardowns and systems: a subtree becomes what its definition says, or is restored.
+"""The handlers of deploys and teardowns: a subtree becomes what its definition says, or is restored.
 
 A deploy is judged by its own services alone. Child operations change them while the deploy holds the lock on its path;
 it waits for them without occupying a worker. If a child fails, or the deploy is cancelled, all services go back to the
 former definition under the same lock; then the deploy is failed or cancelled. The operation stores the steps that were
-taken, so a killed worker's successor continues after the last one. A system is initialised at its backend, and deleted
-with everything in it.
+taken, so a killed worker's successor continues after the last one.
 
 Jobs with a hook are runs of a deploy: before the first service changes, and after the last one has. If such a run
 fails, so does the deploy.
@@ -31,20 +30,14 @@ from stateward.domains.systems.guards import (
     TEARDOWN_CHANGE,
     drop_lock_timer,
     guard_change,
-    guard_system,
     lock_system,
     lock_timer_id,
     require_no_protected_part,
 )
 from stateward.domains.systems.lifecycle import (
     DEPLOY,
-    NODEPOOL,
-    SERVICE,
-    SYSTEM,
     TEARDOWN,
     DeployState,
-    ServiceState,
-    SystemState,
     TeardownState,
 )
 from stateward.domains.systems.model import (
@@ -52,22 +45,18 @@ from stateward.domains.systems.model import (
     ChangeSeen,
     ChangeSpec,
     DesiredTree,
-    SystemLocation,
     seen_of,
     spec_of,
     system_spec,
 )
 from stateward.domains.systems.object_ids import job_id, path_of, pool_id, service_id, system_of
-from stateward.domains.systems.retention import ChangeRetention
 from stateward.domains.systems.service_handlers import UNDO
-from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request, Temporary
+from stateward.engine import Ending, Handler, Job, Kind, Permanent, Request
 from stateward.engine.errors import Protected
-from stateward.engine.kinds import Party
 from stateward.engine.unit_of_work import UnitOfWork
-from stateward.errors import BadInput, UnknownName
+from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER, WORKER
 from stateward.locks.paths import Path, parse_path
-from stateward.store.filters import Selector
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object, Operation, Status, to_json
 
@@ -383,65 +372,3 @@ class DeployRun:
         same = (path for path, one in before.services.items() if wanted.services.get(path) == one)
         same = (path for path in same if wanted.assigned_ports.get(path) == before.assigned_ports.get(path))
         return {service_id(self.system_ref.system, parse_path(path)) for path in same}
-
-
-CREATE_ATTEMPTS = 5
-"""How often a system's initialisation is tried."""
-
-
-def _service_controller(system: Object) -> Party:
-    """Return the party that moves a system as its services move."""
-    return Party("the controller of its services", system.id)
-
-
-def _unhealthy_parts(system: Object) -> Sequence[Selector]:
-    """Select the services and node pools that have made a system degraded."""
-    states = (ServiceState.FAILED.word, ServiceState.DEGRADED.word)
-    kinds = (SERVICE.kind, NODEPOOL.kind) if system.state == SystemState.DEGRADED else ()
-    return [Selector(system.ns, kind, system.id, states) for kind in kinds]
-
-
-class SystemHandlers:
-    """The handlers of systems."""
-
-    def __init__(self, context: SystemContext, records: ChangeRetention) -> None:
-        self._context, self._records = context, records
-
-    def kind(self) -> Kind:
-        """Return the kind of systems."""
-        make = Handler(self.make, attempts=CREATE_ATTEMPTS)
-        handlers = {"create": make, "retry": make, "delete": Handler(self.remove, cancelled=self.observe_removal)}
-        return Kind(
-            SYSTEM,
-            handlers,
-            guard=partial(guard_system, self._context.settings),
-            party=_service_controller,
-            unhealthy_parts=_unhealthy_parts,
-        )
-
-    async def make(self, job: Job) -> Ending:
-        """Initialise a system at its backend."""
-        try:
-            backend = self._context.backend_of(job.claim.object)
-        except UnknownName as error:
-            raise Permanent(str(error)) from error
-        try:
-            location = await backend.prepare(SystemRef(job.ns, job.object))
-        except OSError as error:
-            raise Temporary(f"it cannot be made ready: {error}") from error
-        return Ending(seen=to_json(SystemLocation(**location)))
-
-    async def remove(self, job: Job) -> None:
-        """Delete all services, node pools, files and deploy records of a system."""
-        system_ref = SystemRef(job.ns, job.object)
-        trouble = await tear_down(self._context, job, system_ref)
-        if trouble:
-            raise Permanent(trouble)
-        await job.call((await self._context.backend(system_ref)).remove(system_ref))
-        await self._records.clear(system_ref)
-
-    async def observe_removal(self, job: Job) -> ObservedOutcome:
-        """Tell whether a cancelled deletion removed anything: the services go first."""
-        children = await self._context.engine.store.reader.children_of(job.key)
-        undone = all(one.status is Status.CANCELLED for one in children) if children else job.is_untried
-        return ObservedOutcome.NOT_DONE if undone else ObservedOutcome.UNKNOWN

@@ -39,6 +39,8 @@ from stateward.store.records import Key, Object, Operation, Timer, to_json
 CHANGES = ("deploy", "teardown")
 WAIT = "wait"
 """The argument with the seconds to wait for the lock."""
+FORCE = "force"
+"""The argument of a deletion that cancels the open deploys of its system."""
 TEARDOWN_CHANGE = ChangeSpec("/", DesiredTree({}, {}))
 """A teardown, as a deploy of nothing."""
 

@@ -21,7 +21,7 @@ from stateward.domains.systems.change_planner import leaving_parts
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.controllers import InstanceController, SystemRollUp, log
 from stateward.domains.systems.demo import SystemsDemo
-from stateward.domains.systems.deploy_handlers import DeployHandlers, SystemHandlers
+from stateward.domains.systems.deploy_handlers import DeployHandlers
 from stateward.domains.systems.job_api import JOB_ROUTES
 from stateward.domains.systems.job_handlers import JobHandlers
 from stateward.domains.systems.lifecycle import ADDRESS, DEPLOY, JOB, NODEPOOL, SERVICE, SYSTEM, TEARDOWN
@@ -36,6 +36,7 @@ from stateward.domains.systems.secrets.secret_actions import SecretReader
 from stateward.domains.systems.secrets.secret_model import secret_kind
 from stateward.domains.systems.service_handlers import ServiceHandlers
 from stateward.domains.systems.settings import SystemsSettings
+from stateward.domains.systems.system_handlers import SystemHandlers
 from stateward.engine import Engine, Kind, Request
 from stateward.lifecycle import CONTROLLER, GONE
 from stateward.plugin.runtime import DomainRuntime, ExpectedChange, PartAction, ProcessContext

@@ -6,7 +6,6 @@ or waits in a fair queue if the caller says so.
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -17,7 +16,7 @@ from stateward.domains.systems.backends.backend_fields import check_backend_fiel
 from stateward.domains.systems.change_planner import find_undoable
 from stateward.domains.systems.definition import Tree
 from stateward.domains.systems.errors import DeletionLocked, NothingToRollBack
-from stateward.domains.systems.guards import WAIT, exclusive_lock
+from stateward.domains.systems.guards import FORCE, WAIT, exclusive_lock
 from stateward.domains.systems.lifecycle import DEPLOY, NODEPOOL, OPEN_DEPLOY, SYSTEM, TEARDOWN
 from stateward.domains.systems.model import (
     ChangeSeen,
@@ -30,7 +29,7 @@ from stateward.domains.systems.model import (
 )
 from stateward.domains.systems.object_ids import change_id, checked_name, checked_path, from_key, pool_id, secret_name
 from stateward.domains.systems.secrets.secret_actions import list_secrets
-from stateward.engine import Accepted, Denied, Engine, Locked, NotFound
+from stateward.engine import Accepted, Engine, Locked, NotFound
 from stateward.engine.accept.idempotency import bare_key, was_created_by
 from stateward.errors import BadInput, UnknownValue
 from stateward.lifecycle import USER
@@ -196,20 +195,12 @@ class SystemActions:
 
     async def delete(self, system: str, *, force: bool = False) -> Accepted:
         """Delete a system with everything in it; with force, cancel the blocking deploys and wait for them."""
-        how: dict[str, Any] = {"who": self._who, "actor": self._actor}
+        how: dict[str, Any] = {"who": self._who, "actor": self._actor, "args": {FORCE: True} if force else None}
         locks = exclusive_lock("/")
         try:
-            accepted = await self._engine.act(self._ns, system, "delete", tree=system, locks=locks, wait=force, **how)
+            return await self._engine.act(self._ns, system, "delete", tree=system, locks=locks, wait=force, **how)
         except Locked as error:
             raise DeletionLocked(error.tree, error.lock, error.blockers) from error
-        if force:
-            await self._cancel_all(system)
-        return accepted
-
-    async def _cancel_all(self, system: str) -> None:
-        for one in await self.open_deploys(system):
-            with suppress(Denied):  # it has just ended
-                await self.cancel(system, one.id)
 
     async def system(self, system: str) -> Object:
         """Return a system, or raise."""

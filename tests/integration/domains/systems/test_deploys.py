@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from stateward.domains.systems import context, deploy_handlers
+from stateward.domains.systems import context, system_handlers
 from stateward.domains.systems.backends.port import InstanceSpec, ServiceRef, SystemRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.errors import LockMissing, NothingToRollBack, NotLiving
@@ -375,6 +375,25 @@ async def test_a_system_can_be_deleted_at_any_point(harness: SystemsHarness, sta
     assert await harness.engine.store.reader.locks_of(Key(NS, "shop")) == []
 
 
+async def test_a_forced_deletion_cancels_deploys_in_its_own_transaction(
+    harness: SystemsHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed after it leaves no deploy that the deletion would have to wait for."""
+
+    async def be_killed(*_: object) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(SystemActions, "cancel", be_killed)
+    harness.backend.fail("/web")
+    running = await harness.deploy("/web", service("web v1", deadline=600))
+    await harness.becomes(running.object.id, "in progress")
+    waiting = await harness.deploy("/web", service("web v2"), wait=600)
+    deleting = await harness.actions.delete("shop", force=True)
+    assert await harness.state(waiting.object.id) == "cancelled"
+    assert (await harness.ended(running)).status is Status.CANCELLED
+    assert (await harness.ended(deleting)).status is Status.SUCCEEDED
+
+
 @pytest.mark.parametrize("stops", [True, False])
 async def test_the_end_of_a_system_that_is_cancelled_is_told_as_what_became_of_its_services(
     harness: SystemsHarness, monkeypatch: pytest.MonkeyPatch, stops: bool
@@ -444,7 +463,7 @@ class Reluctant(SimulatedBackend):
 async def test_a_system_that_cannot_be_made_ready_fails_after_some_attempts_and_can_be_tried_again(
     new_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deploy_handlers, "CREATE_ATTEMPTS", 2)
+    monkeypatch.setattr(system_handlers, "CREATE_ATTEMPTS", 2)
     backend = Reluctant()
     plugin = SystemsRuntime({"simulated": backend})
     engine = Engine(new_store(), plugin.kinds, lease_s=3.0)
