@@ -69,14 +69,19 @@ class Case(NamedTuple):
     def is_in_transition(self) -> bool:
         return self.kind.lifecycle.state(self.state).state_class is TRANSITIONAL
 
+    @property
+    def rows(self) -> list[Row]:
+        """The rows of the table for this action in this state."""
+        return [one for one in self.kind.lifecycle.rows if one.event == self.action and self.state in one.sources]
+
+    @property
+    def facts(self) -> list[str]:
+        """All facts that one of the rows needs."""
+        return sorted({fact for row in self.rows for fact in row.needs})
+
     def is_for(self, role: Role) -> bool:
-        """Whether a row of the table gives the action to a role, without further facts."""
-        return any(_gives(row, self, role) for row in self.kind.lifecycle.rows)
-
-
-def _gives(row: Row, case: Case, role: Role) -> bool:
-    actors = with_implied_actors(row.actors)
-    return row.event == case.action and case.state in row.sources and ACTORS[role] in actors and not row.needs
+        """Whether a row of the table gives the action to a role."""
+        return any(ACTORS[role] in with_implied_actors(row.actors) for row in self.rows)
 
 
 def object_id(kind: Kind, state: str) -> str:
@@ -126,7 +131,10 @@ async def planned(harness: ServerHarness, who: str, chosen: list[Case], **body: 
     """Return the verdicts on requests of a caller."""
     verdicts: list[dict[str, Any]] = []
     for first in range(0, len(chosen), AT_ONCE):
-        requests = [{"object": one.object, "action": one.action, **body} for one in chosen[first : first + AT_ONCE]]
+        requests = [
+            {"object": one.object, "action": one.action, "facts": one.facts, **body}
+            for one in chosen[first : first + AT_ONCE]
+        ]
         answer = await harness.post(f"/ns/{NS}/plan", {"requests": requests}, who)
         assert answer.status_code == 200, answer.text
         verdicts += answer.json()
@@ -168,14 +176,15 @@ async def test_no_way_to_submit_a_request_brings_a_spec_in(full: ServerHarness, 
     for case in chosen.values():
         if case.action in case.kind.spec_actions:
             continue
-        place, body = f"/ns/{NS}/objects/{case.object}/actions/{case.action}", {"spec": HOSTILE}
+        place = f"/ns/{NS}/objects/{case.object}/actions/{case.action}"
+        body = {"spec": HOSTILE, "facts": case.facts}
         answer = await full.post(place, body, who)
         assert (answer.status_code, answer.json().get("field")) == (422, "spec"), (place, answer.text)
         preview = (await full.post(f"{place}/preview", body, who)).json()
         assert preview.get("problem", preview)["field"] == "spec", (place, preview)
         many = await full.post(f"/ns/{NS}/actions/{case.action}", {"objects": [case.object], **body}, who)
         assert (many.status_code, many.json()["field"]) == (400, "spec")
-        asked = engine.request(NS, case.object, case.action, actor=ACTORS[role], spec=HOSTILE)
+        asked = engine.request(NS, case.object, case.action, actor=ACTORS[role], spec=HOSTILE, facts=case.facts)
         ways = (engine.submit(asked), engine.submit_sequence([asked]))
         for refused in await asyncio.gather(*ways, return_exceptions=True):
             assert isinstance(refused, BadInput), (case.object, case.action, refused)
@@ -192,7 +201,7 @@ async def test_a_declared_action_takes_only_a_spec_that_its_kind_accepts(full: S
         if case.action not in case.kind.spec_actions or case.kind.name in OF_THE_DEPLOYMENT:
             continue
         path = f"/ns/{NS}/objects/{case.object}/actions/{case.action}"
-        answer = await full.post(path, {"spec": HOSTILE}, who)
+        answer = await full.post(path, {"spec": HOSTILE, "facts": case.facts}, who)
         assert 400 <= answer.status_code < 500, (case, answer.text)
     assert await everything(full) == before
 
@@ -203,3 +212,31 @@ async def test_no_path_names_a_namespace_of_the_deployment(full: ServerHarness, 
         for name in OF_THE_DEPLOYMENT:
             answer = await full.post(f"/ns/{ns}/objects/{name}.1/actions/change", {"spec": HOSTILE}, who)
             assert answer.status_code in (400, 403, 404), answer.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "action", "what"),
+    [
+        ("systems.job", "active", "suspend", "a program and the secrets of the namespace"),
+        ("systems.job", "suspended", "resume", "a program and the secrets of the namespace"),
+        ("leases.notice", "queued", "deliver", "the end of a lease of another namespace"),
+        ("leases.lease", "ERROR", "recover", "an end that nobody planned"),
+        ("leases.lease", "ACTIVE", "delete", "an end that nobody planned"),
+        ("leases.host", "up", "fail", "fewer resources than are booked"),
+        ("leases.host", "failed", "recover", "fewer resources than are booked"),
+        ("edge.cloudlet", "Ready", "maintain", "another back end below the instances"),
+        ("edge.cloudlet", "Maintenance", "upgrade", "another back end below the instances"),
+        ("edge.cloudlet", "Maintenance", "resume", "another back end below the instances"),
+        ("ovc.vm", "RUNNING", "stop", "another size and account"),
+        ("ovc.account", "CONFIRMED", "disable", "a spec that cannot be read"),
+    ],
+)
+async def test_an_operator_brings_in_nothing_with_the_actions_that_are_given_to_operators(
+    full: ServerHarness, kind: str, state: str, action: str, what: str
+) -> None:
+    case, before = Case(full.engine.kinds[kind], state, action), await everything(full)
+    assert case.is_for(Role.OPERATOR)
+    body = {"spec": HOSTILE, "facts": case.facts}
+    answer = await full.post(f"/ns/{NS}/objects/{case.object}/actions/{action}", body, "operator")
+    assert (answer.status_code, answer.json()["field"]) == (422, "spec"), what
+    assert await everything(full) == before
