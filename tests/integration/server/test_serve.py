@@ -41,7 +41,17 @@ def vm(name: str) -> dict[str, str]:
     return {"name": name, "uid": f"uid-{name}", "mci": "m", "group": "g", **place, **make}
 
 
+MCI_OF_VMS = {
+    "name": "m",
+    "uid": "uid-m",
+    "groups": [{"name": "h", "size": 1, "spec": "aws+ap-northeast-2+t3.nano", "image": "ubuntu22.04"}],
+    "hold": True,
+}
+
+
 def created(client: httpx.Client, name: str) -> httpx.Response:
+    """Create a VM, and before it its MCI, which is held: it creates no VMs itself."""
+    client.post(OBJECTS, json={"id": "m", "kind": "mci.mci", "spec": MCI_OF_VMS})
     body = {"id": f"m.{name}", "kind": "mci.vm", "parent": "m", "spec": vm(name)}
     return client.post(OBJECTS, json=body, headers={"Idempotency-Key": name})
 
@@ -50,7 +60,9 @@ def states(client: httpx.Client) -> dict[str, str]:
     found: dict[str, str] = {}
     after: str | None = None
     while True:
-        page = client.get(OBJECTS, params={"limit": 1000, **({} if after is None else {"after": after})}).json()
+        page = client.get(
+            OBJECTS, params={"kind": "mci.vm", "limit": 1000, **({} if after is None else {"after": after})}
+        ).json()
         found |= {one["id"].removeprefix("m."): one["state"] for one in page["items"]}
         after = page["next"]
         if after is None:
