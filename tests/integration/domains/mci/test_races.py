@@ -39,7 +39,7 @@ from tests.integration.domains.mci.request_races import (
 )
 from tests.long_forms import in_long_form
 
-PAIRS = [("suspend", "terminate"), ("terminate", "suspend"), ("suspend", "reboot"), ("reboot", "terminate")]
+PAIRS = [["suspend", "terminate"], ["terminate", "suspend"], ["suspend", "reboot"], ["reboot", "terminate"]]
 RACERS = 8
 ENDS = {"suspend": MciState.SUSPENDED, "terminate": MciState.TERMINATED, "reboot": MciState.RUNNING}
 
@@ -54,7 +54,7 @@ def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("pair", in_long_form(PAIRS, short=PAIRS[:2]), ids="-".join)
 async def test_of_racing_actions_on_an_mci_one_wins_and_the_others_are_told_which(
-    harnesses: list[MciHarness], pair: tuple[str, str]
+    harnesses: list[MciHarness], pair: list[str]
 ) -> None:
     harness = harnesses[0]
     await harness.created(mci())
