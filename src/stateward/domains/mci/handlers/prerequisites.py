@@ -8,7 +8,6 @@ queue: its creation begins when that of the network has ended.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from hashlib import blake2b
 
 from msgspec import Struct
@@ -101,10 +100,10 @@ class Prerequisites:
     async def undo(self, job: Job, mci: MciSpec) -> None:
         """Delete the resources that were made for an MCI, unless other MCIs use them."""
         for resource_type in ("sshKey", "securityGroup", "vNet"):
-            made = await job.once(f"made {resource_type}s", partial(self._ids_made_for, job, resource_type, mci.uid))
-            await job.spawn(
-                f"remove {resource_type}s", [Request(job.ns, id_, "delete", "", CONTROLLER) for id_ in made]
-            )
+            step = f"remove {resource_type}s"
+            # Read right before the deletions are accepted: another MCI may begin to use the resources.
+            made = [] if job.result_of(step) is not None else await self._ids_made_for(job, resource_type, mci.uid)
+            await job.spawn(step, [Request(job.ns, id_, "delete", "", CONTROLLER) for id_ in made])
 
     async def _ids_made_for(self, job: Job, resource_type: str, uid: str) -> list[str]:
         chosen = Selector(job.ns, RESOURCE_LIFECYCLES[resource_type].kind, labels=((MADE_FOR, uid),))
