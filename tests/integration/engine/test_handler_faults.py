@@ -4,17 +4,31 @@ import asyncio
 import logging
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 import pytest
 
-from stateward.engine import Engine, Job, Kind, MissingHandlers, OperationFailed, OperationTimedOut, Permanent
+from stateward.engine import (
+    Engine,
+    Job,
+    Kind,
+    KindBuilder,
+    MissingHandlers,
+    Operation,
+    OperationFailed,
+    OperationTimedOut,
+    Permanent,
+    UnitOfWork,
+)
 from stateward.engine.tracebacks import LONGEST_TRACEBACK
 from stateward.engine.worker import loop_watchdog, worker
 from stateward.lifecycle import BACK, GONE, MINUTE, NEW, STABLE, TRANSITIONAL, State, action, declare, hidden
 from stateward.store import open_store
+from stateward.store.changes import Ended
 from stateward.store.port import Store
+from stateward.store.records import Status
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.pump_kinds import Plant
 
@@ -180,3 +194,29 @@ async def test_a_handler_that_exits_fails_and_the_engine_goes_on(new_store: Call
         with pytest.raises(OperationFailed, match="SystemExit: b1 has enough"):
             await engine.run("ns", "b1", "ring", seconds=30)
         await engine.run("ns", "b1", "melt", seconds=30)
+
+
+async def test_an_end_hook_that_fails_is_tried_again_later_and_shown(new_store: Callable[[], Store]) -> None:
+    calls = Counter[str]()
+    boat = KindBuilder("test.boat")
+
+    @boat.creates(to="moored")
+    async def build(job: Job) -> None:
+        calls["handler"] += 1
+
+    @boat.deletes()
+    async def scrap(job: Job) -> None: ...
+
+    async def on_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
+        calls["hook"] += 1
+        if calls["hook"] <= 3:
+            raise KeyError("mast")
+
+    kind = boat.build()
+    kind.on_end = on_end
+    async with Engine(new_store(), [kind], lease_s=3.0) as engine:
+        op = (await engine.create("ns", "b1", "test.boat")).op.id
+        assert (await engine.wait("ns", op, 60)).status is Status.SUCCEEDED
+        reasons = [one.reason for one in await engine.history("ns", "b1") if one.reason is not None]
+    assert "its end cannot be recorded: its end hook failed (KeyError)" in reasons[0]
+    assert calls == {"handler": 4, "hook": 4}

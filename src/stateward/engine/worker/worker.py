@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from stateward.aio.backoff import GrowingIntervals
+from stateward.aio.backoff import GrowingIntervals, backoff_delay
 from stateward.aio.supervise import cancel_tasks, supervise
 from stateward.engine.accept.accept import Verdict, accept_function
 from stateward.engine.accept.eager_claims import EagerClaims
@@ -291,8 +291,21 @@ class Worker:
         except (Fenced, StoreError) as error:
             log.warning("operation %s is left to other workers: %s", running.claim.operation.id, error)
             running.orphaned = True
+        except Exception as error:
+            log.debug("operation %s could not be ended", running.claim.operation.id, exc_info=True)
+            await self._try_end_later(running, error)
+
+    async def _try_end_later(self, running: RunningOperation, error: Exception) -> None:
+        """Requeue an operation whose end could not be recorded, as an end hook failed: each time later than before."""
+        one = running.claim
+        after = backoff_delay(one.work.attempts, self._chance)
+        text = f"its end cannot be recorded: its end hook failed ({type(error).__name__})"  # the text may have a secret
+        if self._report_intervals.is_due((one.operation.kind, text)):
+            log.error("operation %s of kind %s: %s", one.operation.id, one.operation.kind, text, exc_info=error)
+        try:
+            await self._send_report(one, self._with_recipients(one, Requeue(after, text, observe=True), after))
         except Exception:
-            log.exception("operation %s is requeued: the worker itself failed", running.claim.operation.id)
+            log.exception("operation %s is requeued: the worker itself failed", one.operation.id)
             running.orphaned = True
 
     def _on_task_done(self, running: RunningOperation) -> None:
