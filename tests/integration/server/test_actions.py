@@ -289,6 +289,27 @@ async def test_locks_are_waited_for_or_refused_with_their_holder(harness: Server
     assert first in why["text"]
 
 
+async def test_an_action_locks_no_tree_of_an_object_that_it_is_not_part_of(harness: ServerHarness) -> None:
+    await harness.built("p1")
+    await harness.built("p2")
+    wish = {"tree": "p2", "locks": [{"path": "/", "mode": "X"}]}
+    refused = await harness.post(PUMP, wish)
+    assert (refused.status_code, refused.json()["field"]) == (400, "tree")
+    assert (await harness.get(f"/ns/{NS}/locks/p2")).json() == []
+    assert (await harness.post(PUMP, wish | {"tree": "p1"})).status_code == 202
+
+
+async def test_an_operation_starts_within_a_year(harness: ServerHarness) -> None:
+    await harness.built("p1")
+    for answer in (
+        await harness.post(PUMP, {"not_before": "9998-12-31T00:00:00Z"}),
+        await harness.post(
+            f"/ns/{NS}/objects", {"id": "p9", "kind": "test.pump", "not_before": "9998-12-31T00:00:00Z"}
+        ),
+    ):
+        assert (answer.status_code, answer.json()["field"]) == (400, "not_before")
+
+
 async def test_locks_without_a_tree_are_bad_input(harness: ServerHarness) -> None:
     await harness.built()
     answer = await harness.post(PUMP, {"locks": [{"path": "/a", "mode": "X"}]})

@@ -84,6 +84,17 @@ async def test_every_refused_attempt_is_audited(
     assert facts["ns"] == (NS if NS in path else None)
 
 
+async def test_a_name_in_a_path_forges_no_line_of_the_audit_log(
+    harness: ServerHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert (
+        await harness.get("/ns/y%0a12:00:00%20warning%20refused:%20forged%1b[2J/objects", "nobody")
+    ).status_code == 401
+    (record,) = [one for one in caplog.records if one.name == "stateward.audit"]
+    assert record.getMessage().isprintable()
+    assert "forged" in record.getMessage()
+
+
 async def test_a_token_that_knocks_too_often_is_audited(
     harness: ServerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -67,7 +67,7 @@ class AuditLog:
             attempts.more[status] += 1
             return
         attempts.written.add(line)
-        said = " ".join(f"{name}={value}" for name, value in facts.items() if value)
+        said = _line_of(facts)
         log.warning("refused: %s %s", redacted(why), said, extra=facts)
 
     def flush(self) -> None:
@@ -87,5 +87,11 @@ class AuditLog:
         attempts = self._attempts.pop(peer, None)
         for status, count in sorted(attempts.more.items()) if attempts is not None else ():
             facts = {"status": status, "peer": peer, "count": count}
-            said = " ".join(f"{name}={value}" for name, value in facts.items() if value)
+            said = _line_of(facts)
             log.warning("refused: %d more attempts within %d s %s", count, COUNT_INTERVAL_S, said, extra=facts)
+
+
+def _line_of(facts: dict[str, Any]) -> str:
+    """Return facts as one line; a name that a caller has chosen cannot begin another one, nor control a terminal."""
+    said = {name: str(value) for name, value in facts.items() if value}
+    return " ".join(f"{name}={value if value.isprintable() else repr(value)}" for name, value in said.items())

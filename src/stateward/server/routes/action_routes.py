@@ -24,7 +24,7 @@ from stateward.server.http.parameters import Action, Id, IfMatch, Wait
 from stateward.server.http.preconditions import required_version
 from stateward.server.http.problem_details import mask_secrets, problem_of
 from stateward.server.routes.declare import api_route
-from stateward.server.routes.object_routes import ETAG, creatable_lifecycle, require_known_labels
+from stateward.server.routes.object_routes import ETAG, creatable_lifecycle, require_known_labels, start_time
 from stateward.server.service import ApiRequest
 from stateward.store.filters import Selector
 from stateward.store.records import Key, to_json
@@ -63,10 +63,24 @@ async def act(
     service = request.service
     version = None if if_match is None else await required_version(service, Key(ns, id), if_match)
     wanted = engine_request(request, ns, id, action, data, version=version, key=request.grant.own_key(key))
+    await _require_own_tree(request, ns, id, data)
     accepted = await service.composite_actions.submit(service.engine, wanted)
     ended = None if wait is None else await _wait_for_end(request, accepted, wait)
     shown, status = ended or accepted, 202 if ended is None else 200
     return JsonReply(request.presenter.accepted(shown), shown.object.version, status=status)
+
+
+async def _require_own_tree(request: ApiRequest, ns: str, id_: str, ask: Ask) -> None:
+    """Refuse locks on the tree of another object: nobody blocks what isn't part of it through an unrelated one.
+
+    The parent of an object never changes, so that it can be read before the request is decided.
+    """
+    if ask.tree in (None, id_):
+        return
+    found = await request.service.engine.store.reader.objects([Key(ns, id_), Key(ns, ask.tree)])
+    tree, own = found.get(Key(ns, ask.tree)), found.get(Key(ns, id_))
+    if tree is not None and not tree.removed and (own is None or own.parent != tree.id):
+        raise BadInput("tree", ask.tree, f"{id_!r}, the object that {id_!r} is part of, or a tree that is no object")
 
 
 async def _wait_for_end(request: ApiRequest, accepted: Accepted, seconds: float) -> Accepted | None:
@@ -110,7 +124,7 @@ def engine_request(
         key=key,
         version=version,
         priority=ask.priority,
-        not_before=ask.not_before.timestamp() if ask.not_before else 0.0,
+        not_before=start_time(ask.not_before),
         tree=ask.tree,
         locks=[LockRequest(str(parse_path(one.path, "locks.path")), one.mode) for one in ask.locks],
         wait=ask.wait_for_locks,

@@ -1,6 +1,8 @@
 """The routes of objects: namespaces, list, get, create, labels."""
 
 from collections.abc import Sequence
+from datetime import datetime
+from time import time
 
 import msgspec
 from litestar import Response, get, post, put
@@ -52,6 +54,8 @@ from stateward.store.port import Tx
 from stateward.store.records import JournalEntry, Key, Object
 
 TAG = "objects"
+MAX_DELAY_S = 366 * 86_400
+"""How far in the future the start of an operation may be."""
 MAX_GROUPS = 10_000
 """The largest number of groups in one response."""
 
@@ -258,12 +262,21 @@ async def create_object(
         args=data.args,
         facts=data.facts,
         priority=data.priority,
-        not_before=data.not_before.timestamp() if data.not_before else 0.0,
+        not_before=start_time(data.not_before),
         actor=ACTORS[request.grant.role],
         who=request.grant.name,
         key=request.grant.own_key(key),
     )
     return JsonReply(request.presenter.accepted(accepted), accepted.object.version, status=202)
+
+
+def start_time(asked: datetime | None) -> float:
+    """Return the time before which an operation must not start; its object waits in transition until then."""
+    if asked is None:
+        return 0.0
+    if asked.timestamp() > time() + MAX_DELAY_S:
+        raise BadInput("not_before", asked.isoformat(), f"a time within {MAX_DELAY_S // 86_400} days")
+    return asked.timestamp()
 
 
 def creatable_lifecycle(engine: Engine, kind: str) -> Lifecycle:
