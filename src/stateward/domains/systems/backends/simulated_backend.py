@@ -2,7 +2,7 @@
 
 Tests inject faults: `fail` keeps the instances of a path from becoming ready, `crash` and `mend` make them unhealthy
 and healthy again. An instance that runs once ends when another would become ready: with 0, or with 1 after `fail`;
-after `hang` it does not end.
+after `hang` it does not end. An instance that is being stopped stops, whatever becomes of the process that stopped it.
 """
 
 import asyncio
@@ -62,24 +62,26 @@ class SimulatedBackend:
             self._due.setdefault(key, 0.0)
 
     def crash(self, ref: ServiceRef) -> None:
-        """Crash the first instance of a service."""
-        name, one = next(iter(self._instances[ref].items()))
-        self._put(
-            ref, replace(one, phase=InstancePhase.CRASHED, ready=False, restarts=one.restarts + 1, why="crashed"), name
-        )
+        """Crash the first instance of a service that is not being stopped."""
+        for one in self._wanted(ref)[:1]:
+            crashed = InstancePhase.CRASHED
+            self._put(ref, replace(one, phase=crashed, ready=False, restarts=one.restarts + 1, why="crashed"))
 
     def mend(self, ref: ServiceRef) -> None:
-        """Make all instances of a service ready."""
-        for name, one in self._instances[ref].items():
-            self._put(ref, replace(one, phase=InstancePhase.UP, ready=True, why=""), name)
+        """Make all instances of a service ready that are not being stopped."""
+        for one in self._wanted(ref):
+            self._put(ref, replace(one, phase=InstancePhase.UP, ready=True, why=""))
 
     def lose(self, ref: ServiceRef) -> None:
         """Remove an instance of a service out of band."""
         self._gone(ref, next(iter(self._instances[ref])))
         self._notify(ref)
 
-    def _put(self, ref: ServiceRef, one: ServiceInstance, name: str) -> None:
-        self._instances[ref][name] = one
+    def _wanted(self, ref: ServiceRef) -> list[ServiceInstance]:
+        return [one for one in self._instances[ref].values() if one.is_wanted]
+
+    def _put(self, ref: ServiceRef, one: ServiceInstance) -> None:
+        self._instances[ref][one.name] = one
         self._notify(ref)
 
     def _notify(self, ref: ServiceRef) -> None:
@@ -105,10 +107,14 @@ class SimulatedBackend:
     async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
         """Return the instances of a service."""
         now = asyncio.get_running_loop().time()
-        for name in list(self._instances.get(ref, ())):
-            if self._due.get((ref, name), inf) <= now:
+        for name, one in list(self._instances.get(ref, {}).items()):
+            if self._due.get((ref, name), inf) > now:
+                continue
+            if one.is_wanted:
                 del self._due[ref, name]
-                self._instances[ref][name] = self._settled(ref, self._instances[ref][name])
+                self._instances[ref][name] = self._settled(ref, one)
+            else:
+                self._gone(ref, name)
         return list(self._instances.get(ref, {}).values())
 
     def _settled(self, ref: ServiceRef, one: ServiceInstance) -> ServiceInstance:
@@ -146,13 +152,8 @@ class SimulatedBackend:
         if one is not None and not self.stop_delay:
             self._gone(ref, name)
         elif one is not None and one.is_wanted:
-            self._put(ref, replace(one, phase=InstancePhase.STOPPING, ready=False, stop_s=self.stop_delay), name)
-            asyncio.get_running_loop().call_later(self.stop_delay, self._end_stop, ref, name)
-
-    def _end_stop(self, ref: ServiceRef, name: str) -> None:
-        if name in self._instances.get(ref, ()):
-            self._gone(ref, name)
-            self._notify(ref)
+            self._put(ref, replace(one, phase=InstancePhase.STOPPING, ready=False, stop_s=self.stop_delay))
+            self._due[ref, name] = asyncio.get_running_loop().time() + self.stop_delay
 
     def _gone(self, ref: ServiceRef, name: str) -> None:
         del self._instances[ref][name]
@@ -173,6 +174,8 @@ class SimulatedBackend:
 
     async def forget(self, ref: ServiceRef, *, keep_logs: bool = False) -> None:  # noqa: ARG002 - it has no logs
         """Remove a service."""
+        for name in list(self._instances.get(ref, ())):
+            self._gone(ref, name)
         self._instances.pop(ref, None)
 
     async def ensure_pool(self, system_ref: SystemRef, name: str, pool: NodePool) -> None:
@@ -187,7 +190,7 @@ class SimulatedBackend:
     async def remove(self, system_ref: SystemRef) -> None:
         """Remove a system."""
         for ref in [ref for ref in self._instances if ref.system == system_ref]:
-            del self._instances[ref]
+            await self.forget(ref)
 
     async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:  # noqa: ARG002
         """Return empty logs."""
