@@ -6,6 +6,7 @@ Two engines on one PostgreSQL stand for two processes; a gate holds one transact
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ import pytest
 from stateward.engine import Denied, Engine, Key, Object, Request, Selector, UnitOfWork
 from stateward.engine.errors import VersionMismatch
 from stateward.lifecycle import FORCE
-from stateward.store.port import Store
+from stateward.store.port import Store, Tx
 from stateward.store.postgres import PostgresStore
 from tests.integration.engine.pump_kinds import PUMP, STATION, Plant
 from tests.integration.postgres_helpers import looking_at, until_somebody_waits
@@ -129,27 +130,32 @@ async def test_a_key_that_another_transaction_creates_while_it_is_locked_is_foun
     assert seen == {"p1": False, "p2": True}
 
 
-async def test_keys_that_are_locked_against_the_order_conflict_instead_of_waiting(dsn: str) -> None:
-    """Both transactions run again until each has had its turn; no deadlock has to be detected."""
-    stores = [PostgresStore(dsn) for _ in range(2)]
-    keys = [Key("ns", f"k{number}") for number in range(100)]
-    done = list[str]()
+async def test_a_key_that_is_locked_against_the_order_conflicts_instead_of_waiting(dsn: str) -> None:
+    """The transaction runs again until its turn comes; no deadlock has to be detected."""
+    holder, other = PostgresStore(dsn), PostgresStore(dsn)
+    first, last = sorted((Key("ns", "a"), Key("ns", "b")), key=holder._names.key_lock)
+    held, release, attempts = asyncio.Event(), asyncio.Event(), count(1)
 
-    async def lock_all(store: Store, order: list[Key], name: str) -> None:
-        async def function(tx: Any) -> None:
-            for key in order:
-                await tx.lock_keys([key])
+    async def hold_first(tx: Tx) -> None:
+        await tx.lock_keys([first])
+        held.set()
+        await release.wait()
 
-        for _ in range(5):
-            await store.transact(function)
-        done.append(name)
+    async def lock_against_the_order(tx: Tx) -> int:
+        if (attempt := next(attempts)) == 2:
+            release.set()
+        await tx.lock_keys([last])
+        await tx.lock_keys([first])
+        return attempt
 
     async with asyncio.timeout(60), AsyncExitStack() as stack:
-        for store in stores:
+        for store in (holder, other):
             await store.open()
             stack.push_async_callback(store.close)
-        await asyncio.gather(lock_all(stores[0], keys, "up"), lock_all(stores[1], keys[::-1], "down"))
-    assert sorted(done) == ["down", "up"]
+        holding = asyncio.create_task(holder.transact(hold_first))
+        await held.wait()
+        assert await other.transact(lock_against_the_order) > 1
+        await holding
 
 
 async def test_a_member_that_is_added_before_the_whole_is_locked_takes_part_in_the_group(

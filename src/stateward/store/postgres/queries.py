@@ -102,7 +102,7 @@ SHARE_KEYS = "SELECT pg_advisory_xact_lock_shared(k) FROM unnest($1::bigint[]) k
 TRY_SHARE_KEYS = "SELECT pg_try_advisory_xact_lock_shared(k) FROM unnest($1::bigint[]) k"
 NAMESPACES = """
 WITH RECURSIVE found(ns) AS (
-    (SELECT ns FROM objects ORDER BY ns LIMIT 1)
+    (SELECT ns FROM objects WHERE ns > '' ORDER BY ns LIMIT 1)
     UNION ALL
     SELECT (SELECT o.ns FROM objects o WHERE o.ns > found.ns ORDER BY o.ns LIMIT 1)
     FROM found WHERE found.ns IS NOT NULL
