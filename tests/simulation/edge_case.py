@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.agents.agent import Agent
-from stateward.agents.connection import AgentConnection
+from stateward.agents.connection import AgentConnection, ConnectionHandler
 from stateward.agents.inprocess import AgentEnd, ControllerEnd, InProcessDialer, PipeClosed
 from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.simulation import SimulatedSite
@@ -26,6 +26,7 @@ from stateward.domains.edge.model import (
 )
 from stateward.domains.edge.runtime import EdgeRuntime
 from stateward.schemas.caller import Caller
+from stateward.store.errors import StoreError
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Object
 from tests.simulation.domain_case import NS, Action, DomainCase, Server
@@ -54,10 +55,19 @@ class SiteDialer(InProcessDialer):
         ours.other, theirs.other = theirs, ours
         loop = asyncio.get_running_loop()
         connection = AgentConnection(theirs, self.ns, self.site_name, loop.time)
-        serving = self._serve(connection, process.runtime.agent_hub, theirs)
+        serving = self._serve_to_the_end(connection, process.runtime.agent_hub, theirs)
         self._serving.add(loop.create_task(serving, context=process.context))
         self.ends.append((process.runtime, ours))
         return ours
+
+    async def _serve_to_the_end(
+        self, connection: AgentConnection, handler: ConnectionHandler, end: ControllerEnd
+    ) -> None:
+        """Serve a connection; as in a server, an error closes it."""
+        try:
+            await self._serve(connection, handler, end)
+        except StoreError:
+            end.close_both()
 
 
 class EdgeCase(DomainCase):
@@ -112,7 +122,7 @@ class EdgeCase(DomainCase):
     def actions(self) -> Mapping[str, Action]:
         return {
             "maintain": partial(self._maintain, CLOUDLETS),
-            "maintain another": partial(self._maintain, CLOUDLETS[::-1]),
+            "maintain another": partial(self._maintain, (CLOUDLETS[1], *CLOUDLETS)),
             "resume": lambda server, chance: server.runtime.service.resume(NS, chance.choice(CLOUDLETS), ANN),
             "deploy": partial(self._deploy, ("autocluster1",)),
             "deploy in a cluster": partial(self._deploy, ("c1",)),

@@ -73,7 +73,11 @@ class LeasesCase(DomainCase):
     """Three hosts, and leases of an hour at most."""
 
     name = "leases"
-    pairs: ClassVar = [("let a host flap", "create a lease"), ("create", "fail a host"), ("resize", "let a host flap")]
+    pairs: ClassVar = [
+        ("let a host flap", "create a lease"),
+        ("create", "fail a host"),
+        ("change a host", "change a host too"),
+    ]
     before: ClassVar = {
         **dict.fromkeys(("extend", "end now", "rename", "resize", "delete a lease"), ("create a lease",)),
         **dict.fromkeys(("fail a host", "let a host flap", "let another flap"), ("create a lease",)),
@@ -83,6 +87,7 @@ class LeasesCase(DomainCase):
     def __init__(self, clock: Any, chance: Any) -> None:
         super().__init__(clock, chance)
         self.gadgets = Gadgets(chance("gadgets"))
+        self.changed: set[tuple[str, str]] = set()  # hosts with properties that they were given
         self._ids = iter(range(1, 1_000_000))
 
     def make_runtime(self, name: str) -> LeasesRuntime:
@@ -111,7 +116,8 @@ class LeasesCase(DomainCase):
             "recover a host": lambda server, chance: server.runtime.hosts.recover(ME, chance.choice(HOSTS)),
             "let a host flap": self._flap,
             "let another flap": self._flap,
-            "change a host": self._change_host,
+            "change a host": partial(self._change_host, ("rack", "gpu")),
+            "change a host too": partial(self._change_host, ("gpu", "rack")),
         }
 
     async def _flap(self, server: Server, chance: Random) -> None:
@@ -168,8 +174,10 @@ class LeasesCase(DomainCase):
     async def _recover(self, server: Server, chance: Random) -> None:
         await server.runtime.leases.recover(ME, (await self._some(server, chance, "ERROR")).id)
 
-    async def _change_host(self, server: Server, chance: Random) -> None:
-        await server.runtime.hosts.update(ME, chance.choice(HOSTS), {chance.choice(("rack", "gpu")): "1"})
+    async def _change_host(self, keys: tuple[str, ...], server: Server, chance: Random) -> None:
+        name, key = chance.choice(HOSTS), chance.choice(keys)
+        await server.runtime.hosts.update(ME, name, {key: "1"})
+        self.changed.add((name, key))
 
     def calm_down(self) -> None:
         self.gadgets.calm = True
@@ -221,6 +229,9 @@ class LeasesCase(DomainCase):
                 if one.state != "DELETING":
                     await server.runtime.leases.delete(ME, one.id)
             await asyncio.sleep(5.0)
+        for name, key in sorted(self.changed):
+            if key not in (await server.runtime.hosts.get(NS, name)).spec.properties:
+                wrong.append(f"{name} was given the property {key}, and has lost it")
         for one in await server.runtime.hosts.list(NS):
             if one.seen.bookings or one.seen.held:
                 wrong.append(f"{one.spec.name} is still booked or held: {one.seen}")

@@ -7,10 +7,11 @@ from functools import partial
 from random import Random
 from typing import Any, ClassVar
 
+from msgspec.json import decode
 from msgspec.structs import replace
 
-from stateward.domains.mci.lifecycle import MCI, VM
-from stateward.domains.mci.model import MciSpec, SubGroup, mci_of, vm_of
+from stateward.domains.mci.lifecycle import CONNECTION, MCI, VM
+from stateward.domains.mci.model import MciSpec, SubGroup, mci_of, record_id, vm_of
 from stateward.domains.mci.runtime import MciRuntime
 from stateward.drivers import MachineState
 from stateward.drivers.simulated import SimulatedCloud
@@ -24,6 +25,7 @@ from tests.simulation.domain_case import NS, Action, DomainCase, Server
 ANN = Caller("user", "ann")
 ENDED = (MachineState.TERMINATED, MachineState.TERMINATING)
 AT_REST = {"Running": MachineState.RUNNING, "Suspended": MachineState.SUSPENDED}
+ELSEWHERE = "tmp"
 PLACES = ("aws+ap-northeast-2+t3.nano", "gcp+asia-northeast3+e2-micro")
 FAULTS = FaultProfile(transient=0.02, throttled=0.01, request_lost=0.02, answer_lost=0.02)
 
@@ -49,6 +51,7 @@ class MciCase(DomainCase):
         return MciRuntime(self.context(name), cloud=self.cloud, tick=0.25, every=30.0)
 
     async def prepare(self, server: Server) -> None:
+        await server.runtime.service.add_namespace(ELSEWHERE, "", ANN)
         made = await self._create(server, "m1", 2)
         await server.engine.wait_record(NS, made.op.id, 600.0)
 
@@ -68,21 +71,30 @@ class MciCase(DomainCase):
             "delete records": partial(self._delete, ""),
             "delete by force": partial(self._delete, "force"),
             "delete a VM by force": self._delete_vm,
+            "move a connection": self._move_connection,
+            "create elsewhere": lambda server, chance: self._create(server, "m9", 1, ELSEWHERE),
+            "remove the namespace": lambda server, chance: server.runtime.service.remove_namespace(ELSEWHERE, ANN),
         }
 
     def _mci(self, chance: Random) -> str:
         return chance.choice(("m1", "m2"))
 
-    async def _create(self, server: Server, name: str, size: int) -> Any:
+    async def _create(self, server: Server, name: str, size: int, ns: str = NS) -> Any:
         groups = (SubGroup("g1", size, PLACES[0], "ubuntu22.04"), SubGroup("g2", 1, PLACES[1], "ubuntu22.04"))
         spec = MciSpec(name, f"uid-{name}-{self.clock():.3f}", groups[: 1 + (name == "m2")])
-        return await server.runtime.service.create(NS, spec, ANN)
+        return await server.runtime.service.create(ns, spec, ANN)
 
     def _control(self, action: str, server: Server, chance: Random, *, force: bool) -> Any:
         return server.runtime.service.control(NS, self._mci(chance), action, ANN, force=force)
 
     def _scale(self, count: int, server: Server, chance: Random) -> Any:
         return server.runtime.service.scale(NS, self._mci(chance), "g1", count, ANN)
+
+    async def _move_connection(self, server: Server, chance: Random) -> None:
+        """Point the connection of the second group to another region, and back."""
+        known = await server.runtime.catalogue.connection("gcp-asia-northeast3")
+        region = "us-east1" if known.region == "asia-northeast3" else "asia-northeast3"
+        await server.runtime.service.add_connection(replace(known, region=region), ANN)
 
     def _delete(self, option: str, server: Server, chance: Random) -> Any:
         return server.runtime.service.delete(NS, self._mci(chance), option, ANN)
@@ -100,7 +112,15 @@ class MciCase(DomainCase):
     def broken(self, objects: Iterable[Object]) -> Iterator[str]:
         found = [one for one in objects if not one.removed]
         mcis = {one.id for one in found if one.kind == MCI.kind}
+        if "m9" in mcis and record_id("ns", ELSEWHERE) not in {one.id for one in found}:
+            yield f"m9 is in the namespace {ELSEWHERE}, which does not exist"
+        connections = (decode(one.spec) for one in found if one.kind == CONNECTION.kind)
+        regions = {one["name"]: one.get("region") for one in connections if "name" in one}
         for one in found:
+            if one.kind == VM.kind and one.state != "Terminated":
+                vm = vm_of(one)
+                if regions.get(vm.connection, vm.region) != vm.region:
+                    yield f"{one.id} is in {vm.region}, and its connection leads to {regions[vm.connection]}"
             if one.kind == VM.kind and one.parent not in mcis:
                 yield f"{one.id} is in {one.parent}, which does not exist"
 
@@ -113,8 +133,8 @@ class MciCase(DomainCase):
         await asyncio.sleep(300.0)  # the reconciler has compared the records with the providers by then
         service, reader = server.runtime.service, server.engine.store.reader
         living = {one.key: one for one in self.machines()}
-        mcis = await service.mcis(NS)
-        vms = {vm_of(one).uid: one for mci in mcis for one in await service.vms(NS, mci.id)}
+        mcis = [one for ns in (NS, ELSEWHERE) for one in await service.mcis(ns)]
+        vms = {vm_of(one).uid: one for mci in mcis for one in await service.vms(mci.ns, mci.id)}
         reasons = " ".join(line.reason or "" for line in await reader.journal(0, 1_000_000, JournalFilter()))
         wrong = [
             f"machine {key} has no record, and the journal does not name it as left behind"
@@ -126,7 +146,7 @@ class MciCase(DomainCase):
         wrong += [f"{name} has two machines" for name, number in names.items() if number > 1]
         for mci in mcis:
             groups = {one.name for one in mci_of(mci).groups}
-            used = {vm_of(one).group for one in await service.vms(NS, mci.id)}
+            used = {vm_of(one).group for one in await service.vms(mci.ns, mci.id)}
             wrong += [f"{mci.id} has VMs of {group}, which it has not" for group in used - groups]
         return wrong
 

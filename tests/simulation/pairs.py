@@ -10,7 +10,7 @@ from stateward.engine.accept.groups import GroupVerdict
 from stateward.store.filters import Page, Selector
 from stateward.testing import InterleavingReport, InterleavingRun, interleave_everywhere
 from stateward.testing.invariants import Violation
-from tests.simulation.domain_case import NS, DomainCase, FirstChoice, Server, virtual_clocks
+from tests.simulation.domain_case import DomainCase, FirstChoice, Server, virtual_clocks
 
 END_S = 900.0
 """How long an action waits for the end of its operation."""
@@ -72,7 +72,12 @@ async def rules(opened: Opened) -> None:
     """Assert that everything has come to rest, and that no rule of the domain is broken."""
     case, server = opened.case, opened.servers[0]
     for _ in range(REST_S):
-        found = await server.engine.store.reader.list_objects(Selector(NS), Page(None, 10_000))
+        reader = server.engine.store.reader
+        found = [
+            one
+            for ns in await reader.namespaces()
+            for one in await reader.list_objects(Selector(ns), Page(None, 10_000))
+        ]
         if next(case.unsettled(found), None) is None:
             break
         await case.sleep(1.0)
