@@ -7,10 +7,28 @@ from functools import partial
 from msgspec import Struct
 from msgspec.json import decode
 
-from stateward.engine import Engine, Handler, Job, Kind, Request
+from stateward.engine import Engine, Handler, Job, Kind, Permanent, Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
-from stateward.lifecycle import BACK, GONE, MINUTE, NEW, STABLE, TRANSITIONAL, USER, State, action, declare, step
+from stateward.lifecycle import (
+    BACK,
+    CLOCK,
+    CONTROLLER,
+    GONE,
+    MINUTE,
+    NEW,
+    STABLE,
+    TRANSITIONAL,
+    USER,
+    State,
+    action,
+    declare,
+    failure,
+    request,
+    step,
+    success,
+    timeout,
+)
 from stateward.store.filters import JournalFilter, Page, Selector
 from stateward.store.records import Key, Object
 from stateward.testing import InterleavingRun, interleave_everywhere
@@ -184,3 +202,50 @@ def test_steps_side_by_side_are_all_stored() -> None:
         return [Kind(PART, {"make": Handler(run_steps), "end": Handler(succeed)})]
 
     interleave_everywhere(make_first, make_part(1, "b"), [all_steps_are_stored], setup=servers(kinds))
+
+
+class Stage(State):
+    FETCHING = "fetching", TRANSITIONAL
+    BUILDING = "building", TRANSITIONAL
+    READY = "ready", STABLE
+    FAILED = "failed", STABLE
+
+
+STAGES = declare(
+    "part",
+    Stage,
+    [
+        request(NEW, "make", USER, Stage.FETCHING, Stage.READY, Stage.FAILED, MINUTE),
+        step(Stage.FETCHING, "fetched", CONTROLLER, Stage.BUILDING, within=MINUTE),
+        success(Stage.BUILDING, "built", CONTROLLER, Stage.READY),
+        failure(Stage.FETCHING | Stage.BUILDING, "spoilt", CONTROLLER, Stage.FAILED),
+        timeout(Stage.FETCHING | Stage.BUILDING, Stage.FAILED),
+    ],
+    by=USER | CONTROLLER | CLOCK,
+)
+
+
+def test_step_next_to_a_phase_is_undone() -> None:
+    undone: list[str] = []
+
+    async def undo(name: str) -> None:
+        undone.append(name)
+
+    async def run(job: Job) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(job.once("create", partial(asyncio.sleep, 0, "machine"), undo=undo))
+            await job.phase("fetched", CONTROLLER)
+        raise Permanent("no")
+
+    async def setup(start: InterleavingRun) -> Opened:
+        undone.clear()
+        return await servers(lambda: [Kind(STAGES, {"make": Handler(run)})])(start)
+
+    async def make(opened: Opened) -> None:
+        made = await opened.engines[0].create(NS, "a", "part", "make")
+        await opened.engines[0].wait(NS, made.op.id)
+
+    def step_is_undone(_: Opened) -> None:
+        assert undone.count("machine") >= 1
+
+    interleave_everywhere(make, make_part(1, "b"), [step_is_undone], setup=setup, most=12)
