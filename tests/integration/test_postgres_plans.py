@@ -33,8 +33,8 @@ GROWING = {"objects", "operations", "work", "journal", "progress", "signals", "l
 WHOLE = {"work_claimable", "work_owned"}
 """Partial indexes that hold only what is wanted: the lanes that have work, and what runs."""
 
-BY_NAMESPACE = {"queries.COUNT_OPEN_OPERATIONS"}
-"""What counts within a namespace, up to a number."""
+BY_NAMESPACE = {"queries.COUNT_OPEN_OPERATIONS", "queries.NAMESPACES"}
+"""What counts within a namespace, up to a number, or goes from one namespace to the next."""
 
 
 def read_as_a_whole(node: dict[str, Any]) -> Iterator[str]:
