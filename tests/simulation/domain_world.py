@@ -37,6 +37,10 @@ class DomainProcess(SimulatedProcess):
         assert self.engine is not None
         return Server(self.engine, self.runtime)
 
+    async def _live(self) -> None:
+        await super()._live()
+        self.case.lose_process(self.runtime)  # the end of a process closes its connections
+
     def kill(self) -> None:
         super().kill()
         self.case.lose_process(self.runtime)
