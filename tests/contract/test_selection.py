@@ -21,6 +21,7 @@ async def listed(store: Store, selector: Selector, page: Page | None = None) -> 
 async def chosen(store: Store, selector: Selector) -> list[str]:
     """Return the ids of what is chosen, as a function and as a reader see them."""
     found = [one.id for one in await ask(store, "select", selector)]
+    assert [one.id for one in await ask(store, "peek_selected", selector)] == found
     assert await listed(store, selector) == found
     assert sum((await store.reader.count_states(selector)).values()) == len(found)
     assert await ask(store, "count_selected", selector) == len(found)

@@ -143,8 +143,19 @@ class UnitOfWork:
 
     async def select(self, chosen: Selector) -> list[Object]:
         """Return the selected objects, and lock them; requests of the same transaction count, committed or not."""
-        stored = {one.key: one for one in await self.tx.select(chosen)}
-        return [one for one in {**stored, **self.objects}.values() if _is_selected(one, chosen)]
+        return self._with_own(await self.tx.select(chosen), chosen)
+
+    async def peek_selected(self, chosen: Selector) -> list[Object]:
+        """Return the selected objects without locking them; requests of the same transaction count.
+
+        For users of a key that this transaction excludes: no others appear. To wait for their rows would be a deadlock
+        if one of their transactions waits for the key.
+        """
+        return self._with_own(await self.tx.peek_selected(chosen), chosen)
+
+    def _with_own(self, stored: Iterable[Object], chosen: Selector) -> list[Object]:
+        known = {one.key: one for one in stored} | self.objects
+        return [one for one in known.values() if _is_selected(one, chosen)]
 
     def _remember(self, found: dict[Key, Object]) -> None:
         """Keep loaded rows; raises if one did not exist before, because something was decided on its absence.

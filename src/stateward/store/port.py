@@ -145,6 +145,9 @@ class Tx(Protocol):
     async def select(self, selector: Selector) -> list[Object]:
         """Return the selected objects in key order, and lock them."""
 
+    async def peek_selected(self, selector: Selector) -> list[Object]:
+        """Return the selected objects in key order, without locking them."""
+
     async def count_selected(self, selector: Selector) -> int:
         """Count the selected objects without locking them."""
 

@@ -247,6 +247,10 @@ class ReadCommittedTx:
         self._known.update((one.key, one) for one in found)
         return found
 
+    async def peek_selected(self, selector: Selector) -> list[Object]:
+        await self._switch()
+        return self._run(lambda tx: tx.peek_selected(selector))
+
     async def count_selected(self, selector: Selector) -> int:
         await self._switch()
         return self._run(lambda tx: tx.count_selected(selector))

@@ -15,7 +15,7 @@ from stateward.lifecycle import (
 
 HOLD = "hold"  # the create was asked to stop at Prepared
 RECONCILE = "reconcile"  # somebody asked to take over what the provider shows
-TERMINATE_FIRST = "option=terminate"  # what a delete does with VMs that live
+TERMINATE_FIRST = "option=terminate"  # what a delete, or the removal of a subnet, does with VMs that live
 FORGET = "option=force"
 
 

@@ -4,7 +4,7 @@ VMs use these resources. A resource is deleted only if nothing uses it. A networ
 its subnets is one atomic step on the latest record.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from ipaddress import IPv4Network
 from typing import TypeVar
@@ -12,8 +12,8 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from stateward.domains.mci.deployment_records import DeploymentRecords
-from stateward.domains.mci.errors import InUse, VmsAdded
-from stateward.domains.mci.lifecycle import IMAGE, SPEC, VM
+from stateward.domains.mci.errors import VmsAdded
+from stateward.domains.mci.lifecycle import FORGET, IMAGE, SPEC
 from stateward.domains.mci.model import (
     RESOURCE_LIFECYCLES,
     FirewallRule,
@@ -27,15 +27,13 @@ from stateward.domains.mci.model import (
     record_id,
     security_group_of,
     single_rules,
-    vm_of,
 )
 from stateward.domains.mci.provider.key_pairs import KeyPair, new_pair
-from stateward.domains.mci.resource_usage import usage_of
 from stateward.engine import Accepted, AlreadyExists, NotFound
 from stateward.engine.errors import VersionMismatch
 from stateward.engine.queries import list_all
 from stateward.errors import BadInput
-from stateward.lifecycle import FORCE
+from stateward.lifecycle import FORCE, NO_FACTS
 from stateward.schemas.caller import Caller
 from stateward.store.filters import Selector
 from stateward.store.records import Object, Operation
@@ -74,13 +72,7 @@ class ResourceService(DeploymentRecords):
         found = await self.resource(ns, resource_type, name)
         if force:
             return await self._act(ns, found.id, "forget", by, facts={FORCE})
-        await self._check_unused(ns, resource_type, name)
         return await self._act(ns, found.id, "delete", by)
-
-    async def _check_unused(self, ns: str, resource_type: str, name: str) -> None:
-        users = (await usage_of(self.engine.store.reader, ns))[resource_type, name]
-        if users:
-            raise InUse(f"{resource_type} {name!r}", [one.id for one in users])
 
     async def resource(self, ns: str, resource_type: str, name: str) -> Object:
         """Return a resource, or raise."""
@@ -117,7 +109,6 @@ class ResourceService(DeploymentRecords):
     async def unregister(self, ns: str, resource_type: str, name: str, by: Caller) -> None:
         """Remove the record of a spec or an image that no VM uses."""
         found = await self.engine.record(ns, record_id(resource_type, name))
-        await self._check_unused(ns, resource_type, name)
         await self._act(ns, found.id, "remove", by)
 
     # --- subnets ------------------------------------------------------------------------------------------------------
@@ -144,15 +135,15 @@ class ResourceService(DeploymentRecords):
             left = tuple(one for one in want.subnets if one.name != subnet)
             if len(left) == len(want.subnets):
                 raise NotFound(ns, f"{network}/{subnet}")
-            users = [] if force else await self._subnet_users(ns, network, subnet)
-            if users:
-                raise InUse(f"subnet {subnet!r} of vNet {network!r}", users)
-            return await self._reshape(found, replace(want, subnets=left), by)
+            facts = {FORGET} if force else NO_FACTS
+            return await self._reshape(found, replace(want, subnets=left), by, facts)
 
         return await retry_on_change(removed)
 
-    async def _reshape(self, found: Object, want: NetworkSpec, by: Caller) -> Accepted:
-        return await self._act(found.ns, found.id, "reshape", by, spec=want, version=found.version)
+    async def _reshape(
+        self, found: Object, want: NetworkSpec, by: Caller, facts: Collection[str] = NO_FACTS
+    ) -> Accepted:
+        return await self._act(found.ns, found.id, "reshape", by, spec=want, facts=facts, version=found.version)
 
     # --- rules of security groups ------------------------------------------------------------------------------------
 
@@ -171,13 +162,6 @@ class ResourceService(DeploymentRecords):
             return found, accepted.op
 
         return await retry_on_change(changed)
-
-    async def _subnet_users(self, ns: str, network: str, subnet: str) -> list[str]:
-        """Return the VMs in a subnet; a VM that names none is in the first one."""
-        first = next(iter(network_of(await self.resource(ns, "vNet", network)).subnets)).name
-        users = (await usage_of(self.engine.store.reader, ns))["vNet", network]
-        vms = [one for one in users if one.kind == VM.kind]
-        return [one.id for one in vms if (vm_of(one).subnet or first) == subnet]
 
 
 def check_subnets_fit(cidr: IPv4Network, subnets: Sequence[Subnet]) -> None:

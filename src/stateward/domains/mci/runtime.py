@@ -25,6 +25,7 @@ from stateward.domains.mci.guards.deployment_guard import (
 )
 from stateward.domains.mci.guards.new_object_guard import NewObjectGuard
 from stateward.domains.mci.guards.object_guards import guard_mci, guard_vm
+from stateward.domains.mci.guards.resource_users import only_unused
 from stateward.domains.mci.guards.spec_validation import guard_spec
 from stateward.domains.mci.handlers.adopted_vms import AdoptedVms
 from stateward.domains.mci.handlers.adoption_handlers import AdoptionHandlers
@@ -107,14 +108,14 @@ class MciRuntime(DomainRuntime):
             NAMESPACE.kind: guard_namespace,
             SETTING.kind: guard_spec,
         }
-        guards |= dict.fromkeys((one.kind for one in OF_NAMESPACES), in_namespace(grants.wrap(guard_spec)))
+        guards |= dict.fromkeys((one.kind for one in OF_NAMESPACES), in_namespace(grants.wrap(only_unused(guard_spec))))
         records = [_record(one, guards.get(one.kind)) for one in RECORDS]
         super().__init__(
             [
                 self._mcis.kind(in_namespace(new_objects.wrap(grants.wrap(guard_mci)))),
-                self._vms.kind(grants.wrap(new_objects.wrap(guard_vm))),
+                self._vms.kind(in_namespace(grants.wrap(new_objects.wrap(guard_vm)))),
                 CommandHandlers(self.shells).kind(in_namespace()),
-                *parts.kinds(lambda guard: in_namespace(grants.wrap(new_objects.wrap(guard)))),
+                *parts.kinds(lambda guard: in_namespace(grants.wrap(new_objects.wrap(only_unused(guard))))),
                 *records,
             ]
         )

@@ -15,6 +15,7 @@ from typing import cast
 from msgspec import Struct
 
 from stateward.domains.mci.guards.connection_grants import check_grant, is_granted, unknown_connection
+from stateward.domains.mci.lifecycle import ResourceState
 from stateward.domains.mci.model import (
     DEPLOYMENT_NS,
     RESOURCE_LIFECYCLES,
@@ -305,6 +306,8 @@ async def _resource(known: Catalogue, ns: str, resource_type: str, name: str, on
     found = await known.record(Key(ns, record_id(resource_type, name)))
     if found is None or found.removed or found.kind != RESOURCE_LIFECYCLES[resource_type].kind:
         raise BadInput(FIELDS[resource_type], name, f"the name of a {resource_type} of namespace {ns!r}")
+    if found.state == ResourceState.DELETING:
+        raise BadInput(FIELDS[resource_type], name, f"a {resource_type} that is not {ResourceState.DELETING}")
     place = resource_identity(found)
     if (place.provider, place.region) != (one.connection.provider, one.connection.region):
         allowed = f"a {resource_type} of connection {one.connection.name}: it is one of {place.connection}"

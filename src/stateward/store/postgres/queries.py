@@ -90,7 +90,8 @@ SELECT {Object:o} FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AN
 ORDER BY k.ns COLLATE "C", k.id COLLATE "C" FOR UPDATE OF o
 """)
 PEEKED = render_sql("SELECT {Object:o} FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND o.id = k.id")
-SELECTED = render_sql("SELECT {Object:o} FROM objects o WHERE <where> ORDER BY o.ns, o.id FOR UPDATE OF o")
+PEEKED_SELECTED = render_sql("SELECT {Object:o} FROM objects o WHERE <where> ORDER BY o.ns, o.id")
+SELECTED = f"{PEEKED_SELECTED} FOR UPDATE OF o"
 COUNT_SELECTED = "SELECT count(*) FROM objects o WHERE <where>"
 LOCK_OBJECTS = render_sql("""
 SELECT FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND o.id = k.id

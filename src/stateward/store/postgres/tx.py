@@ -106,6 +106,11 @@ class PostgresTx:
         self._known.update(found)
         return list(found.values())
 
+    async def peek_selected(self, selector: Selector) -> list[Object]:
+        where = where_objects(selector)
+        rows = await self._fetch(queries.PEEKED_SELECTED.replace("<where>", str(where)), *where.values)
+        return [Object(*row) for row in rows]
+
     async def count_selected(self, selector: Selector) -> int:
         where = where_objects(selector)
         return int((await self._fetch(queries.COUNT_SELECTED.replace("<where>", str(where)), *where.values))[0][0])

@@ -104,6 +104,9 @@ class SqliteTx:
         self._known.update((one.key, one) for one in found)
         return found
 
+    async def peek_selected(self, selector: Selector) -> list[Object]:
+        return queries.selected(self._connection, selector)
+
     async def count_selected(self, selector: Selector) -> int:
         return queries.count_selected(self._connection, selector)
 

@@ -62,8 +62,8 @@ def names(refusal: StatewardError) -> str:
     return refusal.blocker.op
 
 
-async def states(harness: MciHarness) -> dict[str, str]:
-    return {vm_of(one).name: one.state for one in await harness.service.vms(NS, "m1")}
+async def states(harness: MciHarness, name: str = "m1") -> dict[str, str]:
+    return {vm_of(one).name: one.state for one in await harness.service.vms(NS, name)}
 
 
 def alive(harness: MciHarness, place: ProviderRegion = SEOUL) -> list[str]:

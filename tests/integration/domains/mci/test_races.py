@@ -11,16 +11,17 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.mci.errors import VmsAlive
+from stateward.domains.mci.handlers.prerequisites import Prerequisites
 from stateward.domains.mci.lifecycle import MciState, VmState
 from stateward.domains.mci.provider import provider_client
 from stateward.drivers import MachineState
 from stateward.drivers.simulated import SimulatedDriver
 from stateward.drivers.simulated.faults import CALM
 from stateward.drivers.simulated.machine import state_at
-from stateward.engine import AlreadyExists, Handler, Job, NotFound, Refused
+from stateward.engine import Accepted, AlreadyExists, Handler, Job, NotFound, Refused
 from stateward.engine.job import Run
 from stateward.store.records import Status
-from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, group, mci
+from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, MciHarness, group, mci
 from tests.integration.domains.mci.request_races import (
     SEOUL,
     SLOW,
@@ -165,22 +166,76 @@ async def test_creates_of_many_names_at_once_share_what_they_stand_on(harnesses:
     assert [len(await harness.service.resources(NS, word)) for word in ("vNet", "securityGroup", "sshKey")] == [1, 1, 1]
 
 
-async def test_a_create_beside_a_withdrawal_of_what_it_stands_on_succeeds(harnesses: list[MciHarness]) -> None:
-    harness = harnesses[0]
-    for number in range(4):
-        await harness.service.create(NS, mci("m1", hold=True), ANN)
-        await harness.until(lambda state: state == MciState.PREPARED)
-        name = f"n{number}"
-        won, lost = await race(
-            harnesses,
-            lambda harness: harness.service.continue_or_withdraw(NS, "m1", "withdraw", ANN),
-            lambda harness, name=name: harness.service.create(NS, mci(name), ANN),  # type: ignore[misc]
-        )
-        assert not lost
-        for one in won:
-            assert (await harness.ended(one)).status is Status.SUCCEEDED
-        verdict = await harness.service.control(NS, name, "terminate", ANN)
-        await harness.ended(verdict.whole)
+class Gate:
+    """Holds the first caller that reaches it until it is opened; later ones pass."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened = asyncio.Event(), asyncio.Event()
+
+    async def hold(self) -> None:
+        if not self.reached.is_set():
+            self.reached.set()
+            await self.opened.wait()
+
+    def hold_after(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        """Hold the first caller of a method of `Prerequisites` that has its result."""
+        method = getattr(Prerequisites, name)
+
+        async def call_and_hold(*args: Any) -> Any:
+            result = await method(*args)
+            await self.hold()
+            return result
+
+        monkeypatch.setattr(Prerequisites, name, call_and_hold)
+
+
+async def withdraw_held_mci(harness: MciHarness, gate: Gate) -> Accepted:
+    """Withdraw an MCI for which the shared resources were made; returns when the gate holds the withdrawal."""
+    await harness.service.create(NS, mci("m1", hold=True), ANN)
+    await harness.until(lambda state: state == MciState.PREPARED)
+    withdrawn = await harness.service.continue_or_withdraw(NS, "m1", "withdraw", ANN)
+    await asyncio.wait_for(gate.reached.wait(), PATIENT)
+    return withdrawn
+
+
+async def assert_runs_on_shared_resources(harness: MciHarness, name: str) -> None:
+    assert set((await states(harness, name)).values()) == {"Running"}
+    found = [await harness.service.resources(NS, word) for word in ("vNet", "securityGroup", "sshKey")]
+    assert [[one.state for one in each] for each in found] == [["Available"]] * 3
+
+
+async def test_a_withdrawal_leaves_what_an_mci_began_to_use_after_the_deletions_were_planned(
+    harnesses: list[MciHarness], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness, deletion, use = harnesses[0], Gate(), Gate()
+    deletion.hold_after(monkeypatch, "_ids_made_for")
+    use.hold_after(monkeypatch, "native_ids")
+    withdrawn = await withdraw_held_mci(harness, deletion)
+    created = await harness.service.create(NS, mci("n1"), ANN)
+    await asyncio.wait_for(use.reached.wait(), PATIENT)  # it has found all resources, and is about to request its VMs
+    deletion.opened.set()
+    assert (await harness.ended(withdrawn)).status is Status.SUCCEEDED
+    use.opened.set()
+    assert (await harness.ended(created)).status is Status.SUCCEEDED
+    await assert_runs_on_shared_resources(harness, "n1")
+
+
+async def test_an_mci_that_is_created_during_a_withdrawal_creates_what_that_deletes(
+    harnesses: list[MciHarness], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness, gate, remove = harnesses[0], Gate(), SimulatedDriver.remove
+
+    async def hold_and_remove(*args: Any) -> Any:
+        await gate.hold()
+        return await remove(*args)
+
+    monkeypatch.setattr(SimulatedDriver, "remove", hold_and_remove)
+    withdrawn = await withdraw_held_mci(harness, gate)  # its key is Deleting, and the rest is still Available
+    created = await harness.service.create(NS, mci("n1"), ANN)
+    gate.opened.set()
+    for one in (withdrawn, created):
+        assert (await harness.ended(one)).status is Status.SUCCEEDED
+    await assert_runs_on_shared_resources(harness, "n1")
 
 
 # --- delete against create -------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from stateward.domains.mci.model import (
     MciSpec,
     ResourceIdentity,
     Scale,
+    SubGroup,
     VmSpec,
     record_id,
     spec_record,
@@ -138,11 +139,16 @@ class GrantGuard:
         if request.creates is None:
             scale = msgspec.json.decode(request.args, type=Scale)
             groups = tuple(one for one in groups if one.name == scale.group)
-        unnamed = [one.spec for one in groups if not one.connection]
-        records = await uow.peek([Key(request.ns, record_id("spec", id_)) for id_ in unnamed])
-        homes = {id_: _home_of(id_, record) for id_, record in zip(unnamed, records, strict=True)}
+        homes = await homes_of(uow, request.ns, groups)
         used = (one.connection or homes.get(one.spec, "") for one in groups)
         return list(dict.fromkeys(filter(None, used)))
+
+
+async def homes_of(uow: UnitOfWork, ns: str, groups: Iterable[SubGroup]) -> dict[str, str]:
+    """Return the connections of the specs of subgroups that name no connection; empty for unknown specs."""
+    specs = [one.spec for one in groups if not one.connection]
+    records = await uow.peek([Key(ns, record_id("spec", id_)) for id_ in specs])
+    return {id_: _home_of(id_, record) for id_, record in zip(specs, records, strict=True)}
 
 
 def _home_of(id_: str, record: Object | None) -> str:

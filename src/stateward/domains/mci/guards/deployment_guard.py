@@ -7,7 +7,7 @@ excludes them while it counts its users, so none is overlooked.
 
 from stateward.domains.mci.errors import InUse, NoNamespace
 from stateward.domains.mci.guards.spec_validation import check_spec, decode_spec
-from stateward.domains.mci.lifecycle import COMMAND
+from stateward.domains.mci.lifecycle import COMMAND, MCI
 from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, connection_record, record_id
 from stateward.domains.mci.provider.catalogue import BUILT_IN
 from stateward.domains.mci.remote.command_retention import ENDED_STATES
@@ -19,6 +19,9 @@ from stateward.engine.protection import flag_key, namespace_flag_in
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.filters import Selector
 from stateward.store.records import Key, Object
+
+GROWTH_ACTIONS = ("scale out", "continue")
+"""The actions after which an MCI creates VMs."""
 
 
 def namespace_key(ns: str) -> Key:
@@ -52,7 +55,7 @@ async def guard_namespace(uow: UnitOfWork, request: Request, found: Object) -> N
         return
     ns = found.id.removeprefix(record_id("ns", ""))
     await uow.exclude([found.key])
-    inside = await uow.select(Selector(ns))
+    inside = await uow.peek_selected(Selector(ns))
     users = {one.kind for one in inside if one.kind != COMMAND.kind or one.state not in ENDED_STATES}
     if users:
         raise InUse(f"namespace {ns!r}", sorted(users))
@@ -64,11 +67,13 @@ async def guard_namespace(uow: UnitOfWork, request: Request, found: Object) -> N
 def in_namespace(guard: Guard | None = None) -> Guard:
     """Return a guard that also refuses new objects in a namespace that was removed.
 
-    The objects of an operation need no check: the object of the operation keeps the namespace.
+    The objects of an operation need no check: the object of the operation keeps the namespace. MCIs and their growth
+    always share its record, which also keeps the resources that they name (`resource_users`).
     """
 
     async def both(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-        if request.creates is not None and request.parent is None and request.ns != DEPLOYMENT_NS:
+        is_new = request.creates is not None and (request.parent is None or found.kind == MCI.kind)
+        if request.ns != DEPLOYMENT_NS and (is_new or request.action in GROWTH_ACTIONS):
             await uow.share([namespace_key(request.ns)])
             (record,) = await uow.peek([namespace_key(request.ns)])
             if record is not None and record.removed:

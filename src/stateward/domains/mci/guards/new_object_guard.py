@@ -134,6 +134,8 @@ class NewObjectGuard:
         if kind == SECURITY_GROUP.kind:
             if of_group is None or of_group.removed or of_group.kind != VNET.kind:
                 raise BadInput("spec.network", part.network, f"the name of a vNet of namespace {ns!r}")
+            if of_group.state == ResourceState.DELETING:
+                raise BadInput("spec.network", part.network, f"a vNet that is not {ResourceState.DELETING}")
             there = resource_identity(of_group)
             if (there.provider, there.region) != (place.provider, place.region):
                 allowed = f"a vNet of connection {place.name}: it is one of {there.connection}"

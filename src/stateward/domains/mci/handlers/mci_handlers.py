@@ -126,7 +126,7 @@ class MciHandlers:
         requests: list[Request] = []
         known: dict[tuple[object, ...], dict[str, str]] = {}
         for one, numbers in wanted:
-            names = with_prerequisite_names(job.ns, mci, one)
+            names = with_prerequisite_names(job.ns, mci, one.group, one.connection.name)
             stands_on = names.network, names.subnet, names.groups, names.key
             if stands_on not in known:  # most subgroups of a connection use the same resources
                 known[stands_on] = await self._prerequisites.native_ids(job.ns, names)

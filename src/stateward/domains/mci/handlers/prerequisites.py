@@ -13,7 +13,7 @@ from hashlib import blake2b
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.mci.lifecycle import MCI, SECURITY_GROUP, MciState, ResourceState
+from stateward.domains.mci.lifecycle import SECURITY_GROUP, ResourceState
 from stateward.domains.mci.model import (
     EVERYBODY,
     MADE_FOR,
@@ -26,7 +26,6 @@ from stateward.domains.mci.model import (
     SecurityGroupSpec,
     SubGroup,
     Subnet,
-    mci_of,
     named_resources,
     native_ids,
     record_id,
@@ -34,12 +33,11 @@ from stateward.domains.mci.model import (
     resource_seen,
 )
 from stateward.domains.mci.provider.catalogue import Catalogue
-from stateward.domains.mci.provider.key_pairs import OWNED_BY, own_key_name, owner_of
+from stateward.domains.mci.provider.key_pairs import OWNED_BY, own_key_name
 from stateward.domains.mci.vm_placement import PlacedSubGroup, deterministic_uid
 from stateward.engine import Job, Request, Temporary
 from stateward.engine.queries import list_all
 from stateward.engine.requests import Creation
-from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER
 from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, to_json
@@ -47,9 +45,6 @@ from stateward.store.records import Key, Object, to_json
 CIDR, SUBNET_CIDR = "10.0.0.0/16", "10.0.1.0/24"
 SSH_PORT = "22"
 OPEN_RULES = (FirewallRule("1-65535", "tcp"), FirewallRule("1-65535", "udp"), FirewallRule("", "icmp"))
-ENDED_STATES = (MciState.TERMINATED, MciState.FAILED, MciState.EMPTY)
-"""The states of MCIs that need no resources any more."""
-
 MAX_ROUNDS = 3
 """Attempts to create a resource that other MCIs delete at the same time."""
 
@@ -98,31 +93,15 @@ class Prerequisites:
         return await self._catalogue.reader.objects({use.key for use in wanted})
 
     async def undo(self, job: Job, mci: MciSpec) -> None:
-        """Delete the resources that were made for an MCI, unless other MCIs use them."""
+        """Delete the resources that were made for an MCI; those that others use stay, because their guard refuses."""
         for resource_type in ("sshKey", "securityGroup", "vNet"):
             step = f"remove {resource_type}s"
-            # Read right before the deletions are accepted: another MCI may begin to use the resources.
             made = [] if job.result_of(step) is not None else await self._ids_made_for(job, resource_type, mci.uid)
             await job.spawn(step, [Request(job.ns, id_, "delete", "", CONTROLLER) for id_ in made])
 
     async def _ids_made_for(self, job: Job, resource_type: str, uid: str) -> list[str]:
         chosen = Selector(job.ns, RESOURCE_LIFECYCLES[resource_type].kind, labels=((MADE_FOR, uid),))
-        made = [one async for one in list_all(self._catalogue.reader, chosen)]
-        needed = await self._connections_in_use(job) if made else set()
-        return [one.id for one in made if owner_of(one) or resource_identity(one).connection not in needed]
-
-    async def _connections_in_use(self, job: Job) -> set[str]:
-        """Return the connections where other MCIs of the namespace use the shared resources."""
-        mcis = [one async for one in list_all(self._catalogue.reader, Selector(job.ns, MCI.kind))]
-        others = [one for one in mcis if one.id != job.object and one.state not in ENDED_STATES]
-        groups = [group for one in others for group in mci_of(one).groups]
-        return {one.connection or await self._connection_of_spec(job.ns, one.spec) for one in groups if not one.network}
-
-    async def _connection_of_spec(self, ns: str, spec: str) -> str:
-        try:
-            return (await self._catalogue.spec(ns, spec)).connection
-        except StatewardError:
-            return ""  # no VM can be created from an unknown spec
+        return [one.id async for one in list_all(self._catalogue.reader, chosen)]
 
     async def native_ids(self, ns: str, names: SubGroup) -> dict[str, str]:
         """Return the provider's ids of the resources that a subgroup names."""
@@ -206,7 +185,7 @@ def _uses(ns: str, mci: MciSpec, planned: Sequence[PlacedSubGroup]) -> list[Reso
     """Return the resources that subgroups use."""
     found: dict[tuple[Key, str], ResourceUse] = {}
     for one in planned:
-        names = with_prerequisite_names(ns, mci, one)
+        names = with_prerequisite_names(ns, mci, one.group, one.connection.name)
         named = named_resources(names)
         for resource_type in RESOURCE_LIFECYCLES:
             for name in filter(None, named[resource_type]):
@@ -216,9 +195,8 @@ def _uses(ns: str, mci: MciSpec, planned: Sequence[PlacedSubGroup]) -> list[Reso
     return list(found.values())
 
 
-def with_prerequisite_names(ns: str, mci: MciSpec, one: PlacedSubGroup) -> SubGroup:
+def with_prerequisite_names(ns: str, mci: MciSpec, group: SubGroup, connection: str) -> SubGroup:
     """Return a subgroup with the names of its resources: its own, its MCI's, or the shared ones."""
-    group, connection = one.group, one.connection.name
     if group.network:
         return group
     shared = f"{ns}-shared-{connection}"

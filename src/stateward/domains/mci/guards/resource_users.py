@@ -1,0 +1,110 @@
+"""Guard of resources, specs and images: what VMs use, or are about to use, is neither deleted nor taken from a network.
+
+An MCI that is about to create VMs uses everything that its subgroups name. New objects of a namespace and MCIs that
+grow share the record of the namespace (`in_namespace`). A removal excludes that record while it looks for users, so it
+overlooks none. The VMs of an MCI's operation need no lock, because the MCI is a user until they are stored.
+"""
+
+from stateward.domains.mci.errors import InUse
+from stateward.domains.mci.guards.connection_grants import homes_of
+from stateward.domains.mci.guards.deployment_guard import namespace_key
+from stateward.domains.mci.guards.spec_validation import decode_spec
+from stateward.domains.mci.handlers.prerequisites import with_prerequisite_names
+from stateward.domains.mci.lifecycle import FORGET, MCI, SECURITY_GROUP, VM, VNET, MciState, VmState
+from stateward.domains.mci.model import (
+    RESOURCE_TYPES,
+    SubGroup,
+    VmSpec,
+    mci_of,
+    named_resources,
+    network_of,
+    resource_identity,
+    security_group_of,
+    vm_of,
+)
+from stateward.engine import Request
+from stateward.engine.kinds import Guard
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.store.filters import Selector
+from stateward.store.records import Object
+
+GROWING_STATES = tuple(state.word for state in (MciState.PREPARING, MciState.PREPARED, MciState.CREATING))
+"""The states of MCIs that are about to create VMs."""
+
+LIVING_STATES = tuple(state.word for state in VmState if state != VmState.TERMINATED)
+
+Users = list[tuple[str, SubGroup | VmSpec]]
+"""VMs, and subgroups of MCIs that are about to create VMs; with the id of the VM or the MCI."""
+
+
+def only_unused(guard: Guard) -> Guard:
+    """Return a guard that also refuses to remove what is in use: a resource, a spec, an image, or a subnet."""
+
+    async def both(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+        completed = await guard(uow, request, found)
+        if request.action in ("delete", "remove"):
+            await _require_unused(uow, request, found)
+        elif request.action == "reshape" and found.kind == VNET.kind and FORGET not in request.facts:
+            await _require_unused_subnets(uow, request, found)
+        return completed
+
+    return both
+
+
+async def _require_unused(uow: UnitOfWork, request: Request, found: Object) -> None:
+    resource_type, _, name = found.id.partition(":")
+    users = [id_ for id_, one in await _find_users(uow, request, found) if name in named_resources(one)[resource_type]]
+    if found.kind == VNET.kind:
+        groups = await uow.peek_selected(Selector(found.ns, SECURITY_GROUP.kind))
+        users += [one.id for one in groups if security_group_of(one).network == name]
+    if users:
+        raise InUse(f"{resource_type} {name!r}", list(dict.fromkeys(users)))
+
+
+async def _require_unused_subnets(uow: UnitOfWork, request: Request, found: Object) -> None:
+    """Refuse to remove subnets with VMs; a VM that names no subnet is in the first one."""
+    was, becomes = network_of(found), decode_spec(found.kind, request.spec or found.spec, found.state)
+    kept = {one.name for one in becomes.subnets}
+    removed = [one.name for one in was.subnets if one.name not in kept]
+    if not removed:
+        return
+    inside = [user for user in await _find_users(uow, request, found) if user[1].network == was.name]
+    for subnet in removed:
+        users = [id_ for id_, one in inside if (one.subnet or was.subnets[0].name) == subnet]
+        if users:
+            raise InUse(f"subnet {subnet!r} of vNet {was.name!r}", list(dict.fromkeys(users)))
+
+
+async def _find_users(uow: UnitOfWork, request: Request, found: Object) -> Users:
+    """Return what may use a resource: the VMs of its region, and all MCIs that are growing.
+
+    MCIs come first: one that is no longer growing has stored its VMs.
+    """
+    await uow.exclude([namespace_key(found.ns)])
+    mcis = await uow.peek_selected(Selector(found.ns, MCI.kind, states=GROWING_STATES))
+    users: Users = []
+    for one in mcis:
+        if _counts(one, request):
+            users += [(one.id, group) for group in await _named_groups(uow, one)]
+    place = resource_identity(found) if found.kind in RESOURCE_TYPES else None
+    labels = () if place is None else (("provider", place.provider), ("region", place.region))
+    vms = await uow.peek_selected(Selector(found.ns, VM.kind, states=LIVING_STATES, labels=labels))
+    return users + [(one.id, vm_of(one)) for one in vms]
+
+
+def _counts(growing: Object, request: Request) -> bool:
+    """Tell whether an MCI keeps a resource: not from its own operation, nor from people while it is on hold.
+
+    A creation on hold checks its resources again when it continues, and creates missing ones.
+    """
+    if request.parent is not None:
+        return growing.op != request.parent
+    return growing.state != MciState.PREPARED or not mci_of(growing).hold
+
+
+async def _named_groups(uow: UnitOfWork, found: Object) -> list[SubGroup]:
+    """Return the subgroups of an MCI with the names of all resources that their VMs use; adopted machines use none."""
+    mci = mci_of(found)
+    groups = [one for one in mci.groups if one.spec]
+    homes = await homes_of(uow, found.ns, groups)
+    return [with_prerequisite_names(found.ns, mci, one, one.connection or homes[one.spec]) for one in groups]
