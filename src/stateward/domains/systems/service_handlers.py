@@ -11,7 +11,6 @@ from msgspec import Struct
 from stateward.domains.systems.backends.port import (
     Backend,
     InstanceSpec,
-    ReportText,
     ServiceInstance,
     ServiceRef,
     SystemRef,
@@ -124,7 +123,7 @@ class ServiceHandlers:
         require_grant(self._context, backend, job.ns)
         if job.state == ServiceState.PENDING:
             await job.phase("updating", CONTROLLER)
-        change = ServiceRollout(self._context, backend, ref, wanted, job.progress)
+        change = ServiceRollout(self._context, backend, job, wanted)
         if await change.run(None if job.args.get(UNDO) or job.args.get(REDEPLOY) else wanted.deploy):
             return Ending("stable", CONTROLLER, seen=_summary(wanted, change.seen))
         error = f"no progress within {wanted.service.deadline:g} s: {change.why}"
@@ -135,9 +134,11 @@ class ServiceHandlers:
         ref = ref_of(job)
         backend = await self._context.backend(ref.system)
         while seen := await backend.instances(ref):
+            await require_at_work(self._context, job)
             for one in seen:
                 await backend.stop(ref, one.name)
             await backend.pause(ref, POLL_MAX_S)
+        await require_at_work(self._context, job)
         await backend.forget(ref, keep_logs=bool(job.args.get(UNDO)))
 
     async def observe_end(self, job: Job) -> ObservedOutcome:
@@ -172,6 +173,13 @@ def ref_of(job: Job) -> ServiceRef:
     return ServiceRef(SystemRef(job.ns, system_of(job.object)), str(path_of(job.object)))
 
 
+async def require_at_work(context: SystemContext, job: Job) -> None:
+    """Fail if an operation is over: this process may have been suspended while another one finished it."""
+    found = await context.object(job.ns, job.object)
+    if found is None or found.op != job.claim.operation.id:
+        raise Permanent("the operation is over: another process has finished it")
+
+
 def _summary(wanted: DesiredService, seen: list[ServiceInstance]) -> str:
     ready = sum(one.ready and one.revision == wanted.revision for one in seen)
     return to_json({"revision": wanted.revision, "ready": ready})
@@ -198,15 +206,9 @@ async def node_pool_problem(context: SystemContext, ref: ServiceRef, service: Se
 class ServiceRollout:
     """The rollout of one service to its desired definition."""
 
-    def __init__(
-        self,
-        context: SystemContext,
-        backend: Backend,
-        ref: ServiceRef,
-        wanted: DesiredService,
-        report: ReportText,
-    ) -> None:
-        self._context, self._backend, self._ref, self._wanted, self._report = context, backend, ref, wanted, report
+    def __init__(self, context: SystemContext, backend: Backend, job: Job, wanted: DesiredService) -> None:
+        self._context, self._backend, self._job, self._wanted = context, backend, job, wanted
+        self._ref = ref_of(job)
         self.seen: list[ServiceInstance] = []
         self._missing_dependency = self._address_problem = ""
         self._has_acted = False
@@ -244,7 +246,7 @@ class ServiceRollout:
             self._obstacle, self._obstacle_since = obstacle, now
         if obstacle != self._reported and now - self._obstacle_since >= REPORT_AFTER_S:
             self._reported = obstacle
-            await self._report(f"waits: {obstacle}" if obstacle else "goes on")
+            await self._job.progress(f"waits: {obstacle}" if obstacle else "goes on")
 
     def _is_stopping_in_time(self, now: float) -> bool:
         """Tell whether an instance is stopping within its own grace, which may be longer than the deadline."""
@@ -269,6 +271,8 @@ class ServiceRollout:
         return False
 
     async def _act(self, step: RolloutStep) -> None:
+        if step.start or step.stop:
+            await require_at_work(self._context, self._job)
         for name in step.stop:
             await self._backend.stop(self._ref, name)
             self._has_acted = True
