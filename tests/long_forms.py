@@ -13,11 +13,7 @@ T = TypeVar("T")
 
 def in_long_form(values: Iterable[T], *, short: Collection[T]) -> list[object]:
     """Return the values as cases; only those of the short form are in the suite."""
-    return [one if one in short else pytest.param(*_arguments(one), marks=pytest.mark.long) for one in values]
-
-
-def _arguments(value: object) -> tuple[object, ...]:
-    return value if type(value) is tuple else (value,)
+    return [one if one in short else pytest.param(one, marks=pytest.mark.long) for one in values]
 
 
 class SecondPart(NamedTuple):

@@ -130,6 +130,8 @@ def kinds() -> list[Kind]:
     """Return all kinds, with simulated work: deploys take long, all others are quick."""
     quick, slow = SimulatedClouds(QUICK, Random(1)), SimulatedClouds(SLOW, Random(1))
     made = [(slow if one.kind == "systems.deploy" else quick).kind(one) for one in installed().lifecycles]
+    for one in made:
+        one.spec_actions = frozenset({"start", "stop"} if one.name == "ovc.vm" else ())  # so that specs can change
     return [*made, token_kind(), session_kind(), quota_kind()]
 
 

@@ -12,8 +12,11 @@ WORLDS = 12
 ALL = list(product(CASES, range(WORLDS)))
 
 
-@pytest.mark.parametrize(("name", "seed"), in_long_form(ALL, short=[one for one in ALL if one[1] < 2]))
-def test_a_world_of_a_domain_breaks_no_rule_and_comes_to_rest(name: str, seed: int) -> None:
+@pytest.mark.parametrize(
+    "world", in_long_form(ALL, short=[one for one in ALL if one[1] < 2]), ids=lambda one: f"{one[0]}-{one[1]}"
+)
+def test_a_world_of_a_domain_breaks_no_rule_and_comes_to_rest(world: tuple[str, int]) -> None:
+    name, seed = world
     outcome = simulate_domain(seed, CASES[name])
     assert outcome.wrong is None, "\n".join(outcome.events[-200:])
     assert outcome.operations > 5

@@ -15,11 +15,13 @@ from stateward.access.tokens import token_kind
 from stateward.cli.main import app as command_line
 from stateward.domains.mci.lifecycle import VM
 from stateward.engine import Engine, Handler, Job, Kind
-from stateward.store import open_store
+from stateward.store import Changes, open_store
+from tests.contract.samples import an_object
 from tests.integration.cli.cli_server import WIDE, CliServer
-from tests.integration.cli.vm_spec import with_spec
+from tests.integration.cli.vm_spec import MCI, with_spec
 
 Run = Callable[..., Result]
+MCI_OF_VMS = {"ns": "default", "kind": "mci.mci", "state": "Running", "spec": json.dumps(MCI)}
 
 
 @pytest.fixture
@@ -28,6 +30,7 @@ def folder(tmp_path: Path) -> Path:
         async with Engine(open_store(str(tmp_path / "stateward.db")), [token_kind()], works=False) as engine:
             text, _ = await Tokens(engine).issue("admin", Role.ADMIN, ["*"])
             (tmp_path / "admin-token").write_text(text)
+            await engine.store.transact(lambda tx: tx.apply(Changes(objects=[an_object("m", **MCI_OF_VMS)])))
 
     asyncio.run(begin())
     return tmp_path
@@ -45,12 +48,16 @@ def run(folder: Path) -> Run:
     return run
 
 
+def states(run: Run) -> dict[str, str]:
+    return {one["id"]: one["state"] for one in json.loads(run("list", "--json").stdout)}
+
+
 def test_what_is_asked_for_is_accepted_and_said_to_wait(run: Run) -> None:
     done = run("create", "mci.vm", "m.m1")
     assert done.exit_code == 0, done.output
     assert "Creating" in done.stdout
     assert "the work waits until one does" in done.stderr
-    assert json.loads(run("list", "--json").stdout)[0]["state"] == "Creating"
+    assert states(run) == {"m": "Running", "m.m1": "Creating"}
     assert "no worker is alive" in run("why", "m.m1").stdout
 
 
@@ -64,7 +71,7 @@ def test_a_command_that_would_wait_for_ever_ends_and_changes_nothing(run: Run) -
     done = run("create", "mci.vm", "m.m1", "--wait")
     assert done.exit_code == 3
     assert "no server runs on this data folder, so nobody does the work" in done.stderr
-    assert json.loads(run("list", "--json").stdout) == []
+    assert states(run) == {"m": "Running"}
     op = json.loads(run("create", "mci.vm", "m.m1", "--json").stdout)[0]["operation"]["id"]
     for waiting in (["wait", op], ["operations", "follow", op], ["logs", "-f", op]):
         assert run(*waiting).exit_code == 3
@@ -74,7 +81,7 @@ def test_a_command_that_would_wait_for_ever_ends_and_changes_nothing(run: Run) -
 
 def test_the_first_line_says_that_no_server_runs(run: Run, folder: Path) -> None:
     done = run("list", "--json")
-    assert json.loads(done.stdout) == []
+    assert len(json.loads(done.stdout)) == 1
     assert done.stderr.startswith(f"No server runs on {folder}")
 
 
@@ -97,7 +104,7 @@ def test_what_was_accepted_is_done_when_a_worker_comes(run: Run, folder: Path) -
 def test_the_journal_and_the_screen_work_without_a_server(run: Run) -> None:
     run("create", "mci.vm", "m.m1")
     assert "m.m1 create (new) -> Creating" in run("watch", "--after", "0", "--count", "1").stdout
-    assert "1 object, 1 in transition, 0 operations running, 0 workers" in run("top", "--once").stdout
+    assert "2 objects, 1 in transition, 0 operations running, 0 workers" in run("top", "--once").stdout
     assert "create" in run("history", "m.m1").stdout
 
 

@@ -22,6 +22,7 @@ def run(folder: Path, *words: str, **environ: str) -> Result:
 def test_a_folder_leads_to_its_server_and_after_its_death_to_its_database(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with served(folder, "--demo", "--only", "mci") as server:
+        assert run(folder, "create", "mci.mci/m").exit_code == 0
         done = run(folder, "create", "mci.vm/m.web-1", "--label", "provider=aws", "--wait", "--json")
         made = json.loads(done.stdout)[0]
         assert made["operation"]["status"] in ("succeeded", "failed")  # clouds fail now and then, simulated ones too
@@ -88,6 +89,6 @@ def test_a_certificate_must_be_one_that_is_trusted(tmp_path: Path, certificate: 
         assert "CERTIFICATE_VERIFY_FAILED" in refused.stderr
         assert run(folder, "watch", "--after", "0", "--count", "1").exit_code == 3
         assert run(folder, "list", SSL_CERT_FILE=str(known)).exit_code == 0
-        run(folder, "create", "mci.vm/m.web-1", SSL_CERT_FILE=str(known))
-        watched = run(folder, "watch", "--after", "0", "--count", "1", SSL_CERT_FILE=str(known))
-        assert "m.web-1" in watched.stdout
+        assert run(folder, "create", "mci.mci/m", SSL_CERT_FILE=str(known)).exit_code == 0
+        watched = run(folder, "watch", "m", "--after", "0", "--count", "1", SSL_CERT_FILE=str(known))
+        assert "m create" in watched.stdout

@@ -1,4 +1,4 @@
-"""The spec of a VM in a simulated region that every server knows, for tests that need any object."""
+"""The specs of a VM in a simulated region that every server knows, and of its MCI, for tests that need any object."""
 
 import json
 from pathlib import Path
@@ -17,12 +17,23 @@ VM = {
 }
 
 
+MCI = {
+    "name": "m",
+    "uid": "its own is given to it",
+    "groups": [{"name": "h", "size": 1, "spec": VM["spec"], "image": VM["image"]}],
+    "hold": True,  # it creates no VMs itself
+}
+
+
 def with_spec(folder: Path, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a command; a command that creates a VM `m.NAME` gets a spec, in a file of the folder."""
+    """Return a command; one that creates the MCI `m` or a VM `m.NAME` gets a spec, in a file of the folder."""
     if words[:1] != ("create",):
         return words
     file = folder / "vm.json"
     file.parent.mkdir(parents=True, exist_ok=True)
+    if words[1] == "mci.mci/m":
+        file.write_text(json.dumps(MCI))
+        return (*words, "--spec", str(file))
     name = (words[1].partition("/")[2] or words[2]).removeprefix("m.")
     file.write_text(json.dumps({**VM, "name": name}))
     return (*words, "--parent", "m", "--spec", str(file))
