@@ -235,7 +235,7 @@ async def test_a_container_that_runs_once_leaves_its_exit_status_and_its_log(tmp
         assert engine.faults.calls.count("start") == 1
 
 
-@pytest.mark.parametrize("service", [SERVE, Service(command=("/bin/sleep", "4711"), drain=0.05, grace=1.0)])
+@pytest.mark.parametrize("service", [SERVE, Service(command=("/bin/sleep", "1000"), drain=0.05, grace=1.0)])
 async def test_an_instance_that_is_ordered_while_the_last_one_of_its_service_is_removed_is_started(
     tmp_path: Path, service: Service
 ) -> None:
@@ -261,3 +261,4 @@ async def test_an_instance_that_is_ordered_while_the_last_one_of_its_service_is_
         proceed.set()
         await asyncio.gather(removal, start)
         assert (await seen(site, lambda one: one.ready)).name == "r1-1"
+        await site.stop_all()

@@ -36,7 +36,7 @@ async def test_a_listing_that_fails_is_no_proof_that_nothing_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run_backend(tmp_path) as backend:
-        await start(backend, shell("exec sleep 4711"))
+        await start(backend, shell("exec sleep 1000"))
         await ready(backend)
         for module, name in ((instance_dir, "open"), (os, "scandir")):
             with monkeypatch.context() as patch:
@@ -49,7 +49,7 @@ async def test_a_listing_that_fails_is_no_proof_that_nothing_runs(
 
 async def test_an_order_that_cannot_be_read_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with run_backend(tmp_path) as backend:
-        await start(backend, shell("exec sleep 4711"))
+        await start(backend, shell("exec sleep 1000"))
         await ready(backend)
         (instance,) = backend._supervisor._instances.values()
         process = instance.state.process
