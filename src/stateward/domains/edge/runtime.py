@@ -123,8 +123,9 @@ class EdgeRuntime(DomainRuntime):
         async def follow() -> None:
             try:
                 await self._follow_journal(engine.store, works=works)
-            except EntriesPruned as pruned:  # pruned entries are old: the agents' next inventory makes up for them
+            except EntriesPruned as pruned:  # the inventories of agents that reconnect make up for them
                 self._last_seq = pruned.horizon
+                await self.agent_hub.disconnect_all()
 
         loops: dict[str, Loop] = {
             "edge journal follower": follow,

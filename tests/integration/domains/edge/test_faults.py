@@ -5,7 +5,7 @@ Every object ends in the right state, nothing is done twice, and nothing is left
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,15 @@ import pytest
 from stateward.agents.messages import AgentOrder, Existing, OrderAction
 from stateward.agents.simulation import SimulatedSite
 from stateward.agents.site import SiteError
+from stateward.domains.edge import runtime
+from stateward.domains.edge.agents.connections import Disconnect
 from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_status, instance_status, read_spec
 from stateward.engine import Accepted
+from stateward.engine.maintenance.horizon import EntriesPruned
+from stateward.engine.queries import watch_pages
+from stateward.store.errors import Unavailable
 from stateward.store.port import Store
-from stateward.store.records import Key, Object
+from stateward.store.records import JournalEntry, Key, Object
 from tests.integration.domains.edge.conftest import ANN, NS, AgentRunner, EdgeHarness, open_harness, pass_deadline
 from tests.stores import fresh_store
 
@@ -323,3 +328,42 @@ async def test_an_agent_that_a_new_controller_takes_over_meanwhile_is_not_record
         monkeypatch.setattr(reader, "list_objects", list_and_start)
         assert await first.plugin.controller_lease.lost_connections() == []
         assert reads > 1
+
+
+async def test_connection_that_another_controller_records_as_lost_is_closed_even_if_the_first_check_fails(
+    harness: EdgeHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await harness.cloudlet()
+    (old,) = harness.hub.connections[Key(NS, "munich")]
+    check, failed = harness.hub._check_cloudlet, asyncio.Event()
+
+    async def check_after_a_failure(key: Key) -> None:
+        if not failed.is_set() and await harness.state("munich") == "Offline":
+            failed.set()
+            raise Unavailable("the store is not available")
+        await check(key)
+
+    monkeypatch.setattr(harness.hub, "_check_cloudlet", check_after_a_failure)
+    await harness.hub.batcher.disconnect(Disconnect(NS, "munich", old.notify))
+    await asyncio.wait_for(failed.wait(), 60)
+    await harness.until_true("munich", lambda one: one.state == "Ready" and cloudlet_status(one).serving > old.notify)
+
+
+async def test_controller_that_missed_pruned_journal_entries_makes_its_agents_reconnect(
+    new_store: Callable[[], Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pruned = asyncio.Event()
+
+    async def watch_pruned(store: Store, after: int) -> AsyncGenerator[Sequence[JournalEntry]]:
+        if not pruned.is_set():
+            await pruned.wait()
+            raise EntriesPruned(after, after)
+        async for page in watch_pages(store, after):
+            yield page
+
+    monkeypatch.setattr(runtime, "watch_pages", watch_pruned)
+    async with open_harness(new_store(), tmp_path) as harness:
+        await harness.cloudlet()
+        (old,) = harness.hub.connections[Key(NS, "munich")]
+        pruned.set()
+        await harness.until_true("munich", lambda one: cloudlet_status(one).serving > old.notify)

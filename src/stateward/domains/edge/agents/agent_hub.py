@@ -9,7 +9,7 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from random import Random
 
@@ -102,6 +102,7 @@ BUSY_RETRY_S = 0.5
 """Seconds to wait before an order is sent again to a busy agent."""
 
 OnLoad = Callable[[str, str, Load], Coroutine[object, object, None]]
+CloudletCheck = Callable[[Key], Awaitable[None]]
 
 
 class AgentHub:
@@ -127,6 +128,7 @@ class AgentHub:
         self._missing: dict[Key, set[str]] = {}
         self._unrecorded: set[Disconnect] = set()  # lost connections that the store has not recorded yet
         self._awaiting_inventory: set[Key] = set()  # cloudlets whose agents must send a new inventory
+        self._failed_checks: set[tuple[CloudletCheck, Key]] = set()  # checks of journal entries, to be repeated
         self._orphan_removals: set[tuple[Key, str, int]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.batcher = ReportBatcher(engine, chance, idle_s)
@@ -268,13 +270,13 @@ class AgentHub:
             elif entry.kind == CLOUDLET.kind and key in self.connections:
                 cloudlets[key] = None
                 if entry.event == "change":
-                    self._start_task(self._request_inventory_for_orphans(key))
+                    self._start_task(self._check(self._request_inventory_for_orphans, key))
             elif entry.kind in INSTANCE_LIFECYCLES and _ended_without_agent(entry):
                 self._request_inventory(Key(entry.ns, cloudlet_of(entry.object)))
             elif entry.kind in INSTANCE_LIFECYCLES and entry.target in ORDER_STATES:
                 instances[key] = None
         for key in cloudlets:
-            self._start_task(self._check_cloudlet(key))
+            self._start_task(self._check(self._check_cloudlet, key))
         for key in instances:
             if Key(key.ns, cloudlet_of(key.id)) in self.connections:
                 self._start_task(self.send_due_order(key))
@@ -318,6 +320,14 @@ class AgentHub:
         await asyncio.sleep(BUSY_RETRY_S)
         connection.sent_orders.pop(local_name(key.id), None)
         await self.send_due_order(key)
+
+    async def _check(self, check: CloudletCheck, key: Key) -> None:
+        """Run a check that a journal entry requires; it is repeated if it fails, because the entry isn't read again."""
+        try:
+            await check(key)
+        except Exception:
+            self._failed_checks.add((check, key))
+            raise
 
     async def _check_cloudlet(self, key: Key) -> None:
         reader = self.engine.store.reader
@@ -391,7 +401,7 @@ class AgentHub:
     # --- timers ------------------------------------------------------------------------------------------------------
 
     async def watch_connections(self) -> None:
-        """Close silent connections, resend unanswered orders, and retry failed re-creations, in a loop.
+        """Close silent connections, resend unanswered orders, and retry failed checks and re-creations, in a loop.
 
         Each cloudlet has tasks of its own, so an agent that does not read delays its own orders only.
         """
@@ -404,6 +414,9 @@ class AgentHub:
             if self._unrecorded:
                 unrecorded, self._unrecorded = self._unrecorded, set()
                 await self.record_disconnects(unrecorded)
+            failed, self._failed_checks = self._failed_checks, set()
+            for check, key in failed:
+                self._start_task(self._check(check, key))
             await self._resend_overdue_orders(now)
             for key in list(self._missing):
                 self._start_task(self._recreate_missing(key))
@@ -443,10 +456,13 @@ class AgentHub:
         elif error is not None:
             log.error("edge agent hub task failed unexpectedly and is retried later", exc_info=error)
 
+    async def disconnect_all(self) -> None:
+        """Close all connections; the agents reconnect to this or another controller, and send their inventories."""
+        await asyncio.gather(*(self._disconnect(connection, "") for connection in self._all_connections()))
+
     async def close(self) -> None:
-        """Close all connections; the agents reconnect to this or another controller."""
-        for connection in self._all_connections():
-            await self._disconnect(connection, "")
+        """Close all connections, and end the tasks."""
+        await self.disconnect_all()
         await cancel_tasks(self._tasks)
         await self.batcher.drain()
 
