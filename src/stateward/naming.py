@@ -77,8 +77,10 @@ IMAGE_FORM = (
 )
 """The reference of an image in new definitions; engines refuse all others, with worse words."""
 
+MAX_OBJECT_NAME = 250
 PATH_PART = describe_pattern(
-    rf"^[^\x00-\x1f\x7f/]{{1,250}}{END}", "1 to 250 characters long, without a slash and control characters"
+    rf"^[^\x00-\x1f\x7f/]{{1,{MAX_OBJECT_NAME}}}{END}",
+    f"1 to {MAX_OBJECT_NAME} characters long, without a slash and control characters",
 )
 """A name by which an existing object is looked up: also one that could not be given any more."""
 
@@ -118,6 +120,14 @@ def check_text(field: str, text: str, least: int, most: int, *, without: str = "
     if surrogate or re.match(text_pattern(least, most, without=re.escape(without)), text) is None:
         besides = f" and without {' '.join(without)}" if without else ""
         raise BadInput(field, text, f"{_text_form(least, most)}{besides}")
+    return text
+
+
+def check_object_name(field: str, text: str) -> str:
+    """Return the name of a new object or of its namespace; raises BadInput for one that no request can address."""
+    is_plain = text.isascii() and text.isprintable() and "/" not in text and 1 <= len(text) <= MAX_OBJECT_NAME
+    if text in (".", "..") or not (is_plain or check_text(field, text, 1, MAX_OBJECT_NAME, without="/")):
+        raise BadInput(field, text, "a name that can be a part of a URL, so not . or ..")
     return text
 
 

@@ -186,6 +186,19 @@ class AlreadyEnded(Denied, code="ended"):
         return f"operation {self.op} has {self.status} already"
 
 
+class TooManySignals(Denied, code="too_many_signals", retry=True):
+    """The operation has as many signals that it has not waited for as are kept."""
+
+    op: str
+    waiting: int
+    most: int
+    most_chars: int
+    text = (
+        "operation {op} has {waiting} signals that it has not waited for yet; at most {most:,} are kept, with "
+        "{most_chars:,} characters of payload in all: send this one when some are taken"
+    )
+
+
 class NotCancelled(Denied, code="not_cancelled"):
     """Operations of this kind cannot be cancelled."""
 

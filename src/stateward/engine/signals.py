@@ -12,16 +12,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.engine.accept.idempotency import bare_key
-from stateward.engine.errors import AlreadyEnded, KeyReused, NoSuchOperation
+from stateward.engine.errors import AlreadyEnded, KeyReused, NoSuchOperation, TooManySignals
 from stateward.engine.job_steps import awaited_signal
 from stateward.engine.kinds import Kinds
 from stateward.engine.transitions import journal
 from stateward.engine.typed_values import check_depth
 from stateward.engine.unit_of_work import UnitOfWork
+from stateward.errors import BadInput
 from stateward.lifecycle import USER
 from stateward.naming import check_text
 from stateward.store.port import Tx
 from stateward.store.records import IdempotencyRecord, Key, Signal
+
+MAX_WAITING_SIGNALS, MAX_WAITING_CHARS = 1000, 1_000_000
+"""How many signals that no wait has taken an operation can have, and how many characters of JSON in all of them."""
 
 SIGNAL_EVENT = "signal: "
 """The prefix of the journal event of a signal; its name follows."""
@@ -41,6 +45,8 @@ class SignalRequest(Struct, frozen=True):
     def __post_init__(self) -> None:
         check_text("name", self.name, 1, 100, without="/")
         check_depth("payload", self.payload)
+        if len(self.payload) > MAX_WAITING_CHARS:
+            raise BadInput("payload", None, f"at most {MAX_WAITING_CHARS:,} characters of JSON")
 
     @property
     def fingerprint(self) -> str:
@@ -63,6 +69,10 @@ async def send_signal(tx: Tx, kinds: Kinds, sent: SignalRequest) -> bool:
     operation, work = (await tx.operations([key]))[key], uow.work(key)  # its steps are read under the lock
     if work is None or work.fenced:
         raise AlreadyEnded(operation.id, operation.status)
+    waiting = await tx.signals([key])
+    chars = sum(len(one.payload) for one in waiting) + len(sent.payload)
+    if len(waiting) >= MAX_WAITING_SIGNALS or chars > MAX_WAITING_CHARS:
+        raise TooManySignals(sent.op, len(waiting), MAX_WAITING_SIGNALS, MAX_WAITING_CHARS)
     uow.changes.signals.append(Signal(sent.ns, sent.op, sent.name, sent.payload, sent.who, tx.now))
     journal(uow, uow.objects[subject], operation.id, sent.actor or USER, sent.who, f"{SIGNAL_EVENT}{sent.name}")
     if work.owner is None and work.not_before > tx.now and awaited_signal(operation.steps) == sent.name:

@@ -2,12 +2,14 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stateward.engine import Accepted, AlreadyExists, NotFound, Permanent, Refused
 from stateward.engine.accept.idempotency import was_created_by
 from stateward.engine.errors import KeyReused, Occupied, VersionMismatch
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import FORCE
+from stateward.store.changes import Changes
 from stateward.store.records import Key, Status
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.pump_kinds import PUMP
@@ -191,6 +193,18 @@ async def test_a_name_with_a_character_that_cannot_be_seen_is_refused(site: Site
     for ns, name in (("ns", f"p{invisible}"), (f"n{invisible}", "p1")):
         with pytest.raises(BadInput, match="invisible"):
             await site.engine.create(ns, name, PUMP.kind, "build")
+
+
+@pytest.mark.parametrize("name", ["a/b", "", ".", "..", "p" * 251])
+async def test_a_name_that_no_request_can_address_is_refused_for_new_objects_only(site: Site, name: str) -> None:
+    for ns, new in (("ns", name), (name, "p1")):
+        with pytest.raises(BadInput, match="must be a"):
+            await site.engine.create(ns, new, PUMP.kind, "build")
+    await site.built("p1")
+    stored = replace(await site.engine.record("ns", "p1"), id=name, queue=name, version=1)
+    await site.engine.store.transact(lambda tx: tx.apply(Changes(objects=[stored])))  # as earlier versions accepted it
+    await site.ended(await site.engine.act("ns", name, "pump"))
+    assert await site.state(name) == "idle"
 
 
 async def test_whoever_made_an_object_is_known_though_others_have_worked_on_it_since(site: Site) -> None:

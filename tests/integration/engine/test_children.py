@@ -70,6 +70,7 @@ class Yard:
     def __init__(self) -> None:
         self.calls = 0
         self.denied: dict[str, str] = {}
+        self.names = [f"p{number}" for number in range(MANY)]
         self.more = 0
         self.waits_for_go = False
         self.about_to_park, self.may_park = asyncio.Event(), asyncio.Event()
@@ -84,7 +85,7 @@ class Yard:
                 await self.may_park.wait()
                 raise Parked
             await job.phase("go", USER)
-        self.denied = await job.spawn("pumps", [pump(f"p{number}") for number in range(MANY)])
+        self.denied = await job.spawn("pumps", [pump(name) for name in self.names])
         await job.spawn("more pumps", [pump(f"more{number}") for number in range(self.more)])
         return Ending("opened", CONTROLLER, seen='{"pumps": 20}')
 
@@ -141,6 +142,15 @@ async def test_what_was_denied_is_told_and_holds_nobody_up(works: Site, yard: Ya
     accepted = await works.engine.create("ns", "works", WORKS.kind, "raise")
     assert (await works.ended(accepted)).status is Status.SUCCEEDED
     assert yard.denied.keys() == {"p3"}
+
+
+async def test_a_child_whose_name_no_request_can_address_is_denied(works: Site, yard: Yard) -> None:
+    yard.names = ["a/b", "p1"]
+    accepted = await works.engine.create("ns", "works", WORKS.kind, "raise")
+    assert (await works.ended(accepted)).status is Status.SUCCEEDED
+    assert yard.denied.keys() == {"a/b"}
+    assert "without /" in yard.denied["a/b"]
+    assert await pumps(works) == 1
 
 
 async def test_children_that_fail_have_ended_too(works: Site, yard: Yard) -> None:

@@ -25,8 +25,9 @@ from stateward.engine import (
     StepFailed,
     Temporary,
     Unknown,
+    signals,
 )
-from stateward.engine.errors import AlreadyEnded, KeyReused, NoSuchOperation
+from stateward.engine.errors import AlreadyEnded, KeyReused, NoSuchOperation, TooManySignals
 from stateward.engine.requests import Creation
 from stateward.errors import BadInput, UnknownName
 from stateward.store.filters import JournalFilter
@@ -767,6 +768,29 @@ async def test_a_signal_to_an_operation_that_has_ended_or_does_not_exist_is_refu
             await engine.signal("ns", "nothing", "approved")
         with pytest.raises(BadInput):
             await engine.signal("ns", op, "")
+
+
+async def test_signals_that_nobody_waits_for_are_limited_in_number_and_size(
+    booking: Booking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signals, "MAX_WAITING_SIGNALS", 3)
+    monkeypatch.setattr(signals, "MAX_WAITING_CHARS", 100)
+
+    async def book(agency: Agency, job: Job) -> Any:
+        return [await job.wait_for("item", step="first"), await job.wait_for("last")]
+
+    async with booking(Agency(book)) as engine:
+        op = await begin(engine)
+        await pause_begun(engine, op, "wait: ")
+        with pytest.raises(BadInput, match="payload: must be at most 100 characters of JSON"):
+            await engine.signal("ns", op, "other", "x" * 100)
+        await engine.signal("ns", op, "other", "x" * 90)
+        with pytest.raises(TooManySignals, match="has 1 signals that it has not waited for yet; at most 3 are kept"):
+            await engine.signal("ns", op, "other", "x" * 90)
+        for _ in range(2):
+            await engine.signal("ns", op, "other")
+        with pytest.raises(TooManySignals, match="has 3 signals"):
+            await engine.signal("ns", op, "last")
 
 
 async def test_a_signal_with_an_idempotency_key_is_sent_once(booking: Booking) -> None:
