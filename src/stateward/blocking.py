@@ -60,10 +60,20 @@ class CalledInLoop(StatewardError):
 
 
 class BlockingEngine:
-    """An `Engine` whose methods block. Use it as a context manager; it is safe to use in several threads."""
+    """An `Engine` whose methods block. Use it as a context manager; it is safe to use in several threads.
 
-    def __init__(self, database: str | Store, kinds: Iterable[Kind], **options: Any) -> None:  # noqa: ANN401 - as Engine
-        self._database, self._kinds, self._options = database, list(kinds), options
+    With `migrate`, the schema of a PostgreSQL database is created or migrated; that of an SQLite file always is.
+    """
+
+    def __init__(
+        self,
+        database: str | Store,
+        kinds: Iterable[Kind],
+        *,
+        migrate: bool = False,
+        **options: Any,  # noqa: ANN401 - as Engine
+    ) -> None:
+        self._database, self._kinds, self._options, self._migrate = database, list(kinds), options, migrate
         self._thread: threading.Thread | None = None
         self._engine: Engine | None = None
         self._pid = os.getpid()
@@ -97,7 +107,8 @@ class BlockingEngine:
         """Run the engine in this thread's loop until the context is left."""
         self._loop, self._left = asyncio.get_running_loop(), asyncio.Event()
         try:
-            store = open_store(self._database) if isinstance(self._database, str) else self._database
+            found = self._database
+            store = open_store(found, migrate=self._migrate) if isinstance(found, str) else found
             engine = await Engine(store, self._kinds, **self._options).__aenter__()
         except BaseException as error:
             if started.set_running_or_notify_cancel():

@@ -17,6 +17,7 @@ Port = Annotated[int, Meta(ge=0, le=65535)]
 Some = Annotated[int, Meta(ge=1)]
 Days = Annotated[int, Meta(ge=0, le=36_500)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Patience = Annotated[float, Meta(ge=0, le=86_400)]
 
 
 def about(text: str, *, secret: bool = False, hidden: bool = False) -> Any:  # noqa: ANN401 - becomes part of an annotation
@@ -34,6 +35,9 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     database: Annotated[str, about("postgresql://... for scale-out; empty: embedded in the data folder")] = ""
     pooler: Annotated[bool, about("database is a pooler in transaction mode, such as PgBouncer")] = False
     direct_url: Annotated[str, about("postgresql://... past the pooler, for notifications; empty: poll")] = ""
+    wait_for_database: Annotated[
+        Patience, about("seconds to wait at the start for a PostgreSQL database that does not answer yet")
+    ] = 60.0
     host: Annotated[str, about("address to listen on")] = "127.0.0.1"
     port: Annotated[Port, about("port to listen on; 0 picks a free one")] = 8420
     server_url: Annotated[

@@ -189,6 +189,11 @@ def test_what_is_wrong_with_the_engine_is_raised_when_it_is_entered() -> None:
         pass
 
 
+def test_an_empty_postgresql_database_is_used_by_its_url(postgres_dsn: str) -> None:
+    with BlockingEngine(postgres_dsn, [boats([])], migrate=True) as engine:
+        assert engine.run("ns", "b1", "build", kind="test.boat").object.state == "moored"
+
+
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_an_engine_that_is_used_after_a_fork_raises_instead_of_waiting_for_ever() -> None:
     reading, writing = os.pipe()

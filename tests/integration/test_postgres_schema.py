@@ -13,8 +13,10 @@ from tests.integration.postgres_samples import NS, creates
 
 @in_loop
 async def test_a_database_without_our_schema_is_refused_and_the_command_is_named(postgres_dsn: str) -> None:
-    with pytest.raises(WrongSchema, match="run `stateward migrate` first"):
-        await PostgresStore(postgres_dsn).open()
+    url = postgres_dsn.replace(":@", ":hunter2@")
+    with pytest.raises(WrongSchema, match="or open it with `migrate=True`") as found:
+        await PostgresStore(url).open()
+    assert f"run `stateward migrate --database '{url.replace('hunter2', '***')}'` first" in str(found.value)
 
 
 @in_loop

@@ -40,6 +40,7 @@ from stateward.plugin.runtime import DomainRuntime, ProcessContext
 from stateward.server.app import create_app
 from stateward.server.connection_limits import MAX_HEAD_BYTES, LimitedWebSocketProtocol, limited_http_protocol
 from stateward.server.data_dir import DataDir, create_private
+from stateward.server.database_wait import wait_for_database
 from stateward.server.domain_loading import LoadedDomains, load_domains
 from stateward.server.live import live_routes
 from stateward.server.live.feeds import LiveFeeds
@@ -211,6 +212,7 @@ async def serve(config: Config, started: Callable[[ServerInfo], None]) -> None:
     listener = listener_of(config)
     config = replace(config, port=listener.getsockname()[1])
     try:
+        await wait_for_database(config, store_of)
         async with open_application(config, traces) as parts:
             complaint = await folder.ensure_admin_token(parts.tokens)
             if complaint is not None:
@@ -368,6 +370,7 @@ async def work(config: Config, started: Callable[[str], None]) -> None:
     """Run a worker until a signal stops the process; `started` is called with the worker's name."""
     traces, stop = start_traces(os.environ), asyncio.Event()
     try:
+        await wait_for_database(config, store_of)
         with _on_signals(stop.set):
             domains = domains_of(config, ProviderCalls(traces.provider_call))
             async with engine_of(config, traces, domains.runtimes) as engine:

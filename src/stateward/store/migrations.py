@@ -43,10 +43,9 @@ def pending(dialect: Dialect, version: int) -> tuple[SchemaMigration, ...]:
     return tuple(one for one in migrations(dialect) if one.version > version)
 
 
-def require_current(dialect: Dialect, version: int) -> None:
-    """Raise `WrongSchema` if the database lacks a migration."""
+def require_current(dialect: Dialect, version: int, url: str) -> None:
+    """Raise `WrongSchema` if the database lacks a migration; `url` has no password, because the error shows it."""
     if pending(dialect, version):
-        known = newest(dialect)
-        raise WrongSchema(
-            f"it is version {version}, and this program needs version {known}; run `stateward migrate` first"
-        )
+        needed = f"it is version {version}, and this program needs version {newest(dialect)}"
+        found = needed if version else "there is none yet"
+        raise WrongSchema(f"{found}; run `stateward migrate --database '{url}'` first, or open it with `migrate=True`")

@@ -59,6 +59,10 @@ Pooler = Annotated[
 DirectUrl = Annotated[
     str | None, typer.Option(metavar="URL", help="postgresql://... past the pooler, for notifications.")
 ]
+WaitForDatabase = Annotated[
+    float | None,
+    _option("wait_for_database", metavar="SECONDS", help="How long to wait at the start until PostgreSQL answers."),
+]
 Host = Annotated[str | None, _option("host", help="Address to listen on.")]
 Port = Annotated[int | None, _option("port", help="Port to listen on; 0 picks a free one.")]
 Worker = Annotated[bool | None, _option("worker", "--worker/--no-worker", help="Run a worker in the server's process.")]
@@ -103,6 +107,7 @@ def serve(
     database: Database = None,
     pooler: Pooler = None,
     direct_url: DirectUrl = None,
+    wait_for_database: WaitForDatabase = None,
     host: Host = None,
     port: Port = None,
     worker: Worker = None,
@@ -167,6 +172,7 @@ def worker(
     database: Database = None,
     pooler: Pooler = None,
     direct_url: DirectUrl = None,
+    wait_for_database: WaitForDatabase = None,
     slots: Slots = None,
     lease: Lease = None,
     history: History = None,

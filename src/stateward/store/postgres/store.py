@@ -8,6 +8,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from stateward.aio.supervise import close_each
+from stateward.config import masked
 from stateward.store.errors import Unavailable, WriteConflict
 from stateward.store.migrations import pending, require_current
 from stateward.store.port import TxFunction
@@ -70,13 +71,13 @@ async def _migrate_once(connection: DriverConnection, begin: str, schema: str, n
         raise translate_error(error) from error
 
 
-async def check_schema(connection: DriverConnection, begin: str) -> None:
+async def check_schema(connection: DriverConnection, begin: str, url: str) -> None:
     """Raise `WrongSchema` if a migration is pending or the schema is newer."""
     try:
         await connection.execute(begin)
         version = await _version_of(connection)
         await connection.execute("COMMIT")
-        require_current("postgres", version)
+        require_current("postgres", version, url)
     except DRIVER_ERRORS as error:
         raise translate_error(error) from error
 
@@ -156,7 +157,7 @@ class PostgresStore:
         try:
             if self._migrate:
                 await migrate_schema(connection, begin, self._address.schema, self._names)
-            await check_schema(connection, begin)
+            await check_schema(connection, begin, masked(self._direct.dsn))
         finally:
             await close_connection(connection)
         await self._listener.open()
