@@ -20,6 +20,7 @@ HEADLINES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "engine.throughput": (
         ("an action, accepted to ended, on PostgreSQL", "the speed of bare SQL with the same rows"),
         ("an action, accepted to ended, on PostgreSQL", "the speed of pgqueuer"),
+        ("an action, accepted to ended, on PostgreSQL", "the speed of pgqueuer, fed in batches"),
         ("an action, accepted to ended, on PostgreSQL", "the speed of Procrastinate"),
         ("an action, accepted to ended, on PostgreSQL", "the speed of DBOS"),
     ),
@@ -34,11 +35,13 @@ HEADLINES: Mapping[str, tuple[tuple[str, str], ...]] = {
 
 ABOUT = """# Figures
 
-These are the results of the last `make bench`, which writes this page, `bench/figures.json`, and the figures of the
-README. On a shared machine a time alone says nothing. So the main figures are ratios: two things are timed in turns in
-the same run, and disturbed alike ([how](../bench/measure.py)). Read "figure times": 2 times the speed of a peer is
-good, 2 times the time of bare SQL is the cost of the promises. Ratios against an ideal schedule depend on the clock,
-too: the load of the machine, which is listed below, makes them worse.
+`make bench` writes this page, `bench/figures.json`, and the figures of the README. Each benchmark's figures are
+those of its last run; [the last table](#when-where-against-what) names the commit that was measured, and the code may
+have changed since (`git log COMMIT.. -- src` shows how). On a shared machine a time alone says nothing. So the main
+figures are ratios: two things are timed in turns in the same run, and disturbed alike ([how](../bench/measure.py)).
+Read "figure times": 2 times the speed of a peer is good, 2 times the time of bare SQL is the cost of the promises.
+Ratios against an ideal schedule depend on the clock, too: the load of the machine, which is listed below, makes them
+worse.
 
 `make bench ARGS="decide memory"` runs some of them, and renews only their rows. `make bench-compare` runs them again,
 shows every ratio that is worse by more than 20 % than on this page, and fails if there is one. The code in
@@ -56,10 +59,11 @@ def page(kept: Kept) -> str:
 
 
 def short(kept: Kept) -> str:
-    """Return the table of the README."""
+    """Return the table of the README, and the targets that are missed among all figures."""
     chosen = [(bench, run, keys) for bench, keys in HEADLINES.items() if (run := kept.runs.get(bench))]
     rows = [row for one in chosen for row in _headlines(*one)]
-    return "\n".join(["| what | figure | times | repeat it |", "|---|---:|---|---|", *rows])
+    head = "| what | figure | times | target | measured at | repeat it |"
+    return "\n".join([head, "|---|---:|---|---|---|---|", *rows, "", _missed(kept)])
 
 
 def with_short(readme: str, kept: Kept) -> str:
@@ -108,8 +112,18 @@ def _target(one: Figure) -> str:
 
 def _headlines(bench: str, run: Run, keys: Iterable[tuple[str, str]]) -> Iterator[str]:
     found = {one.key: one for one in run.figures}
-    for one in (found[key] for key in keys if key in found):
-        yield f"| {one.name} | {shown(one.value)} | {one.of} | `make bench ARGS={bench}` |"
+    repeat = f"`make bench ARGS={bench}`"
+    for name, of in keys:
+        if one := found.get((name, of)):
+            yield f"| {name} | {shown(one.value)} | {of} | {_target(one)} | {run.circumstances.commit} | {repeat} |"
+        else:
+            yield f"| {name} | not measured | {of} | | | {repeat} |"
+
+
+def _missed(kept: Kept) -> str:
+    missed = [one for run in kept.runs.values() for one in run.figures if one.met is False]
+    lines = [f"{one.name}: {shown(one.value)} {_measure(one)} ({one.aim})" for one in missed]
+    return f"Targets that are missed, of all figures: {'; '.join(lines) or 'none'}."
 
 
 def _runs(kept: Kept) -> Iterator[str]:
@@ -123,3 +137,7 @@ def _runs(kept: Kept) -> Iterator[str]:
 
 def _machine(where: Circumstances) -> str:
     return f"{where.machine}, {where.cores} cores, {where.python}"
+
+
+def _measure(one: Figure) -> str:
+    return f"times {one.of}" if one.is_ratio else one.unit

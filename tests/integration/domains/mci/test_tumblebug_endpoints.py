@@ -1,6 +1,7 @@
 """Every endpoint of Tumblebug's API: docs/tumblebug.md, the routes, and the answers say the same."""
 
 import re
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from stateward.domains.mci.api.release_names import FIELDS, OLDER_FIELDS, SEGMEN
 from stateward.domains.mci.api.routes import not_offered
 from tests.integration.domains.mci.api_harness import NANO, NS, UBUNTU, ApiHarness, open_api
 
-PAGE = (Path(__file__).parents[4] / "docs" / "tumblebug.md").read_text()
+ROOT = Path(__file__).parents[4]
+PAGE = (ROOT / "docs" / "tumblebug.md").read_text()
 ROW = re.compile(r"^\| `(\w+) (/[^`]*)` \| ([^|]*) \| ?([^|]*) ?\|$", re.MULTILINE)
 FURTHER = re.compile(r"^\| `(\w+) (/[^`]*)` \| [^|]+ \|$", re.MULTILINE)
 REASON = re.compile(r"^\| ([^`|]+) \| ([^|]+) \|$", re.MULTILINE)
@@ -52,6 +54,16 @@ def test_the_page_has_all_endpoints_and_each_with_one_of_three_words() -> None:
     assert len(ROWS) == 334
     assert {word for word, _ in ROWS.values()} == {"works", "differs", "not offered"}
     assert all(note for word, note in ROWS.values() if word != "works")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tumblebug.md"])
+def test_a_page_that_counts_the_endpoints_counts_right(page: str) -> None:
+    counts = Counter(word for word, _ in ROWS.values())
+    text = re.sub(r"\s+", " ", (ROOT / page).read_text("utf-8"))
+    assert f"{len(ROWS)} endpoints" in text
+    found = re.search(r"(\d+) work, (\d+) differ(?:,| and) (\d+) are not offered", text)
+    assert found is not None
+    assert [int(one) for one in found.groups()] == [counts["works"], counts["differs"], counts["not offered"]]
 
 
 def test_what_works_or_differs_has_a_route_and_what_is_not_offered_has_a_reason() -> None:
