@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from itertools import chain
 from random import Random
 
 from stateward.errors import StatewardError
@@ -16,6 +17,9 @@ from tests.simulation.domain_case import DomainCase, Server, virtual_clocks
 
 REST_S = 7200.0
 """The virtual seconds within which everything must come to rest after the faults have ended."""
+
+IDLE_S = 2000.0
+"""The virtual seconds without a change after which nothing will change any more: no deadline is longer."""
 
 
 class DomainProcess(SimulatedProcess):
@@ -57,6 +61,7 @@ class DomainWorld(SimulatedWorld[DomainProcess]):
         self.trouble_s = trouble_s
         self.kinds = self.case.make_runtime("p0").kinds
         self.requests = 0
+        self.changed_at = 0.0
         self.faults = NO_FAULTS
 
     def opened(self) -> None:
@@ -71,6 +76,7 @@ class DomainWorld(SimulatedWorld[DomainProcess]):
     def committed(self, party: LoopParty, function: str, record: CommitRecord) -> None:
         super().committed(party, function, record)
         if not self.is_over and any(changes.objects for changes in record.changes):
+            self.changed_at = self.loop.time()
             for problem in self.case.broken(self.inspector.seen.objects.values()):
                 self.wrong(problem)
 
@@ -86,8 +92,11 @@ class DomainWorld(SimulatedWorld[DomainProcess]):
         super().calm_down()
 
     def unsettled(self) -> Iterator[str]:
-        yield from super().unsettled()
-        yield from self.case.unsettled(one for one in self.inspector.seen.objects.values() if not one.removed)
+        objects = (one for one in self.inspector.seen.objects.values() if not one.removed)
+        for trouble in chain(super().unsettled(), self.case.unsettled(objects)):
+            if self.loop.time() > self.changed_at + IDLE_S:
+                raise Violation(f"no rest, and no change for {IDLE_S:g} s: {trouble}")
+            yield trouble
 
     def pending(self) -> Iterator[str]:
         """Yield nothing: the domains have timers that lie years ahead."""
