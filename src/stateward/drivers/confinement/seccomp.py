@@ -7,11 +7,12 @@ Programs that run as the server's user share more with it. Landlock does not che
 program could send commands to the monitor of a virtual machine. Any process of a user can set limits, priorities and
 processors of the user's other processes: a limit of processor time would kill the server. Shared memory, semaphores and
 message queues of a user are open to all of the user's processes. Older kernels do not check `truncate` either, and
-`io_uring` bypasses filters.
+`io_uring` bypasses filters. One limit of a program is the label by which its processes are found, so it stays as it is.
 """
 
 import ctypes
 import platform
+import resource
 import struct
 from collections.abc import Iterator, Sequence
 
@@ -19,10 +20,13 @@ from stateward.drivers.confinement.syscalls import call, number_of
 
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | 13  # EACCES
 LOAD, AND, JUMP_IF_EQUAL, JUMP_IF_AT_LEAST, RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
-NUMBER, ARCHITECTURE, FIRST_ARGUMENT, SECOND_ARGUMENT = 0, 4, 16, 24
+NUMBER, ARCHITECTURE, FIRST_ARGUMENT, SECOND_ARGUMENT, THIRD_ARGUMENT = 0, 4, 16, 24, 32
 AF_UNIX, SOCK_DGRAM, SOCK_TYPES = 1, 2, 0xF
 OTHER_INTERFACE = 0x40000000
 """From this number on, x86_64 has the same calls again, in the x32 ABI."""
+
+LABEL_LIMIT = resource.RLIMIT_RTTIME
+"""The limit that identifies the processes of a program; unlimited by default, and only real-time priorities use it."""
 
 Step = tuple[int, int, int, int]
 
@@ -85,7 +89,9 @@ def _reach_steps() -> Iterator[Step]:
     yield RETURN, 0, 0, REFUSE
     for name in ("truncate", "io_uring_setup", "setpriority", "ioprio_set", *SHARED):
         yield from _when(name, (RETURN, 0, 0, REFUSE))
-    for name in ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
+    yield from _when("setrlimit", (LOAD, 0, 0, FIRST_ARGUMENT), *_refuse_if(LABEL_LIMIT))
+    yield from _when("prlimit64", *_own_limits_but_the_label())
+    for name in ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
         yield from _own_only(name)
     yield from _when("socket", (LOAD, 0, 0, FIRST_ARGUMENT), *_refuse_if(AF_UNIX))
     # The two sockets of a pair reach only each other, unless they send datagrams: those can go to any path.
@@ -98,6 +104,20 @@ def _own_only(name: str) -> Iterator[Step]:
     """Allow a call on the calling process (pid 0), and refuse it on any other."""
     own = (JUMP_IF_EQUAL, 0, 1, 0), (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, REFUSE)
     yield from _when(name, (LOAD, 0, 0, FIRST_ARGUMENT), *own)
+
+
+def _own_limits_but_the_label() -> Iterator[Step]:
+    """Allow the limits of the calling process (pid 0); the label can be read (without a pointer to a new limit) only."""
+    yield LOAD, 0, 0, FIRST_ARGUMENT
+    yield JUMP_IF_EQUAL, 0, 7, 0
+    yield LOAD, 0, 0, SECOND_ARGUMENT
+    yield JUMP_IF_EQUAL, 0, 4, LABEL_LIMIT
+    yield LOAD, 0, 0, THIRD_ARGUMENT
+    yield JUMP_IF_EQUAL, 0, 3, 0
+    yield LOAD, 0, 0, THIRD_ARGUMENT + 4
+    yield JUMP_IF_EQUAL, 0, 1, 0
+    yield RETURN, 0, 0, ALLOW
+    yield RETURN, 0, 0, REFUSE
 
 
 def _refuse_if(value: int) -> tuple[Step, ...]:

@@ -52,6 +52,7 @@ NUMBERS = {
     "setpriority":        (141,    140),
     "setresgid":          (119,    149),
     "setresuid":          (117,    147),
+    "setrlimit":          (160,    164),
     "shmat":              (30,     196),
     "shmctl":             (31,     195),
     "shmget":             (29,     194),

@@ -1,30 +1,44 @@
-"""The processes of a machine, wherever they have gone, and their suspension as a whole.
+"""The processes of a machine, wherever they have gone, and their suspension and end as a whole.
 
-A process group is not enough: a program may put itself into a session of its own, and its parent may end. A machine
-with a user of its own consists of all processes of that user. Otherwise they are found by their session, and by the
-machine's key in their environment, which descendants inherit; one that clears its environment is not found.
+A process group is not enough: a program can start its own session, and its parent can end. A machine with its own user
+consists of all processes of that user. Otherwise, they bear the label of the machine: a limit that is too high to have
+an effect, and that no other machine has. The kernel passes limits on to all descendants, whatever these do with their
+session, parent and environment, and a confined program cannot change this one (`confinement.seccomp`). Where the label
+could not be set, the processes are found by their session.
 
 A process that the tenant has stopped itself stays stopped when the machine is resumed. So these are written into the
 record before the first signal of a suspension, and a suspension that was interrupted keeps this list.
 """
 
 import os
+import resource
 import signal
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from uuid import UUID
 
+from stateward.drivers.confinement.seccomp import LABEL_LIMIT
+from stateward.drivers.process.errors import ProcessStillRunning
 from stateward.drivers.process.machine_dir import MachineRecord
-from stateward.drivers.process.procfs import PROC, ProcessId, ProcessStat, stat_of
+from stateward.drivers.process.procfs import PROC, ProcessId, ProcessStat, stat_of, this_pid_namespace
 
 STOPPED_STATES = frozenset("Tt")
 POLL_INTERVAL_S = 0.002
+KILL_TIMEOUT_S = 5.0
+"""How long a machine can start new processes while it is being killed."""
 
 
-def processes_of(record: MachineRecord, leader: ProcessId) -> list[ProcessStat]:
+def label_process(record: MachineRecord, pid: int) -> None:
+    """Label a process, and all that it starts from now on, as processes of a machine."""
+    with suppress(OSError, ValueError):  # we lack the right (to another user's process), or our own limit is lower
+        resource.prlimit(pid, LABEL_LIMIT, (_label_of(record), _label_of(record)))
+
+
+def processes_of(record: MachineRecord, leader: ProcessId | None) -> list[ProcessStat]:
     """Return all living processes of a machine."""
-    stats = map(stat_of, _pids_as(record.uid)) if record.uid is not None else _labeled(record.key, leader)
-    return [one for one in stats if one is not None and one.alive]
+    pids = _pids_as(record.uid) if record.uid is not None else _labeled(record, _session_of(leader))
+    return [one for one in map(stat_of, pids) if one is not None and one.alive]
 
 
 def stopped_by_tenant(record: MachineRecord, leader: ProcessId) -> tuple[ProcessId, ...]:
@@ -63,6 +77,20 @@ def continue_all(record: MachineRecord, leader: ProcessId) -> bool:
     return bool(chosen)
 
 
+def kill_all(record: MachineRecord, leader: ProcessId | None) -> None:
+    """Kill all processes of a machine, also those that start meanwhile; returns when the signals were sent.
+
+    A process that was signaled starts no other one. So none is left if a scan finds only these.
+    """
+    deadline = time.monotonic() + KILL_TIMEOUT_S
+    signaled: set[tuple[int, int]] = set()
+    while found := [one for one in processes_of(record, leader) if (one.pid, one.started) not in signaled]:
+        if time.monotonic() > deadline:
+            raise ProcessStillRunning(f"{record.key} starts processes faster than they can be killed")
+        _send(found, signal.SIGKILL)
+        signaled |= {(one.pid, one.started) for one in found}
+
+
 def _send(processes: Iterable[ProcessStat], number: signal.Signals) -> None:
     """Send a signal to processes that are still the same ones: a handle keeps its process when the pid is reused."""
     for one in processes:
@@ -95,13 +123,23 @@ def _real_uid(pid: int) -> int:
     return 0
 
 
-def _labeled(key: str, leader: ProcessId) -> Iterator[ProcessStat | None]:
-    label = f"STATEWARD_KEY={key}".encode()
+def _labeled(record: MachineRecord, session: int | None) -> Iterator[int]:
+    """Yield the processes of our user that bear the label of a machine, or belong to its session."""
+    label = _label_of(record)
     for pid in _pids_as(os.geteuid()):
-        stat = stat_of(pid)
-        if stat is None or stat.session == leader.pid:
-            yield stat
-            continue
-        with suppress(OSError):
-            if label in (PROC / str(pid) / "environ").read_bytes().split(b"\0"):
-                yield stat
+        with suppress(OSError):  # it has ended, or runs with the rights of another group
+            if os.getsid(pid) == session or resource.prlimit(pid, LABEL_LIMIT)[1] == label:
+                yield pid
+
+
+def _session_of(leader: ProcessId | None) -> int | None:
+    """Return the session of a machine, or None: once it is empty, another process can get the pid of its leader."""
+    if leader is None or leader.host != this_pid_namespace():
+        return None
+    stat = stat_of(leader.pid)
+    return leader.pid if stat is None or stat.started == leader.started else None
+
+
+def _label_of(record: MachineRecord) -> int:
+    """Return a number between 2^62 and 2^63 that no other machine of this host has."""
+    return 1 << 62 | UUID(record.native_id).int >> 66

@@ -123,16 +123,6 @@ def find_marked(marks: Collection[str]) -> dict[str, int]:
     return found
 
 
-def session_orphans(leader: ProcessId) -> list[int]:
-    """Return the living processes of a session whose leader has ended.
-
-    The kernel does not reuse the leader's pid while its session has a process.
-    """
-    if leader.host != this_pid_namespace() or ((stat := stat_of(leader.pid)) is not None and stat.alive):
-        return []
-    return [one.pid for one in _all_stats() if one.session == leader.pid and one.alive]
-
-
 def find_descendants(group: int, text: str) -> list[int]:
     """Return the processes of a group that have a text in their arguments, and all their descendants."""
     return sorted(descendants_of(find_in_group(group, text)))

@@ -22,12 +22,12 @@ from msgspec.structs import replace
 from stateward.drivers.confinement import Sandbox
 from stateward.drivers.process.errors import BadMachineRecord, ProcessStillRunning
 from stateward.drivers.process.machine_dir import MachineDir, MachinePhase, MachineRecord, MachineStatus, ProcessStatus
+from stateward.drivers.process.machine_processes import kill_all, label_process
 from stateward.drivers.process.procfs import (
     ProcessId,
     find_marked,
     is_same_process,
     process_of,
-    session_orphans,
     stat_of,
     this_pid_namespace,
 )
@@ -165,6 +165,8 @@ class ProcessSupervisor:
         raise ProcessStillRunning(f"{record.key}: its process has not ended in {EXIT_TIMEOUT_S:.0f} s")
 
     def _record_up(self, record: MachineRecord, process: ProcessId | None) -> MachineRecord:
+        if process is not None:
+            label_process(record, process.pid)  # before it gets jobs
         settled = replace(record, phase=MachinePhase.UP, process=process)
         self.machine_dir.write(settled)
         self._milestone("settled")
@@ -183,13 +185,13 @@ class ProcessSupervisor:
         return known
 
     def kill(self, record: MachineRecord) -> None:
-        """Kill the group of a machine's known process, or the processes that outlived the group's leader."""
+        """Kill all processes of a machine: the group of its known process first, and then what has left the group."""
         process = record.process
-        if process is not None and process.host == this_pid_namespace() and not signal_group(process, signal.SIGKILL):
-            for pid in session_orphans(process):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        if process is not None and process.host == this_pid_namespace():
+            signal_group(process, signal.SIGKILL)
         self._kind.end(record, self.machine_dir.path_of(record.key))
+        if record.uid is None:
+            kill_all(record, process)
         reap_children()
 
 

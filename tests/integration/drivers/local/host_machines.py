@@ -15,6 +15,7 @@ from msgspec import json
 
 from stateward.drivers import Driver, MachineState, Observation, ProviderRegion
 from stateward.drivers.process.machine_dir import MachineRecord
+from stateward.drivers.process.machine_processes import processes_of
 from stateward.drivers.process.procfs import find_marked, parse_stat
 from stateward.drivers.process.spawn import reap_children
 from stateward.drivers.process.ssh_daemon import MODULE
@@ -49,7 +50,7 @@ def records_in(folder: Path) -> list[MachineRecord]:
 def live_processes_in(folder: Path) -> list[int]:
     """Return the numbers of all live processes that are machines in a folder, of whatever boot, or come from one."""
     reap_children()
-    return _live_in_sessions(find_marked(_marks_in(folder)).values())
+    return _live_in(folder, _marks_in(folder))
 
 
 def ssh_servers_in(folder: Path) -> list[int]:
@@ -59,12 +60,15 @@ def ssh_servers_in(folder: Path) -> list[int]:
     return [pid for pid in found if MODULE.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
-def _live_in_sessions(leaders: Collection[int]) -> list[int]:
+def _live_in(folder: Path, marks: Collection[str]) -> list[int]:
+    leaders = {*find_marked(marks).values()}
+    records = [one for one in records_in(folder) if one.uid is None]  # a user can belong to another test by now
+    labeled = {one.pid for record in records for one in processes_of(record, None)}
     stats = []
-    for file in Path("/proc").glob("[0-9]*/stat") if leaders else ():
+    for file in Path("/proc").glob("[0-9]*/stat") if leaders | labeled else ():
         with suppress(OSError):
             stats.append(parse_stat(file.read_text(errors="replace")))
-    return sorted(one.pid for one in stats if one.alive and one.session in leaders)
+    return sorted(one.pid for one in stats if one.alive and (one.session in leaders or one.pid in labeled))
 
 
 def _marks_in(folder: Path) -> set[str]:
@@ -84,7 +88,7 @@ def kill_all_in(folder: Path) -> None:
     deadline, looks_without = time.monotonic() + TIMEOUT_S, 0
     while looks_without < (3 if (marks := _marks_in(folder)) else 1):
         reap_children()
-        pids = _live_in_sessions(find_marked({*marks, str(folder.absolute())}).values())
+        pids = _live_in(folder, {*marks, str(folder.absolute())})
         assert not pids or time.monotonic() < deadline, f"these do not end: {pids}"
         for pid in pids:
             with suppress(ProcessLookupError):
