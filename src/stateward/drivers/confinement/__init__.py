@@ -12,6 +12,7 @@ server's memory.
 A program that cannot be confined is not started.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -98,6 +99,12 @@ class ConfinementFailed(PermissionError):
         super().__init__(f"a program of this host cannot be confined: {why} (setting confinement)")
 
 
+def _confinement_error(error: OSError) -> OSError:
+    """Return the error of a program that was not started: another attempt can succeed where files or memory ran out."""
+    is_shortage = error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
+    return OSError(error.errno, str(error.strerror)) if is_shortage else ConfinementFailed(error)
+
+
 class Confinement:
     """Starts confined programs; `hidden` are the server's own paths, and `readable` further paths for the programs."""
 
@@ -131,7 +138,7 @@ class Confinement:
                 path.chmod(0o755)  # regardless of our umask
             uid = self._uids.claim(folder)
         except OSError as error:
-            raise ConfinementFailed(error) from error
+            raise _confinement_error(error) from error
         folder.chmod(0o711)
         for name in changes:
             _change_owner(folder / name, uid)
@@ -157,7 +164,7 @@ class Confinement:
             try:
                 self._enter(box)
             except OSError as error:
-                raise ConfinementFailed(error) from error
+                raise _confinement_error(error) from error
             return start()
 
         return syscalls.run_in_new_thread(confined, "starts a program")

@@ -34,7 +34,7 @@ from stateward.drivers.port import (
     ResourceListing,
     TransientFailure,
 )
-from stateward.drivers.process.errors import BadMachineRecord, MachineLocked, ProcessStillRunning
+from stateward.drivers.process.errors import BadMachineRecord, MachineLocked, ProcessStillRunning, os_error_text
 from stateward.drivers.process.login_ports import DEFAULT_PORTS, LoginPorts, port_range
 from stateward.drivers.process.machine_dir import (
     MachineDir,
@@ -155,7 +155,7 @@ class HostDriver(ABC):
         except (BadInput, OSError) as error:
             self._supervisor.machine_dir.remove(record.key)
             if isinstance(error, OSError):
-                return TransientFailure(record.key, str(error))
+                return TransientFailure(record.key, os_error_text(error))
             return CallRefused(record.key, RefusalReason.INVALID, str(error))
         return self._start_new(ready)
 
@@ -177,11 +177,11 @@ class HostDriver(ABC):
             self._supervisor.start(record)
         except OSError as error:
             if self._supervisor.inspect(record).process is not None:
-                return TransientFailure(record.key, str(error))  # only the record failed: a retry takes it over
+                return TransientFailure(record.key, os_error_text(error))  # only the record failed: a retry takes it over
             self._supervisor.machine_dir.remove(record.key)
             if isinstance(error, (FileNotFoundError, PermissionError)):
                 return CallRefused(record.key, RefusalReason.UNABLE, str(error))
-            return TransientFailure(record.key, str(error))
+            return TransientFailure(record.key, os_error_text(error))
         return CallAccepted(record.key, record.native_id)
 
     # --- actions -----------------------------------------------------------------------------------------------------
@@ -229,7 +229,9 @@ async def _outcome_of(key: str, work: Awaitable[Outcome]) -> Outcome:
         return await work
     except ProcessStillRunning as error:
         return CallUnanswered(key, str(error))
-    except (OSError, MachineLocked, BadMachineRecord) as error:
+    except OSError as error:
+        return TransientFailure(key, os_error_text(error))
+    except (MachineLocked, BadMachineRecord) as error:
         return TransientFailure(key, str(error))
 
 

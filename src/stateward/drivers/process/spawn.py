@@ -1,6 +1,7 @@
 """Starting processes that outlive this one, and reaping those that have ended."""
 
 import os
+import resource
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -78,9 +79,17 @@ def _has_ended(pid: int) -> bool:
 
 
 def _inheritable_handles() -> list[int]:
+    """Return the inheritable files of this process that posix_spawn can close.
+
+    It refuses numbers above the limit on open files. We can only have inherited such a file, so no child is given it.
+    """
     found = []
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names, not paths
         with suppress(OSError):
             if int(name) > 2 and os.get_inheritable(int(name)):
-                found.append(int(name))
+                if int(name) < limit:
+                    found.append(int(name))
+                else:
+                    os.set_inheritable(int(name), False)
     return found

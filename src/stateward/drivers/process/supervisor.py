@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.drivers.confinement import Sandbox
-from stateward.drivers.process.errors import BadMachineRecord, ProcessStillRunning
+from stateward.drivers.process.errors import BadMachineRecord, ProcessStillRunning, os_error_text
 from stateward.drivers.process.machine_dir import MachineDir, MachinePhase, MachineRecord, MachineStatus, ProcessStatus
 from stateward.drivers.process.machine_processes import kill_all, label_process
 from stateward.drivers.process.procfs import (
@@ -92,7 +92,7 @@ class ProcessSupervisor:
         try:
             records, problems = self.machine_dir.read_all(keys)
         except OSError as error:
-            return MachineScan((), (str(error),))
+            return MachineScan((), (os_error_text(error),))
         statuses: list[MachineStatus] = []
         for record in records:
             try:

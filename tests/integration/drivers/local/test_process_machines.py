@@ -1,7 +1,10 @@
 """Process machines are real: what runs on them stops, goes on and ends with them."""
 
 import asyncio
+import errno
+import fcntl
 import os
+import resource
 import signal
 from pathlib import Path
 
@@ -19,7 +22,7 @@ from stateward.drivers import (
     TransientFailure,
     confinement,
 )
-from stateward.drivers.process import ProcessDriver
+from stateward.drivers.process import ProcessDriver, supervisor
 from stateward.drivers.process.jobs import MAX_OUTPUT_BYTES
 from stateward.drivers.process.procfs import process_of
 from stateward.errors import BadInput
@@ -397,3 +400,37 @@ async def test_what_is_begun_is_finished_though_nobody_waits(folder: Path) -> No
 async def _create(driver: ProcessDriver) -> None:
     outcomes = await driver.create(machine_specs(5, "tiny", "sh"))
     assert all(isinstance(outcome, CallAccepted) for outcome in outcomes)
+
+
+async def test_a_file_that_we_inherited_above_the_limit_on_open_files_keeps_no_machine_from_starting(
+    folder: Path,
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Path("/dev/null").open() as inherited:
+        above = fcntl.fcntl(inherited, fcntl.F_DUPFD, soft - 1)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (above, hard))
+        driver = await one_machine(folder)
+        await driver.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        os.close(above)
+
+
+@pytest.mark.parametrize("place", [(supervisor, "spawn"), (confinement.Confinement, "_enter")])
+async def test_too_few_open_files_are_a_passing_failure_that_names_the_limit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[object, str]
+) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    driver = local(folder)
+    with monkeypatch.context() as patched:
+        patched.setattr(*place, fail)
+        (outcome,) = await driver.create(machine_specs(1, "tiny", "sh"))
+    assert isinstance(outcome, TransientFailure)
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert f"this process can open {limit} files (ulimit -n), and machines need at least 512" in outcome.message
+    await driver.create(machine_specs(1, "tiny", "sh"))
+    await wait_for_state(driver, "key-0", MachineState.RUNNING)
+    await driver.close()
