@@ -177,7 +177,9 @@ class HostDriver(ABC):
             self._supervisor.start(record)
         except OSError as error:
             if self._supervisor.inspect(record).process is not None:
-                return TransientFailure(record.key, os_error_text(error))  # only the record failed: a retry takes it over
+                return TransientFailure(
+                    record.key, os_error_text(error)
+                )  # only the record failed: a retry takes it over
             self._supervisor.machine_dir.remove(record.key)
             if isinstance(error, (FileNotFoundError, PermissionError)):
                 return CallRefused(record.key, RefusalReason.UNABLE, str(error))
