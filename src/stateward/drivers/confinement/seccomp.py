@@ -107,7 +107,7 @@ def _own_only(name: str) -> Iterator[Step]:
 
 
 def _own_limits_but_the_label() -> Iterator[Step]:
-    """Allow the limits of the calling process (pid 0); the label can be read (without a pointer to a new limit) only."""
+    """Allow the limits of the calling process (pid 0); the label can only be read: without a new limit."""
     yield LOAD, 0, 0, FIRST_ARGUMENT
     yield JUMP_IF_EQUAL, 0, 7, 0
     yield LOAD, 0, 0, SECOND_ARGUMENT

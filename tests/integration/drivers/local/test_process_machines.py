@@ -203,7 +203,7 @@ async def test_processes_in_sessions_of_their_own_are_suspended_and_exactly_thes
 
 @pytest.fixture(params=["its own user", "our user"])
 def machine_user(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run machines as their own users, and as the user of the server; a server without rights can only do the latter."""
+    """Run machines as their own users, and as the user of the server, which a server without rights always does."""
     if request.param == "our user":
         monkeypatch.setattr(confinement, "_is_root", lambda: False)
     elif os.geteuid() != 0:
