@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,14 @@ def package(tmp_path: Path) -> Path:
     folder = tmp_path / "stateward-acme"
     done = run("new", "domain", "acme", "--folder", str(folder))
     assert (done.returncode, done.stderr) == (0, "")
-    assert "pip install" in done.stdout
+    assert "pip install -e '.[dev]'" in done.stdout
     return folder
+
+
+def test_the_tools_of_a_package_are_an_extra_which_every_pip_knows(package: Path) -> None:
+    assert tomllib.loads((package / "pyproject.toml").read_text())["project"]["optional-dependencies"].keys() == {"dev"}
+    for file in ("README.md", ".github/workflows/ci.yml"):
+        assert "pip install -e '.[dev]'" in (package / file).read_text()
 
 
 def test_what_is_written_is_installed_tested_and_served(package: Path, tmp_path: Path) -> None:

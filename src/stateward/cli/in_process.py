@@ -17,16 +17,22 @@ from litestar import Litestar
 
 from stateward.client.transport import HttpRequest, HttpResponse, Transport
 from stateward.config import Config, choice_of_domains
+from stateward.server.data_dir import DataDir, has_administrator
 from stateward.server.run import open_application
 
 
 @contextmanager
 def in_process(folder: Path) -> Iterator[Transport]:
-    """Run the application on a folder, on a thread of its own; yields the transport to it."""
+    """Run the application on a folder, on a thread of its own; yields the transport to it when it has started.
+
+    A folder for which no administrator's token was ever issued gets one, as at the start of a server: a program that
+    uses the library has made it.
+    """
     application = InProcessApplication(folder)
     thread = Thread(target=application.run, name="local server")
     thread.start()
     try:
+        application.wait_until_started()
         yield application
     finally:
         application.stop()
@@ -43,7 +49,7 @@ class InProcessApplication:
         self._stopped = asyncio.Event()
 
     def run(self) -> None:
-        """Run until it is stopped; if it cannot start, every request raises the error."""
+        """Run until it is stopped; if it cannot start, `wait_until_started` raises the error."""
         try:
             self._loop.run_until_complete(self._serve())
         except BaseException as error:
@@ -52,6 +58,10 @@ class InProcessApplication:
             self._app.set_exception(error)
         finally:
             self._loop.close()
+
+    def wait_until_started(self) -> None:
+        """Wait until it has started; raises if it cannot start."""
+        self._app.result()
 
     def stop(self) -> None:
         """End it."""
@@ -77,6 +87,8 @@ class InProcessApplication:
         domain, only = choice_of_domains({}, os.environ, None)
         config = Config(data=str(self._folder), worker=False, domain=domain, only=only)
         async with open_application(config) as parts, parts.app.lifespan():
+            if not await has_administrator(parts.tokens):
+                await DataDir(config).ensure_admin_token(parts.tokens)
             self._app.set_result(parts.app)
             await self._stopped.wait()
 

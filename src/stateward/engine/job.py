@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from inspect import isawaitable
 from math import inf
 from typing import Any, Literal, NoReturn, Protocol, TypeVar
 
@@ -222,13 +223,12 @@ class Job:
         async with self._writing:
             await self._context.trouble(self, text)
 
-    async def once(
-        self, step: str, work: Callable[[], Awaitable[Any]], *, undo: Undo | None = None, retry: Retry | None = None
-    ) -> Any:  # noqa: ANN401 - what the step returned
+    async def once(self, step: str, work: StepWork, *, undo: Undo | None = None, retry: Retry | None = None) -> Any:  # noqa: ANN401 - what the step returned
         """Run a step of a composite action, unless it is finished; its result (JSON) is stored.
 
-        `undo` gets the result, and is called if the operation fails or is cancelled later: once, unless it is
-        interrupted. `retry` says when a failed step is tried again; the operation holds no slot meanwhile.
+        `work` is an async function, or a plain one that does not block, such as `lambda: uuid4().hex`. `undo` gets the
+        result, and is called if the operation fails or is cancelled later: once, unless it is interrupted. `retry`
+        says when a failed step is tried again; the operation holds no slot meanwhile.
         """
         check_step_name(step)
         if retry is not None:
@@ -240,14 +240,14 @@ class Job:
         """Return the result of a step that has finished, in this attempt or an earlier one; otherwise None."""
         return self._steps.get(step)
 
-    async def _once(self, step: str, work: Callable[[], Awaitable[Any]], undo: Undo | None, retry: Retry | None) -> Any:  # noqa: ANN401 - what the step returned
+    async def _once(self, step: str, work: StepWork, undo: Undo | None, retry: Retry | None) -> Any:  # noqa: ANN401 - what the step returned
         if step not in self._steps:
             self._require_running("a step")
             began = self.now
             if asyncio.current_task() is not self.task:
                 self.interrupted_steps.add(step)
             try:
-                result = await work() if retry is None else await self._try(step, work, retry)
+                result = await _result_of(work()) if retry is None else await self._try(step, work, retry)
             except asyncio.CancelledError:
                 raise
             except BaseException:
@@ -306,7 +306,7 @@ class Job:
         self._used.clear()
         return await run(self)
 
-    async def _try(self, step: str, work: Callable[[], Awaitable[Any]], retry: Retry) -> Any:  # noqa: ANN401
+    async def _try(self, step: str, work: StepWork, retry: Retry) -> Any:  # noqa: ANN401
         """Attempt a step; after an error that the policy names, the claim is given back until the next attempt.
 
         The last failure is stored too: a handler that catches it and goes on gets it again when it is called again.
@@ -317,7 +317,7 @@ class Job:
             raise StepFailed(failures)
         began = self.now
         try:
-            return await work()
+            return await _result_of(work())
         except Exception as error:
             if not all(isinstance(part, retry.on) for part in parts_of(error)):
                 raise
@@ -508,7 +508,7 @@ class Job:
         if step not in self._undos:
             raise Permanent("its handler did not come to this step again")
         began = self.now
-        await self._undos[step](self._steps[step])
+        await _result_of(self._undos[step](self._steps[step]))
         self._note_time(f"{UNDO}{step}", began)
 
     async def finish_undo(self, step: str) -> None:
@@ -592,6 +592,10 @@ class Job:
         return msgspec.json.decode(self.claim.object.seen)
 
 
+async def _result_of(found: Any) -> Any:  # noqa: ANN401 - whatever a step returns
+    return await found if isawaitable(found) else found
+
+
 async def finish_call(call: Awaitable[T]) -> T:
     """Await a provider call to its end, even if this task is cancelled meanwhile.
 
@@ -609,5 +613,8 @@ async def finish_call(call: Awaitable[T]) -> T:
 Run = Callable[[Job], Awaitable[Any]]
 """A handler's function."""
 
-Undo = Callable[[Any], Awaitable[Any]]
-"""The compensation of a step: it gets the step's result."""
+StepWork = Callable[[], Any]
+"""The work of a step: what it returns is awaited if it can be."""
+
+Undo = Callable[[Any], Any]
+"""The compensation of a step: it gets the step's result, and what it returns is awaited if it can be."""

@@ -65,6 +65,10 @@ class Accepted(Struct, frozen=True, gc=False):
     operation: Operation | None
     again: bool = False  # the same request was accepted before
 
+    def __repr__(self) -> str:  # the rows may hold secrets
+        op = None if self.operation is None else self.operation.id
+        return f"Accepted(object={self.object.id!r}, state={self.object.state!r}, op={op!r}, again={self.again})"
+
     @property
     def op(self) -> Operation:
         """The operation; raises if the state was changed at once."""

@@ -7,6 +7,7 @@ A spec, or arguments, of a kind that declares their type are its struct. If they
 JSON: the object can still be looked at, and deleted.
 """
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -19,8 +20,23 @@ from stateward.engine.tracebacks import split_result
 from stateward.errors import BadInput
 from stateward.store.records import PROTECTED_LABEL, JournalEntry, Key, Object, Operation, Status, shown_labels
 
+VALUES = frozenset({"spec", "seen", "args", "steps"})
+"""The fields that may hold secrets, whatever the kind declares."""
 
-class ObjectSnapshot(Struct, frozen=True):
+
+class Snapshot(Struct, frozen=True):
+    """A record whose `repr` shows no values that may be secret: it ends up in logs and in reports of errors."""
+
+    def __rich_repr__(self) -> Iterator[tuple[str, Any]]:
+        for name in self.__struct_fields__:
+            yield name, ... if name in VALUES else getattr(self, name)
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={'...' if value is ... else repr(value)}" for name, value in self.__rich_repr__())
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class ObjectSnapshot(Snapshot, frozen=True):
     """An object as it was when it was read. `op` is the id of the operation that changed its state then, if any."""
 
     ns: str
@@ -46,7 +62,7 @@ class ObjectSnapshot(Struct, frozen=True):
         return Key(self.ns, self.id)
 
 
-class OperationSnapshot(Struct, frozen=True):
+class OperationSnapshot(Snapshot, frozen=True):
     """An operation as it was when it was read: the request, and once it has ended its result or its error."""
 
     ns: str
@@ -77,7 +93,7 @@ class OperationSnapshot(Struct, frozen=True):
         return Key(self.ns, self.id)
 
 
-class HistoryEntry(Struct, frozen=True):
+class HistoryEntry(Snapshot, frozen=True):
     """An entry of an object's history: who, what, from, to, why, when; `spec` if the entry changed it."""
 
     seq: int

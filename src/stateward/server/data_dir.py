@@ -92,7 +92,7 @@ class DataDir:
         """Issue an administrator's token if there is none; returns a warning if the token in the file is not valid."""
         if self.token_file.exists():
             return await self._check_token(tokens)
-        if self._embedded or not await _has_administrator(tokens):
+        if self._embedded or not await has_administrator(tokens):
             await self._issue_admin_token(tokens)
         return None
 
@@ -100,7 +100,7 @@ class DataDir:
         text = self.token_file.read_text("ascii", errors="replace").strip()
         if await tokens.check(text) is not None:
             return None
-        if await _has_administrator(tokens):
+        if await has_administrator(tokens):
             return f"the token in {self.token_file} is not valid any more; it is left as it is"
         self.token_file.unlink()
         await self._issue_admin_token(tokens)
@@ -157,7 +157,8 @@ def create_private(path: Path) -> None:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
-async def _has_administrator(tokens: Tokens) -> bool:
+async def has_administrator(tokens: Tokens) -> bool:
+    """Return whether a token that administers everything exists."""
     after: str | None = None
     while page := await tokens.list(after, PAGE_TOKENS):
         if any(_opens_everything(one) for one in page):

@@ -131,6 +131,18 @@ def test_a_folder_whose_token_is_not_ours_opens_nothing(run: Run, folder: Path) 
     assert "token" in done.stderr
 
 
+def test_a_folder_that_a_program_with_the_library_has_made_asks_for_no_token(tmp_path: Path) -> None:
+    async def begin() -> None:
+        async with Engine(open_store(str(tmp_path / "stateward.db")), [Kind(VM)], works=False) as engine:
+            await engine.store.transact(lambda tx: tx.apply(Changes(objects=[an_object("m", **MCI_OF_VMS)])))
+
+    asyncio.run(begin())
+    for _ in range(2):
+        words = ["list", "--json", "--data", str(tmp_path)]
+        done = CliRunner().invoke(command_line, words, env={**WIDE, "STATEWARD_ONLY": "mci"})
+        assert [one["id"] for one in json.loads(done.stdout)] == ["m"], done.output
+
+
 def test_a_folder_whose_server_runs_is_spoken_to_through_it(cli: CliServer) -> None:
     (cli.folder / "server.json").write_text(json.dumps({"url": cli.url}))
     (cli.folder / "admin-token").write_text(cli.token)

@@ -104,6 +104,18 @@ async def test_finished_steps_are_undone_in_reverse_order_before_a_failed_operat
         assert ("undoes its steps", "no car left") in await events(engine, op)
 
 
+async def test_a_step_and_its_undo_may_be_plain_functions(booking: Booking) -> None:
+    undone: list[Any] = []
+
+    async def book(agency: Agency, job: Job) -> None:
+        result = await job.once("seat", lambda: "12A", undo=undone.append, retry=Retry(attempts=2))
+        raise Permanent(f"no flight for {result}")
+
+    async with booking(Agency(book)) as engine:
+        found = await ended(engine, await begin(engine))
+        assert (found.status, found.error, undone) == (Status.FAILED, "no flight for 12A", ["12A"])
+
+
 async def test_nothing_is_undone_after_success(booking: Booking) -> None:
     async def book(agency: Agency, job: Job) -> str:
         return str(await agency.step(job, "flight"))

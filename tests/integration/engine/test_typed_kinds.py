@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 from msgspec import Meta, Struct
+from rich.pretty import pretty_repr
 
 from stateward.engine import Engine, Handler, Job, Kind, Permanent, Request
 from stateward.engine.external_reports import ExternalReport
@@ -202,6 +203,17 @@ async def test_secrets_are_masked_for_every_reader(records: RecordSite, internal
     stored = await records.engine.store.reader.journal(0, 100, JournalFilter(ns="ns", object="www"))
     entries = [disclosure.entry(one) for one in stored]
     assert "hush" not in str(entries)
+
+
+async def test_what_the_library_returns_shows_no_secret_in_logs(records: RecordSite) -> None:
+    done = await records.engine.run("ns", "www", "create", kind=RECORD.kind, spec=SECRETIVE)
+    changed = await records.engine.act("ns", "www", "change", args={"token": "t0k3n"})
+    shown = repr((done, changed, await records.engine.history("ns", "www"))) + pretty_repr(done)
+    assert "hush" not in shown
+    assert "t0k3n" not in shown
+    assert "id='www', kind='dns.record', state='served'" in repr(done)
+    assert "spec=..." in repr(done)
+    await records.ended(changed)
 
 
 async def stored_args(engine: Engine, op: str) -> str:

@@ -39,7 +39,7 @@ def domain(name: Name, folder: Folder = None) -> None:
     place = folder or Path(f"stateward-{name}")
     write_package(place, {"name": name, "package": f"stateward-{name}", "module": f"stateward_{name}"})
     out().print(
-        f"{place} is written. Next:\n  cd {place}\n  pip install -e . --group dev\n  pytest\n  stateward serve",
+        f"{place} is written. Next:\n  cd {place}\n  pip install -e '.[dev]'\n  pytest\n  stateward serve",
         markup=False,
         highlight=False,
         soft_wrap=True,
