@@ -7,7 +7,6 @@ A spec, or arguments, of a kind that declares their type are its struct. If they
 JSON: the object can still be looked at, and deleted.
 """
 
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -27,9 +26,8 @@ VALUES = frozenset({"spec", "seen", "args", "steps"})
 class Snapshot(Struct, frozen=True):
     """A record whose `repr` shows no values that may be secret: it ends up in logs and in reports of errors."""
 
-    def __rich_repr__(self) -> Iterator[tuple[str, Any]]:
-        for name in self.__struct_fields__:
-            yield name, ... if name in VALUES else getattr(self, name)
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [(name, ... if name in VALUES else getattr(self, name)) for name in self.__struct_fields__]
 
     def __repr__(self) -> str:
         shown = (f"{name}={'...' if value is ... else repr(value)}" for name, value in self.__rich_repr__())
