@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
+from contextlib import suppress
 from pathlib import Path
 
 from tests.chaos.ledger import Ledger, What
@@ -122,4 +123,5 @@ class Running:
 
     def _signal(self, number: signal.Signals) -> None:
         if self.alive:
-            os.kill(self.process.pid, number)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(self.process.pid, number)
