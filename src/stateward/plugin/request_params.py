@@ -12,10 +12,9 @@ from stateward.naming import IDEMPOTENCY_HEADER, IDEMPOTENCY_KEY, NAME
 Ns = Annotated[str, PathParameter(pattern=NAME, description="the namespace")]
 """The type of a route's parameter `ns`: the namespace in its path."""
 
+KEY_MEANS = "same key, same answer: done only once"
 IdempotencyKey = Annotated[
     str | None,
-    HeaderParameter(
-        name=IDEMPOTENCY_HEADER, pattern=IDEMPOTENCY_KEY, description="same key, same answer: done only once"
-    ),
+    HeaderParameter(name=IDEMPOTENCY_HEADER, pattern=IDEMPOTENCY_KEY, description=KEY_MEANS),
 ]
 """The type of a route's parameter for the idempotency key, which clients send in a header."""

@@ -19,6 +19,9 @@ DRY_RUN = "dry run"
 STRICT_QUERY = "strict query"
 """The option of a route of a compatible API that refuses query parameters which it does not declare."""
 
+RESUMES = "resumes"
+"""The option of a route that, called again with the same idempotency key, finds what an interrupted call has made."""
+
 BODY, PLAIN_PROBLEMS = "body", "plain problems"
 """The options for the OpenAPI document: an example of a body that the route decodes itself; its own form of errors.
 

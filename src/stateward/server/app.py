@@ -32,6 +32,7 @@ from stateward.server.http.body_decoding import StrictJson
 from stateward.server.http.cross_origin import CrossOrigin, read_origins
 from stateward.server.http.dry_run_replies import respond_with_plan
 from stateward.server.http.fast_path import bind_fast_routes
+from stateward.server.http.keyed_calls import KeyedCalls, bind_keys
 from stateward.server.http.problem_details import respond_with_problem
 from stateward.server.http.request_names import RequestNames, bind_query_names
 from stateward.server.http.security_headers import default_headers
@@ -108,6 +109,7 @@ def create_app(
         names=RequestNames(engine, tokens),
         headers=service.headers,
         make_preview=partial(preview_routes.preview_planned, service),
+        keyed_calls=KeyedCalls(engine),
     )
     app = Application(
         route_handlers=[*health_routes.ROUTES, *openapi_config.ROUTES, api, *routes],
@@ -124,6 +126,7 @@ def create_app(
         debug=False,
     )
     bind_guards(app.routes)
+    bind_keys(app.routes)
     bind_query_names(app.routes, f"{BASE}/")
     if fast_path:
         bind_fast_routes(app.routes)

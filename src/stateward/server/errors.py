@@ -1,6 +1,7 @@
 """The errors of the server itself: authentication, authorization, rate limits, readiness."""
 
 from stateward.access import Right
+from stateward.engine.errors import Denied
 from stateward.errors import StatewardError
 
 
@@ -39,6 +40,21 @@ class PriorityForbidden(Forbidden):
             f"{self.field}: {self.priority} must be 0 or less; namespaces share lanes, so that only an administrator"
             " of all namespaces may give a priority above 0"
         )
+
+
+class KeyInUse(Denied, code="key_in_use", retry=True):
+    """The first call with an idempotency key is still being served."""
+
+    key: str
+    text = "the first call with the idempotency key {key!r} is still being served: repeat it later"
+
+
+class KeySpent(Denied, code="key_spent"):
+    """The answer to the first call with an idempotency key can't be repeated."""
+
+    key: str
+    why: str
+    text = "the first call with the idempotency key {key!r} {why}"
 
 
 class TooMany(StatewardError, retry=True):

@@ -42,9 +42,18 @@ from stateward.domains.leases.schemas import (
 )
 from stateward.domains.leases.service import LeaseCaller, LeaseService
 from stateward.errors import BadInput
-from stateward.naming import PATH_PART
+from stateward.naming import IDEMPOTENCY_HEADER, NAME, NAME_MEANS, PATH_PART
 from stateward.plugin.owned_router import OwnedRouter
-from stateward.plugin.route_options import PLAIN_PROBLEMS, actor_of, can_dry_run, grant_of, needs, reads
+from stateward.plugin.route_options import (
+    PLAIN_PROBLEMS,
+    RESUMES,
+    actor_of,
+    can_dry_run,
+    grant_of,
+    needs,
+    reads,
+    strict_query,
+)
 from stateward.validation_texts import GIVEN
 
 ROOT, V1 = "/blazar", "/v1"
@@ -67,6 +76,7 @@ def to_blazar_error(answer: Response[Any], error: Exception) -> Response[bytes]:
     problem = msgspec.json.decode(answer.content)
     status = HTTPStatus.FORBIDDEN if isinstance(error, DeniedByPolicy) else HTTPStatus(answer.status_code or 500)
     body = problem | {
+        "title": status.phrase,
         "status": status.value,
         "error_code": status.value,
         "error_message": _error_message(error, problem.get("detail", status.phrase), problem.get("field", "")),
@@ -87,7 +97,8 @@ def _error_message(error: Exception, detail: str, field: str) -> str:
     return f"Missing parameter {field}" if detail.endswith(MISSING_FIELD) else detail
 
 
-READ, ACT = ({**needs(right), PLAIN_PROBLEMS: to_blazar_error} for right in (Right.READ, Right.ACT))
+OPEN_QUERY = {**needs(Right.READ), PLAIN_PROBLEMS: to_blazar_error}
+READ, ACT = OPEN_QUERY | strict_query(), OPEN_QUERY | needs(Right.ACT) | strict_query()
 
 Call = Request[Any, Any, Any]
 TheLeases = NamedDependency[LeaseService]
@@ -110,7 +121,10 @@ def caller_of(request: Call) -> LeaseCaller:
         named = next(iter(opened)) if len(opened) == 1 and ANY not in grant.namespaces else DEFAULT_NS
         if not grant.opens(named):
             raise BadInput("namespace", sorted(opened), f"one of these, named in the path: /ns/NAMESPACE{BASE}")
-    return LeaseCaller(actor_of(request), grant.name, ns=str(named))
+    if re.match(NAME, str(named)) is None:
+        raise BadInput("namespace", named, f"a name of {NAME_MEANS}, that begins with a letter or digit")
+    key = grant.own_key(request.headers.get(IDEMPOTENCY_HEADER))
+    return LeaseCaller(actor_of(request), grant.name, key=key, ns=str(named))
 
 
 def check_version(header: str) -> None:
@@ -129,9 +143,10 @@ def check_version(header: str) -> None:
 # --- the service -----------------------------------------------------------------------------------------------------
 
 
-@get(["/", "/versions"], opt=READ, summary="List the versions of the reservation API", status_code=300)
+@get(["/", "/versions"], opt=OPEN_QUERY, summary="List the versions of the reservation API", status_code=300)
 async def list_versions(request: Call) -> VersionList:
     """Return the versions of the API; there is one."""
+    caller_of(request)
     base = request.url.path.removesuffix("/versions").rstrip("/")
     return VersionList([version_view(f"{str(request.base_url).rstrip('/')}{base}/v1", API_VERSION)])
 
@@ -152,9 +167,9 @@ async def list_leases(request: Call, leases: TheLeases) -> LeaseList:
     return LeaseList([lease_view(one) for one in await leases.list(caller_of(request).ns)])
 
 
-@post("/leases", opt=ACT | can_dry_run(), summary="Create a lease")
+@post("/leases", opt=ACT | can_dry_run() | {RESUMES: True}, summary="Create a lease")
 async def create_lease(request: Call, leases: TheLeases, data: JSONBody[NewLease]) -> LeaseAnswer:
-    """Reserve resources for a span of time; answers when they are reserved."""
+    """Reserve resources for a span of time; answers when they are reserved, or after a minute with what it does."""
     return LeaseAnswer(lease_view(await leases.create(caller_of(request), msgspec.to_builtins(data))))
 
 

@@ -66,7 +66,7 @@ from stateward.domains.leases.timers import (
     rescheduled_timers,
     timer_keys,
 )
-from stateward.domains.leases.wire_values import MAX_CLEANING_MINUTES, MAX_SIZE, read_whole_number
+from stateward.domains.leases.wire_values import MAX_CLEANING_MINUTES, MAX_SIZE, check_host_name, read_whole_number
 from stateward.engine import Request
 from stateward.engine.errors import blocker_of
 from stateward.engine.kind_types import require_known_fields
@@ -330,6 +330,8 @@ def _check_spec(request: Request, found: Object) -> None:
     require_known_fields(msgspec.json.decode(text), spec, request, found.state)
     if host_key(found.ns, spec.name) != found.key:
         raise BadInput("spec.name", spec.name, f"the name by which the host goes: its id is {found.id!r}")
+    if request.creates is not None:
+        check_host_name("spec.name", spec.name)
     if not 0 <= spec.cleaning <= MAX_CLEANING_MINUTES * 60.0:
         raise BadInput("spec.cleaning", spec.cleaning, f"a number from 0 to {MAX_CLEANING_MINUTES * 60}")
     for field in Share.__struct_fields__:

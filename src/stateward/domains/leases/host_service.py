@@ -8,8 +8,14 @@ from msgspec.structs import replace
 from stateward.domains.leases.errors import BlazarBadInput
 from stateward.domains.leases.lifecycle import HOST, PROPERTY, PropertyState
 from stateward.domains.leases.model import SIZES, HostSpec, LeaseHost, Property, Share, host_key, read_host
+from stateward.domains.leases.schemas import GIVEN_BY_SERVER, NAME_FIELDS, shown_fields
 from stateward.domains.leases.service import MAX_TRIES, LeaseCaller
-from stateward.domains.leases.wire_values import MAX_CLEANING_MINUTES, MAX_SIZE, read_whole_number
+from stateward.domains.leases.wire_values import (
+    MAX_CLEANING_MINUTES,
+    MAX_SIZE,
+    check_host_name,
+    read_whole_number,
+)
 from stateward.engine import Engine, NotFound
 from stateward.engine.errors import VersionMismatch
 from stateward.engine.queries import list_all
@@ -18,7 +24,6 @@ from stateward.naming import check_text
 from stateward.store.filters import Selector
 from stateward.store.records import Key
 
-MAX_NAME_LENGTH = 200
 MAX_KEY_LENGTH = 64
 
 
@@ -51,10 +56,8 @@ class HostService:
         name = given.get("name")
         if not isinstance(name, str):
             raise BadInput("name", name, "a text")
-        check_text("name", name, 1, MAX_NAME_LENGTH, without="/")
-        if name in (".", ".."):  # HTTP clients resolve them, so no request could name the host
-            raise BadInput("name", name, "another name than . and ..")
-        said = {key: value for key, value in given.items() if key != "name"}
+        check_host_name("name", name)
+        said = _without_fixed(given, dict.fromkeys(NAME_FIELDS, name))
         spec = read_host_spec(HostSpec(name, cleaning=self._cleaning), said, self._cleaning)
         done = await self._engine.create(
             *host_key(caller.ns, name), HOST.kind, "register", spec=spec, actor=caller.actor, who=caller.who
@@ -68,7 +71,7 @@ class HostService:
         """
         for _ in range(MAX_TRIES):
             host = await self.get(caller.ns, name)
-            spec = read_host_spec(host.spec, given, self._cleaning)
+            spec = read_host_spec(host.spec, _without_fixed(given, shown_fields(host)), self._cleaning)
             try:
                 return await self._act(caller, name, "update", spec=spec, version=host.object.version)
             except VersionMismatch as error:
@@ -119,6 +122,18 @@ class HostService:
         await self.get(caller.ns, name)
         done = await self._engine.act(*host_key(caller.ns, name), action, actor=caller.actor, who=caller.who, **how)
         return read_host(done.object)
+
+
+def _without_fixed(given: Mapping[str, Any], fixed: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return the properties among the fields of a host; raises if another field differs from what it is.
+
+    A client can send a host back as it was shown.
+    """
+    for name in (*NAME_FIELDS, *GIVEN_BY_SERVER):
+        if name in given and (name not in fixed or given[name] != fixed[name]):
+            allowed = f"{fixed[name]!r}, as it is, or left out" if name in fixed else "left out"
+            raise BadInput(name, given[name], f"{allowed}: it cannot be set")
+    return {name: value for name, value in given.items() if name not in (*NAME_FIELDS, *GIVEN_BY_SERVER)}
 
 
 def read_host_spec(spec: HostSpec, given: Mapping[str, Any], cleaning: float) -> HostSpec:

@@ -1,6 +1,6 @@
 """Specs of leases read from clients' bodies, and the rules of what an update may change. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from stateward.domains.leases.errors import BlazarBadInput
 from stateward.domains.leases.lifecycle import EventState, LeaseState
 from stateward.domains.leases.model import EventType, Lease, LeaseSpec, ReservationSpec, status_of
-from stateward.domains.leases.resources import ResourcePlugins
+from stateward.domains.leases.resources import ResourcePlugin, ResourcePlugins
 from stateward.domains.leases.wire_values import NOW, read_time
-from stateward.errors import BadInput
+from stateward.errors import BadInput, UnknownField
 from stateward.naming import check_text
 
 Given = Mapping[str, Any]
@@ -25,6 +25,8 @@ HAS_STARTED = "Cannot modify the start date of already started leases"
 ONLY_THE_NAME = "Terminated leases can only be renamed"
 """Blazar's sentences about dates, by which clients know what is wrong."""
 
+CHANGEABLE = ("name", "start_date", "end_date", "before_end_date", "reservations")
+EVENT_FIELDS = ("event_type", "event_date")
 MAX_RESERVATIONS = 100
 MAX_NAME_LENGTH = 255
 
@@ -52,9 +54,7 @@ def read_changed_spec(
     lease: Lease, given: Given, resources: ResourcePlugins, now: float, before_end: float
 ) -> LeaseSpec:
     """Read the spec of a lease after an update; fields that may not change any more are refused."""
-    unknown = set(given) - {"name", "start_date", "end_date", "before_end_date", "reservations"}
-    if unknown:
-        raise BadInput(min(unknown), given[min(unknown)], "a field of a lease that can be changed")
+    _refuse_unknown(given, CHANGEABLE, "")
     spec = lease.spec
     name = _name(given["name"]) if given.get("name") is not None else spec.name
     started = lease.seen.events[EventType.START] is not EventState.UNDONE
@@ -117,14 +117,31 @@ def _changed_reservations(
 def _changed(spec: ReservationSpec, given: Given, resources: ResourcePlugins) -> ReservationSpec:
     if given.get("resource_type", spec.resource_type) != spec.resource_type:
         raise BadInput("resource_type", given["resource_type"], f"what it was: {spec.resource_type}")
-    return replace(spec, details=resources[spec.resource_type].read_details(given, spec.details))
+    return replace(spec, details=_details(given, resources[spec.resource_type], spec.details))
 
 
 def _reservation(given: object, resources: ResourcePlugins, id_: str) -> ReservationSpec:
     if not isinstance(given, dict):
         raise BadInput("reservations", given, "a list of objects")
     resource = resources.get_by_name(given.get("resource_type"))
-    return ReservationSpec(id_, resource.name, resource.read_details(given, None))
+    return ReservationSpec(id_, resource.name, _details(given, resource, None))
+
+
+def _details(given: Given, resource: ResourcePlugin, before: Given | None) -> dict[str, Any]:
+    """Read the details of a reservation. A field that is none of them is refused: it may be a mistyped condition.
+
+    Blazar's clients can name what happens before the end; only its default is offered.
+    """
+    details = resource.read_details(given, before)
+    known = {*details, "id", "resource_type"} | ({"before_end"} if given.get("before_end") == "default" else set())
+    _refuse_unknown(given, known, "reservations.")
+    return details
+
+
+def _refuse_unknown(given: Given, known: Collection[str], place: str) -> None:
+    for name in given:
+        if name not in known:
+            raise UnknownField(f"{place}{name}", sorted(known))
 
 
 def _list(field: str, given: object) -> Sequence[Any]:
@@ -156,6 +173,7 @@ def _warning_time(given: Given) -> object:
         named = isinstance(one, dict) and one.get("event_type") in (EventType.BEFORE_END, "before_end")
         if not named or not one.get("event_date"):
             raise BadInput("events", one, f"an object with the event_type {EventType.BEFORE_END} and an event_date")
+        _refuse_unknown(one, EVENT_FIELDS, "events.")
     if len(events) > 1:
         raise BadInput(
             "events", [one.get("event_date") for one in events], f"a list with at most one {EventType.BEFORE_END}"

@@ -18,7 +18,7 @@ from stateward.domains.leases.model import (
 from stateward.domains.leases.wire_values import format_time
 
 
-class NewLease(Struct, frozen=True):
+class NewLease(Struct, frozen=True, forbid_unknown_fields=True):
     """A new lease. Times are UTC: `2030-01-31 14:00`, or `now`."""
 
     name: str
@@ -29,7 +29,7 @@ class NewLease(Struct, frozen=True):
     events: list[dict[str, Any]] | None = None
 
 
-class LeaseChange(Struct, frozen=True):
+class LeaseChange(Struct, frozen=True, forbid_unknown_fields=True):
     """The fields of a lease that an update changes."""
 
     name: str | UnsetType | None = UNSET
@@ -75,7 +75,7 @@ class AllocationList(Struct, frozen=True):
     allocations: list[dict[str, Any]]
 
 
-class PropertyChange(Struct, frozen=True):
+class PropertyChange(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether a property is private."""
 
     private: bool
@@ -170,21 +170,26 @@ def event_view(lease: Lease, event: EventType, status: EventState) -> dict[str, 
     }
 
 
+NAME_FIELDS = ("id", "name", "hypervisor_hostname", "service_name")
+GIVEN_BY_SERVER = ("status", "trust_id", "created_at", "updated_at")
+"""The fields of a host that are no properties: its name, and what the server says about it."""
+
+
+def shown_fields(host: LeaseHost) -> dict[str, str | None]:
+    """Return the fields of a host that clients read and cannot change."""
+    shown = (host.object.state, None, format_time(host.object.created), format_time(host.object.since))
+    return dict.fromkeys(NAME_FIELDS, host.spec.name) | dict(zip(GIVEN_BY_SERVER, shown, strict=True))
+
+
 def host_view(host: LeaseHost) -> dict[str, Any]:
     """Return a host as clients read it: its properties among its own fields."""
     size = dict(zip(SIZES, (host.spec.size.vcpus, host.spec.size.memory_mb, host.spec.size.disk_gb), strict=True))
     return host.spec.properties | {
-        "id": host.spec.name,
-        "hypervisor_hostname": host.spec.name,
+        **shown_fields(host),
         "hypervisor_type": host.spec.properties.get("hypervisor_type", "stateward"),
         "hypervisor_version": host.spec.properties.get("hypervisor_version", "1"),
         "cpu_info": host.spec.properties.get("cpu_info", ""),
-        "service_name": host.spec.name,
-        "status": host.object.state,
         "reservable": host.spec.reservable,
-        "trust_id": None,
-        "created_at": format_time(host.object.created),
-        "updated_at": format_time(host.object.since),
         **size,
     }
 

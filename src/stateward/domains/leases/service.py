@@ -7,7 +7,7 @@ gets it and the other one is refused.
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
-from uuid import uuid4
+from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from msgspec.structs import replace
 
@@ -90,14 +90,20 @@ class LeaseService:
     # --- commands ----------------------------------------------------------------------------------------------------
 
     async def create(self, caller: LeaseCaller, given: Mapping[str, Any]) -> Lease:
-        """Create a lease; returns when it is PENDING."""
+        """Create a lease; returns when it is PENDING, or after OUTCOME_TIMEOUT_S.
+
+        An idempotency key gives the lease its id, so a call that is repeated after an interruption finds the lease.
+        """
+        id_ = self._new_id() if caller.key is None else str(uuid5(NAMESPACE_URL, f"{caller.ns} {caller.key}"))
+        if caller.key is not None and await self.engine.store.reader.object(Key(caller.ns, id_)) is not None:
+            return await self.get(caller.ns, id_, deleted=True)
         now = await self.engine.store.reader.time()
         spec = read_new_spec(given, self._ctx.resources, self._new_id, now, self._before_end)
         spec = replace(spec, user=caller.who, project=caller.ns)
         for one in spec.reservations:
             await self._ctx.resources[one.resource_type].check(caller.ns, one)
         await self._check(spec)
-        accepted = await self._retry_if_taken(lambda: self._create(caller, self._new_id(), spec))
+        accepted = await self._retry_if_taken(lambda: self._create(caller, id_, spec))
         return await self._wait_for_outcome(accepted)
 
     async def _create(self, caller: LeaseCaller, id_: str, spec: LeaseSpec) -> Accepted:
@@ -115,7 +121,7 @@ class LeaseService:
             return await self._submit(caller.ns, lambda: self.engine.submit(request))
 
     async def update(self, caller: LeaseCaller, id_: str, given: Mapping[str, Any]) -> Lease:
-        """Update a lease; returns when the update has ended."""
+        """Update a lease; returns when the update has ended, or after OUTCOME_TIMEOUT_S."""
         accepted = await self._retry_if_taken(lambda: self._update(caller, id_, given))
         return await self.get(caller.ns, id_) if accepted is None else await self._wait_for_outcome(accepted)
 
@@ -206,8 +212,9 @@ class LeaseService:
             raise
 
     async def _wait_for_outcome(self, accepted: Accepted) -> Lease:
-        operation = await self.engine.wait_record(accepted.op.ns, accepted.op.id, OUTCOME_TIMEOUT_S)
-        if operation.status is not Status.SUCCEEDED:
+        """Return a lease after its operation; if that takes longer, the status of the lease says what is being done."""
+        operation = await self.engine.wait_record_or_none(accepted.op.ns, accepted.op.id, OUTCOME_TIMEOUT_S)
+        if operation is not None and operation.status is not Status.SUCCEEDED:
             raise LeaseActionFailed(operation)
         return await self.get(accepted.object.ns, accepted.object.id)
 

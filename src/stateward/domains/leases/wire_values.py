@@ -1,4 +1,4 @@
-"""Times and numbers in the requests and answers of the API.
+"""Times, numbers and names of hosts in the requests and answers of the API.
 
 Times are UTC, to the minute in requests and to the microsecond in answers. Numbers are JSON integers, or text in plain
 decimal digits.
@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from stateward.domains.leases.errors import BlazarBadInput
 from stateward.errors import BadInput
+from stateward.naming import check_text
 
 MAX_COUNT = 1_000_000
 """The largest number of hosts or instances that a reservation can ask for."""
@@ -22,6 +23,10 @@ MAX_SIZE = 1_000_000_000
 
 MAX_CLEANING_MINUTES = 366 * 24 * 60
 """The longest cleaning time of a host, in minutes: a year."""
+
+MAX_HOST_NAME_LENGTH = 200
+RESERVED_HOST_NAMES = (".", "..", "allocations", "properties")
+"""HTTP clients resolve the first two, and the others are lists next to the hosts: no request could name the host."""
 
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,17}")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,300}(?:\.[0-9]{0,300})?|\.[0-9]{1,300})(?:[eE][+-]?[0-9]{1,3})?")
@@ -41,6 +46,13 @@ def read_whole_number(field: str, value: object, least: int, most: int) -> int:
     if number is None or not least <= number <= most:
         raise BadInput(field, value, f"a whole number from {least} to {most}, in plain decimal digits")
     return number
+
+
+def check_host_name(field: str, name: str) -> None:
+    """Raise BadInput unless a host of this name could be asked for."""
+    check_text(field, name, 1, MAX_HOST_NAME_LENGTH, without="/")
+    if name in RESERVED_HOST_NAMES:
+        raise BadInput(field, name, f"another name than {', '.join(RESERVED_HOST_NAMES)}")
 
 
 def parse_decimal(text: str) -> float | None:

@@ -2,13 +2,13 @@
 
 A route declares the right that it needs as a guard of the framework. The middleware checks it instead of the framework,
 which copies the whole route for each guard on every request. The middleware also checks the names in a request
-(`stateward.server.http.request_names`), serves the routes on the fast path (`stateward.server.http.fast_path`) and adds
+(`stateward.server.http.request_names`), serves a call with an idempotency key once
+(`stateward.server.http.keyed_calls`), serves the routes on the fast path (`stateward.server.http.fast_path`) and adds
 the security headers, and `Idempotency-Replayed` if all requests of a call were accepted before. The framework turns
 errors of both into problems.
 """
 
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 
 from litestar.enums import ScopeType
 from litestar.exceptions import ImproperlyConfiguredException
@@ -25,6 +25,7 @@ from stateward.server.auth.authenticator import Authenticator
 from stateward.server.auth.guards import Guard, OpenRoute, RequiresRight
 from stateward.server.errors import Forbidden
 from stateward.server.http.fast_path import REPLAYED, JsonReply, fast_route_of
+from stateward.server.http.keyed_calls import KeyedCalls
 from stateward.server.http.request_names import RequestNames
 from stateward.server.http.security_headers import Headers, with_defaults
 from stateward.server.service import ApiRequest
@@ -48,8 +49,10 @@ class AuthorizationMiddleware:
         names: RequestNames,
         headers: Headers,
         make_preview: MakePreview,
+        keyed_calls: KeyedCalls,
     ) -> None:
         self._app = app
+        self._keyed_calls = keyed_calls
         self._make_preview = make_preview
         self._authenticator = authenticator
         self._names = names
@@ -65,11 +68,16 @@ class AuthorizationMiddleware:
             raise Forbidden(Right.GOVERN, why="the route does not say who may use it")
         if scope["type"] == ScopeType.HTTP:
             await self._names.check(scope, handler)
-        with dry_run(self._make_preview) if _wants_dry_run(scope, handler) else nullcontext():
-            await self._serve(handler, scope, receive, send)
+        if _wants_dry_run(scope, handler):
+            with dry_run(self._make_preview):
+                await self._serve(scope, receive, send)
+        elif scope["type"] == ScopeType.HTTP and isinstance(guard, RequiresRight):
+            await self._keyed_calls.serve(self._serve, guard.right, scope, receive, send)
+        else:
+            await self._serve(scope, receive, send)
 
-    async def _serve(self, handler: BaseRouteHandler, scope: Scope, receive: Receive, send: Send) -> None:
-        route = fast_route_of(handler)
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        route = fast_route_of(scope["route_handler"])
         with noted_replays() as replays:
             response = self._app if route is None else await route.respond(ApiRequest(scope, receive, send))
             if isinstance(response, JsonReply):

@@ -16,11 +16,14 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.response import Response
 from litestar.routes import BaseRoute, HTTPRoute
 
+from stateward.naming import IDEMPOTENCY_HEADER, IDEMPOTENCY_KEY
 from stateward.plugin.registry import Plugins
+from stateward.plugin.request_params import KEY_MEANS
 from stateward.plugin.route_options import BODY, MESSAGES, PLAIN_PROBLEMS, RIGHT
 from stateward.schemas.problems import Problem
-from stateward.server.auth.guards import OpenRoute
+from stateward.server.auth.guards import OpenRoute, RequiresRight
 from stateward.server.auth.middleware import guard_of
+from stateward.server.http.keyed_calls import is_covered
 from stateward.server.http.problem_details import MEDIA_TYPE
 from stateward.server.openapi.examples import EXAMPLES
 from stateward.server.openapi.problem_responses import example_of, texts_of
@@ -175,6 +178,9 @@ def _complete(operation: Doc, handler: HTTPRouteHandler, records: RecordSchemas,
         parameter["schema"] = _given(parameter["schema"])
         if parameter["name"] == "ns":
             parameter.setdefault("description", "the namespace")  # a prefix of routes that do not declare it
+    guard = guard_of(handler)
+    if isinstance(guard, RequiresRight) and is_covered(handler, guard.right, method.upper()):
+        _describe_key(operation)
     _describe_body(operation, handler, records, method)
     if RIGHT in handler.opt:
         operation["responses"] |= {str(status): _problem(handler, status) for status in DOMAIN_PROBLEMS}
@@ -183,6 +189,15 @@ def _complete(operation: Doc, handler: HTTPRouteHandler, records: RecordSchemas,
     also = {media_type: {"schema": {"type": "string"}} for media_type in handler.opt.get(CONTENTS, ())}
     if also:
         operation["responses"]["200"]["content"] |= also
+
+
+def _describe_key(operation: Doc) -> None:
+    """Describe the idempotency key of a route whose answers are kept, unless the route takes the key itself."""
+    parameters = operation.setdefault("parameters", [])
+    if all(one["name"] != IDEMPOTENCY_HEADER for one in parameters):
+        schema = {"type": "string", "pattern": IDEMPOTENCY_KEY}
+        described = {"description": KEY_MEANS, "required": False, "schema": schema}
+        parameters.append({"name": IDEMPOTENCY_HEADER, "in": "header", **described})
 
 
 def _describe_body(operation: Doc, handler: HTTPRouteHandler, records: RecordSchemas, method: str) -> None:

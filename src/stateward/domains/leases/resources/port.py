@@ -49,7 +49,10 @@ class ResourcePlugin(Protocol):
     name: str
 
     def read_details(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Read the details of a new reservation, or of an update (`before`: the details so far); raises BadInput."""
+        """Read the details of a new reservation, or of an update (`before`: the details so far); raises BadInput.
+
+        The details have every field that the plug-in reads; fields of a client that are not among them are refused.
+        """
 
     def demand(self, details: Mapping[str, Any]) -> Demand | None:
         """Return a reservation's demand for hosts; None if it needs no hosts."""
