@@ -33,6 +33,25 @@ async def test_every_route_of_ours_and_every_change_refuses_a_query_parameter_th
         assert (answer.status_code, answer.json().get("field")) == (400, "color"), (method, path, answer.text)
 
 
+async def test_every_route_refuses_a_query_parameter_of_one_value_that_is_given_twice(
+    full_server: ServerHarness,
+) -> None:
+    description = (await full_server.get("http://test/docs/openapi.json")).json()
+    single = [
+        (method, path, one["name"])
+        for path, item in description["paths"].items()
+        for method, route in item.items()
+        for one in route.get("parameters", ())
+        if one["in"] == "query" and "array" not in str(one["schema"])
+    ]
+    assert {path.split("/")[1] for _, path, _ in single} >= {"api", "tumblebug", "blazar"}
+    for method, path, name in single:
+        url = f"http://test{filled(path, 'x')}?{name}=1&{name}=2"
+        answer = await full_server.caller("admin").request(method, url)
+        said = (answer.status_code, f"{name}: must be given once" in answer.text)
+        assert said == (400, True), (method, url, answer.text)
+
+
 async def test_a_mistyped_query_parameter_is_answered_with_the_nearest(harness: ServerHarness) -> None:
     refused = await harness.get(f"/ns/{NS}/objects?lable=a=b&limit=1")
     assert (refused.status_code, refused.json()["nearest"]) == (400, "label")

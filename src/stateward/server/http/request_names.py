@@ -3,10 +3,12 @@
 A mistyped name that is ignored gives an answer to another question: an empty list, or a list of everything. So each
 route of ours takes the query parameters that it declares and no others, and reading in a namespace that nobody knows is
 an error. The compatible APIs stay as their originals are, except for routes that change something and for filters: a
-filter that is ignored would select everything.
+filter that is ignored would select everything. Every route refuses a parameter with one value that is given twice,
+because one of the two would be ignored.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
@@ -18,25 +20,25 @@ from litestar.types import HTTPScope
 from stateward.access import Grant, Tokens
 from stateward.access.tokens import ANY, SYSTEM
 from stateward.engine import Engine
-from stateward.errors import UnknownField, UnknownName
+from stateward.errors import BadInput, UnknownField, UnknownName
 from stateward.naming import DEFAULT_NAMESPACE, NAME
 from stateward.plugin.route_options import STRICT_QUERY
 
 if TYPE_CHECKING:
     from litestar._kwargs import KwargsModel
 
-_OPTION = "query parameters"
+_TAKES, _STRICT = "query parameters", "no other query parameters"
 _MOST_TOKENS = 1_000
 
 
 def bind_query_names(routes: Iterable[BaseRoute], base: str) -> None:
-    """Note what each route below a path declares, and each one elsewhere that wants it."""
+    """Note what each route declares; those below a path, and those elsewhere that ask for it, take nothing else."""
     for route in routes:
         if not isinstance(route, HTTPRoute):
             continue
         for handler, takes in route.route_handler_map.values():
-            if route.path.startswith(base) or handler.opt.get(STRICT_QUERY):
-                handler.opt[_OPTION] = takes
+            handler.opt[_TAKES] = takes
+            handler.opt[_STRICT] = route.path.startswith(base) or bool(handler.opt.get(STRICT_QUERY))
 
 
 class RequestNames:
@@ -48,12 +50,17 @@ class RequestNames:
         self._known = {DEFAULT_NAMESPACE}
 
     async def check(self, scope: HTTPScope, handler: BaseRouteHandler) -> None:
-        """Raise if a request names a query parameter that its route does not have, or reads an unknown namespace."""
-        takes: KwargsModel | None = handler.opt.get(_OPTION)
+        """Raise if a query parameter is repeated or unknown to the route, or if a request reads an unknown namespace."""
+        takes: KwargsModel | None = handler.opt.get(_TAKES)
         if takes is None:
             return
-        given = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
-        declared = {one.field_alias for one in takes.expected_query_params} if given else ()
+        pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        given = dict(pairs)
+        declared = {one.field_alias for one in takes.expected_query_params} if given else set()
+        if len(given) < len(pairs):
+            _refuse_repeated(pairs, declared - set(takes.sequence_query_parameter_names))
+        if not handler.opt[_STRICT]:
+            return
         refused = handler.opt.get(STRICT_QUERY)
         for name in given:
             if name not in declared and (not isinstance(refused, frozenset) or name.lower() in refused):
@@ -84,3 +91,11 @@ class RequestNames:
     async def _has_token(self, ns: str) -> bool:
         tokens = await self._tokens.list(limit=_MOST_TOKENS)
         return any(named.partition(":")[0] == ns for one in tokens for named in one.namespaces)
+
+
+def _refuse_repeated(pairs: list[tuple[str, str]], single: set[str]) -> None:
+    """Raise if a query parameter with one value is given more than once."""
+    given = Counter(name for name, _ in pairs)
+    for name in single:
+        if given[name] > 1:
+            raise BadInput(name, None, f"given once, and it is in the query {given[name]} times")
