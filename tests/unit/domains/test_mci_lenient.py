@@ -249,7 +249,7 @@ def test_a_scaling_that_says_nothing_or_two_things_is_bad_input(body: dict[str, 
         ({"fromPort": 1, "toPort": "65535", "ipProtocol": "udp"}, FirewallRule("1-65535", "udp")),
         ({"FromPort": "-1", "ToPort": "-1", "IPProtocol": "icmp"}, FirewallRule("", "icmp")),
         (
-            {"Ports": "22", "Direction": "egress", "CIDR": "10.1.2.3/8"},
+            {"Ports": "22", "Direction": "egress", "CIDR": "10.0.0.0/8"},
             FirewallRule("22", "tcp", "outbound", "10.0.0.0/8"),
         ),
         ({"Protocol": "ALL"}, FirewallRule("", "all")),
@@ -261,7 +261,14 @@ def test_rules_are_read_in_newer_and_in_older_words(body: dict[str, Any], rule: 
 
 @pytest.mark.parametrize(
     "body",
-    [{"Ports": "70000"}, {"Ports": "22-20"}, {"Protocol": "ipx"}, {"Direction": "up"}, {"CIDR": "10.0.0.0/99"}],
+    [
+        {"Ports": "70000"},
+        {"Ports": "22-20"},
+        {"Protocol": "ipx"},
+        {"Direction": "up"},
+        {"CIDR": "10.0.0.0/99"},
+        {"CIDR": "10.1.2.3/8"},
+    ],
 )
 def test_rules_that_cannot_be_are_bad_input(body: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
@@ -274,7 +281,14 @@ def test_a_network_has_subnets_within_it_that_do_not_overlap() -> None:
     assert (found.cidr, found.subnets[1]) == ("10.0.0.0/16", Subnet("b", "10.0.2.0/24", "z"))
 
 
-@pytest.mark.parametrize("cidr", ["10.1.0.0/24", "10.0.1.0/25", "nonsense", ""])
+@pytest.mark.parametrize("cidr", ["0.0.0.0/0", "10.0.0.0/7", "10.0.0.5/16", "nonsense"])
+def test_a_range_that_no_network_can_have_is_bad_input(cidr: str) -> None:
+    with pytest.raises(BadInput, match="without bits behind its prefix") as error:
+        parse_network(Fields({"name": "v", "cidrBlock": cidr}), AWS, "u")
+    assert error.value.field == "cidrBlock"
+
+
+@pytest.mark.parametrize("cidr", ["10.1.0.0/24", "10.0.1.0/25", "10.0.2.7/24", "nonsense", ""])
 def test_a_subnet_outside_or_on_top_of_another_is_bad_input(cidr: str) -> None:
     subnets = [{"name": "a", "ipv4_CIDR": "10.0.1.0/24"}, {"name": "b", "ipv4_CIDR": cidr}]
     with pytest.raises(BadInput) as error:

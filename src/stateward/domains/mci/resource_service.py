@@ -4,13 +4,14 @@ VMs use these resources. A resource is deleted only if nothing uses it. A networ
 its subnets is one atomic step on the latest record.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from ipaddress import IPv4Network
 from typing import TypeVar
 
 from msgspec.structs import replace
 
+from stateward.domains.mci.address_ranges import check_subnets_fit
 from stateward.domains.mci.deployment_records import DeploymentRecords
 from stateward.domains.mci.errors import VmsAdded
 from stateward.domains.mci.lifecycle import FORGET, IMAGE, SPEC
@@ -32,7 +33,6 @@ from stateward.domains.mci.provider.key_pairs import KeyPair, new_pair
 from stateward.engine import Accepted, AlreadyExists, NotFound
 from stateward.engine.errors import VersionMismatch
 from stateward.engine.queries import list_all
-from stateward.errors import BadInput
 from stateward.lifecycle import FORCE, NO_FACTS
 from stateward.schemas.caller import Caller
 from stateward.store.filters import Selector
@@ -162,16 +162,6 @@ class ResourceService(DeploymentRecords):
             return found, accepted.op
 
         return await retry_on_change(changed)
-
-
-def check_subnets_fit(cidr: IPv4Network, subnets: Sequence[Subnet]) -> None:
-    """Refuse subnets that overlap or lie outside their network."""
-    ranges = [IPv4Network(one.cidr) for one in subnets]
-    if len({one.name for one in subnets}) < len(subnets):
-        raise BadInput("subnetInfoList", [one.name for one in subnets], "a list of subnets with different names")
-    for number, one in enumerate(ranges):
-        if not one.subnet_of(cidr) or any(one.overlaps(other) for other in ranges[:number]):
-            raise BadInput(f"subnetInfoList[{number}].ipv4_CIDR", str(one), f"a range within {cidr} of its own")
 
 
 async def retry_on_change(attempt: Callable[[], Awaitable[T]]) -> T:

@@ -50,7 +50,7 @@ class RequestNames:
         self._known = {DEFAULT_NAMESPACE}
 
     async def check(self, scope: HTTPScope, handler: BaseRouteHandler) -> None:
-        """Raise if a query parameter is repeated or unknown to the route, or if a request reads an unknown namespace."""
+        """Raise if a query parameter is repeated or unknown to the route, or if the namespace of a read is unknown."""
         takes: KwargsModel | None = handler.opt.get(_TAKES)
         if takes is None:
             return

@@ -149,3 +149,13 @@ async def test_a_network_is_reshaped_into_something_and_stays_itself(harness: Mc
     assert (error.field, error.state, repr(uid) in error.allowed) == ("spec.uid", "Available", True)
     error = await refused(harness, "reshape", "vNet:net", spec=to_builtins(NET) | {"subnets": 7})
     assert (error.field, error.state) == ("spec.subnets", "Available")
+    wide = [{"name": "s", "cidr": "10.0.1.7/24"}]
+    error = await refused(harness, "reshape", "vNet:net", spec=to_builtins(NET) | {"uid": uid, "subnets": wide})
+    assert error.field == "spec.subnets[0].cidr"
+
+
+async def test_a_network_of_all_addresses_is_refused_over_the_general_api(harness: MciHarness) -> None:
+    for cidr in ("0.0.0.0/0", "10.0.0.5/16"):
+        with pytest.raises(BadInput) as error:
+            await harness.engine.create(NS, "vNet:net", VNET.kind, spec=to_builtins(NET) | {"cidr": cidr})
+        assert error.value.field == "spec.cidr"

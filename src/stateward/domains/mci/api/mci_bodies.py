@@ -1,13 +1,13 @@
 """Parsers of request bodies: MCIs, subgroups and scaling."""
 
 from collections.abc import Collection, Sequence
-from ipaddress import ip_network
 from typing import Literal
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.domains.mci.address_ranges import check_address_range
 from stateward.domains.mci.api.lenient_json import Fields, parse_flag
 from stateward.domains.mci.api.tumblebug_params import (
     check_choice,
@@ -77,15 +77,9 @@ def parse_access(body: Fields) -> tuple[str, ...]:
     given = body.texts("accessFrom")
     if EVERYBODY in given:
         return (EVERYBODY,)
-    return tuple(sorted({_range(f"{body.field('accessFrom')}[{number}]", one) for number, one in enumerate(given)}))
-
-
-def _range(field: str, text: str) -> str:
-    try:
-        return str(ip_network(text.strip(), strict=False))
-    except ValueError:
-        allowed = f"a range of addresses such as 203.0.113.0/24, or {EVERYBODY!r} for every port and everybody"
-        raise BadInput(field, text, allowed) from None
+    field, everybody = body.field("accessFrom"), f", or {EVERYBODY!r} for every port and everybody"
+    found = {check_address_range(f"{field}[{number}]", one, everybody) for number, one in enumerate(given)}
+    return tuple(sorted(found))
 
 
 def with_public_key(body: Fields, groups: tuple[SubGroup, ...]) -> tuple[SubGroup, ...]:

@@ -1,11 +1,11 @@
 """Parsers of request bodies: networks, security groups, keys, specs, images and connections."""
 
 import re
-from ipaddress import IPv4Network, ip_network
 
 from msgspec.structs import replace
 
 from stateward import naming
+from stateward.domains.mci.address_ranges import check_address_range, check_network_range, check_subnets_fit
 from stateward.domains.mci.api.lenient_json import Fields, parse_int
 from stateward.domains.mci.api.tumblebug_params import check_choice, check_name, check_record_name, check_reference
 from stateward.domains.mci.guards.connection_grants import ALL_NAMESPACES
@@ -22,7 +22,6 @@ from stateward.domains.mci.model import (
     single_rules,
 )
 from stateward.domains.mci.provider.key_pairs import check_public_key
-from stateward.domains.mci.resource_service import check_subnets_fit
 from stateward.errors import BadInput
 
 MAX_PORT = 65535
@@ -33,7 +32,7 @@ DIRECTIONS = {"inbound": "inbound", "ingress": "inbound", "outbound": "outbound"
 
 def parse_network(body: Fields, place: CloudConnection, uid: str) -> NetworkSpec:
     """Parse a network."""
-    cidr = _network("cidrBlock", body.text("cidrBlock", "cidr") or CIDR)
+    cidr = check_network_range("cidrBlock", body.text("cidrBlock", "cidr") or CIDR)
     subnets = tuple(parse_subnet(one) for one in body.objects("subnetInfoList", "subnetReqInfoList"))
     check_subnets_fit(cidr, subnets)
     return NetworkSpec(*_identity(body, place, uid), str(cidr), subnets, body.text("description"))
@@ -46,16 +45,9 @@ def _identity(body: Fields, place: CloudConnection, uid: str) -> tuple[str, str,
 
 def parse_subnet(body: Fields) -> Subnet:
     """Parse a subnet."""
-    cidr = _network(body.field("ipv4_CIDR"), body.text("ipv4_CIDR", "cidrBlock", "cidr"))
+    cidr = check_network_range(body.field("ipv4_CIDR"), body.text("ipv4_CIDR", "cidrBlock", "cidr"))
     name = check_name(body.field("name"), body.text("name").strip())
     return Subnet(name, str(cidr), check_reference(body.field("zone"), body.text("zone")), body.text("description"))
-
-
-def _network(field: str, text: str) -> IPv4Network:
-    try:
-        return IPv4Network(text.strip(), strict=False)
-    except ValueError:
-        raise BadInput(field, text, "a range of IPv4 addresses such as 10.0.0.0/16") from None
 
 
 def parse_security_group(body: Fields, place: CloudConnection, uid: str) -> SecurityGroupSpec:
@@ -71,7 +63,9 @@ def parse_rule(body: Fields) -> FirewallRule:
     protocol = PROTOCOLS[check_choice(body.field("Protocol"), body.text("Protocol", "IPProtocol").strip(), *PROTOCOLS)]
     direction = DIRECTIONS[check_choice(body.field("Direction"), body.text("Direction").strip(), *DIRECTIONS)]
     ports = "" if protocol in ("icmp", "all") else _ports(body)
-    return FirewallRule(ports, protocol, direction, _range(body.field("CIDR"), body.text("CIDR") or "0.0.0.0/0"))
+    return FirewallRule(
+        ports, protocol, direction, check_address_range(body.field("CIDR"), body.text("CIDR") or "0.0.0.0/0")
+    )
 
 
 def parse_new_rules(body: Fields) -> tuple[FirewallRule, ...]:
@@ -117,13 +111,6 @@ def _port_range(field: str, first: str, last: str | None = None) -> str:
     low = parse_int(field, first, 0, MAX_PORT)
     high = low if last is None else parse_int(field, last, low, MAX_PORT)
     return str(low) if low == high else f"{low}-{high}"
-
-
-def _range(field: str, text: str) -> str:
-    try:
-        return str(ip_network(text.strip(), strict=False))
-    except ValueError:
-        raise BadInput(field, text, "a range of addresses such as 0.0.0.0/0") from None
 
 
 def parse_key(body: Fields, place: CloudConnection, uid: str) -> KeySpec:

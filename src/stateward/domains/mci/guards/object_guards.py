@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stateward.domains.mci.address_ranges import check_new_network
 from stateward.domains.mci.control.orphan_machines import note_possible_orphan
 from stateward.domains.mci.errors import SharedRules, VmsAdded, VmsAlive
 from stateward.domains.mci.guards.adopted_groups import check_deregistration, with_adopted_groups
 from stateward.domains.mci.guards.spec_validation import check_mci_spec, check_spec, decode_spec
 from stateward.domains.mci.guards.subgroups import SCALE_DIRECTIONS, WITH_MCI, drop_empty_subgroup, with_scaled_spec
 from stateward.domains.mci.lifecycle import FORGET, MCI, TERMINATE_FIRST, VM, MciState, VmState
-from stateward.domains.mci.model import SHARED, SecurityGroupSpec, security_group_of, vm_id
+from stateward.domains.mci.model import SHARED, SecurityGroupSpec, network_of, security_group_of, vm_id
 from stateward.domains.mci.provider.key_pairs import check_public_key
 from stateward.domains.mci.vm_placement import deterministic_uid
 from stateward.drivers.security_rules import wanted_rules
@@ -130,8 +131,11 @@ async def guard_security_group(_uow: UnitOfWork, request: Request, found: Object
 
 
 async def guard_network(_uow: UnitOfWork, request: Request, found: Object) -> None:
-    """Refuse to reshape a network without a spec."""
+    """Refuse ranges of addresses that cannot be, and to reshape a network without a spec."""
     check_spec(request, found)
+    if request.spec is not None:
+        former = None if request.creates is not None else network_of(found)
+        check_new_network(decode_spec(found.kind, request.spec, found.state), former)
     if request.action == "reshape" and request.spec is None:
         allowed = f"a spec with the subnets that {found.id!r}, which is {found.state}, is to have"
         raise BadInput("spec", None, allowed, state=found.state)

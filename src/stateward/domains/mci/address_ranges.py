@@ -1,0 +1,57 @@
+"""Ranges of addresses in requests.
+
+A range with host bits, such as 10.0.0.5/16, is a mistake: it may mean one address or a whole network.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from ipaddress import IPv4Network, ip_network
+
+from stateward.domains.mci.model import NetworkSpec, Subnet
+from stateward.errors import BadInput
+
+SHORTEST_PREFIX = 8
+"""The largest network: no provider has larger ones."""
+
+NO_HOST_BITS = "without bits behind its prefix"
+
+
+def check_network_range(field: str, text: str) -> IPv4Network:
+    """Return the range of a network or a subnet; raises BadInput otherwise."""
+    with suppress(ValueError):
+        found = IPv4Network(text.strip())
+        if found.prefixlen >= SHORTEST_PREFIX:
+            return found
+    allowed = f"a range of IPv4 addresses such as 10.0.0.0/16, {NO_HOST_BITS} and not larger than /{SHORTEST_PREFIX}"
+    raise BadInput(field, text, allowed)
+
+
+def check_address_range(field: str, text: str, more: str = "") -> str:
+    """Return any range of addresses, or one address as a range; raises BadInput otherwise."""
+    try:
+        return str(ip_network(text.strip()))
+    except ValueError:
+        raise BadInput(field, text, f"a range of addresses such as 203.0.113.0/24, {NO_HOST_BITS}{more}") from None
+
+
+def check_subnets_fit(
+    cidr: IPv4Network, subnets: Sequence[Subnet], field: str = "subnetInfoList", part: str = "ipv4_CIDR"
+) -> None:
+    """Refuse subnets that overlap or lie outside their network."""
+    ranges = [IPv4Network(one.cidr) for one in subnets]
+    if len({one.name for one in subnets}) < len(subnets):
+        raise BadInput(field, [one.name for one in subnets], "a list of subnets with different names")
+    for number, one in enumerate(ranges):
+        if not one.subnet_of(cidr) or any(one.overlaps(other) for other in ranges[:number]):
+            raise BadInput(f"{field}[{number}].{part}", str(one), f"a range within {cidr} of its own")
+
+
+def check_new_network(want: NetworkSpec, former: NetworkSpec | None) -> None:
+    """Refuse a spec of a network that no provider could create; what the former spec has was accepted before."""
+    if former is None or want.cidr != former.cidr:
+        check_network_range("spec.cidr", want.cidr)
+    for number, one in enumerate(want.subnets):
+        if former is None or one not in former.subnets:
+            check_network_range(f"spec.subnets[{number}].cidr", one.cidr)
+    if former is None or (want.cidr, want.subnets) != (former.cidr, former.subnets):
+        check_subnets_fit(IPv4Network(want.cidr), want.subnets, "spec.subnets", "cidr")
