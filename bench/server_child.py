@@ -54,10 +54,13 @@ async def listening(app: ASGIApp, config: Config) -> AsyncIterator[str]:
     listener = run.listener_of(config)
     started = asyncio.Event()
 
+    async def on_started() -> None:
+        started.set()
+
     async def nothing() -> None:
         return
 
-    server = run.Server(run.uvicorn_config(config, app), started.set, nothing, nothing)
+    server = run.Server(run.uvicorn_config(config, app), on_started, nothing, nothing)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     await started.wait()
     yield f"127.0.0.1:{listener.getsockname()[1]}"

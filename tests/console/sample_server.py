@@ -170,7 +170,11 @@ async def serve(config: Config, cells: int, vms: int, rate: float, *, empty: boo
         live_feeds: LiveFeeds = app.state.live_feeds
         moving = asyncio.create_task(fleet.move(rate))
         settings = uvicorn_config(config, app)
-        server = Server(settings, lambda: folder.write_address(url), fleet.engine.drain, live_feeds.close)
+
+        async def on_started() -> None:
+            folder.write_address(url)
+
+        server = Server(settings, on_started, fleet.engine.drain, live_feeds.close)
         await server.serve(sockets=[listener])
         moving.cancel()
         await asyncio.gather(moving, return_exceptions=True)

@@ -131,9 +131,9 @@ def confinement_of(config: Config) -> Confinement:
 
 @asynccontextmanager
 async def engine_of(config: Config, traces: Traces, runtimes: Sequence[DomainRuntime]) -> AsyncIterator[ObservedEngine]:
-    """Run an engine and the background tasks of all domains, with a worker if configured.
+    """Run an engine and the background tasks of all domains; its worker, if configured, is yet to be started.
 
-    The worker starts after the domains and stops before them: its handlers use their clients.
+    The worker runs within this context (`running_worker`), because its handlers use the clients of the domains.
     """
     engine = ObservedEngine(
         store_of(config),
@@ -153,15 +153,30 @@ async def engine_of(config: Config, traces: Traces, runtimes: Sequence[DomainRun
         stack.push_async_callback(engine.close)
         for runtime in runtimes:
             await stack.enter_async_context(runtime.running(engine, works=config.worker))
-        await engine.start_worker()
-        stack.push_async_callback(engine.stop_worker)
         await stack.enter_async_context(prune_hourly(engine.store, config.history if config.worker else 0))
         yield engine
 
 
 @asynccontextmanager
-async def open_application(config: Config, traces: Traces | None = None) -> AsyncIterator[ServerApplication]:
-    """Run the whole application, without listening on a port."""
+async def running_worker(engine: ObservedEngine) -> AsyncIterator[None]:
+    """Run the worker of an engine, if it has one."""
+    await engine.start_worker()
+    try:
+        yield
+    finally:
+        await engine.stop_worker()
+
+
+@asynccontextmanager
+async def open_application(config: Config) -> AsyncIterator[ServerApplication]:
+    """Run the whole application with its worker, without listening on a port."""
+    async with prepare_application(config) as parts, running_worker(parts.engine):
+        yield parts
+
+
+@asynccontextmanager
+async def prepare_application(config: Config, traces: Traces | None = None) -> AsyncIterator[ServerApplication]:
+    """Run the whole application, without its worker and without listening on a port."""
     DataDir(config).create()
     traces = traces or NoTraces()
     calls = ProviderCalls(traces.provider_call)
@@ -213,13 +228,13 @@ async def serve(config: Config, started: Callable[[ServerInfo], None]) -> None:
     config = replace(config, port=listener.getsockname()[1])
     try:
         await wait_for_database(config, store_of)
-        async with open_application(config, traces) as parts:
+        async with prepare_application(config, traces) as parts, AsyncExitStack() as worker:
             complaint = await folder.ensure_admin_token(parts.tokens)
             if complaint is not None:
                 log.warning(complaint)
             demos = _start_demos(parts, config)
             try:
-                await _listen(config, parts, traces, listener, folder, started, demos)
+                await _listen(config, parts, worker, traces, listener, folder, started, demos)
             finally:
                 await cancel_tasks(demos)
     finally:
@@ -231,13 +246,16 @@ async def serve(config: Config, started: Callable[[ServerInfo], None]) -> None:
 async def _listen(
     config: Config,
     parts: ServerApplication,
+    worker: AsyncExitStack,
     traces: Traces,
     listener: socket.socket,
     folder: DataDir,
     started: Callable[[ServerInfo], None],
     demos: "Sequence[asyncio.Task[None]]",
 ) -> None:
-    def on_started() -> None:
+    async def on_started() -> None:
+        # Only now: an operation that occupies this process must not keep it from answering, say, its cancellation.
+        await worker.enter_async_context(running_worker(parts.engine))
         tune_garbage_collector()
         folder.write_address(_url(config, listener, local=True))
         log.info("server answers on %s; its database is %s", _url(config, listener), masked(config.store_url))
@@ -302,7 +320,7 @@ class Server(uvicorn.Server):
     def __init__(
         self,
         config: uvicorn.Config,
-        on_started: Callable[[], None],
+        on_started: Callable[[], Awaitable[None]],
         drain: Callable[[], Coroutine[None, None, None]],
         close_streams: Callable[[], Awaitable[None]],
     ) -> None:
@@ -325,7 +343,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to accept requests, and call back."""
         await super().startup(sockets)
-        self._on_started()
+        await self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Drain, accept no more connections, close streams, complete open responses.
@@ -373,7 +391,7 @@ async def work(config: Config, started: Callable[[str], None]) -> None:
         await wait_for_database(config, store_of)
         with _on_signals(stop.set):
             domains = domains_of(config, ProviderCalls(traces.provider_call))
-            async with engine_of(config, traces, domains.runtimes) as engine:
+            async with engine_of(config, traces, domains.runtimes) as engine, running_worker(engine):
                 tune_garbage_collector()
                 started(engine.worker.name if engine.worker is not None else "")
                 await stop.wait()

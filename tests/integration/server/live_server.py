@@ -116,7 +116,11 @@ async def open_live_server(folder: Path, faults: CloudFaults = AT_ONCE, **settin
             live_server = LiveServer(engine, tokens, live_feeds, url, admin)
             started = asyncio.Event()
             counting = RequestCounter(app, live_feeds.metrics)
-            live_server.server = Server(uvicorn_config(config, counting), started.set, engine.drain, live_feeds.close)
+
+            async def on_started() -> None:
+                started.set()
+
+            live_server.server = Server(uvicorn_config(config, counting), on_started, engine.drain, live_feeds.close)
             serving = asyncio.create_task(live_server.server.serve(sockets=[listener]))
             await started.wait()
             try:

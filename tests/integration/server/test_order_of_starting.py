@@ -1,17 +1,21 @@
-"""Handlers run only while the runtime of their domain runs: the worker starts after it and stops before it."""
+"""Handlers run only while the runtime of their domain runs, and a server resumes them only when it answers."""
 
 import asyncio
+import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from stateward.config import Config
 from stateward.engine import Engine, Job, KindBuilder
 from stateward.engine.worker import worker
 from stateward.plugin.runtime import DomainRuntime
-from stateward.server.run import engine_of
+from stateward.server import run
+from stateward.server.run import engine_of, running_worker
 from stateward.server.telemetry.traces import NoTraces
 from stateward.store.records import Status
 
@@ -58,10 +62,33 @@ async def test_an_operation_that_outlives_the_drain_is_finished_by_the_next_proc
     config = Config(data=str(tmp_path))
     first, second = Registry(), Registry()
     async with asyncio.timeout(60):
-        async with engine_of(config, NoTraces(), [first]) as engine:
+        async with engine_of(config, NoTraces(), [first]) as engine, running_worker(engine):
             op = (await engine.create("ns", "n1", "test.name")).op.id
             await first.begun.wait()
         second.proceed.set()
-        async with engine_of(config, NoTraces(), [second]) as engine:  # it waits in the store when this one starts
+        async with engine_of(config, NoTraces(), [second]) as engine, running_worker(engine):  # it waits in the store
             ended = await engine.wait("ns", op)
     assert (ended.status, ended.error) == (Status.SUCCEEDED, None)
+
+
+async def test_the_server_answers_before_its_worker_resumes_operations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, listeners, answers = Config(data=str(tmp_path), only="leases", port=0), list[socket.socket](), list[int]()
+    bind, start_worker = run.listener_of, Engine.start_worker
+
+    def note_listener(config: Config) -> socket.socket:
+        listeners.append(bind(config))
+        return listeners[0]
+
+    async def ask_first(engine: Engine) -> None:
+        async with httpx.AsyncClient() as client:
+            answers.append((await client.get(f"http://127.0.0.1:{listeners[0].getsockname()[1]}/healthz")).status_code)
+        await start_worker(engine)
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(run, "listener_of", note_listener)
+    monkeypatch.setattr(Engine, "start_worker", ask_first)
+    async with asyncio.timeout(60):
+        await run.serve(config, lambda _: None)
+    assert answers == [200]
