@@ -18,6 +18,19 @@ def has_real_clock(loop: asyncio.AbstractEventLoop) -> bool:
     return type(loop).__module__.partition(".")[0] in REAL_LOOPS
 
 
+async def finish_in_thread(call: Callable[[], T]) -> T:
+    """Run a function in a thread of the executor, and wait for its end even if the caller is cancelled meanwhile.
+
+    What the function writes is written when this ends: nothing follows that the canceller could not see.
+    """
+    work = asyncio.ensure_future(asyncio.to_thread(call))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise
+
+
 def run_in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
     """Start a function in a thread of its own, in the context of the caller; returns its result as a future.
 

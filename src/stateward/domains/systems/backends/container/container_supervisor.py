@@ -79,8 +79,8 @@ class ContainerSupervisor(BackendSupervisor):
             return super()._new_instance(directory, order)
         return ContainerInstance(directory, order, self._confinement, self.runner)
 
-    def _run_round(self) -> None:
-        super()._run_round()
+    async def _run_round(self) -> None:
+        await super()._run_round()
         listing = self.runner.listing.current
         if listing is not None and listing.began > max(self._swept_at, self.runner.removed_at):
             self._swept_at = listing.began

@@ -10,10 +10,12 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from stateward.aio.threads import finish_in_thread
 from stateward.domains.systems.backends.local.backend_supervisor import BackendSupervisor, ReadyAddresses
 from stateward.domains.systems.backends.local.instance_command import run_in_process_instance
 from stateward.domains.systems.backends.local.instance_dir import (
@@ -77,6 +79,9 @@ class OrderBackend:
     async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
         """Return the instances of a service."""
         self._seen[ref] = self._supervisor.count_changes(ref)
+        return await asyncio.to_thread(self._read_instances, ref)
+
+    def _read_instances(self, ref: ServiceRef) -> list[ServiceInstance]:
         found = ((directory, directory.order()) for directory in self._dir.instance_dirs(ref))
         return [
             _instance(order, directory.state() or LocalInstanceState())
@@ -86,6 +91,10 @@ class OrderBackend:
 
     async def start(self, ref: ServiceRef, want: InstanceSpec) -> None:
         """Write the order of an instance."""
+        await finish_in_thread(partial(self._start, ref, want))
+        self._supervisor.wake()
+
+    def _start(self, ref: ServiceRef, want: InstanceSpec) -> None:
         directory = self._dir.instance_dir(ref, want.name)
         if directory.order() is None:
             pool = want.service.node_pool
@@ -93,17 +102,11 @@ class OrderBackend:
                 node = self._placed(ref.system, pool)
                 order = InstanceOrder(want.name, want.revision, want.service, node, run_once=want.run_once)
                 directory.put_order(order)
-            self._supervisor.wake()
 
     async def stop(self, ref: ServiceRef, name: str) -> None:
         """Write the order to stop an instance."""
-        self._stop(self._dir.instance_dir(ref, name))
-
-    def _stop(self, directory: InstanceDir) -> None:
-        order = directory.order()
-        if order is not None and not order.stop:
-            directory.put_order(replace(order, stop=True))
-            self._supervisor.wake()
+        await finish_in_thread(partial(_order_stop, self._dir.instance_dir(ref, name)))
+        self._supervisor.wake()
 
     # --- addresses ---------------------------------------------------------------------------------------------------
 
@@ -112,7 +115,8 @@ class OrderBackend:
         directory = self._dir.instance_dir(ref, PROXY)
         order = directory.order()
         if port is None or (order is not None and port not in (0, order.port)):
-            self._stop(directory)
+            _order_stop(directory)
+            self._supervisor.wake()
             return None
         if order is None:
             # A proxy without its port would end, and a check of its health would reach the program that has it.
@@ -162,7 +166,8 @@ class OrderBackend:
     async def forget(self, ref: ServiceRef, *, keep_logs: bool = False) -> None:
         """Remove the folder of a service; its logs go with it, or are the kept ones of its path from now on."""
         while (proxy := self._dir.instance_dir(ref, PROXY)).order() is not None:
-            self._stop(proxy)
+            _order_stop(proxy)
+            self._supervisor.wake()
             await asyncio.sleep(POLL_INTERVAL_S)
         self._seen.pop(ref, None)
         await asyncio.to_thread(self._dir.drop_service, ref, keep_logs=keep_logs)
@@ -175,12 +180,18 @@ class OrderBackend:
 
     async def ensure_pool(self, system_ref: SystemRef, name: str, pool: NodePool) -> None:
         """Store the size of a node pool; all its nodes are this host."""
+        await finish_in_thread(partial(self._put_pool, system_ref, name, pool))
+
+    def _put_pool(self, system_ref: SystemRef, name: str, pool: NodePool) -> None:
         with self._dir.pools_lock(system_ref):
             check_fits(name, pool, self._used(system_ref))
             self._dir.put_pools(system_ref, {**self._dir.pools(system_ref), name: pool})
 
     async def remove_pool(self, system_ref: SystemRef, name: str) -> None:
         """Remove a node pool."""
+        await finish_in_thread(partial(self._drop_pool, system_ref, name))
+
+    def _drop_pool(self, system_ref: SystemRef, name: str) -> None:
         with self._dir.pools_lock(system_ref):
             kept = {key: pool for key, pool in self._dir.pools(system_ref).items() if key != name}
             self._dir.put_pools(system_ref, kept)
@@ -200,6 +211,9 @@ class OrderBackend:
 
     async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:
         """Return the logs of instances, ended ones included; of a service that is gone, those that were kept."""
+        return await asyncio.to_thread(self._read_logs, ref, instance, after, most)
+
+    def _read_logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> list[LogExcerpt]:
         folder = self._dir.service_path(ref) / "logs"
         folder = folder if folder.is_dir() else self._dir.kept_logs_path(ref)
         files = sorted(folder.glob("*.log"), key=lambda file: file.stat().st_mtime) if folder.is_dir() else []
@@ -258,6 +272,12 @@ class LocalBackend(OrderBackend):
         return await run_in_process_instance(
             directory, order, state, secrets, self._confinement, argv, timeout_s, max_output
         )
+
+
+def _order_stop(directory: InstanceDir) -> None:
+    order = directory.order()
+    if order is not None and not order.stop:
+        directory.put_order(replace(order, stop=True))
 
 
 def _stands(proxy: InstanceDir, order: InstanceOrder) -> bool:

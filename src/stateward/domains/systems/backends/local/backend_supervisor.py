@@ -40,6 +40,9 @@ ReadyAddresses = Callable[[ServiceRef], Sequence[str]]
 POLL_INTERVAL_S = 0.05
 """The time between two looks at a service that another process supervises."""
 
+MAX_TURN_S = 0.01
+"""How long a round occupies the event loop before others get their turn."""
+
 LOCK_RETRY_S = 0.5
 """The time between two tries to get the lock."""
 
@@ -65,6 +68,7 @@ class BackendSupervisor:
         self._log_distances = GrowingIntervals(time.monotonic)
         self.changed_services: asyncio.Queue[ServiceRef] = asyncio.Queue()
         self._is_supervising = False
+        self._turn_began = 0.0
         self._changes: Counter[ServiceRef] = Counter()
         self._waiting: dict[ServiceRef, set[asyncio.Event]] = {}
 
@@ -115,7 +119,7 @@ class BackendSupervisor:
                 while True:
                     self._wakeup.clear()
                     try:
-                        self._run_round()
+                        await self._run_round()
                     except Exception:
                         log.exception("backend supervisor of %s: a round failed; the next one follows", self._dir.root)
                     await asyncio.sleep(self.round_pause_s)
@@ -140,14 +144,14 @@ class BackendSupervisor:
             else:
                 return handle
 
-    def _run_round(self) -> None:
-        now = time.time()
+    async def _run_round(self) -> None:
+        now, self._turn_began = time.time(), time.monotonic()
         seen: set[str] = set()
         refs = [ref for system_ref in self._dir.systems() for ref in self._dir.services(system_ref)]
         for ref in refs:
             proxy = self._dir.instance_dir(ref, PROXY)
             try:
-                self._tick_service(ref, [*self._dir.instance_dirs(ref), proxy], seen, now)
+                await self._tick_service(ref, [*self._dir.instance_dirs(ref), proxy], seen, now)
             except Exception as error:
                 self._ready.pop(ref, None)  # its proxy may not know the ports yet
                 self._log_failure(ref, "TCP proxy", error)
@@ -157,9 +161,10 @@ class BackendSupervisor:
             del self._ready[forgotten], self._changes[forgotten]
             self._waiting.pop(forgotten, None)
 
-    def _tick_service(self, ref: ServiceRef, directories: list[InstanceDir], seen: set[str], now: float) -> None:
+    async def _tick_service(self, ref: ServiceRef, directories: list[InstanceDir], seen: set[str], now: float) -> None:
         changed = False
         for directory in directories:
+            await self._share_loop()
             instance = self._instance(directory)
             if instance is None:
                 continue
@@ -172,6 +177,12 @@ class BackendSupervisor:
             self._note_change(ref)
         elif self._ready_addresses is not None:  # they change without a change here
             self._write_ready_ports(ref)
+
+    async def _share_loop(self) -> None:
+        """Let other tasks run, if this round has occupied the event loop for long."""
+        if time.monotonic() - self._turn_began > MAX_TURN_S:
+            await asyncio.sleep(0)
+            self._turn_began = time.monotonic()
 
     def _tick(self, ref: ServiceRef, instance: InstanceSupervisor, now: float) -> bool:
         """Run the next step of an instance; an error becomes the instance's state."""
