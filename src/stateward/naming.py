@@ -77,6 +77,16 @@ IMAGE_FORM = (
 )
 """The reference of an image in new definitions; engines refuse all others, with worse words."""
 
+KERNEL_FOLDERS, SHARED_MEMORY = ("dev", "proc", "sys"), ["dev", "shm"]
+VOLUME_PATH_FORM = "a path below /, and not in /dev (except /dev/shm), /proc or /sys"
+
+
+def is_volume_path(path: str) -> bool:
+    """Tell whether a container can have a volume at a path: those of the kernel would be hidden, or opened."""
+    folders = [one for one in path.split("/") if one not in ("", ".")]
+    return bool(folders) and (folders[0] not in KERNEL_FOLDERS or folders == SHARED_MEMORY)
+
+
 MAX_OBJECT_NAME = 250
 PATH_PART = describe_pattern(
     rf"^[^\x00-\x1f\x7f/]{{1,{MAX_OBJECT_NAME}}}{END}",

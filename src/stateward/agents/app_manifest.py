@@ -12,7 +12,16 @@ from msgspec import Meta, Struct
 
 from stateward.agents.probe_specs import HttpProbe, Probe
 from stateward.errors import BadInput
-from stateward.naming import IMAGE_FORM, IMAGE_REFERENCE, SCRIPT, SCRIPT_MEANS, URL_PATH_FORM, is_url_path
+from stateward.naming import (
+    IMAGE_FORM,
+    IMAGE_REFERENCE,
+    SCRIPT,
+    SCRIPT_MEANS,
+    URL_PATH_FORM,
+    VOLUME_PATH_FORM,
+    is_url_path,
+    is_volume_path,
+)
 from stateward.validation_texts import describe_pattern
 
 
@@ -45,9 +54,6 @@ USER = describe_pattern(r"^$|^[0-9]{1,9}(:[0-9]{1,9})?$(?!\n)", "a number such a
 VARIABLE = describe_pattern(
     r"^[A-Za-z_][A-Za-z0-9_]{0,99}$(?!\n)", "a variable's name of letters, digits and _, at most 100 of them"
 )
-SYSTEM_FOLDERS, SHARED_MEMORY = ("dev", "proc", "sys"), ["dev", "shm"]
-"""Where no volume of an app may be, and the exception."""
-
 describe_pattern(SCRIPT, SCRIPT_MEANS)
 
 PartName = Annotated[str, Meta(pattern=PART_NAME)]
@@ -161,10 +167,8 @@ def check_manifest(app: AppProgram) -> None:
         for nth, volume in enumerate(part.volumes):
             if ".." in volume.path.split("/"):
                 raise BadInput(f"parts[{number}].volumes[{nth}].path", volume.path, "a path without ..")
-            folders = [one for one in volume.path.split("/") if one not in ("", ".")]
-            if not folders or (folders[0] in SYSTEM_FOLDERS and folders != SHARED_MEMORY):
-                allowed = "a path below /, and not in /dev (except /dev/shm), /proc or /sys"
-                raise BadInput(f"parts[{number}].volumes[{nth}].path", volume.path, allowed)
+            if not is_volume_path(volume.path):
+                raise BadInput(f"parts[{number}].volumes[{nth}].path", volume.path, VOLUME_PATH_FORM)
             if volume.size_mib and volume.name:
                 raise BadInput(f"parts[{number}].volumes[{nth}].size_mib", volume.size_mib, "0 for a named volume")
     if sum(part.count for part in app.parts) > MAX_COPIES:

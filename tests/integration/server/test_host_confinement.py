@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
+from stateward.domains.systems.backends.local.launch import root_mark
 from stateward.drivers.confinement import landlock
 from tests.integration.server.server_processes import PATIENT, STATEWARD, Served, kill_machines_below, served
 
@@ -80,9 +81,10 @@ def serving(who: str) -> Iterator[Served]:
 
 
 def _kill_all_below(folder: Path) -> None:
+    marks = (str(folder), root_mark(folder / "data" / "systems"))
     for one in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if any(str(folder) in (one / name).read_text(errors="replace") for name in ("cmdline", "environ")):
+            if any(mark in (one / name).read_text(errors="replace") for name in ("cmdline", "environ") for mark in marks):
                 os.kill(int(one.name), signal.SIGKILL)
 
 

@@ -5,7 +5,8 @@ commands on this host as the server's own user, so it needs the right to govern;
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 from litestar import Request, delete, get, post
@@ -22,15 +23,18 @@ from stateward.domains.systems.backends.port import LogExcerpt, ServiceRef, Syst
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition import locate_error, read
 from stateward.domains.systems.exec_routes import run_in_instance
+from stateward.domains.systems.guards import check_logins
+from stateward.domains.systems.instance_limits import check_system_size
 from stateward.domains.systems.instance_output import read_instance_logs
 from stateward.domains.systems.job_views import job_views
 from stateward.domains.systems.lifecycle import NODE, SYSTEM, SystemNodeState
-from stateward.domains.systems.model import system_spec
+from stateward.domains.systems.model import DesiredTree, system_spec
 from stateward.domains.systems.nodes.node_hub import NodeHub
 from stateward.domains.systems.nodes.node_routes import NODE_ROUTES, alert_views
 from stateward.domains.systems.object_ids import NAME, PATH, checked_path, path_of, service_id
 from stateward.domains.systems.secrets.secret_routes import SECRET_ROUTES
-from stateward.domains.systems.service import SystemActions
+from stateward.domains.systems.service import SystemActions, require_parts, rooted_tree
+from stateward.domains.systems.settings import SystemsSettings
 from stateward.domains.systems.views import (
     AskedView,
     ChangeView,
@@ -69,13 +73,6 @@ ContextDependency = NamedDependency[SystemContext]
 Call = Request[Any, Any, Any]
 
 
-class NewSystem(Struct, frozen=True, forbid_unknown_fields=True):
-    """A system to be made."""
-
-    name: Annotated[str, Meta(pattern=NAME)]
-    backend: Annotated[str, Meta(min_length=1, max_length=100)] = LOCAL
-
-
 class NewDeploy(Struct, frozen=True, forbid_unknown_fields=True):
     """A definition to deploy: YAML as text, the name of its file, and the folder of the file."""
 
@@ -84,6 +81,17 @@ class NewDeploy(Struct, frozen=True, forbid_unknown_fields=True):
     file: Annotated[str, Meta(max_length=1_000)] = "definition"
     base: Annotated[str, Meta(max_length=4_000)] | None = None
     wait: LockWaitSeconds | None = None
+    allow_empty: Annotated[bool, Meta(description="deploy a definition without services and jobs: all are removed")] = (
+        False
+    )
+
+
+class NewSystem(Struct, frozen=True, forbid_unknown_fields=True):
+    """A system to be created; `first_deploy` is what you are going to deploy to it, and is only checked."""
+
+    name: Annotated[str, Meta(pattern=NAME)]
+    backend: Annotated[str, Meta(min_length=1, max_length=100)] = LOCAL
+    first_deploy: NewDeploy | None = None
 
 
 class NewRollback(Struct, frozen=True, forbid_unknown_fields=True):
@@ -107,11 +115,21 @@ class NewTeardown(Struct, frozen=True, forbid_unknown_fields=True):
 async def create_system(
     request: Call, context: ContextDependency, ns: Ns, data: JSONBody[NewSystem], key: IdempotencyKey = None
 ) -> AskedView:
-    """Create a system; it has no services until something is deployed to it."""
+    """Create a system; it has no services until something is deployed to it.
+
+    With a `first_deploy` that could not be deployed, no system is created.
+    """
     if data.backend not in context.backends:
         off = "; containers need the setting systems_container_engine" if data.backend == CONTAINER else ""
         raise BadInput("backend", data.backend, f"one of {', '.join(context.backends)}{off}")
-    return asked_view(await system_actions(request, ns).create(data.name, data.backend, own_key(request, key)))
+    actions, first = system_actions(request, ns), data.first_deploy
+    if first is not None:
+        async with _located_errors(first):
+            wanted = await asyncio.to_thread(_read_definition, context.settings, first)
+            check_logins(context.settings, ns, wanted)
+            await actions.check_first_deploy(data.name, data.backend, wanted)
+            await context.check_folders_here(ns, data.backend, wanted)
+    return asked_view(await actions.create(data.name, data.backend, own_key(request, key)))
 
 
 @post("/{ns:str}/{system:str}/retry", opt=needs(Right.ACT), status_code=202, summary="Try a system again")
@@ -145,15 +163,32 @@ async def deploy(
     """Deploy a definition at a path of the system and below it; nothing else changes."""
     actions = system_actions(request, ns)
     await actions.system(system)
-    tree = await asyncio.to_thread(read, data.definition, data.file, data.base)  # a large one takes a second
-    try:
-        accepted = await actions.deploy(
-            system, data.path, tree, data.wait, own_key(request, key), context.check_folders
+    async with _located_errors(data):
+        wanted = await asyncio.to_thread(_read_definition, context.settings, data)  # a large one takes a second
+        accepted = await actions.deploy_tree(
+            system, data.path, wanted, data.wait, own_key(request, key), context.check_folders
         )
+    return await _locked(request, accepted)
+
+
+@asynccontextmanager
+async def _located_errors(data: NewDeploy) -> AsyncIterator[None]:
+    """Add the file and the line to an error about a definition."""
+    try:
+        yield
     except BadInput as error:
         located = await asyncio.to_thread(locate_error, error, data.definition, data.file, checked_path(data.path))
         raise located from (None if located is error else error)
-    return await _locked(request, accepted)
+
+
+def _read_definition(settings: SystemsSettings, data: NewDeploy) -> DesiredTree:
+    """Read a definition and expand its paths; raises unless a system can have it."""
+    tree = read(data.definition, data.file, data.base)
+    if not data.allow_empty:
+        require_parts(tree)
+    wanted = rooted_tree(data.path, tree)
+    check_system_size(settings, wanted)
+    return wanted
 
 
 @post("/{ns:str}/{system:str}/rollback", opt=needs(Right.GOVERN) | can_dry_run(), status_code=202, summary="Roll back")

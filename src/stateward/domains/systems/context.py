@@ -103,16 +103,18 @@ class SystemContext:
     async def check_folders(self, system: Object, wanted: DesiredTree) -> None:
         """Refuse folders that instances on this host could not use; a node tells when it starts an instance."""
         name = system_spec(system).backend
-        folders = {one.folder: path for path, one in wanted.programs.items() if one.folder is not None}
-        if not folders or not self.settings.may_use(
-            name, system.ns
-        ):  # the guard refuses it, and tells nothing of files
-            return
         if name in self.backends and await self.is_local(system, name):
-            for folder, path in folders.items():
-                problem = await asyncio.to_thread(self.backends[name].folder_problem, folder)
-                if problem:
-                    raise BadInput(f"{wanted.field_of(path)}.folder", folder, problem)
+            await self.check_folders_here(system.ns, name, wanted)
+
+    async def check_folders_here(self, ns: str, backend: str, wanted: DesiredTree) -> None:
+        """Refuse folders that instances of a backend on this host could not use."""
+        folders = {one.folder: path for path, one in wanted.programs.items() if one.folder is not None}
+        if not self.settings.may_use(backend, ns):  # the guard refuses it, and discloses nothing about files
+            return
+        for folder, path in folders.items():
+            problem = await asyncio.to_thread(self.backends[backend].folder_problem, folder)
+            if problem:
+                raise BadInput(f"{wanted.field_of(path)}.folder", folder, problem)
 
     def backend_of(self, system: Object) -> Backend:
         """Return the backend of a system, wherever it runs; raises `UnknownName`."""

@@ -25,11 +25,16 @@ from stateward.domains.systems.lifecycle import (
     ServiceState,
     SystemState,
 )
-from stateward.domains.systems.model import DesiredService, spec_of
+from stateward.domains.systems.model import DesiredService, seen_of, spec_of
 from stateward.domains.systems.object_ids import job_id, path_of, run_id, secret_name, service_id, system_of
 from stateward.domains.systems.rollout import keep_unmovable
 from stateward.domains.systems.secrets.secret_model import used_secrets
-from stateward.domains.systems.service_handlers import REDEPLOY, instances_fault, node_pool_problem
+from stateward.domains.systems.service_handlers import (
+    REDEPLOY,
+    SeenInstances,
+    instances_fault,
+    node_pool_problem,
+)
 from stateward.domains.systems.states import OWN_STATES, facts_at_rest, service_state, system_state
 from stateward.engine import Denied, ExternalReport
 from stateward.engine.troubles import FaultIsolation
@@ -208,7 +213,8 @@ class InstanceController:
     async def _redeploy(self, found: Object, wanted: DesiredService, ref: ServiceRef) -> bool:
         """Replace the instances of a service if a secret has a new value and the service asks for it.
 
-        The operation holds the lock on its path, as a deploy does: while one of them runs, the other waits.
+        The operation holds the lock on its path, as a deploy does: while one of them runs, the other waits. A service
+        that has failed with these values stays failed until it is deployed or a secret has another value.
         """
         if not wanted.service.redeploy_on_secret_change:
             return False
@@ -216,6 +222,8 @@ class InstanceController:
         fresh = desired_service(wanted.service, wanted.deploy, versions, wanted.assigned_port)
         if fresh.revision == revision_of(wanted.service, wanted.secret_versions):
             return False
+        if found.state == ServiceState.FAILED and seen_of(found, SeenInstances).revision == fresh.revision:
+            return True
         try:
             await self._context.engine.act(
                 *found.key,
@@ -224,6 +232,7 @@ class InstanceController:
                 who=WHO,
                 version=found.version,
                 spec=fresh,
+                seen={"revision": fresh.revision},
                 args={REDEPLOY: True},
                 tree=ref.system.system,
                 locks=exclusive_lock(ref.path),

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
+from stateward.access.quotas import quota_key
 from stateward.domains.systems.address_choice import AllowedPorts, assign_ports
 from stateward.domains.systems.addresses import address_keys, hold_addresses
 from stateward.domains.systems.change_planner import leaving_parts
@@ -22,6 +23,7 @@ from stateward.domains.systems.errors import (
     NotLiving,
     SecretMissing,
 )
+from stateward.domains.systems.instance_limits import check_instances
 from stateward.domains.systems.lifecycle import JOB, LIVING, NODEPOOL, SECRET, SERVICE, SYSTEM
 from stateward.domains.systems.model import ChangeSeen, ChangeSpec, DesiredTree, SystemSpec
 from stateward.domains.systems.object_ids import secret_id, secret_name, system_of
@@ -59,8 +61,12 @@ def exclusive_lock(path: str) -> tuple[LockRequest, ...]:
 
 
 def lock_system(request: Request, found: Object | None) -> Iterable[Key]:  # noqa: ARG001 - the company of a guard
-    """Return the system of a deploy or a teardown, for the lock set of the transaction, its secrets and addresses."""
-    return [Key(request.ns, system_of(request.object)), *_shared_keys(request)]
+    """Return the system of a deploy or a teardown, for the lock set of the transaction, its secrets and addresses.
+
+    Instances are counted under the lock of the quota.
+    """
+    counted = [quota_key(request.ns)] if request.action == "deploy" else []
+    return [Key(request.ns, system_of(request.object)), *counted, *_shared_keys(request)]
 
 
 def _shared_keys(request: Request) -> list[Key]:
@@ -105,7 +111,8 @@ async def guard_change(
         check_host(settings, found.ns, living)
         ports.check(change.picture)
         _check_secrets(uow, found.ns, change)
-        _check_logins(settings, found.ns, change.picture)
+        check_logins(settings, found.ns, change.picture)
+        await check_instances(settings, uow, living.key, found.id, change.path, change.picture)
     await require_no_protected_part(uow, request.action, living.key, change)
     if request.action == "deploy":  # the last check, because it writes
         change = await assign_ports(uow, living, change, ports)
@@ -135,7 +142,7 @@ def _check_secrets(uow: UnitOfWork, ns: str, change: ChangeSpec) -> None:
             raise SecretMissing(secret_name(key.id))
 
 
-def _check_logins(settings: SystemsSettings, ns: str, picture: DesiredTree) -> None:
+def check_logins(settings: SystemsSettings, ns: str, picture: DesiredTree) -> None:
     """Refuse a credential that is not for this namespace: the server would read its own files for anybody."""
     for path, program in picture.programs.items():
         login = program.registry_login

@@ -74,15 +74,31 @@ class SystemActions:
         check_folders: CheckFolders | None = None,
     ) -> Accepted:
         """Deploy a definition at a path; `wait` is how many seconds it may wait for its lock."""
-        top = checked_path(path)
-        wanted = _rooted(top, tree)
+        return await self.deploy_tree(system, path, rooted_tree(path, tree), wait, key, check_folders)
+
+    async def deploy_tree(
+        self,
+        system: str,
+        path: str,
+        wanted: DesiredTree,
+        wait: float | None = None,
+        key: str | None = None,
+        check_folders: CheckFolders | None = None,
+    ) -> Accepted:
+        """Deploy a definition whose paths are those in the system; see `deploy`."""
         found = await self._engine.store.reader.object(Key(self._ns, checked_name("system", system)))
         if found is not None and found.kind == SYSTEM.kind:
             check_backend_fields(system_spec(found).backend, wanted.programs, wanted.field_of)
             if check_folders is not None:
                 await check_folders(found, wanted)
         await self._check_pools(system, wanted)
-        return await self._deploy(system, ChangeSpec(str(top), wanted), wait, key)
+        return await self._deploy(system, ChangeSpec(str(checked_path(path)), wanted), wait, key)
+
+    async def check_first_deploy(self, system: str, backend: str, wanted: DesiredTree) -> None:
+        """Raise if a definition cannot be deployed to a system that is yet to be created; its deploy checks it again."""
+        check_backend_fields(backend, wanted.programs, wanted.field_of)
+        await self._check_pools(system, wanted)
+        await self._check_secrets(wanted)
 
     async def _check_pools(self, system: str, wanted: DesiredTree) -> None:
         """Raise if a service is to run on a node pool that is neither defined nor there; the deploy checks it again."""
@@ -210,8 +226,16 @@ class SystemActions:
         return found
 
 
-def _rooted(top: Path, tree: Tree) -> DesiredTree:
-    """Return a definition with paths from the root of the system."""
+def require_parts(tree: Tree) -> None:
+    """Refuse a definition without services and jobs: a template that went wrong would remove everything."""
+    if not tree.services and not tree.jobs:
+        allowed = "a service or a job at least; to remove all of them, use a teardown, or allow_empty (--allow-empty)"
+        raise BadInput("services", None, allowed)
+
+
+def rooted_tree(path: str, tree: Tree) -> DesiredTree:
+    """Return a definition that is deployed at a path with paths from the root of the system (pure)."""
+    top = checked_path(path)
     if top == ROOT and ("/" in tree.services or "/" in tree.jobs):
         raise BadInput("path", "/", "a path for a service or a job: the root of a system is a group")
     services = {str(Path((*top, *checked_path(path)))): one for path, one in tree.services.items()}

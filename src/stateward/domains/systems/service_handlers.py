@@ -65,8 +65,12 @@ async def refuse_second_spec(uow: UnitOfWork, request: Request, found: Object) -
 
 
 class SeenInstances(Struct, frozen=True):
-    """The instances of a service as its object has them: how many are ready, and what is wrong with others."""
+    """The instances of a service as its object has them: how many are ready, and what is wrong with others.
 
+    The revision is the one that was tried last.
+    """
+
+    revision: str = ""
     ready: int | None = None
     ill: dict[str, str] = {}
 

@@ -25,6 +25,12 @@ class SystemsSettings(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(pattern=PORT_RANGES),
         about("ports that services may have as their address: numbers and ranges, with commas between them"),
     ] = "1024-65535"
+    instances_per_system: Annotated[
+        int, Meta(ge=1, le=1_000_000), about("instances that the definition of a system can have")
+    ] = 10_000
+    instances_per_namespace: Annotated[
+        int, Meta(ge=1, le=10_000_000), about("instances that the systems of a namespace can have")
+    ] = 50_000
     secrets_key_file: Annotated[
         str,
         about("file with the keys of secrets, one per line; empty: made in the data folder if embedded", hidden=True),

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from stateward.domains.systems.backends.local import LocalBackend
+from stateward.domains.systems.backends.local.launch import root_mark
 from stateward.domains.systems.backends.port import InstanceSpec, ServiceInstance, ServiceRef, SystemRef
 from stateward.domains.systems.definition import HealthCheck, Service, revision_of
 from tests.pauses import pauses
@@ -118,10 +119,13 @@ def is_alive(pid: int) -> bool:
 def kill_marked(folder: Path) -> list[int]:
     """Kill all processes that were started below a folder, and return their ids: for the end of a test."""
     found = []
+    roots = [folder, *folder.glob("*/"), *folder.glob("*/*/")]
+    marks = [f"STATEWARD_INSTANCE={root_mark(root)}/".encode() for root in roots]
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
-                marked = f"STATEWARD_INSTANCE={folder}".encode() in (entry / "environ").read_bytes()
+                environ = (entry / "environ").read_bytes()
+                marked = any(mark in environ for mark in marks)
             except OSError:
                 continue
             if marked and is_alive(int(entry.name)):

@@ -13,7 +13,8 @@ from typing import Any
 
 import httpx
 
-from stateward.domains.systems.backends.local.launch import free_port
+from stateward.domains.systems.backends.local.launch import free_port, root_mark
+from stateward.domains.systems.nodes.lease_watchdog import INSTANCES
 from tests.integration.domains.systems.local_backend_harness import PYTHON
 from tests.integration.server.server_processes import PATIENT, STATEWARD, Served, served
 from tests.pauses import pauses
@@ -74,7 +75,7 @@ def living(folder: Path) -> dict[int, str]:
 def living_in(folders: Iterable[Path]) -> dict[Path, dict[int, str]]:
     """Return the processes of the instances below each of the agents' folders, with the names of the instances."""
     found = {folder: dict[int, str]() for folder in folders}
-    marks = {folder: f"\0STATEWARD_INSTANCE={folder}/".encode() for folder in found}
+    marks = {folder: f"\0STATEWARD_INSTANCE={root_mark(folder / INSTANCES)}/".encode() for folder in found}
     for pid in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 - looked at again and again
         with suppress(OSError):
             variables = b"\0" + Path("/proc", pid, "environ").read_bytes()

@@ -229,7 +229,7 @@ RIGHTS = [
     ("GET",   "/shop/deploys",   None,                                         "viewer"),
     ("POST",  "/shop/teardowns", {"wait": 60},                                 "operator"),
     ("POST",  "",                {"name": "second", "backend": "simulated"},   "operator"),
-    ("POST",  "/shop/deploys",   {"definition": "services: {}", "wait": 60},   "admin"),
+    ("POST",  "/shop/deploys",   {"definition": SHOP, "wait": 60},             "admin"),
 ]  # fmt: skip
 
 
@@ -239,6 +239,44 @@ async def test_each_call_needs_its_right(api: Api) -> None:
         for who in callers[: callers.index(least)]:
             assert (await api.ask(method, path, body, who)).status_code == 403
         assert (await api.ask(method, path, body, least)).status_code in (200, 202)
+
+
+EMPTY = ["{}", "services: {}", "jobs: {}", "{services: {}, jobs: {}}", "services: {store: {services: {}}}"]
+
+
+@pytest.mark.parametrize("definition", EMPTY)
+async def test_a_definition_without_services_and_jobs_removes_everything_only_if_that_is_allowed(
+    api: Api, definition: str
+) -> None:
+    await api.done("POST", "/shop/deploys", {"definition": SHOP})
+    refused = await api.ask("POST", "/shop/deploys", {"definition": definition})
+    assert (refused.status_code, refused.json()["field"]) == (400, "services")
+    assert "--allow-empty" in refused.json()["detail"]
+    assert len((await api.system())["services"]) == 3
+    await api.done("POST", "/shop/deploys", {"definition": definition, "allow_empty": True})
+    assert (await api.system())["services"] == []
+
+
+UNDEPLOYABLE = [
+    # definition                                                          field
+    ("services: [",                                                       "shop.yaml, line 1"),
+    ("services: {web: {image: a}}",                                       "shop.yaml, line 1, services.web.command"),
+    ("services: {web: {command: x, node_pool: main}}",                    "shop.yaml, line 1, services.web.node_pool"),
+    ("services: {web: {command: x, secrets: {A: {secret: db}}}}",         "shop.yaml, line 1, services.web.secrets.A.secret"),
+    ("services: {web: {command: x, folder: nowhere}}",                    "shop.yaml, line 1, services.web.folder"),
+    ("services: {}",                                                      "services"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("definition", "field"), UNDEPLOYABLE)
+async def test_no_system_is_created_for_a_first_deploy_that_is_impossible(
+    tmp_path: Path, definition: str, field: str
+) -> None:
+    first = {"definition": definition, "file": "shop.yaml", "base": str(tmp_path)}
+    async with open_api("local", LocalBackend(tmp_path / "systems")) as api:
+        refused = await api.ask("POST", "", {"name": "second", "first_deploy": first})
+        assert (refused.status_code, refused.json()["field"]) == (400, field), refused.text
+        assert (await api.ask("GET", "/second")).status_code == 404
 
 
 NONSENSE = [

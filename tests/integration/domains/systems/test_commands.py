@@ -122,6 +122,25 @@ def test_the_port_that_was_chosen_for_address_0_is_shown(cli: SystemCliServer, t
     assert f"at 127.0.0.1:{web['address']}" in cli.done("status", "place")
 
 
+def test_a_system_is_not_created_with_a_file_that_cannot_be_deployed(cli: SystemCliServer, tmp_path: Path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text("services: {web: {command: x, instances: many}}")
+    refused = cli.run("create", "place", "--backend", "simulated", "--file", str(file))
+    assert refused.exit_code != 0
+    assert "services.web.instances" in refused.output.replace("\n", "")
+    assert "not_found" in cli.run("status", "place", "--json").output
+
+
+def test_an_empty_definition_removes_everything_only_with_its_option(cli: SystemCliServer, file: Path) -> None:
+    cli.done("deploy", "shop", "--file", str(file), "--wait")
+    file.write_text("services: {}")
+    refused = cli.run("deploy", "shop", "--file", str(file))
+    assert (refused.exit_code != 0, "--allow-empty" in refused.output) == (True, True)
+    assert len(cli.found("status", "shop")["services"]) == 3
+    cli.done("deploy", "shop", "--file", str(file), "--allow-empty", "--wait")
+    assert cli.found("status", "shop")["services"] == []
+
+
 def test_a_system_is_deployed_shown_rolled_back_and_torn_down(cli: SystemCliServer, file: Path) -> None:
     cli.done("deploy", "shop", "--file", str(file), "--wait")
     shown = cli.done("status", "shop")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from stateward.domains.systems.backends.local import backend_supervisor, health_check, instance_supervisor
+from stateward.domains.systems.backends.local import launch as launch_module
 from stateward.domains.systems.backends.local.instance_dir import (
     PROXY,
     BackendDir,
@@ -182,10 +183,16 @@ async def test_the_next_keeper_takes_over_what_runs_and_starts_nothing_twice(fol
         await end_all(backend)
 
 
-async def test_a_process_that_was_started_but_never_noted_is_found_again(folder: Path) -> None:
-    async with run_backend(folder) as backend:
-        await start(backend, program())
-        (first,) = await ready(backend)
+@pytest.mark.parametrize("is_former", [False, True], ids=["started by this version", "started by an earlier one"])
+async def test_a_process_that_was_started_but_never_noted_is_found_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, is_former: bool
+) -> None:
+    with monkeypatch.context() as version:
+        if is_former:
+            version.setattr(launch_module, "mark_of", launch_module._former_mark)
+        async with run_backend(folder) as backend:
+            await start(backend, program())
+            (first,) = await ready(backend)
     state = next(folder.rglob("state.json"))
     text = state.read_text()
     begun, end = text.index('"process"'), text.index("}}", text.index('"process"')) + 3
@@ -228,6 +235,7 @@ async def test_the_environment_is_its_own_and_has_no_secret_of_ours(
         assert "STATEWARD_SYSTEM=shop" in log.text
         assert "secret" not in log.text
         where, facts = log.text.splitlines()[-1], dict(line.split("=", 1) for line in log.text.splitlines()[:-1])
+        assert str(folder) not in facts["STATEWARD_INSTANCE"]
         assert where == facts["HOME"] == facts["STATEWARD_WORK"]
         assert os.environ["HOME"] != facts["HOME"]
         await end_all(backend)

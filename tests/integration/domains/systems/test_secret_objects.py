@@ -9,6 +9,7 @@ import pytest
 from stateward.access import Role
 from stateward.domains.systems.backends.port import ServiceRef, SystemRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
+from stateward.domains.systems.controllers import InstanceController
 from stateward.domains.systems.definition import read
 from stateward.domains.systems.errors import SecretMissing
 from stateward.domains.systems.job_service import JobActions
@@ -30,14 +31,16 @@ VALUE, NEWER = "hunter2-hunter2", "correct horse battery staple"
 OLD, NEW = "11" * 32, "22" * 32
 USING = "services: {web: {command: run v1, redeploy_on_secret_change: %s, secrets: {PASSWORD: {secret: db}}}}"
 
+WEB = ServiceRef(SystemRef(NS, "shop"), "/web")
+
 
 class Vault:
     """A server with keys, and callers with different rights."""
 
-    def __init__(self, served: ReadableApp, file: Path, backend: SimulatedBackend) -> None:
+    def __init__(self, served: ReadableApp, file: Path, backend: SimulatedBackend, plugin: SystemsRuntime) -> None:
         self.engine: Engine = served.engine
         self.app, self.clients, self.admin = served.app, served.clients, served.clients[Role.ADMIN]
-        self._file, self.backend = file, backend
+        self._file, self.backend, self.plugin = file, backend, plugin
         self.actions = SystemActions(served.engine, NS, "ann")
 
     def put_keys(self, *keys: str) -> None:
@@ -56,6 +59,12 @@ class Vault:
         done = await self.ended(await self.actions.deploy("shop", "/", read(USING % redeploys)))
         assert done.status == "succeeded", done.error
 
+    async def becomes(self, state: str) -> None:
+        """Wait until the service is in a state."""
+        async with asyncio.timeout(PATIENT):
+            while (await self.engine.record(NS, "shop:web")).state != state:
+                await asyncio.sleep(0.01)
+
     async def rotated(self) -> Operation:
         """Rotate the keys, and wait for the end."""
         answer = await self.admin.post(ROTATION)
@@ -68,7 +77,7 @@ class Vault:
 
     async def revision(self) -> str | None:
         """Return the one revision of the instances; None while there are several, or one is not ready."""
-        seen = await self.backend.instances(ServiceRef(SystemRef(NS, "shop"), "/web"))
+        seen = await self.backend.instances(WEB)
         found = {one.revision if one.ready else None for one in seen}
         return found.pop() if len(found) == 1 else None
 
@@ -78,7 +87,7 @@ async def vault(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator
     backend, file = SimulatedBackend(), tmp_path / "keys"
     plugin = SystemsRuntime({"simulated": backend}, secrets=SecretReader(KeyRing(None, str(file))))
     async with open_to_readers(new_store(), plugin, NS) as served:
-        opened = Vault(served, file, backend)
+        opened = Vault(served, file, backend, plugin)
         opened.put_keys(OLD)
         await opened.ended(await opened.actions.create("shop", "simulated"))
         made = await opened.admin.post(HOME, json={"name": "db", "value": VALUE})
@@ -288,3 +297,18 @@ async def test_a_missing_secret_is_told_by_its_name(vault: Vault) -> None:
     assert await reader.values(NS, ["db"]) == {"db": VALUE}
     with pytest.raises(SecretMissing, match="there is no secret tls"):
         await reader.values(NS, ["tls"])
+
+
+async def test_a_service_whose_instances_fail_with_a_new_value_stays_failed_until_there_is_another(vault: Vault) -> None:
+    await vault.deployed("true, deadline: 0.2")
+    vault.backend.fail("/web")
+    await vault.admin.put(f"{HOME}/db", json={"value": NEWER})
+    await vault.becomes("failed")
+    controller = InstanceController(vault.plugin.context, "simulated", vault.backend)
+    for _ in range(3):
+        await controller._reconcile(WEB)
+    updates = [one for one in await vault.engine.history(NS, "shop:web") if one.event == "updating" and one.op]
+    assert len({one.op for one in updates}) == 2, updates  # the deploy, and the new value
+    vault.backend.mend_all()
+    await vault.admin.put(f"{HOME}/db", json={"value": "another"})
+    await vault.becomes("stable")

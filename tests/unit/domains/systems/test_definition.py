@@ -114,6 +114,8 @@ def test_what_other_readers_guess_is_text_here() -> None:
         ("{image: a, registry_login: 'pass word'}", 1, "registry_login", "env:PREFIX"),
         ("{image: a, volumes: {data: here}}", 1, "volumes", "an absolute path"),
         ("{image: a, volumes: {data: /a/../b}}", 1, "volumes.data", "without an empty part, . and .."),
+        ("{image: a, volumes: {data: /proc}}", 1, "volumes.data", "not in /dev (except /dev/shm), /proc or /sys"),
+        ("{image: a, volumes: {data: /sys/fs/cgroup}}", 1, "volumes.data", "not in /dev (except /dev/shm), /proc"),
         ("{image: a, volumes: {data: /a, more: /a}}", 1, "volumes.more", "a path of its own: data has it"),
         ("{image: 'a//b'}", 1, "image", "a name of small letters"),
         ("{command: a, env: {A: " + "x" * 30_001 + "}}", 1, "env.A", "at most 30000 characters"),
@@ -342,6 +344,19 @@ def test_a_wrong_job_is_told_by_line_and_field(job: str, said: str) -> None:
 def test_a_health_check_by_command_has_a_word(words: str) -> None:
     error = wrong(f"services:\n  a: {{command: x, health: {{command: {words}}}}}")
     assert "line 2, services.a.health.command: must be a command of at least one word" in str(error)
+
+
+@pytest.mark.parametrize("value", ["[]", "''", "0", "false", "null", "~", ""])
+@pytest.mark.parametrize("field", ["services", "jobs", "node_pools"])
+def test_a_group_whose_members_are_no_mapping_is_refused(field: str, value: str) -> None:
+    error = wrong(f"services: {{web: {{command: x}}}}\n{field}: {value}" if field != "services" else f"services: {value}")
+    assert f"{field}: must be" in str(error)
+    assert "by name" in str(error)
+
+
+@pytest.mark.parametrize("value", ["[]", "''", "0", "false"])
+def test_a_node_pool_that_is_no_mapping_is_refused(value: str) -> None:
+    assert "node_pools.main" in str(wrong(f"services: {{web: {{command: x}}}}\nnode_pools: {{main: {value}}}"))
 
 
 def test_a_job_has_a_name_of_its_own() -> None:

@@ -17,7 +17,7 @@ from stateward.domains.systems.cli.node_commands import node_app
 from stateward.domains.systems.cli.secret_commands import secret_app
 from stateward.domains.systems.cli.system_requests import at, finish, outcome_of, request_action
 from stateward.domains.systems.cli.views import SystemTree, change_table, lock_table, system_tree
-from stateward.domains.systems.views import AskedView, ChangeView, SystemLockView
+from stateward.domains.systems.views import ChangeView, SystemLockView
 from stateward.errors import BadInput
 
 app = typer.Typer(no_args_is_help=True, help="Deploy, watch and tear down systems of services.")
@@ -63,6 +63,9 @@ Follow = Annotated[bool, typer.Option("--follow", help="Keep printing what is wr
 Instances = Annotated[
     bool, typer.Option("--instances/--no-instances", "-i/-I", help="Show the instances of services, too.")
 ]
+AllowEmpty = Annotated[
+    bool, typer.Option("--allow-empty", help="Deploy a definition without services and jobs: all are removed.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Cancel deploys that are under way, and wait for their end.")]
 
 Target = Annotated[str, typer.Argument(metavar="SYSTEM/PATH", help="The service, such as shop/store/api.")]
@@ -86,12 +89,13 @@ def create(
     backend: Backend = "local",
 ) -> None:
     """Create a system; with --file, deploy it at once."""
-    asked = request_action(session, "POST", body={"name": system, "backend": backend})
+    first = {} if file is None else {"first_deploy": _definition(file)}
+    asked = request_action(session, "POST", body={"name": system, "backend": backend, **first})
     if file is None:
         finish(session, asked)
         return
     wait_for_outcomes(session, [outcome_of(session, asked)], session.timeout)
-    finish(session, _deploy(session, system, file, "/", None))
+    finish(session, request_action(session, "POST", ("SYSTEM", system), "deploys", body=first["first_deploy"]))
 
 
 @app.command()
@@ -109,16 +113,16 @@ def deploy(
     file: File,
     path: At = "/",
     queue: Queue = None,
+    allow_empty: AllowEmpty = False,
 ) -> None:
     """Deploy a definition: create, change and remove services at a path and below it."""
-    finish(session, _deploy(session, system, file, path, queue))
+    body = {**_definition(file), "path": path, "wait": queue, **({"allow_empty": True} if allow_empty else {})}
+    finish(session, request_action(session, "POST", ("SYSTEM", system), "deploys", body=body))
 
 
-def _deploy(session: Session, system: str, file: Path, path: str, queue: float | None) -> AskedView:
+def _definition(file: Path) -> dict[str, str]:
     text = read_source("--file", str(file)).decode()
-    base = str(file.absolute().parent)
-    body = {"definition": text, "file": str(file), "base": base, "path": path, "wait": queue}
-    return request_action(session, "POST", ("SYSTEM", system), "deploys", body=body)
+    return {"definition": text, "file": str(file), "base": str(file.absolute().parent)}
 
 
 @app.command()

@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.systems.cron import parse_cron, time_zone
-from stateward.domains.systems.definition.document import NO_NUL, Document, Where, load
+from stateward.domains.systems.definition.document import NO_NUL, BadDefinition, Document, Where, load
 from stateward.domains.systems.definition.model import (
     LONGEST_WORD,
     JobDefinition,
@@ -33,7 +33,14 @@ from stateward.domains.systems.definition.model import (
 from stateward.domains.systems.object_ids import MAX_LEVELS, NAME_RULE, checked_name
 from stateward.errors import BadInput
 from stateward.locks.paths import ROOT, Path, parse_path
-from stateward.naming import IMAGE_FORM, IMAGE_REFERENCE, URL_PATH_FORM, is_url_path
+from stateward.naming import (
+    IMAGE_FORM,
+    IMAGE_REFERENCE,
+    URL_PATH_FORM,
+    VOLUME_PATH_FORM,
+    is_url_path,
+    is_volume_path,
+)
 from stateward.validation_texts import explain
 
 T = TypeVar("T")
@@ -83,7 +90,7 @@ def read(text: str, file: str = "definition", base: str | None = None) -> Tree:
 def locate_error(error: BadInput, text: str, file: str, top: Path) -> BadInput:
     """Return an error about a program of a definition that was deployed at a path, with its file and line."""
     found = re.fullmatch(r"(services|jobs)(/[^.]*)\.(.+)", error.field)
-    if found is None:
+    if found is None or isinstance(error, BadDefinition):  # of a definition in the file services/web.yaml, say
         return error
     below = parse_path(found[2])[len(top) :]
     where = tuple(word for name in below[:-1] for word in ("services", name))
@@ -129,7 +136,7 @@ def _parts(
 
 def _members(document: Document, group: dict[str, Any], where: Where, path: Path, field: str) -> dict[str, Any]:
     """Return the services, or the jobs, of a group by name."""
-    members = group.get(field) or {}
+    members = group.get(field, {})
     if not isinstance(members, dict) or len(path) >= MAX_LEVELS:
         raise document.wrong((*where, field), members, f"{field} by name, at most {MAX_LEVELS} levels deep")
     for name in members:
@@ -227,6 +234,8 @@ def _check_texts(document: Document, service: Service, where: Where) -> None:
     for name, path in service.volumes.items():
         if not MOUNT_POINT.fullmatch(path) or {".", ".."} & set(path.split("/")):
             raise document.wrong((*where, "volumes", name), path, MOUNT_FORM)
+        if not is_volume_path(path):
+            raise document.wrong((*where, "volumes", name), path, VOLUME_PATH_FORM)
         if path in taken:
             raise document.wrong((*where, "volumes", name), path, f"a path of its own: {taken[path]} has it")
         taken[path] = name
@@ -246,16 +255,16 @@ def _check_secrets(document: Document, service: Service, where: Where) -> None:
 
 
 def _pools(document: Document) -> dict[str, NodePool] | None:
-    found = document.value.get("node_pools")
-    if not _is_group(document.value, ROOT) or found is None:
+    if not _is_group(document.value, ROOT) or "node_pools" not in document.value:
         return None
+    found = document.value["node_pools"]
     if not isinstance(found, dict):
         raise document.wrong(("node_pools",), found, "node pools by name")
     pools = {}
     for name, value in found.items():
         where = ("node_pools", name)
         _name(document, where, name)
-        pools[name] = _converted(document, value or {}, where, NodePool)
+        pools[name] = _converted(document, {} if value is None else value, where, NodePool)
     return pools
 
 

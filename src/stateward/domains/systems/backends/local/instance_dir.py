@@ -83,6 +83,11 @@ class InstanceDir(Struct, frozen=True):
     log: Path
 
     @property
+    def root(self) -> Path:
+        """The folder of the backend; the log is at NS/SYSTEM/services/PATH/logs/NAME.log below it."""
+        return self.log.parents[5]
+
+    @property
     def exit_file(self) -> Path:
         """The file to which the shell of an instance that runs once writes the exit status; see `launch`."""
         return self.folder / "exit"

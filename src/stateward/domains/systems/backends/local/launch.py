@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 
 from msgspec import Struct
@@ -69,7 +70,17 @@ THIS_HOST = HostPlace()
 
 
 def mark_of(directory: InstanceDir, boot: int) -> str:
-    """Return the mark in the environment of all processes of one boot."""
+    """Return the mark in the environment of all processes of one boot; it does not reveal the server's folders."""
+    return f"{root_mark(directory.root)}/{directory.folder.relative_to(directory.root)}#{boot}"
+
+
+def root_mark(root: Path) -> str:
+    """Return the beginning of the marks of all instances below the folder of a backend."""
+    return blake2b(str(root).encode(), digest_size=12).hexdigest()
+
+
+def _former_mark(directory: InstanceDir, boot: int) -> str:
+    """Return the mark that earlier versions gave to processes, which may still run."""
     return f"{directory.folder}#{boot}"
 
 
@@ -209,7 +220,7 @@ def is_alive(process: ProcessId) -> bool:
 
 def find_unrecorded(directory: InstanceDir, boot: int) -> ProcessId | None:
     """Return the process of a boot that was started and never recorded, or None."""
-    for pid in _marked(mark_of(directory, boot)):
+    for pid in _marked(directory, boot):
         stat = stat_of(pid)
         if stat is not None and stat.session == pid:
             return process_of(pid)
@@ -225,7 +236,7 @@ def kill_all(directory: InstanceDir, boot: int, process: ProcessId | None) -> bo
     """Kill all processes of a boot; returns whether none is left."""
     if process is not None:
         _signal_group(process, signal.SIGKILL)
-    left = _marked(mark_of(directory, boot))
+    left = _marked(directory, boot)
     for pid in left:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
@@ -282,18 +293,19 @@ def _signal_group(process: ProcessId, number: signal.Signals) -> None:
 
 def kill_all_below(root: Path) -> bool:
     """Kill all processes of all instances below a folder; returns whether there was none."""
-    prefix = f"{MARK_VARIABLE}={root}/".encode()
-    found = _processes(lambda variables: any(one.startswith(prefix) for one in variables))
+    prefixes = tuple(f"{MARK_VARIABLE}={mark}/".encode() for mark in (root_mark(root), root))
+    found = _processes(lambda variables: any(one.startswith(prefixes) for one in variables))
     for pid in found:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     return not found
 
 
-def _marked(mark: str) -> list[int]:
-    """Return the living processes that have a mark in their environment."""
-    wanted = f"{MARK_VARIABLE}={mark}".encode()
-    return _processes(lambda variables: wanted in variables)
+def _marked(directory: InstanceDir, boot: int) -> list[int]:
+    """Return the living processes of a boot, by the mark in their environment."""
+    marks = (mark_of(directory, boot), _former_mark(directory, boot))
+    wanted = {f"{MARK_VARIABLE}={mark}".encode() for mark in marks}
+    return _processes(lambda variables: not wanted.isdisjoint(variables))
 
 
 def _processes(is_wanted: Callable[[list[bytes]], bool]) -> list[int]:

@@ -1,0 +1,148 @@
+"""How many instances a system and a namespace can have, by their definitions.
+
+A service counts with its instances, and a job with those that one run has at the same time; each counts as at least
+one. The sum is taken in the transaction that accepts a deploy, with the deploys that are under way, and under the lock
+of the namespace's quota, so that two deploys cannot exceed a limit together.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from stateward.access.quotas import QuotaExceeded, quota_in, quota_key
+from stateward.domains.systems.lifecycle import DEPLOY, JOB, OPEN_DEPLOY, SERVICE
+from stateward.domains.systems.model import DesiredTree
+from stateward.domains.systems.object_ids import path_of, system_of
+from stateward.domains.systems.settings import SystemsSettings
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.errors import BadInput
+from stateward.locks.paths import Path, parse_path
+from stateward.store.filters import Selector
+from stateward.store.records import Key
+
+INSTANCES = "systems.instance"
+"""The name of instances in a quota, where the other names are kinds."""
+
+OPEN_DEPLOYS = tuple(one.word for one in OPEN_DEPLOY)
+
+
+class CountedService(Struct, frozen=True):
+    """The part of a service's definition that counts."""
+
+    instances: int = 1
+
+    @property
+    def size(self) -> int:
+        """How many instances it counts as."""
+        return max(1, self.instances)
+
+
+class CountedJob(Struct, frozen=True):
+    """The part of a job's definition that counts."""
+
+    parallelism: int = 1
+    completions: int = 1
+
+    @property
+    def size(self) -> int:
+        """How many instances it counts as."""
+        return min(self.parallelism, self.completions)
+
+
+class CountedTree(Struct, frozen=True):
+    """The services and jobs of a definition, by path."""
+
+    services: dict[str, CountedService] = {}
+    jobs: dict[str, CountedJob] = {}
+
+    def sizes(self) -> dict[str, int]:
+        """Return how many instances each of them counts as."""
+        return {path: one.size for path, one in (*self.services.items(), *self.jobs.items())}
+
+
+class CountedSpec(Struct, frozen=True):
+    """The spec of a service, a job or a deploy, as far as it counts."""
+
+    service: CountedService | None = None
+    job: CountedJob | None = None
+    picture: CountedTree = CountedTree()
+
+    @property
+    def size(self) -> int:
+        """How many instances a service or a job counts as."""
+        return (self.service or self.job or CountedService()).size
+
+
+def check_system_size(settings: SystemsSettings, wanted: DesiredTree) -> None:
+    """Refuse a definition that has too many instances, whatever else the system has (pure)."""
+    sizes = _wanted_sizes(wanted)
+    _require_room(wanted, sizes, sum(sizes.values()), settings.instances_per_system, "a system", "system")
+
+
+async def check_instances(
+    settings: SystemsSettings, uow: UnitOfWork, system: Key, deploy: str, path: str, wanted: DesiredTree
+) -> None:
+    """Refuse a deploy with which its system or its namespace would have too many instances.
+
+    One that adds none is accepted, although a limit was lowered meanwhile.
+    """
+    sizes, top = _wanted_sizes(wanted), parse_path(path)
+    present = await _present_sizes(uow, system.ns, deploy)
+    replaced = {key for key in present if key[0] == system.id and parse_path(key[1])[: len(top)] == top}
+    added = sum(sizes.values()) - sum(present[key] for key in replaced)
+    if added <= 0:
+        return
+    in_system = sum(size for (owner, _), size in present.items() if owner == system.id) + added
+    in_namespace = sum(present.values()) + added
+    _require_room(wanted, sizes, in_system, settings.instances_per_system, f"system {system.id}", "system")
+    _require_room(wanted, sizes, in_namespace, settings.instances_per_namespace, f"namespace {system.ns}", "namespace")
+    quota = quota_in(uow.objects.get(quota_key(system.ns)))
+    most = None if quota is None else quota.objects.get(INSTANCES)
+    if most is not None and in_namespace > most:
+        raise QuotaExceeded(system.ns, "instances of systems", most, retry=False)
+
+
+def _wanted_sizes(wanted: DesiredTree) -> dict[str, int]:
+    return msgspec.convert(wanted, CountedTree, from_attributes=True).sizes()
+
+
+def _require_room(
+    wanted: DesiredTree, sizes: Mapping[str, int], total: int, limit: int, owner: str, scope: str
+) -> None:
+    """Name the largest service or job of a definition with which there would be more instances than allowed."""
+    if total <= limit or not sizes:
+        return
+    path = max(sizes, key=lambda one: sizes[one])
+    field = f"{wanted.field_of(path)}.{'instances' if path in wanted.services else 'parallelism'}"
+    allowed = (
+        f"at most {max(0, limit - total + sizes[path]):,}: {owner} can have {limit:,} instances (setting"
+        f" systems_instances_per_{scope}), and would have {total:,}"
+    )
+    raise BadInput(field, sizes[path], allowed)
+
+
+async def _present_sizes(uow: UnitOfWork, ns: str, deploy: str) -> dict[tuple[str, str], int]:
+    """Return what the services and jobs of a namespace count as, by system and path.
+
+    Deploys are read first: one that ends meanwhile has created its services before.
+    """
+    sizes: dict[tuple[str, str], int] = {}
+    changes = await uow.peek_selected(Selector(ns, DEPLOY.kind, states=OPEN_DEPLOYS))
+    parts = [one for kind in (SERVICE.kind, JOB.kind) for one in await uow.peek_selected(Selector(ns, kind))]
+    found: Iterator[tuple[tuple[str, str], int]] = (
+        ((system_of(one.id), str(path_of(one.id))), _counted(one.spec).size) for one in parts
+    )
+    sizes.update(found)
+    for one in changes:
+        for path, size in _counted(one.spec).picture.sizes().items() if one.id != deploy else ():
+            key = (system_of(one.id), str(Path(parse_path(path))))
+            sizes[key] = max(size, sizes.get(key, 0))
+    return sizes
+
+
+def _counted(spec: str) -> CountedSpec:
+    try:
+        return msgspec.json.decode(spec, type=CountedSpec)
+    except msgspec.ValidationError:  # written by another version
+        return CountedSpec()
