@@ -84,7 +84,9 @@ def _kill_all_below(folder: Path) -> None:
     marks = (str(folder), root_mark(folder / "data" / "systems"))
     for one in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if any(mark in (one / name).read_text(errors="replace") for name in ("cmdline", "environ") for mark in marks):
+            if any(
+                mark in (one / name).read_text(errors="replace") for name in ("cmdline", "environ") for mark in marks
+            ):
                 os.kill(int(one.name), signal.SIGKILL)
 
 

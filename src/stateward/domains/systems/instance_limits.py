@@ -58,7 +58,8 @@ class CountedTree(Struct, frozen=True):
 
     def sizes(self) -> dict[str, int]:
         """Return how many instances each of them counts as."""
-        return {path: one.size for path, one in (*self.services.items(), *self.jobs.items())}
+        services = {path: one.size for path, one in self.services.items()}
+        return services | {path: one.size for path, one in self.jobs.items()}
 
 
 class CountedSpec(Struct, frozen=True):

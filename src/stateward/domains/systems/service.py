@@ -95,7 +95,7 @@ class SystemActions:
         return await self._deploy(system, ChangeSpec(str(checked_path(path)), wanted), wait, key)
 
     async def check_first_deploy(self, system: str, backend: str, wanted: DesiredTree) -> None:
-        """Raise if a definition cannot be deployed to a system that is yet to be created; its deploy checks it again."""
+        """Raise if a definition cannot be deployed to a system to be created; its deploy checks it again."""
         check_backend_fields(backend, wanted.programs, wanted.field_of)
         await self._check_pools(system, wanted)
         await self._check_secrets(wanted)

@@ -262,7 +262,7 @@ UNDEPLOYABLE = [
     ("services: [",                                                       "shop.yaml, line 1"),
     ("services: {web: {image: a}}",                                       "shop.yaml, line 1, services.web.command"),
     ("services: {web: {command: x, node_pool: main}}",                    "shop.yaml, line 1, services.web.node_pool"),
-    ("services: {web: {command: x, secrets: {A: {secret: db}}}}",         "shop.yaml, line 1, services.web.secrets.A.secret"),
+    ("services: {web: {command: x, secrets: {A: {secret: db}}}}",  "shop.yaml, line 1, services.web.secrets.A.secret"),
     ("services: {web: {command: x, folder: nowhere}}",                    "shop.yaml, line 1, services.web.folder"),
     ("services: {}",                                                      "services"),
 ]  # fmt: skip

@@ -56,7 +56,7 @@ async def test_a_service_counts_at_least_once_and_a_job_with_what_runs_at_the_sa
     idle = ", ".join(f"a{number}: {{command: x, instances: 0}}" for number in range(7))
     jobs = "jobs: {report: {command: x, parallelism: 8, completions: 3}}"
     assert await deployed(engine, "shop", "/", f"services: {{{idle}}}\n{jobs}") == "succeeded"
-    with pytest.raises(BadInput, match="services/b.instances"):
+    with pytest.raises(BadInput, match=r"services/b\.instances"):
         await deploy(engine, "shop", "/b", "{command: x}")
 
 

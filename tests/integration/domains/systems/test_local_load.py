@@ -65,7 +65,7 @@ async def test_a_round_over_many_instances_lets_others_run_between_them(
     monkeypatch.setattr(backend_supervisor, "MAX_TURN_S", -1.0)
     ran: list[str] = []
 
-    def tick(instance: InstanceSupervisor, now: float) -> bool:  # noqa: ARG001
+    def tick(instance: InstanceSupervisor, now: float) -> bool:
         ran.append(instance.order.name)
         return False
 

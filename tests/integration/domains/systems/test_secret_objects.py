@@ -299,7 +299,9 @@ async def test_a_missing_secret_is_told_by_its_name(vault: Vault) -> None:
         await reader.values(NS, ["tls"])
 
 
-async def test_a_service_whose_instances_fail_with_a_new_value_stays_failed_until_there_is_another(vault: Vault) -> None:
+async def test_a_service_whose_instances_fail_with_a_new_value_stays_failed_until_there_is_another(
+    vault: Vault,
+) -> None:
     await vault.deployed("true, deadline: 0.2")
     vault.backend.fail("/web")
     await vault.admin.put(f"{HOME}/db", json={"value": NEWER})

@@ -349,7 +349,9 @@ def test_a_health_check_by_command_has_a_word(words: str) -> None:
 @pytest.mark.parametrize("value", ["[]", "''", "0", "false", "null", "~", ""])
 @pytest.mark.parametrize("field", ["services", "jobs", "node_pools"])
 def test_a_group_whose_members_are_no_mapping_is_refused(field: str, value: str) -> None:
-    error = wrong(f"services: {{web: {{command: x}}}}\n{field}: {value}" if field != "services" else f"services: {value}")
+    error = wrong(
+        f"services: {{web: {{command: x}}}}\n{field}: {value}" if field != "services" else f"services: {value}"
+    )
     assert f"{field}: must be" in str(error)
     assert "by name" in str(error)
 
