@@ -20,6 +20,7 @@ from stateward.domains.edge.model import (
     AutoprovSpec,
     CloudletSpec,
     ClusterInst,
+    cloudlet_status,
     instance_status,
     local_name,
     read_spec,
@@ -190,6 +191,8 @@ class EdgeCase(DomainCase):
         for one in objects:
             if one.kind == CLOUDLET.kind and one.state not in ("Ready", "Maintenance"):
                 yield f"{one.id} is {one.state}"
+            elif one.kind == CLOUDLET.kind and not cloudlet_status(one).serving:
+                yield f"{one.id} is {one.state}, and no agent serves it"
 
     async def broken_at_rest(self, server: Server) -> list[str]:
         for name in CLOUDLETS:

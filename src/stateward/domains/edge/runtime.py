@@ -91,7 +91,9 @@ class EdgeRuntime(DomainRuntime):
         self.service = Service(engine, report_s=REPORT_INTERVALS * self._times["measure_s"])
         times = {"interval_s": self._policy_interval_s, "idle_s": self._settings.idle}
         self.policy_controller = PolicyController(self.service, **times)
-        self.controller_lease = ControllerLease(engine, self._context.server_url, lease_s=self._lease_s)
+        self.controller_lease = ControllerLease(
+            engine, self._context.server_url, lambda: self.agent_hub.disconnect_all(), lease_s=self._lease_s
+        )
         hub = {**self._times, "idle_s": self._settings.idle}
         self.agent_hub = AgentHub(engine, self.controller_lease.id, self._context.random, self._on_load, **hub)
 

@@ -17,6 +17,7 @@ from stateward.agents.simulation import SimulatedSite
 from stateward.agents.site import SiteError
 from stateward.domains.edge import runtime
 from stateward.domains.edge.agents.connections import Disconnect
+from stateward.domains.edge.lifecycle import CLOUDLET
 from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_status, instance_status, read_spec
 from stateward.engine import Accepted
 from stateward.engine.maintenance.horizon import EntriesPruned
@@ -347,6 +348,19 @@ async def test_connection_that_another_controller_records_as_lost_is_closed_even
     await harness.hub.batcher.disconnect(Disconnect(NS, "munich", old.notify))
     await asyncio.wait_for(failed.wait(), 60)
     await harness.until_true("munich", lambda one: one.state == "Ready" and cloudlet_status(one).serving > old.notify)
+
+
+async def test_controller_whose_lease_has_expired_makes_its_agents_reconnect_even_in_maintenance(
+    harness: EdgeHarness,
+) -> None:
+    await harness.cloudlet()
+    await harness.ended(await harness.service.act(NS, "munich", CLOUDLET.kind, "maintain", ANN))
+    (old,), lease = harness.hub.connections[Key(NS, "munich")], harness.plugin.controller_lease
+    await lease.release()
+    await harness.hub.batcher.disconnect(Disconnect(NS, "munich", old.notify))  # as another controller does
+    await lease.acquire()
+    found = await harness.until_true("munich", lambda one: cloudlet_status(one).serving > old.notify)
+    assert found.state == "Maintenance"
 
 
 async def test_controller_that_missed_pruned_journal_entries_makes_its_agents_reconnect(

@@ -5,6 +5,7 @@ process and ends the object. The other controllers then record the loss of its c
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from stateward.domains.edge.agents.connections import Disconnect
@@ -24,10 +25,13 @@ MAX_LISTED = 100_000
 
 
 class ControllerLease:
-    """This controller's lease."""
+    """This controller's lease; `on_expired` is called when it takes a new one, because its agents count as lost."""
 
-    def __init__(self, engine: Engine, url: str = "", *, lease_s: float = CONTROLLER_LEASE_S) -> None:
-        self._engine, self._url, self._lease_s = engine, url, lease_s
+    def __init__(
+        self, engine: Engine, url: str, on_expired: Callable[[], Awaitable[None]], *, lease_s: float = CONTROLLER_LEASE_S
+    ) -> None:
+        self._engine, self._url, self._on_expired, self._lease_s = engine, url, on_expired, lease_s
+        self._has_expired = False
         self.id = f"controller-{new_id()}"
 
     async def acquire(self) -> None:
@@ -65,12 +69,16 @@ class ControllerLease:
         """Extend the lease by one period; a controller whose lease has expired takes a new one."""
         found = await self._engine.store.reader.object(Key(CONTROLLER_NS, self.id))
         if found is None or found.removed:
+            self._has_expired = True
             spec = ControllerSpec(self._url)
             await self._engine.create(CONTROLLER_NS, self.id, LISTENER.kind, "listen", actor=CONTROLLER, spec=spec)
         now = await self._engine.store.reader.time()
         await self._engine.set_timer(
             Timer(CONTROLLER_NS, f"lapse of {self.id}", now + self._lease_s, 0, self.id, "lapse", "[]", "{}")
         )
+        if self._has_expired:  # noted before, because the answer to the creation may be lost
+            await self._on_expired()
+            self._has_expired = False
 
     async def _other_controllers(self) -> list[Object]:
         reader = self._engine.store.reader
