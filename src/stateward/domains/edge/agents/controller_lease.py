@@ -28,7 +28,12 @@ class ControllerLease:
     """This controller's lease; `on_expired` is called when it takes a new one, because its agents count as lost."""
 
     def __init__(
-        self, engine: Engine, url: str, on_expired: Callable[[], Awaitable[None]], *, lease_s: float = CONTROLLER_LEASE_S
+        self,
+        engine: Engine,
+        url: str,
+        on_expired: Callable[[], Awaitable[None]],
+        *,
+        lease_s: float = CONTROLLER_LEASE_S,
     ) -> None:
         self._engine, self._url, self._on_expired, self._lease_s = engine, url, on_expired, lease_s
         self._has_expired = False
