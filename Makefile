@@ -17,7 +17,7 @@ REAPED := $(VENV)/python -m tools.reaper
 APART := $(MAKE) --no-print-directory --jobs=2 .venv/.tempest .venv/.nova
 
 .DEFAULT_GOAL := help
-.PHONY: help run test prove coverage check check-types check-rest bench bench-compare simulate chaos rehearse soak audit setup lock format draw screenshots console-soak docs clean
+.PHONY: help run test prove coverage check check-types check-rest bench bench-compare simulate chaos rehearse soak mutate audit setup lock format draw screenshots console-soak docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -71,6 +71,9 @@ rehearse: .venv/.dev ## servers, workers and agents on a PostgreSQL that fails o
 
 soak: .venv/.dev ## load over all domains for half an hour, with kills; nothing may leak: ARGS="--store postgres"
 	@$(REAPED) $(VENV)/python -m tests.soak $(ARGS)
+
+mutate: .venv/.dev ## change the product in one place at a time; lists what tests don't notice: ARGS="--count 20 engine"
+	@$(REAPED) $(VENV)/python -m tools.mutate $(ARGS)
 
 audit: .venv/.dev ## look for known faults of what we depend on, and for secrets in the tree and its history
 	@$(VENV)/python -m pip install --quiet pip-audit

@@ -1,8 +1,9 @@
 """The load and the limits of lanes, by counting rows."""
 
+import pytest
 from msgspec.structs import replace
 
-from stateward.store import LaneLoad, Store
+from stateward.store import LaneLoad, Store, Tx
 from stateward.store.records import (
     DEFAULT_CAPACITY,
     DEFAULT_LANES,
@@ -37,6 +38,27 @@ async def test_the_default_lane_has_no_limit(store: Store) -> None:
     groups, found = await ask(store, "lane_loads")
     assert groups == [LaneGroup("", UNLIMITED)]
     assert found == [LaneLoad(Lane("", "", UNLIMITED, 0.0, 0.0, 0), 0, True)]
+
+
+@pytest.mark.parametrize(
+    ("lane", "unlimited"),
+    [
+        (Lane("", "", UNLIMITED, 0.0, 0.0, 0), True),
+        (Lane("", "", UNLIMITED, 1e12, 0.0, 0), False),
+        (Lane("", "", 3, 0.0, 0.0, 0), False),
+        (Lane("", "cloud", UNLIMITED, 0.0, 0.0, 0), False),
+    ],
+    ids=["as it is", "backed off", "with a capacity", "in a group"],
+)
+async def test_the_default_lane_is_unlimited_unless_it_has_a_limit_or_is_backed_off(
+    store: Store, lane: Lane, unlimited: bool
+) -> None:
+    await write(store, lanes=[lane])
+
+    async def function(tx: Tx) -> bool:
+        return tx.is_default_lane_unlimited
+
+    assert await store.transact(function) is unlimited
 
 
 async def test_a_lane_that_nobody_has_set_up_has_the_default_limits(store: Store) -> None:

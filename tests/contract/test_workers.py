@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from stateward.store import Store
 from stateward.store.records import OVERDUE_PRIORITY, WorkerRecord
+from stateward.store.sqlite import SqliteStore
 from tests.contract.samples import NS, a_worker, accepted, an_object, an_operation, key, some_work
 from tests.contract.store_calls import ask, claim_work, send_heartbeats, write
 
@@ -68,6 +69,20 @@ async def test_overdue_work_of_a_live_worker_is_left_alone(store: Store) -> None
     await write(store, accepted("c", deadline=11.0, owner="never seen"))
     await write(store, accepted("d", deadline=11.5, owner="alive", fenced=True))
     assert await late(store) == ["b", "c"]
+
+
+async def test_work_of_a_worker_is_left_to_it_until_the_very_end_of_its_lease() -> None:
+    now = 1000.0
+    store = SqliteStore(":memory:", clock=lambda: now)
+    await store.open()
+    await send_heartbeats(store, a_worker("w", lease=60.0))
+    await write(store, accepted("a", deadline=10.0, owner="w"))
+    now = 1060.0
+    assert (await late(store), await ask(store, "dead_workers")) == ([], [])
+    now = 1060.5
+    assert [worker.id for worker in await ask(store, "dead_workers")] == ["w"]
+    assert await late(store) == ["a"]
+    await store.close()
 
 
 async def test_remote_and_fenced_work_can_be_overdue_too(store: Store) -> None:

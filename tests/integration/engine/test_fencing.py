@@ -17,6 +17,7 @@ from stateward.engine.recovery import expedite_overdue, reap_dead_workers, relea
 from stateward.engine.requests import Creation, LockRequest
 from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.engine.work_errors import Fenced
+from stateward.engine.worker.claims import claim
 from stateward.engine.worker.job_store import JobStore
 from stateward.engine.worker.lease import reconcile_owned_work
 from stateward.lifecycle import (
@@ -121,6 +122,25 @@ async def test_the_former_holder_of_a_claim_begins_no_children(former: Former, h
         await former.notes.spawn(Job(claim, former.notes), "children", [child])
     assert await former.store.reader.object(Key("ns", "child")) is None
     assert await former.store.reader.children_of(claim.operation.key) == []
+
+
+async def test_a_cancelled_operation_begins_no_children(former: Former) -> None:
+    claim = await former.claim()
+    await former.engine.cancel("ns", claim.operation.id)
+    child = Request("ns", "child", "build", "", creates=Creation(PUMP.kind))
+    with pytest.raises(Fenced):
+        await former.notes.spawn(Job(claim, former.notes), "children", [child])
+    assert await former.store.reader.object(Key("ns", "child")) is None
+
+
+async def test_a_worker_that_counts_as_dead_is_alive_with_its_next_claim(former: Former) -> None:
+    worker = WorkerRecord(OWNER, 15.0, 0.0, "here", 1)
+    result = await former.store.transact(lambda tx: claim(tx, former.engine.kinds, worker, 10))
+    assert [one.object.id for one in result.claims] == ["p1"]
+    (seen,) = await former.store.reader.workers()
+    assert seen.id == OWNER
+    assert seen.is_alive(result.claimed_at)
+    assert await former.store.transact(lambda tx: reap_dead_workers(tx, "other/1")) == 0
 
 
 @pytest.mark.parametrize("how", LOST)

@@ -175,6 +175,32 @@ async def test_an_error_of_a_handler_does_not_repeat_a_secret(records: RecordSit
     assert "hush" not in str([one.reason for one in await records.engine.history("ns", "www")])
 
 
+async def test_progress_of_a_handler_does_not_repeat_a_secret(new_store: Callable[[], Store]) -> None:
+    kind = RecordWork().kind()
+
+    @kind.handles("create")
+    async def create(job: Job) -> None:
+        await job.progress("ann signs in with hush-hush")
+
+    async with Engine(new_store(), [kind]) as engine:
+        accepted = await engine.create("ns", "www", RECORD.kind, spec=SECRETIVE)
+        await engine.wait("ns", accepted.op.id, 30)
+        progress = await engine.store.reader.progress_of(accepted.op.key, 0)
+        assert [one.text for one in progress] == ["ann signs in with ***"]
+
+
+async def test_the_traceback_of_a_handler_does_not_repeat_a_secret(
+    records: RecordSite, caplog: pytest.LogCaptureFixture
+) -> None:
+    records.work.error = RuntimeError("ann/hush-hush was refused")
+    accepted = await records.engine.create("ns", "www", RECORD.kind, spec=SECRETIVE)
+    await records.ended(accepted)
+    stored = await records.engine.store.reader.operation(accepted.op.key)
+    assert "RuntimeError: ann/*** was refused" in caplog.text
+    assert "RuntimeError: ann/*** was refused" in str(stored)
+    assert "hush" not in caplog.text + str(stored)
+
+
 async def test_a_report_of_another_party_and_an_observed_state_do_not_repeat_a_secret(records: RecordSite) -> None:
     await records.create("www", SECRETIVE)
     accepted = await records.engine.act("ns", "www", "check", args={"resolver": "r"})

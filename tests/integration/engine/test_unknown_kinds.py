@@ -292,6 +292,16 @@ async def test_a_forgotten_object_is_gone_with_its_work_and_timers_and_who_waits
         assert (await engine.store.reader.object(Key("ns", "p")), pruned.objects) == (None, 1)
 
 
+async def test_the_arguments_of_forgotten_work_are_masked(deployment: Deployment) -> None:
+    async with deployment.pumps(works=False) as pumps:
+        op = (await pumps.create("ns", "p", PUMP.kind, "build", args={"token": "t0k3n"})).op
+    async with deployment.stations(works=False) as api:
+        await api.forget("ns", "p", PUMP.kind, "ada")
+        found = await api.store.reader.operation(op.key)
+        assert found is not None
+        assert found.args == '{"token":"***"}'
+
+
 async def test_only_what_nobody_knows_is_forgotten_and_only_by_its_kind(deployment: Deployment) -> None:
     async with deployment.pumps(works=False) as pumps:
         await pumps.create("ns", "p", PUMP.kind, "build")

@@ -3,8 +3,10 @@
 import json
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
+from unittest.mock import AsyncMock
 
 import httpx
 import pytest
@@ -12,11 +14,14 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from stateward.access import Role
+from stateward.access.roles import Right
 from stateward.access.sessions import SESSION_S, Sessions
 from stateward.access.tokens import SYSTEM
 from stateward.config import Config
 from stateward.server.app import BASE
 from stateward.server.auth.authenticator import TOKEN_CACHE_S
+from stateward.server.auth.session_cookie import require_own_page
+from stateward.server.errors import Forbidden
 from tests.integration.server.live_server import LiveServer, open_live_server, said
 from tests.integration.server.server_harness import NS, ServerHarness, open_server
 from tests.stores import fresh_store
@@ -264,6 +269,34 @@ async def test_a_session_expires_and_is_removed(site: ServerHarness) -> None:
         assert (await browser.get("/kinds")).status_code == 401
         line = (await site.get("/journal?object=session-" + id_)).json()["items"][-1]
         assert (line["event"], line["target"]) == ("expire", "(gone)")
+
+
+async def test_a_session_is_over_at_its_time_though_its_timer_is_late(
+    site: ServerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions = Sessions(site.engine, site.tokens)
+    grant = await site.tokens.check(site.texts["operator"])
+    assert grant is not None
+    text, expires = await sessions.open(grant)
+    assert await sessions.check(text) is not None
+    monkeypatch.setattr(site.engine.store.reader, "time", AsyncMock(return_value=expires))
+    assert await sessions.check(text) is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Sec-Fetch-Site": "none"}, 403),  # a link in a mail, or an address that was typed
+        ({"Sec-Fetch-Site": "same-origin"}, 403),
+        ({"Sec-Fetch-Site": "same-origin", "X-Stateward-Request": "1"}, 200),
+    ],
+)
+def test_a_get_that_acts_needs_the_header_of_our_page(headers: dict[str, str], status: int) -> None:
+    names = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    scope: Any = {"type": "http", "method": "GET", "headers": names}
+    with nullcontext() if status == 200 else pytest.raises(Forbidden):
+        require_own_page(scope, Right.ACT)
+    require_own_page(scope, Right.READ)
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------

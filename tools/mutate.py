@@ -1,0 +1,181 @@
+"""Change the product in one place at a time, and list the changes that the nearest tests don't notice.
+
+    make mutate ARGS="--count 20 --seed 7 engine leases"
+
+Each mutant is one changed comparison, `and`/`or`, dropped `not` or statement, constant, or condition of an SQL text. It
+is made in a copy of `src` that comes first in the path of the tests, so the tree itself stays as it is. A mutant is
+noticed if its tests fail or time out. A seed gives the same mutants as long as the sources are the same.
+"""
+
+import argparse
+import ast
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = Path("src", "stateward")
+
+
+class Area(NamedTuple):
+    """Modules of the product, and their nearest tests, the fastest first."""
+
+    modules: str
+    tests: tuple[str, ...]
+    only: str = ""  # the tests whose names match, as by `pytest -k`
+
+
+STORE = ("unit/store", "contract/test_*.py")
+ACCESS = ("access", "sessions", "quotas", "authentication", "last_administrator", "cross_origin")
+AREAS = {
+    "locks": Area("locks/**/*.py", ("unit/locks",)),
+    "access": Area("access/*.py", tuple(f"integration/server/test_{one}.py" for one in ACCESS)),
+    "engine": Area("engine/**/*.py", ("unit/engine", "integration/engine")),
+    "sqlite": Area("store/sqlite/*.py", (*STORE, "integration/engine/test_working.py"), "not postgres"),
+    "postgres": Area("store/postgres/*.py", (*STORE, "integration/test_postgres_*.py"), "postgres"),
+    "agents": Area("agents/*.py", ("unit/agents", "integration/agents", "integration/domains/edge/test_[lmc]*.py")),
+    "leases": Area("domains/leases/*.py", ("unit/domains/*lease*", "integration/domains/leases")),
+    "containers": Area("containers/*.py", ("unit/containers", "contract/containers", "integration/containers")),
+}
+
+FLIPPED = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+SQL = re.compile(r"\b(SELECT|UPDATE|DELETE|WHERE)\b")
+SQL_CHANGES = {
+    " AND ": " OR ", " OR ": " AND ", " IS NULL": " IS NOT NULL", " IS NOT NULL": " IS NULL", " <= ": " > ",
+    " < ": " >= ", " >= ": " < ", " > ": " <= ", " <> ": " = ",
+}  # fmt: skip
+
+
+class Mutant(NamedTuple):
+    """One change: the bytes of a file from `start` to `end` become `text`."""
+
+    area: str
+    file: Path
+    line: int
+    start: int
+    end: int
+    was: str
+    text: str
+
+    def __str__(self) -> str:
+        """Return a line to print."""
+        same = len(os.path.commonprefix([self.was, self.text]))  # noqa: RUF071 - texts, not paths
+        before, after = (" ".join(one[max(0, same - 40) :].split())[:100] for one in (self.was, self.text))
+        return f"{self.area}: {self.file.relative_to(SOURCE)}:{self.line}: {before}  ->  {after}"
+
+
+def main() -> None:
+    """Try a sample of mutants, and list those that nobody noticed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("areas", nargs="*", help=f"of {', '.join(AREAS)}; all of them if none is named")
+    parser.add_argument("--count", type=int, default=10, help="mutants of each area")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--timeout", type=float, default=600.0, help="seconds for the tests of one mutant")
+    chosen = parser.parse_args()
+    survivors, tried = [], 0
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        copy = Path(folder)
+        shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
+        for area in chosen.areas or AREAS:
+            for mutant in _sample(area, chosen.count, chosen.seed):
+                tried += 1
+                noticed = _is_noticed(mutant, copy, chosen.timeout)
+                print("noticed " if noticed else "SURVIVED", mutant, flush=True)
+                survivors += [] if noticed else [mutant]
+    print(f"\n{tried} mutants, {tried - len(survivors)} noticed, {len(survivors)} survived.")
+    print("\n".join(map(str, survivors)))
+
+
+def _sample(area: str, count: int, seed: int) -> list[Mutant]:
+    files = sorted((ROOT / SOURCE).glob(AREAS[area].modules))
+    found = [one for file in files for one in mutants_of(area, file.relative_to(ROOT), file.read_bytes())]
+    chance = random.Random(f"{seed} {area}")
+    return chance.sample(found, min(count, len(found)))
+
+
+def _is_noticed(mutant: Mutant, copy: Path, timeout_s: float) -> bool:
+    changed = copy / mutant.file
+    original = changed.read_bytes()
+    changed.write_bytes(original[: mutant.start] + mutant.text.encode() + original[mutant.end :])
+    area = AREAS[mutant.area]
+    tests = [str(path) for one in area.tests for path in sorted((ROOT / "tests").glob(one))]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-k", area.only, *tests]
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as run:
+        try:
+            return run.wait(timeout_s) != 0
+        except subprocess.TimeoutExpired:
+            os.killpg(run.pid, 15)
+            return True
+        finally:
+            changed.write_bytes(original)
+
+
+# --- operators -------------------------------------------------------------------------------------------------------
+
+
+def mutants_of(area: str, file: Path, source: bytes) -> Iterator[Mutant]:
+    """Yield every mutant of a file."""
+    lines = source.splitlines(keepends=True)
+    offsets = [0]
+    for line in lines:
+        offsets.append(offsets[-1] + len(line))
+    for node in _changeable(ast.parse(source)):
+        start = offsets[node.lineno - 1] + node.col_offset
+        end = offsets[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
+        was = source[start:end].decode()
+        for text in _changes(node, was):
+            yield Mutant(area, file, node.lineno, start, end, was, text)
+
+
+def _changeable(tree: ast.AST) -> Iterator[ast.expr | ast.stmt]:
+    """Yield the nodes whose place in the source is exact and whose change matters: no docstrings, no annotations."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.arg) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            continue
+        if isinstance(node, ast.AnnAssign):
+            if node.value is not None:
+                yield from _changeable(ast.Expression(node.value))
+            continue
+        if isinstance(node, ast.expr | ast.stmt):
+            yield node
+        if not isinstance(node, ast.JoinedStr):
+            yield from _changeable(node)
+
+
+def _changes(node: ast.expr | ast.stmt, was: str) -> Iterator[str]:
+    match node:
+        case ast.Compare(ops=[op]) if type(op) in FLIPPED:
+            yield f"({ast.unparse(ast.Compare(node.left, [FLIPPED[type(op)]()], node.comparators))})"
+        case ast.BoolOp(op=op, values=values):
+            yield f"({ast.unparse(ast.BoolOp(ast.Or() if isinstance(op, ast.And) else ast.And(), values))})"
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield f"({ast.unparse(operand)})"
+        case ast.Expr(value=ast.Call() | ast.Await()) if not was.startswith(("log.", "super()")):
+            yield "pass"
+        case ast.Raise() | ast.AugAssign() | ast.Delete():
+            yield "pass"
+        case ast.Constant(value=bool(value)):
+            yield repr(not value)
+        case ast.Constant(value=int(value)):
+            yield repr(value + 1)
+        case ast.Constant(value=str()) | ast.JoinedStr() if SQL.search(was):
+            for old, new in SQL_CHANGES.items():
+                for found in re.finditer(re.escape(old), was):
+                    yield was[: found.start()] + new + was[found.end() :]
+
+
+if __name__ == "__main__":
+    main()
