@@ -6,9 +6,18 @@ from time import time
 
 import pytest
 
-from stateward.containers import EngineClient, PullProgress, RegistryLogin, SimulatedEngine
+from stateward.containers import (
+    ContainerSpec,
+    ContainerState,
+    EngineClient,
+    PullProgress,
+    RegistryLogin,
+    SimulatedEngine,
+)
 from stateward.drivers import (
+    AlreadyDone,
     CallAccepted,
+    CallRefused,
     Driver,
     MachineAction,
     MachineHandle,
@@ -16,6 +25,7 @@ from stateward.drivers import (
     MachineState,
     Observation,
     ProviderRegion,
+    RefusalReason,
 )
 from stateward.drivers.container import ContainerDriver
 from stateward.drivers.container.reboot_records import RebootRecords
@@ -157,6 +167,47 @@ async def test_machines_whose_containers_a_killed_engine_has_left_half_started_a
     seen = (await driver.observe()).machines
     assert {one.native_id for one in seen if one.state is MachineState.RUNNING} == created
     await driver.close()
+
+
+class CutAfterRestart(SimulatedEngine):
+    """A simulated engine that cannot be reached after it has restarted a container."""
+
+    async def restart_container(self, container: str, grace_s: int | None = None) -> None:
+        await super().restart_container(container, grace_s)
+        self.faults.is_down = True
+
+
+async def test_a_reboot_whose_confirmation_was_lost_is_one_reboot_when_it_is_repeated() -> None:
+    times = count(1.0)
+    engine = CutAfterRestart(["machine:1"], clock=lambda: next(times))
+    driver = ContainerDriver(ProviderRegion("lab", "here"), engine=engine)
+    await driver.create([MachineSpec("k", "m", "1c-512m", "machine:1")])
+    handle = MachineHandle("k", token="t")
+    (first,) = await driver.act(MachineAction.REBOOT, [handle])
+    assert not isinstance(first, CallAccepted)
+    engine.faults.is_down = False
+    (again,) = await driver.act(MachineAction.REBOOT, [handle])
+    assert isinstance(again, AlreadyDone)
+    assert engine.faults.calls.count("restart") == 1
+    (seen,) = (await driver.observe()).machines
+    assert (seen.state, seen.reboot_tokens) == (MachineState.RUNNING, ("t",))
+
+
+async def test_a_container_of_the_same_name_with_another_key_is_not_taken_for_the_machine() -> None:
+    engine = SimulatedEngine(["machine:1"])
+    driver = ContainerDriver(ProviderRegion("lab", "here"), engine=engine)
+    machine = MachineSpec("k", "m", "1c-512m", "machine:1")
+    await driver.create([machine])
+    (ours,) = await engine.list_containers()
+    await engine.remove_container(ours.id, force=True)
+    foreign = await engine.create_container(ContainerSpec(ours.name, "another key", "machine:1"))
+    await engine.start_container(foreign)
+    assert [isinstance(one, CallRefused) for one in await driver.create([machine])] == [True]
+    for action in MachineAction:
+        (outcome,) = await driver.act(action, [MachineHandle("k", token="t")])
+        assert isinstance(outcome, CallRefused)
+        assert outcome.why is RefusalReason.NOT_FOUND
+    assert (await engine.inspect_container(foreign)).state is ContainerState.RUNNING
 
 
 class LoginRecorder(SimulatedEngine):

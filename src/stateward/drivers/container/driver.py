@@ -168,8 +168,7 @@ class ContainerDriver:
         try:
             await self._engine.create_container(spec)
         except EngineRefused as error:
-            found = await self._find(spec.key)  # the image of a container may be gone
-            if found is not None and found.key == spec.key:
+            if await self._find(spec.key) is not None:  # the image of a container may be gone
                 return
             if error.reason is not EngineRefusal.IMAGE_MISSING or not self._options.pulls:
                 raise
@@ -349,13 +348,15 @@ class ContainerDriver:
         return f"sw-{sha256(f'{self._region[REGION_LABEL]} {key}'.encode()).hexdigest()[:32]}"
 
     async def _find(self, key: str) -> ContainerRecord | None:
+        """Return the container of a machine; one of the same name that has another key is not ours."""
         self._meter("inspect")
         try:
-            return await self._engine.inspect_container(self._name_of(key))
+            found = await self._engine.inspect_container(self._name_of(key))
         except EngineRefused as error:
             if error.reason is EngineRefusal.NOT_FOUND:
                 return None
             raise
+        return found if found.key == key else None
 
     async def _answer(self, key: str, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
         """Do work on a machine, a few machines at once; errors of the engine become outcomes."""

@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from stateward.agents.messages import AgentOrder, Existing, OrderAction
+from stateward.access import Role, Tokens
+from stateward.access.tokens import SYSTEM
+from stateward.agents.messages import AgentOrder, Existing, InventoryItem, OrderAction, ProgressMessage
 from stateward.agents.simulation import SimulatedSite
 from stateward.agents.site import SiteError
 from stateward.domains.edge import runtime
+from stateward.domains.edge.agents.agent_reports import AgentMessage, process_messages
 from stateward.domains.edge.agents.connections import Disconnect
 from stateward.domains.edge.lifecycle import CLOUDLET
 from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_status, instance_status, read_spec
@@ -25,7 +29,15 @@ from stateward.engine.queries import watch_pages
 from stateward.store.errors import Unavailable
 from stateward.store.port import Store
 from stateward.store.records import JournalEntry, Key, Object
-from tests.integration.domains.edge.conftest import ANN, NS, AgentRunner, EdgeHarness, open_harness, pass_deadline
+from tests.integration.domains.edge.conftest import (
+    ANN,
+    NS,
+    AgentRunner,
+    EdgeHarness,
+    hold_work,
+    open_harness,
+    pass_deadline,
+)
 from tests.stores import fresh_store
 
 C1, CLUSTER = "munich:c1", "edge.clusterinst"
@@ -248,6 +260,53 @@ async def test_a_newer_connection_makes_the_older_one_count_for_nothing(harness:
     await harness.hub.on_closed(old)
     assert await harness.state("munich") == "Ready"
     await runner.kill()
+
+
+async def say(harness: EdgeHarness, content: ProgressMessage | InventoryItem) -> bool:
+    """Return whether a message of munich's agent counts."""
+    message = AgentMessage(NS, "munich", "1.0", content)
+    (result,) = await harness.engine.store.transact(lambda tx: process_messages(tx, [message], 60.0))
+    return result.is_accepted
+
+
+async def test_a_change_that_an_older_connection_has_observed_does_not_count(harness: EdgeHarness) -> None:
+    await harness.cloudlet()
+    await harness.cluster()
+    notify = cloudlet_status(await harness.get("munich")).serving
+    generation = (await harness.instance_status("munich:c1")).generation
+    change = InventoryItem(0, generation, False, notify - 1, "c1", problem="it has ended")
+    before = await harness.get("munich:c1")
+    assert not await say(harness, change)
+    assert await harness.get("munich:c1") == before
+    assert await say(harness, replace(change, notify=notify))
+    assert await harness.get("munich:c1") != before
+
+
+async def test_progress_of_an_older_connection_does_not_count(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    hold_work(runner)
+    accepted = await harness.service.create_cluster(NS, "munich", "c1", ClusterInst(), ANN)
+    await harness.until_progress(accepted, 1)
+    notify = cloudlet_status(await harness.get("munich")).serving
+    status = await harness.instance_status("munich:c1")
+    progress = ProgressMessage("half of it", status.operation, status.generation, notify - 1, "c1")
+    before = await harness.engine.store.reader.progress_of(accepted.op.key, 0)
+    assert not await say(harness, progress)
+    assert await harness.engine.store.reader.progress_of(accepted.op.key, 0) == before
+    assert await say(harness, replace(progress, notify=notify))
+
+
+@pytest.mark.parametrize(("end", "actor"), [("revoke", "admin"), ("expire", "clock")])
+async def test_an_agent_whose_token_is_revoked_or_expires_is_disconnected(
+    harness: EdgeHarness, end: str, actor: str
+) -> None:
+    runner = await harness.cloudlet()
+    _, token = await Tokens(harness.engine).issue("munich", Role.AGENT, [f"{NS}:munich"])
+    (connection,) = harness.hub.connections[Key(NS, "munich")]
+    connection.token = token.id
+    runner.dialer.handler = None  # it would connect again
+    await harness.engine.act(SYSTEM, f"token-{token.id}", end, actor=actor)
+    await harness.until("munich", "Offline")
 
 
 async def test_a_cloudlet_that_is_deleted_dismisses_its_agent(harness: EdgeHarness) -> None:

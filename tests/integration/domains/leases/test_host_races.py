@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from stateward.domains.leases import runtime
 from stateward.domains.leases import update as lease_update
-from stateward.domains.leases.bookings import add_booking
+from stateward.domains.leases.bookings import BookHost, add_booking
 from stateward.domains.leases.context import LeaseContext
-from stateward.domains.leases.errors import HostsTaken, LeaseActionFailed
+from stateward.domains.leases.errors import HostsTaken, LeaseActionFailed, NotEnoughHosts
 from stateward.domains.leases.model import Booking, EventType, Holding, HostSeen, Lease, ReservationSeen
 from stateward.domains.leases.pool_cache import PoolCache
 from stateward.domains.leases.settings import Settings
@@ -146,6 +146,41 @@ async def test_heal_waits_until_a_host_has_failed_for_long_enough(opening: Openi
         await site.plugin.hosts.recover(ME, "h1")
         await site.engine.run(NS, lease.object.id, "heal", actor=CLOCK)
         assert not (await at_rest(site, lease, "h1")).seen.degraded
+
+
+async def test_a_lease_is_shortened_but_not_extended_on_a_host_that_has_failed(opening: Opening) -> None:
+    async with opening(Settings(replace_after=3600.0)) as site:
+        await site.hosts("h1")
+        lease = await site.lease("loyal", end=5400)
+        await site.until(lease, "ACTIVE")
+        failed = await site.plugin.hosts.fail(ME, "h1")
+        (booking,) = failed.seen.bookings
+        with pytest.raises(NotEnoughHosts):
+            await site.plugin.leases.update(ME, lease.object.id, {"end_date": at(7200)})
+        with pytest.raises(HostsTaken):  # as in a process whose pool has not seen the failure
+            BookHost(replace(booking, end=booking.end + 60)).apply_to(failed)
+        assert (await site.host("h1")).seen.bookings == (booking,)
+        await site.plugin.leases.update(ME, lease.object.id, {"end_date": at(3600)})
+        assert (await site.host("h1")).seen.bookings[0].end < booking.end
+
+
+async def test_a_lease_does_not_recover_onto_a_host_that_another_lease_has_booked_meanwhile(
+    opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    update_fails(monkeypatch)
+    async with opening() as site:
+        await site.hosts("h1")
+        lease = await site.lease("late", start=3600, end=7200)
+        with pytest.raises(LeaseActionFailed):
+            await site.plugin.leases.update(ME, lease.object.id, {"name": "in error"})
+        host = await site.host("h1")
+        (booking,) = host.seen.bookings
+        rival = HostSeen((replace(booking, lease="rival", reservation="r"),))
+        await rewrite(site, host.object, seen=to_json(rival))
+        with pytest.raises(HostsTaken):
+            await site.plugin.leases.recover(ME, lease.object.id)
+        assert (await site.now(lease)).object.state == "ERROR"
+        assert (await site.host("h1")).seen == rival
 
 
 # --- what heal sees --------------------------------------------------------------------------------------------------
