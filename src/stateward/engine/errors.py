@@ -31,6 +31,13 @@ class Denied(StatewardError):
     code = "denied"
 
 
+class NothingToDo(Exception):  # noqa: N818 - it is no error
+    """Raised by a guard that has changed nothing: the object is already as requested.
+
+    The request is accepted without an operation, and nothing is written.
+    """
+
+
 class NotFound(Denied, code="not_found"):
     """The object does not exist."""
 

@@ -34,7 +34,8 @@ Guard = Callable[[UnitOfWork, Request, Object], Awaitable[Request | None]]
 """A domain's own condition on a request, checked inside the transaction; raises a Denied.
 
 It is the last check, so it may change objects in the unit of work, its own and others. It may return the request with
-what only the transaction knows: further facts, a new spec, the parent and the labels of a new object.
+what only the transaction knows: further facts, a new spec, the parent and the labels of a new object. It raises
+`NothingToDo` if the object already is as requested.
 """
 
 LockSet = Callable[[Request, Object | None], Iterable[Key]]

@@ -21,6 +21,7 @@ from stateward.domains.edge.model import (
     parse_instance_id,
     read_spec,
 )
+from stateward.domains.edge.references import refuse_named_by_policy
 from stateward.engine import Request
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
@@ -51,6 +52,7 @@ async def guard_cloudlet(uow: UnitOfWork, request: Request, found: Object) -> Re
         raise AgentConnectionChanged(found.id)
     if request.action == "delete":
         check_caller(request, found.id)
+        await refuse_named_by_policy(uow, found)
         instances = await list_instances(uow, found.ns, found.id)
         refuse_transitions(instances, request)
         keep = [one.id for one in instances if one.state != NOT_PRESENT and not _is_deleted_along(one)]

@@ -70,6 +70,7 @@ from stateward.domains.edge.records.instance_record import begin_operation
 from stateward.domains.edge.records.restarts import CRASH_LOOP_RESTARTS, count_restart, restart_delay_s
 from stateward.domains.edge.references import check_references
 from stateward.engine import NotFound, Request
+from stateward.engine.errors import NothingToDo
 from stateward.engine.alerts import save_alerts, with_alert, without_alerts
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput, UnknownField
@@ -105,8 +106,9 @@ async def guard_cluster(uow: UnitOfWork, request: Request, found: Object) -> Req
     if request.action in DELETE_ACTIONS:
         _refuse_use(f"ClusterInst {found.id}", apps, request, status)
         return await _with_numbers(uow, request, found, None, status)
-    status = _count_restart(uow, request, found, status)
     spec = await _cluster_spec(uow, request, found, status)
+    _accept_unchanged(request, found, spec, status)
+    status = _count_restart(uow, request, found, status)
     before = read_spec(found, ClusterInst) if request.action != "create" else None
     taken = ResourceAmounts() if before is None else amounts_of(before)
     check_capacity(cloudlet, cloudlet_status(site), used_amounts(instances, found.id), amounts_of(spec), taken)
@@ -154,6 +156,16 @@ def _refuse_other_changes(before: ClusterInst | AppInst, wanted: ClusterInst | A
             raise BadInput(name, getattr(wanted, name), allowed)
 
 
+def _accept_unchanged(
+    request: Request, found: Object, wanted: ClusterInst | AppInst, status: InstanceStatus
+) -> None:
+    """Accept an update that changes nothing of a Ready instance as it is: its agent would replace what runs."""
+    if request.action == "update" and found.state == READY and not status.missing:
+        before = read_spec(found, type(wanted))
+        if replace(wanted, revision=before.revision) == before:
+            raise NothingToDo
+
+
 def _refuse_use(what: str, apps: list[Object], request: Request, status: InstanceStatus) -> None:
     """Refuse to delete a cluster in use; one that expires must have no app and no reservation at all."""
     keep = [one.id for one in apps if not read_spec(one, AppInst).auto_delete or request.action == "expire"]
@@ -182,7 +194,6 @@ async def guard_app(uow: UnitOfWork, request: Request, found: Object) -> Request
     if request.action in DELETE_ACTIONS:
         await _leave_app(uow, request, found, app, site)
         return await _with_numbers(uow, request, found, None, status)
-    status = _count_restart(uow, request, found, status)
     if request.action == "re-create":
         spec = msgspec.json.decode(status.spec or found.spec, type=AppInst)
     elif msgspec.json.decode(request.args).get("refresh"):
@@ -192,8 +203,10 @@ async def guard_app(uow: UnitOfWork, request: Request, found: Object) -> Request
         spec = merge_spec(request, found, AppInst)
         _refuse_other_changes(read_spec(found, AppInst), spec)
         check_manifest(app_program(spec))
+    _accept_unchanged(request, found, spec, status)
     if request.action == "update":
         check_backend(app_program(spec), backend)
+    status = _count_restart(uow, request, found, status)
     return await _with_numbers(uow, request, found, spec, status)
 
 

@@ -58,6 +58,8 @@ INSTANCE_LIFECYCLES: dict[str, Lifecycle] = {one.kind: one for one in (CLUSTERIN
 Missing = Literal["recreate", "leave"]
 Orphans = Literal["report", "remove"]
 Demand = Literal["reported", "measured"]
+MAX_CLOUDLETS = 1000
+"""The number of cloudlets that a policy can name."""
 
 
 # --- specs -----------------------------------------------------------------------------------------------------------
@@ -119,7 +121,7 @@ class AutoprovSpec(Struct, frozen=True):
     the order of the list, when all its instances have had enough of them.
     """
 
-    cloudlets: Annotated[tuple[Name, ...], Meta(max_length=1000)]
+    cloudlets: Annotated[tuple[Name, ...], Meta(max_length=MAX_CLOUDLETS)]
     min: Annotated[int, Meta(ge=0, le=1000)] = 0
     max: Count = 10
     requests: Count = 10

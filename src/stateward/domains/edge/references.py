@@ -3,8 +3,6 @@
 A dangling name would be found late, by an operation that fails. So a request with one is refused, and a record in use
 cannot be deleted. A request locks the rows of the records that it names in the transaction that accepts it. A delete
 locks the same row before it looks for users. So of a racing create and delete exactly one succeeds.
-
-Cloudlets are the exception: a policy may outlive a cloudlet that it names, so their rows are only read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,6 +26,7 @@ from stateward.domains.edge.lifecycle import (
 )
 from stateward.domains.edge.lookups import NOT_PRESENT, find_object, get_object
 from stateward.domains.edge.model import (
+    MAX_CLOUDLETS,
     MAX_TARGET,
     MIN_TARGET,
     AppSpec,
@@ -68,9 +67,15 @@ def referenced_records(request: Request, found: Object | None) -> Iterator[Key]:
         asked = msgspec.json.decode(request.args).get("change") if request.spec is None else _decode_spec(request.spec)
     except (msgspec.DecodeError, AttributeError):
         return
-    for field, target in REFERENCE_FIELDS.get(kind, {}).items() if isinstance(asked, dict) else ():
+    if not isinstance(asked, dict):
+        return
+    for field, target in REFERENCE_FIELDS.get(kind, {}).items():
         if isinstance(name := asked.get(field), str) and name:
             yield Key(request.ns, record_id(target.kind, name))
+    named = asked.get("cloudlets") if kind == AUTOPROV.kind else None
+    for name in named[:MAX_CLOUDLETS] if isinstance(named, list) else ():
+        if isinstance(name, str):
+            yield Key(request.ns, name)
 
 
 async def check_references(uow: UnitOfWork, found: Object, wanted: Struct, before: Mapping[str, Any]) -> None:
@@ -93,6 +98,14 @@ async def check_cloudlets(uow: UnitOfWork, ns: str, field: str, names: Iterable[
             raise ReferenceBeingDeleted(f"cloudlet {key.id}")
 
 
+async def refuse_named_by_policy(uow: UnitOfWork, cloudlet: Object) -> None:
+    """Refuse to delete a cloudlet that a policy names; a request with such a policy has to lock the cloudlet first."""
+    policies = await uow.peek_selected(Selector(cloudlet.ns, AUTOPROV.kind))
+    users = [one.id.partition(".")[2] for one in policies if cloudlet.id in _decode_spec(one.spec)["cloudlets"]]
+    if users:
+        raise StillReferenced(f"cloudlet {cloudlet.id}", [f"autoprov policy {name}" for name in sorted(users)])
+
+
 async def guard_record(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check a new or changed flavor, app or policy; refuse to delete one in use."""
     if request.action == "delete":
@@ -110,6 +123,8 @@ async def guard_record(uow: UnitOfWork, request: Request, found: Object) -> Requ
     before = {} if request.creates is not None else _decode_spec(found.spec)
     await check_references(uow, found, wanted, before)
     if isinstance(wanted, AutoprovSpec):
+        if not wanted.cloudlets or len({*wanted.cloudlets}) < len(wanted.cloudlets):
+            raise BadInput("cloudlets", list(wanted.cloudlets), "at least one cloudlet, and each only once")
         await check_cloudlets(uow, found.ns, "cloudlets", set(wanted.cloudlets).difference(before.get("cloudlets", ())))
     return msgspec.structs.replace(request, spec=to_json(wanted))
 

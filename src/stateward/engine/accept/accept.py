@@ -21,6 +21,7 @@ from stateward.engine.errors import (
     Blocker,
     KeyReused,
     NotFound,
+    NothingToDo,
     Refused,
     UnknownKind,
     VersionMismatch,
@@ -185,6 +186,8 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
     if kind.guard is not None:
         try:
             request = await kind.guard(uow, request, found) or request
+        except NothingToDo:
+            return _remember(uow, original, answers, Accepted(found, None))
         except SystemExit as error:  # it would end the process
             raise RuntimeError(f"the guard of {kind.name} has called sys.exit") from error
         if request.creates is None:
@@ -198,8 +201,15 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
     )
     if kinds.admission is not None:
         kinds.admission.accepted(uow, request, found, begins=begins)
+    return _remember(uow, original, answers, accepted)
+
+
+def _remember(
+    uow: UnitOfWork, request: Request, answers: dict[Key, IdempotencyRecord], accepted: Accepted
+) -> Accepted:
+    """Store an acceptance under the request's key, and return it."""
     if request.key is not None:
-        answer = acceptance_record(original, accepted.operation.id if accepted.operation else None, uow.now)
+        answer = acceptance_record(request, accepted.operation.id if accepted.operation else None, uow.now)
         answers[Key(request.ns, request.key)] = answer
         uow.changes.idempotency_records.append(answer)
     return accepted

@@ -45,6 +45,29 @@ async def test_the_states_are_those_of_the_design_and_progress_is_kept(harness: 
     assert [(line.text, line.done, line.total) for line in progress] == [("step 1", 1, 1)]
 
 
+async def test_an_update_without_a_change_does_nothing_at_all(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    await harness.cluster(nodes=2)
+    await harness.app()
+    await harness.deployed()
+    before, running = await harness.engine.store.reader.objects([Key(NS, C1), Key(NS, WEB)]), dict(runner.site.things)
+    service, keyed = harness.service, replace(ANN, key="once")
+    for accepted in (
+        await service.update(NS, C1, "edge.clusterinst", {"nodes": 2}, ANN),
+        await service.update(NS, WEB, "edge.appinst", {}, ANN),
+        await service.update(NS, WEB, "edge.appinst", {"count": 1}, keyed),
+        await service.update(NS, WEB, "edge.appinst", {"count": 1}, keyed),
+        await service.refresh(NS, WEB, ANN),
+    ):
+        assert accepted.operation is None
+    assert await harness.engine.store.reader.objects(list(before)) == before
+    assert runner.site.things == running
+    changed = await harness.ended(await service.update(NS, WEB, "edge.appinst", {"count": 2}, ANN))
+    assert changed.status == "succeeded"
+    assert (await service.update(NS, WEB, "edge.appinst", {"count": 1}, keyed)).operation is None, "the same answer"
+    assert (await harness.ended(await service.refresh(NS, WEB, ANN))).status == "succeeded"
+
+
 async def test_an_operation_is_not_cancelled_while_an_agent_has_it_and_has_ended_after_that(
     harness: EdgeHarness,
 ) -> None:

@@ -8,15 +8,19 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from stateward.domains.edge.errors import StillReferenced
+from stateward.domains.edge import cloudlet_guards, references
+from stateward.domains.edge.errors import ReferenceBeingDeleted, StillReferenced
 from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, AUTOSCALE, CLOUDLET, CLUSTERINST, FLAVOR
 from stateward.domains.edge.model import AppSpec, AutoprovSpec, AutoscaleSpec, ClusterInst, FlavorSpec, read_spec
 from stateward.domains.edge.service import Service
 from stateward.engine import Denied, NotFound
 from stateward.errors import BadInput
+from stateward.store import open_store
 from stateward.store.port import Store
 from tests.integration.domains.edge.conftest import ADA, ANN, NS, AgentRunner, EdgeHarness, open_harness
 from tests.integration.domains.edge.conftest import hold_work as hold_work
+from tests.integration.postgres_helpers import looking_at, until_somebody_waits
+from tests.servers import PostgresServer
 
 C1 = "munich:c1"
 
@@ -108,15 +112,75 @@ async def test_a_cloudlet_that_does_not_exist_cannot_be_named(harness: EdgeHarne
         await harness.service.get_record(NS, AUTOPROV.kind, "near")
 
 
-async def test_a_policy_outlives_its_cloudlet_and_names_no_other_that_is_gone(harness: EdgeHarness) -> None:
+async def test_a_cloudlet_that_policies_name_is_not_deleted_and_the_refusal_names_them(harness: EdgeHarness) -> None:
     for name in ("munich", "berlin"):
         await harness.cloudlet(name)
-    await harness.autoprov("near", "munich")
-    for name in ("munich", "berlin"):
-        await harness.ended(await harness.service.delete(NS, name, CLOUDLET.kind, ANN))
-    await harness.autoprov("near", "munich", max=3)
-    with pytest.raises(BadInput, match="there is no cloudlet 'berlin'"):
+    await harness.autoprov("near", "munich", "berlin")
+    await harness.autoprov("far", "munich")
+    with pytest.raises(StillReferenced, match="cloudlet munich is in use by autoprov policy far, autoprov policy near"):
+        await harness.service.delete(NS, "munich", CLOUDLET.kind, ADA)
+    await harness.autoprov("near", "berlin")
+    await delete_record(harness.service, AUTOPROV.kind, "far")
+    await harness.ended(await harness.service.delete(NS, "munich", CLOUDLET.kind, ANN))
+    with pytest.raises(BadInput, match="there is no cloudlet 'munich'"):
         await harness.autoprov("near", "munich", "berlin")
+
+
+@pytest.mark.parametrize(
+    ("held", "lost"), [("check_cloudlets", StillReferenced), ("refuse_named_by_policy", ReferenceBeingDeleted)]
+)
+async def test_a_policy_and_the_deletion_of_a_cloudlet_that_it_names_wait_for_each_other(
+    postgres_server: PostgresServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    held: str,
+    lost: type[Denied],
+) -> None:
+    dsn = postgres_server.new_migrated_database()
+    reached, opened = asyncio.Event(), asyncio.Event()
+    place = references if held == "check_cloudlets" else cloudlet_guards
+    check = getattr(place, held)
+
+    async def check_and_hold(*args: object) -> None:
+        await check(*args)
+        if not reached.is_set():
+            reached.set()
+            await opened.wait()
+
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(open_harness(open_store(dsn, migrate=True), tmp_path / "first"))
+        second = await stack.enter_async_context(open_harness(open_store(dsn), tmp_path / "second"))
+        server = await stack.enter_async_context(looking_at(dsn))
+        await first.cloudlet()
+        monkeypatch.setattr(place, held, check_and_hold)
+
+        async def name_it(harness: EdgeHarness) -> None:
+            await harness.autoprov("near", "munich")
+
+        async def delete_it(harness: EdgeHarness) -> None:
+            await harness.service.delete(NS, "munich", CLOUDLET.kind, ANN)
+
+        winner, loser = (name_it, delete_it) if held == "check_cloudlets" else (delete_it, name_it)
+        one = asyncio.create_task(winner(first))
+        await reached.wait()
+        other = asyncio.create_task(loser(second))
+        waits = asyncio.create_task(until_somebody_waits(server))
+        await asyncio.wait([other, waits], return_when=asyncio.FIRST_COMPLETED)
+        waits.cancel()
+        opened.set()
+        await one
+        with pytest.raises(lost):
+            await other
+    postgres_server.drop_later(dsn)
+
+
+@pytest.mark.parametrize("cloudlets", [(), ("munich", "munich")])
+async def test_a_policy_names_at_least_one_cloudlet_and_each_once(
+    harness: EdgeHarness, cloudlets: tuple[str, ...]
+) -> None:
+    await harness.cloudlet()
+    with pytest.raises(BadInput, match="cloudlets: .* at least one cloudlet, and each only once"):
+        await harness.autoprov("near", *cloudlets)
 
 
 async def test_a_least_above_the_most_is_refused(harness: EdgeHarness) -> None:
