@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from stateward.agents.probe_specs import HttpProbe, Probe
+from stateward.agents.published_ports import port_ranges
 from stateward.errors import BadInput
 from stateward.naming import (
     IMAGE_FORM,
@@ -198,6 +199,18 @@ def check_backend(app: AppProgram, backend: str) -> None:
     """Refuse a manifest that a back end cannot honour; raises `BadInput`."""
     for field, value, allowed in backend_problems(app, backend):
         raise BadInput(field, value, allowed)
+
+
+def check_host_ports(app: AppProgram, allowed: str) -> None:
+    """Refuse ports of the host that its administrator does not allow; raises `BadInput`."""
+    ranges = port_ranges(allowed)
+    for number, part in enumerate(parts_of(app)):
+        for nth, port in enumerate(part.ports):
+            if port.host_port and not any(port.host_port in one for one in ranges):
+                field = place_of(app, number, f"ports[{nth}].host_port")
+                raise BadInput(
+                    field, port.host_port, f"0, or a port in {allowed} (option --address-ports of the agent)"
+                )
 
 
 def backend_problems(app: AppProgram, backend: str) -> Iterator[tuple[str, object, str]]:

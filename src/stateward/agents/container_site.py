@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.agents.app_containers import container_spec, volume_names, volume_specs
-from stateward.agents.app_manifest import AppPart, SiteBackend, check_backend, parts_of
+from stateward.agents.app_manifest import AppPart, SiteBackend, check_backend, check_host_ports, parts_of
 from stateward.agents.container_calls import ENGINE_PATIENCE_S, EngineCalls
 from stateward.agents.container_identity import (
     CLUSTER_LABEL,
@@ -40,7 +40,7 @@ from stateward.agents.container_reader import ContainerReader, read_program
 from stateward.agents.local_state import Deployed, LocalState
 from stateward.agents.messages import AgentOrder, CommandRequest, Existing, LogPart, LogRequest, OrderAction
 from stateward.agents.output_excerpt import last_output
-from stateward.agents.published_ports import PublishedAddress
+from stateward.agents.published_ports import ADDRESS_PORTS, PublishedAddress
 from stateward.agents.site import InstanceMeasure, ReportProgress, SiteCommandResult, SiteError
 from stateward.containers import (
     ContainerEngine,
@@ -67,7 +67,8 @@ MAX_LOG_LINES = 20
 class ContainerOptions(Struct, frozen=True):
     """The choices of the administrator of an agent's host.
 
-    `publish_at` is the address at which published ports listen. `archives` is the folder of images.
+    `publish_at` is the address at which published ports listen, and `address_ports` are the ports of the host that apps
+    can name. `archives` is the folder of images.
     """
 
     publish_at: str = "127.0.0.1"
@@ -75,6 +76,7 @@ class ContainerOptions(Struct, frozen=True):
     logins: Mapping[str, RegistryLogin] = {}
     patience_s: float = ENGINE_PATIENCE_S
     stable_after_s: float = STABLE_AFTER_S
+    address_ports: str = ADDRESS_PORTS
 
 
 class SiteListing(Struct, frozen=True):
@@ -270,6 +272,7 @@ class ContainerSite:
         """
         program = read_program(order.spec)
         check_backend(program, SiteBackend.CONTAINER)
+        check_host_ports(program, self._options.address_ports)
         parts = parts_of(program)
         size, copies = self._save_app(order, parts), copies_of(parts, order.generation)
         for part in parts:

@@ -31,7 +31,7 @@ class Denied(StatewardError):
     code = "denied"
 
 
-class NothingToDo(Exception):  # noqa: N818 - it is no error
+class NothingToDo(Exception):
     """Raised by a guard that has changed nothing: the object is already as requested.
 
     The request is accepted without an operation, and nothing is written.

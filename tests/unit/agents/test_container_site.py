@@ -7,10 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.agents import container_calls
-from stateward.agents.app_manifest import AppPart, PartResources, PartVolume
+from stateward.agents.app_manifest import AppPart, PartPort, PartResources, PartVolume
 from stateward.agents.container_identity import Copy, SiteNames
 from stateward.agents.container_images import BadLogins, ImageSource, read_logins
 from stateward.agents.container_nodes import NodeSize, PlacedApp, place_apps
+from stateward.agents.container_site import ContainerOptions, ContainerSite
 from stateward.agents.messages import CommandRequest, LogRequest
 from stateward.agents.probe_specs import CommandProbe
 from stateward.agents.site import SiteError
@@ -357,3 +358,15 @@ async def test_logs_and_commands_are_those_of_a_copy(world: ContainerWorld) -> N
         await world.site.run_command(CommandRequest(4, 1, "c1:shop", ("echo",), "db"))
     with pytest.raises(SiteError, match="not the cursor"):
         await world.site.read_log(LogRequest(5, 1, "c1:shop", "web/0", "x"))
+
+
+async def test_an_app_publishes_only_at_ports_that_the_administrator_of_the_host_allows(world: ContainerWorld) -> None:
+    low = PartPort(8000, published=True, host_port=80)
+    running = await world.running()
+    with pytest.raises(SiteError, match=r"parts\[0\].ports\[0\].host_port: .* 1024-65535 \(option --address-ports"):
+        await world.execute(update("c1:shop", 3, app(part(ports=(low,)))))
+    assert await world.running() == running
+    options = ContainerOptions(stable_after_s=0.0, address_ports="80, 8000-8999")
+    site = ContainerSite(world.folder, world.engine, INSTALLATION, options)
+    await site.execute(update("c1:shop", 3, app(part(ports=(low,)))), world.report)
+    assert [one.host_port for one in (await site.observe())["c1:shop"].ports] == [80]

@@ -1,6 +1,7 @@
 """`stateward agent`: an agent that runs the clusters and apps of a cloudlet on this machine."""
 
 import os
+import re
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -10,8 +11,11 @@ import typer
 
 from stateward import __version__
 from stateward.agents.app_manifest import SiteBackend
+from stateward.agents.published_ports import ADDRESS_PORTS, PORT_RANGES
 from stateward.client.output import out
 from stateward.client.target import read_token_file
+from stateward.errors import BadInput
+from stateward.validation_texts import PATTERN_MEANINGS
 
 if TYPE_CHECKING:
     from stateward.agents.agent import Agent
@@ -64,6 +68,12 @@ EngineAddress = Annotated[
 PublishAt = Annotated[
     str, typer.Option("--publish-at", metavar="IP", help="For containers: the address at which ports are published.")
 ]
+AddressPorts = Annotated[
+    str,
+    typer.Option(
+        "--address-ports", metavar="PORTS", help="For containers: ports of this host that apps can name as host_port."
+    ),
+]
 Images = Annotated[
     Path | None,
     typer.Option("--images", metavar="DIR", help="For containers: a folder of image archives that apps may name."),
@@ -99,6 +109,7 @@ def agent(
     backend: Backends = None,
     engine: EngineAddress = "unix:///run/podman/podman.sock",
     publish_at: PublishAt = "127.0.0.1",
+    address_ports: AddressPorts = ADDRESS_PORTS,
     images: Images = None,
     registry_logins: Logins = None,
     look_every: Look = 5.0,
@@ -128,7 +139,9 @@ def agent(
     identity = read_installation(folder)
     seal_process()
     offered = list(dict.fromkeys(backend or [SiteBackend.PROCESS]))
-    containers = _ContainerChoices(engine, publish_at, images, registry_logins)
+    if not re.match(PORT_RANGES, address_ports):
+        raise BadInput("--address-ports", address_ports, PATTERN_MEANINGS[PORT_RANGES])
+    containers = _ContainerChoices(engine, publish_at, address_ports, images, registry_logins)
     sites: dict[str, AgentSite] = {one: _site(one, driver, folder, token_file, identity, containers) for one in offered}
     made = Agent(
         sites[offered[0]],
@@ -163,6 +176,7 @@ class _ContainerChoices(NamedTuple):
 
     engine: str
     publish_at: str
+    address_ports: str
     images: Path | None
     logins: Path | None
 
@@ -177,7 +191,7 @@ def _site(
         from stateward.containers import EngineClient
 
         logins = {} if choices.logins is None else read_logins(choices.logins)
-        options = ContainerOptions(choices.publish_at, choices.images, logins)
+        options = ContainerOptions(choices.publish_at, choices.images, logins, address_ports=choices.address_ports)
         return ContainerSite(folder, EngineClient(choices.engine), installation, options)
     if driver is Drivers.PROCESS:
         from stateward.agents.process_site import ProcessSite

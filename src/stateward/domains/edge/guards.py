@@ -70,8 +70,8 @@ from stateward.domains.edge.records.instance_record import begin_operation
 from stateward.domains.edge.records.restarts import CRASH_LOOP_RESTARTS, count_restart, restart_delay_s
 from stateward.domains.edge.references import check_references
 from stateward.engine import NotFound, Request
-from stateward.engine.errors import NothingToDo
 from stateward.engine.alerts import save_alerts, with_alert, without_alerts
+from stateward.engine.errors import NothingToDo
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput, UnknownField
 from stateward.lifecycle import ADMIN, Move, decide
@@ -156,9 +156,7 @@ def _refuse_other_changes(before: ClusterInst | AppInst, wanted: ClusterInst | A
             raise BadInput(name, getattr(wanted, name), allowed)
 
 
-def _accept_unchanged(
-    request: Request, found: Object, wanted: ClusterInst | AppInst, status: InstanceStatus
-) -> None:
+def _accept_unchanged(request: Request, found: Object, wanted: ClusterInst | AppInst, status: InstanceStatus) -> None:
     """Accept an update that changes nothing of a Ready instance as it is: its agent would replace what runs."""
     if request.action == "update" and found.state == READY and not status.missing:
         before = read_spec(found, type(wanted))

@@ -16,6 +16,7 @@ from random import Random
 
 from msgspec.structs import replace
 
+from stateward.agents.published_ports import port_ranges
 from stateward.domains.systems.address_claims import lock_claims, peek_claims
 from stateward.domains.systems.addresses import held_ports
 from stateward.domains.systems.backends.local.launch import is_port_taken
@@ -37,8 +38,7 @@ class AllowedPorts:
 
     def __init__(self, setting: str, random: Random, server_port: int = 0) -> None:
         self.setting, self._random, self._server_port = setting, random, server_port
-        parted = map(_parted, setting.split(","))
-        self._ranges = [range(int(first), int(last or first) + 1) for first, _, last in parted]
+        self._ranges = port_ranges(setting)
 
     def __contains__(self, port: int) -> bool:
         return port != self._server_port and any(port in one for one in self._ranges)
@@ -68,10 +68,6 @@ class AllowedPorts:
         for ports in self._orders:
             start = self._random.randrange(len(ports)) if ports else 0
             yield from chain(ports[start:], ports[:start])
-
-
-def _parted(text: str) -> tuple[str, str, str]:
-    return text.strip().partition("-")
 
 
 def _kernel_ports() -> range:

@@ -4,14 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from stateward.agents.published_ports import ADDRESS_PORTS, PORT_RANGES
 from stateward.config import about
 from stateward.domains.systems.backends.names import CONTAINER, LOCAL
-from stateward.validation_texts import describe_pattern
-
-PORT_RANGES = describe_pattern(
-    r"^[0-9]{1,5}(-[0-9]{1,5})?(, ?[0-9]{1,5}(-[0-9]{1,5})?)*\Z",
-    "ports and ranges of ports with commas between them, such as 80,8000-8999",
-)
 
 
 class SystemsSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -24,7 +19,7 @@ class SystemsSettings(Struct, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(pattern=PORT_RANGES),
         about("ports that services may have as their address: numbers and ranges, with commas between them"),
-    ] = "1024-65535"
+    ] = ADDRESS_PORTS
     instances_per_system: Annotated[
         int, Meta(ge=1, le=1_000_000), about("instances that the definition of a system can have")
     ] = 10_000

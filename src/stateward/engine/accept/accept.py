@@ -204,9 +204,7 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
     return _remember(uow, original, answers, accepted)
 
 
-def _remember(
-    uow: UnitOfWork, request: Request, answers: dict[Key, IdempotencyRecord], accepted: Accepted
-) -> Accepted:
+def _remember(uow: UnitOfWork, request: Request, answers: dict[Key, IdempotencyRecord], accepted: Accepted) -> Accepted:
     """Store an acceptance under the request's key, and return it."""
     if request.key is not None:
         answer = acceptance_record(request, accepted.operation.id if accepted.operation else None, uow.now)

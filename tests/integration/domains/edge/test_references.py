@@ -179,7 +179,7 @@ async def test_a_policy_names_at_least_one_cloudlet_and_each_once(
     harness: EdgeHarness, cloudlets: tuple[str, ...]
 ) -> None:
     await harness.cloudlet()
-    with pytest.raises(BadInput, match="cloudlets: .* at least one cloudlet, and each only once"):
+    with pytest.raises(BadInput, match=r"cloudlets: .* at least one cloudlet, and each only once"):
         await harness.autoprov("near", *cloudlets)
 
 
