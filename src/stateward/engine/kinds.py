@@ -24,7 +24,7 @@ from stateward.store.changes import Ended
 from stateward.store.errors import WriteConflict
 from stateward.store.filters import Selector
 from stateward.store.port import KindFilter
-from stateward.store.records import STATE_FIELDS, Key, Object, Operation
+from stateward.store.records import STATE_FIELDS, Key, Object, Operation, Timer
 
 log = logging.getLogger("stateward.engine")
 
@@ -294,7 +294,18 @@ class Kinds:
 
         A process that knows everything never needs the filter, and so does not pay for it.
         """
-        words = {word for one, operation in found for word in self.unknown_words(one, operation)}
+        self._pass_over({word for one, operation in found for word in self.unknown_words(one, operation)})
+
+    def pass_over_unknown_timers(self, found: Iterable[tuple[Object, Timer]]) -> None:
+        """Leave timers to others from now on if their object or their event is unknown, as with work."""
+        words: set[str] = set()
+        for one, timer in found:
+            words.update(self.unknown_words(one))
+            if one.kind in self._kinds and not self._kinds[one.kind].lifecycle.has_event(timer.event):
+                words.add(f"{one.kind} action {timer.event}")
+        self._pass_over(words)
+
+    def _pass_over(self, words: set[str]) -> None:
         covered = set(self.filter or ())
         new = sorted(word for word in words if (word not in covered if " " in word else self.filter is None))
         if new:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stateward.aio.supervise import wait_for_event
 from stateward.engine.accept.accept import admit_all
-from stateward.engine.errors import NotFound, Refused, UnknownKind
+from stateward.engine.errors import NotFound, Refused
 from stateward.engine.kinds import Kinds
 from stateward.engine.recovery import (
     POSTPONED_MAX_S,
@@ -129,9 +129,6 @@ class DueScheduler:
 TIMER_RETRY_S = 1.0
 """How many seconds a timer waits whose object is in transition, unless the denial says how long (`after`)."""
 
-UNKNOWN_EVENT_RETRY_S = 60.0
-"""How many seconds a timer waits whose event this process does not know; another version of its plugin may know it."""
-
 
 async def fire_due_timers(tx: Tx, kinds: Kinds, new_id: Callable[[], str], most: int) -> int:
     """Fire due timers; each is an event by the clock. A timer whose object is in transition is set again."""
@@ -142,14 +139,12 @@ async def fire_due_timers(tx: Tx, kinds: Kinds, new_id: Callable[[], str], most:
     with naming_failed_item(timers):
         verdicts = await admit_all(uow, kinds, [_request(timer, new_id()) for timer in timers])
     of_timers = [uow.objects.get(Key(timer.ns, timer.object)) for timer in timers]
-    unknown = (found for found, verdict in zip(of_timers, verdicts, strict=True) if isinstance(verdict, UnknownKind))
-    kinds.pass_over_unknown((found, None) for found in unknown if found is not None)
+    kinds.pass_over_unknown_timers(
+        (found, timer) for found, timer in zip(of_timers, timers, strict=True) if found is not None and not found.removed
+    )
     for timer, verdict, found in zip(timers, verdicts, of_timers, strict=True):
         if _must_wait(verdict):
             uow.changes.timers.append(replace(timer, due=tx.now + getattr(verdict, "after", TIMER_RETRY_S)))
-            continue
-        if found is not None and not found.removed and not kinds.of(found).lifecycle.has_event(timer.event):
-            uow.changes.timers.append(replace(timer, due=tx.now + UNKNOWN_EVENT_RETRY_S))
             continue
         uow.changes.timers_gone.append(timer.key)
         if isinstance(verdict, StatewardError) and found is not None:

@@ -45,12 +45,14 @@ KNOWN = render_sql(
 
 KNOWN_TIMER = render_sql(
     """coalesce((
-    SELECT o.removed OR (o.kind = ANY ($<place>::text[]) AND NOT ARRAY[<object_words>] && $<place>::text[])
-    FROM objects o WHERE o.ns = t.ns AND o.id = t.object
+    SELECT o.removed OR (
+        o.kind = ANY ($<place>::text[])
+        AND NOT ARRAY[o.kind || ' action ' || t.event, <object_words>] && $<place>::text[]
+    ) FROM objects o WHERE o.ns = t.ns AND o.id = t.object
 ), true)""",
     object_words=OBJECT_WORDS,
 )
-"""The condition that a timer is not about an existing object of which something is unknown."""
+"""The condition that a timer is not about an existing object of which something is unknown, and its event is known."""
 
 EXPEDITED = f"(work.owner IS NULL AND work.priority = {OVERDUE_PRIORITY} AND NOT work.remote AND NOT work.fenced)"
 """The condition that overdue work goes first in its lane already, and waits for a worker."""

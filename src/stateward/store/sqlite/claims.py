@@ -54,13 +54,15 @@ KNOWN = render_sql(
 
 KNOWN_TIMER = render_sql(
     """coalesce((
-    SELECT o.removed = 1 OR (o.kind <among> AND NOT <unknown_object>) FROM objects o
+    SELECT o.removed = 1 OR (
+        o.kind <among> AND NOT (o.kind || ' action ' || timers.event <among> OR <unknown_object>)
+    ) FROM objects o
     WHERE o.ns = timers.ns AND o.id = timers.object
 ), 1)""",
     among=AMONG,
     unknown_object=UNKNOWN_OBJECT,
 )
-"""The condition that a timer is not about an existing object of which something is unknown."""
+"""The condition that a timer is not about an existing object of which something is unknown, and its event is known."""
 
 EXPEDITED = f"(owner IS NULL AND priority = {OVERDUE_PRIORITY} AND remote = 0 AND fenced = 0)"
 """The condition that overdue work goes first in its lane already, and waits for a worker."""
