@@ -140,7 +140,9 @@ async def fire_due_timers(tx: Tx, kinds: Kinds, new_id: Callable[[], str], most:
         verdicts = await admit_all(uow, kinds, [_request(timer, new_id()) for timer in timers])
     of_timers = [uow.objects.get(Key(timer.ns, timer.object)) for timer in timers]
     kinds.pass_over_unknown_timers(
-        (found, timer) for found, timer in zip(of_timers, timers, strict=True) if found is not None and not found.removed
+        (found, timer)
+        for found, timer in zip(of_timers, timers, strict=True)
+        if found is not None and not found.removed
     )
     for timer, verdict, found in zip(timers, verdicts, of_timers, strict=True):
         if _must_wait(verdict):
