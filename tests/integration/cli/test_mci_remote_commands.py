@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from stateward.domains.mci.handlers import command_handlers
+from stateward.domains.mci.handlers.command_handlers import OutputStream
 from stateward.domains.mci.model import command_of
 from stateward.domains.mci.provider.key_pairs import new_pair
 from stateward.domains.mci.remote.host_key_pins import pin_host_key
@@ -45,6 +46,16 @@ def test_exec_prints_what_each_vm_writes_with_its_name_and_exits_as_the_command_
     assert shown["results"]["web-1"]["runs"] == [
         {"written": "true\n", "status": 0, "stderr": "", "written_cut": 0, "stderr_cut": 0}
     ]
+
+
+def test_exec_prints_what_a_vm_writes_to_stderr_there(cli: MciServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def add(self: OutputStream, vm: str, stdout: str, stderr: str = "") -> bool:
+        return whole(self, vm, stdout, f"bad {stdout}")
+
+    whole = OutputStream.add
+    monkeypatch.setattr(OutputStream, "add", add)
+    done = cli.run("mci", "exec", "m1/web-1", "--", "a: b")
+    assert (done.stdout, done.stderr) == ("web-1: a: b\n", "web-1: bad a: b\n")
 
 
 def test_exec_says_on_stderr_how_much_of_the_output_of_each_vm_is_left_out(

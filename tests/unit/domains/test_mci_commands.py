@@ -51,8 +51,8 @@ class TalkativeShell:
 def test_output_that_nobody_keeps_is_not_read() -> None:
     shell, told = TalkativeShell(), list[str]()
 
-    def tell(text: str) -> bool:
-        told.append(text)
+    def tell(stdout: str, _stderr: str) -> bool:
+        told.append(stdout)
         return len(told) < 3
 
     async def read() -> None:

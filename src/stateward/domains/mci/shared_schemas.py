@@ -2,6 +2,9 @@
 
 from msgspec import Struct
 
+STDERR_MARK = " (stderr)"
+"""The mark behind the name of a VM in lines of progress that its command has written to stderr."""
+
 
 class NewKeyPair(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A key pair that a request has created for VMs; only the response to that request has the private key.

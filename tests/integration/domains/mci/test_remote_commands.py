@@ -331,7 +331,7 @@ async def test_a_command_that_takes_too_long_is_ended(api: ApiHarness, machines:
 async def test_output_is_streamed_while_a_command_runs(api: ApiHarness, machines: LoopbackMachines) -> None:
     await api.created(mci("m1", group("g1", 1)))
     home = machines.of("g1-1").home
-    command = "echo early; while [ ! -e go ]; do sleep 0.05; done; echo late"
+    command = "echo early; printf par; echo oops >&2; while [ ! -e go ]; do sleep 0.05; done; echo tial; echo late"
     op = (await api.post(f"{CMD}?async=true", {"command": [command]})).json()["operation"]
     async with asyncio.timeout(PATIENT):
         while not any("g1-1: early" in one.text for one in await api.engine.store.reader.progress_of(Key(NS, op), 0)):
@@ -339,7 +339,7 @@ async def test_output_is_streamed_while_a_command_runs(api: ApiHarness, machines
     (home / "go").touch()
     await api.engine.wait_record(NS, op, PATIENT)
     lines = [one.text for one in await api.engine.store.reader.progress_of(Key(NS, op), 0)]
-    assert "\n".join(filter(None, lines)) == "g1-1: early\ng1-1: late"
+    assert "\n".join(filter(None, lines)) == "g1-1: early\ng1-1 (stderr): oops\ng1-1: partial\ng1-1: late"
 
 
 async def test_a_vm_without_a_public_address_is_reached_through_a_bastion(

@@ -15,6 +15,7 @@ from stateward.client.session import Session, on_server
 from stateward.client.shared_options import complete_objects
 from stateward.client.url_paths import check_part, url_path
 from stateward.domains.mci.cli.tumblebug_calls import WIRE, MciReply, ask
+from stateward.domains.mci.shared_schemas import STDERR_MARK
 from stateward.errors import BadInput, count_text
 
 if TYPE_CHECKING:
@@ -245,9 +246,14 @@ def _print_until_end(session: Session, operation: "OperationView") -> "Operation
 
 
 def _print(text: str) -> None:
-    if text:
-        sys.stdout.write(f"{clean(text)}\n")
-        sys.stdout.flush()
+    """Print lines; those that a VM has written to stderr go there, without their mark."""
+    for line in clean(text).split("\n") if text else ():
+        name, colon, rest = line.partition(": ")
+        if colon and name.endswith(STDERR_MARK):
+            sys.stderr.write(f"{name.removesuffix(STDERR_MARK)}: {rest}\n")
+        else:
+            sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def _results(session: Session, operation: "OperationView") -> dict[str, VmResultView]:

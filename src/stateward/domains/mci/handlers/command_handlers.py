@@ -27,6 +27,7 @@ from stateward.domains.mci.model import (
 from stateward.domains.mci.remote.begun_runs import BegunRuns
 from stateward.domains.mci.remote.kept_output import KeptOutput
 from stateward.domains.mci.remote.vm_shells import CopyOrder, RunOrder, ShellGroup, VmShells
+from stateward.domains.mci.shared_schemas import STDERR_MARK
 from stateward.drivers.ssh.remote_run import MAX_OUTPUT_BYTES
 from stateward.engine import Ending, Handler, Job, Kind, Route
 from stateward.engine.kinds import Guard
@@ -211,38 +212,46 @@ def _route(found: Object, _action: str) -> Route:
 
 
 class OutputStream:
-    """The output of a command on all its VMs, as lines of progress: each line begins with the name of its VM."""
+    """The output of a command on all its VMs, as lines of progress.
+
+    Each line begins with the name of its VM, and those of stderr have a mark behind it.
+    """
 
     def __init__(self, job: Job, total: int, mask: "SecretMask") -> None:
         self._job, self._total, self._mask, self.done = job, total, mask, 0
         self._is_over = asyncio.Event()
         self._lines: list[str] = []
-        self._partial: dict[str, str] = {}
+        self._partial: dict[tuple[str, str], str] = {}
         self._left_out: Counter[str] = Counter()  # bytes by VM
         self._told, self._streamed, self._pending = 0, 0, 0
 
-    def add(self, vm: str, text: str) -> bool:
+    def add(self, vm: str, stdout: str, stderr: str = "") -> bool:
         """Take what a command has written on a VM, and return whether more of it would be told.
 
         A line is told when it is complete, or too long to be kept.
         """
-        *lines, rest = (self._partial.pop(vm, "") + text).split("\n")
-        for line in lines:
-            self._add_line(vm, self._mask(line), "\n")
-        if len(rest) > MAX_LINE_CHARS + self._mask.longest:
-            end = self._mask.find_cut(rest)
-            self._add_line(vm, self._mask(rest[:end]))
-            rest = rest[end:]
-        if rest:
-            self._partial[vm] = rest
+        self._add_text((vm, ""), stdout)
+        self._add_text((vm, STDERR_MARK), stderr)
         return self._streamed + self._pending < MAX_STREAMED_CHARS
 
-    def _add_line(self, vm: str, line: str, end: str = "") -> None:
+    def _add_text(self, source: tuple[str, str], text: str) -> None:
+        *lines, rest = (self._partial.pop(source, "") + text).split("\n")
+        for line in lines:
+            self._add_line(source, self._mask(line), "\n")
+        if len(rest) > MAX_LINE_CHARS + self._mask.longest:
+            end = self._mask.find_cut(rest)
+            self._add_line(source, self._mask(rest[:end]))
+            rest = rest[end:]
+        if rest:
+            self._partial[source] = rest
+
+    def _add_line(self, source: tuple[str, str], line: str, end: str = "") -> None:
+        vm, mark = source
         for start in range(0, max(1, len(line)), MAX_LINE_CHARS):
             if self._streamed + self._pending >= MAX_STREAMED_CHARS:
                 self._left_out[vm] += len((line[start:] + end).encode(errors="replace"))
                 return
-            self._lines.append(f"{vm}: {line[start : start + MAX_LINE_CHARS]}")
+            self._lines.append(f"{vm}{mark}: {line[start : start + MAX_LINE_CHARS]}")
             self._pending += len(self._lines[-1])
 
     def with_unstreamed(self, vm: str, one: VmCommandResult) -> VmCommandResult:
@@ -260,8 +269,8 @@ class OutputStream:
     async def _flush_often(self) -> None:
         while not await wait_for_event(self._is_over, STREAM_INTERVAL_S):
             await self._flush()
-        for vm, line in self._partial.items():
-            self._add_line(vm, self._mask(line))
+        for source, line in self._partial.items():
+            self._add_line(source, self._mask(line))
         while self._lines or self._told < self.done:
             await self._flush()
 

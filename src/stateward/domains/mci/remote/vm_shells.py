@@ -12,6 +12,7 @@ import traceback
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -82,8 +83,9 @@ ENDS = {
 CUT_OFF = "it was interrupted: the VM was restarted or killed, or the connection to it was lost; it is not run again"
 """Why a run has no result whose connection ended before it did; after a loss of the connection, it goes on."""
 
-OnOutput = Callable[[str, str], bool]
-"""Gets the name of a VM, and what a command has written there; returns whether it wants more."""
+OnText = Callable[[str, str], bool]
+OnOutput = Callable[[str, str, str], bool]
+"""Gets the name of a VM, and what a command has written there to stdout and stderr; returns whether it wants more."""
 
 
 class RunOrder(Struct, frozen=True):
@@ -224,7 +226,7 @@ class ShellGroup:
         self,
         vm: Object,
         order: RunOrder,
-        on_output: OnOutput = lambda _vm, _text: False,
+        on_output: OnOutput = lambda _vm, _stdout, _stderr: False,
         begun: BegunRuns | None = None,
     ) -> VmCommandResult:
         """Run commands on a VM; an error is a part of the result.
@@ -299,7 +301,7 @@ class ShellGroup:
                 self._connected(vm, order) as shell,
             ):
                 has_begun = True
-                report, unread = await _followed(shell, order, lambda text: on_output(vm_of(vm).name, text))
+                report, unread = await _followed(shell, order, partial(on_output, vm_of(vm).name))
         except NoFreeSession as error:
             return VmCommandResult(error=f"{error}; {await self._end_unstarted(vm, order)}", address=address)
         except ConnectionError as error:
@@ -380,7 +382,7 @@ def _why_failed(vm: Object, error: Exception) -> str:
     return describe_error(error)
 
 
-async def _followed(shell: "SshConnection", order: RunOrder, on_text: Callable[[str], bool]) -> tuple[RunReport, int]:
+async def _followed(shell: "SshConnection", order: RunOrder, on_text: OnText) -> tuple[RunReport, int]:
     """Start a run, or follow one that was started; what it writes is told while it runs.
 
     Returns the report, and how many bytes of the output were not told because nobody wants more of it.
@@ -406,7 +408,7 @@ async def _followed(shell: "SshConnection", order: RunOrder, on_text: Callable[[
 class OutputReader:
     """Reads what the commands of a run write, while they run."""
 
-    def __init__(self, shell: "SshConnection", order: RunOrder, on_text: Callable[[str], bool]) -> None:
+    def __init__(self, shell: "SshConnection", order: RunOrder, on_text: OnText) -> None:
         self._shell, self._order, self._on_text = shell, order, on_text
         self._number, self._stdout, self._stderr = 0, 0, 0
         self._has_polled, self._is_wanted = False, True
@@ -423,7 +425,7 @@ class OutputReader:
         found = read_chunk(output, mark)
         self._stdout, self._stderr = self._stdout + len(found.stdout), self._stderr + len(found.stderr)
         self.told_bytes += len(found.stdout) + len(found.stderr)
-        self._is_wanted = self._on_text(_text(found.stdout) + _text(found.stderr))
+        self._is_wanted = self._on_text(_text(found.stdout), _text(found.stderr))
         if max(len(found.stdout), len(found.stderr)) >= CHUNK_BYTES:
             return True
         if found.has_ended:
@@ -441,7 +443,7 @@ class OutputReader:
             return
         for one in report.results:
             self.told_bytes += one.written_bytes
-            self._on_text(_text(one.stdout) + _text(one.stderr))
+            self._on_text(_text(one.stdout), _text(one.stderr))
 
 
 def _result(order: RunOrder, report: RunReport, address: str, unread: int) -> VmCommandResult:
@@ -489,7 +491,7 @@ def _text(output: bytes) -> str:
 async def _run_by_driver(
     driver: Driver, vm: Object, order: RunOrder, on_output: OnOutput, address: str
 ) -> VmCommandResult:
-    """Run the commands in order until one fails, by a driver that can do so without SSH."""
+    """Run the commands in order until one fails, by a driver that can do so without SSH; stderr is a part of stdout."""
     if not driver.caps.runs_commands:
         return VmCommandResult((CommandRun(NO_SHELL_OUTPUT),), address=address)
     spec, runs = vm_of(vm), list[CommandRun]()
@@ -498,13 +500,13 @@ async def _run_by_driver(
         try:
             written = await driver.run(handle, line, order.user or spec.user, order.seconds)
         except CommandFailed as error:
-            on_output(spec.name, error.written)
+            on_output(spec.name, error.written, "")
             why = f"{line!r} ended with {error}"
             run = with_limited_run(CommandRun(error.written, error.status), order.stream_bytes)
             return VmCommandResult((*runs, run), why, address)
         except (OSError, TimeoutError) as error:
             why = f"{line!r} failed: {type(error).__name__} {error}".rstrip()
             return VmCommandResult((*runs, CommandRun()), why, address)
-        on_output(spec.name, written)
+        on_output(spec.name, written, "")
         runs.append(with_limited_run(CommandRun(written, 0), order.stream_bytes))
     return VmCommandResult(tuple(runs), address=address)
