@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from stateward.domains.mci.api import live_status
 from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated.faults import CALM
+from stateward.store.changes import Changes
 from tests.integration.domains.mci.api_harness import DEAD, HERE, MICRO, NS, ApiHarness, group, mci, open_api
 
 M1 = f"/ns/{NS}/mci/m1"
@@ -43,6 +44,18 @@ async def test_a_fresh_status_costs_one_call_per_connection(api: ApiHarness) -> 
     assert api.saved == {"aws": 19, "gcp": 9}
     assert {one["nativeStatus"] for one in status["vm"]} == {"running", "RUNNING"}
     assert await everything(api) == before
+
+
+@pytest.mark.parametrize("state", ["Undefined", "Failed"])
+async def test_the_last_native_status_of_a_vm_of_which_nothing_is_known_is_not_shown_as_current(
+    api: ApiHarness, state: str
+) -> None:
+    await api.created()
+    found = await api.engine.record(NS, "m1.g1-1")
+    changed = replace(found, state=state, version=found.version + 1)
+    await api.engine.store.transact(lambda tx: tx.apply(Changes(objects=[changed])))
+    shown = [(await api.status())["vm"][0], (await api.get(f"{M1}/vm/g1-1")).json()]
+    assert [(one["status"], one["nativeStatus"]) for one in shown] == [(state, "unknown (last running)")] * 2
 
 
 async def test_what_does_not_change_by_itself_is_not_asked_about(api: ApiHarness) -> None:

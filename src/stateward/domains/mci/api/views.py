@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stateward.domains.mci.api.connection_views import connection_view, image_view, location_of, spec_view
-from stateward.domains.mci.api.live_status import LiveStatus, WaitBudget
+from stateward.domains.mci.api.live_status import UNKNOWN, LiveStatus, WaitBudget
 from stateward.domains.mci.api.phase_views import phase_results, phase_views, post_command_status
 from stateward.domains.mci.api.schemas import (
     Associated,
@@ -145,7 +145,7 @@ class Views:
         return [await self._vm(one, targets.get(one.id, NO_TARGET)) for one in vms]
 
     async def _vm(self, found: Object, target: TargetStatus) -> VmInfo:
-        vm, seen = vm_of(found), vm_seen(found)
+        vm, seen = vm_of(found), last_seen(found)
         return VmInfo(
             **_vm_summary(found, vm, seen, target),
             csp_resource_id=seen.native_id,
@@ -195,7 +195,7 @@ class Views:
     async def _vm_statuses(self, mci: Object, vms: Sequence[Object], shown: dict[str, VmSeen]) -> list[VmStatusInfo]:
         targets = await self._targets.of_vms(mci.op, vms)
         return [
-            _vm_status(found, vm_of(found), shown.get(found.id) or vm_seen(found), targets.get(found.id, NO_TARGET))
+            _vm_status(found, vm_of(found), shown.get(found.id) or last_seen(found), targets.get(found.id, NO_TARGET))
             for found in vms
         ]
 
@@ -239,6 +239,14 @@ def sort_key_of(vm: str) -> tuple[str, int, str]:
     """Return the sort key of a VM within its MCI, by its name or id."""
     group, _, number = vm.rpartition("-")
     return group, int(number) if number.isdecimal() else 0, vm
+
+
+def last_seen(found: Object) -> VmSeen:
+    """Return a VM as it was seen last; where nobody can say what it is now, its native state says so."""
+    seen = vm_seen(found)
+    if found.state not in (VmState.FAILED, VmState.UNDEFINED) or not seen.native_state:
+        return seen
+    return replace(seen, native_state=f"{UNKNOWN} (last {seen.native_state})")
 
 
 def _status(found: Object, vms: Sequence[Object]) -> MciStatus:
