@@ -127,14 +127,23 @@ async def test_no_action_brings_a_spec_that_leads_to_another_name() -> None:
 
 
 async def test_change_is_refused_while_another_runs() -> None:
-    server = SimulatedServer(delay_s=0.05)
-    async with records_on(server) as records:
+    reached, opened = asyncio.Event(), asyncio.Event()
+
+    async def hold(_: str) -> None:
+        reached.set()
+        await opened.wait()
+
+    opened.set()
+    async with records_on(SimulatedServer(on_change=hold)) as records:
         await records.create_zone()
         await records.create()
+        reached.clear()
+        opened.clear()
         first = asyncio.create_task(records.do("www", "change", ttl=60))
-        await asyncio.sleep(0.01)
+        await reached.wait()
         with pytest.raises(Refused, match="change"):
             await records.do("www", "change", ttl=90)
+        opened.set()
         await first
 
 

@@ -5,9 +5,9 @@ import os
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from msgspec.structs import replace
@@ -23,11 +23,12 @@ from stateward.domains.mci.model import (
     vm_of,
     vm_seen,
 )
+from stateward.domains.mci.provider.provider_client import ProviderClient
 from stateward.drivers import Observation
-from stateward.engine.errors import AlreadyEnded
 from stateward.lifecycle import PROVIDER
 from stateward.store import open_store
 from stateward.store.records import Operation, Status
+from tests.held_calls import Moment, hold_calls
 from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, mci, open_harness
 from tests.integration.drivers.aws.conftest import session
 from tests.integration.drivers.aws.ec2_machines import describe_machines
@@ -41,8 +42,6 @@ from tests.integration.drivers.local.host_machines import (
 )
 from tests.long_forms import in_long_form
 
-LATE = 1.0
-"""How many seconds a machine has after the end of an operation to show what comes late."""
 REACHED = {"suspend": "Suspended", "resume": "Running", "terminate": "Terminated"}
 
 
@@ -251,30 +250,34 @@ async def whole_life(harness: MciHarness, wanted: SubGroup, connection: str, fol
     assert {*live_processes_in(folder)} - {*ssh_servers_in(folder)} == set()
 
 
-async def cancelled_soon(harness: MciHarness, action: str, delay: float) -> Status:
-    """Cancel an action on the only VM soon after it was asked for; the record and the machine are to agree."""
+async def cancelled_at(harness: MciHarness, action: str, owner: object, moment: Moment) -> None:
+    """Cancel an action on the only VM while its call is held; its record and its machine must agree."""
     (vm,) = await harness.service.vms(NS, "m1")
-    begun = await harness.service.control_vm(NS, "m1", vm_of(vm).name, action, ANN)
-    await asyncio.sleep(delay)
-    with suppress(AlreadyEnded):
+    with hold_calls(owner, "act", moment) as held:
+        begun = await harness.service.control_vm(NS, "m1", vm_of(vm).name, action, ANN)
+        await held.wait_for_arrival()
         await harness.engine.cancel(NS, begun.op.id, "ann")
-    status = (await harness.ended(begun)).status
-    await asyncio.sleep(LATE)
+        if isinstance(owner, ProviderClient):
+            assert (await harness.ended(begun)).status is Status.CANCELLED
+            assert held.made == 0
+        else:
+            held.release()
+            assert (await harness.ended(begun)).status is Status.SUCCEEDED
     (now,) = await harness.service.vms(NS, "m1")
     (machine,) = (await shown(harness, vm_of(vm).connection)).values()
-    assert now.state == machine.state.capitalize()
-    assert (status, now.state) in ((Status.SUCCEEDED, REACHED[action]), (Status.CANCELLED, vm.state))
-    return status
+    assert now.state == machine.state.capitalize() == (REACHED[action] if held.made else vm.state)
 
 
 async def cancelled_at_every_time(harness: MciHarness) -> None:
-    """Cancel each action sooner or later, until each was done in spite of it at least once."""
-    for action in ("suspend", "resume", "terminate"):
-        for delay in (0.0, 0.02, 0.1, 1.0):
-            if await cancelled_soon(harness, action, delay) is Status.SUCCEEDED:
-                break
-        else:
-            pytest.fail(f"{action} was never sent before it was cancelled")
+    """Cancel each action before its call is sent; then before the call arrives, or before its answer does."""
+    (vm,) = await harness.service.vms(NS, "m1")
+    client = await harness.plugin.clients.by_name(vm_of(vm).connection)
+    for moment in get_args(Moment):
+        for action in ("suspend", "resume"):
+            await cancelled_at(harness, action, client, "before")
+            await cancelled_at(harness, action, client.driver, moment)
+    await cancelled_at(harness, "terminate", client, "before")
+    await cancelled_at(harness, "terminate", client.driver, "after")
 
 
 @needs_qemu

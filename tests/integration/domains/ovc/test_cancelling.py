@@ -1,22 +1,23 @@
 """A cancelled action ends with the observed outcome: on process nodes, and for actions that include children."""
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from stateward.domains.ovc.model import cloudspace_seen
+from stateward.domains.ovc.nodes.driver_node import DriverNode
 from stateward.domains.ovc.nodes.port import Power
-from stateward.engine.errors import AlreadyEnded
 from stateward.store import open_store
+from tests.held_calls import Moment, hold_calls
 from tests.integration.domains.ovc.machine_processes import nodes_in
 from tests.integration.domains.ovc.ovc_harness import ADA, RECORDS_ONLY, Cloud, open_cloud
 from tests.integration.drivers.local.host_machines import kill_all_in
 
 POWERS = {"RUNNING": Power.ON, "PAUSED": Power.FROZEN, "HALTED": Power.OFF, "DELETED": Power.OFF}
+NODE_METHODS = {"pause": "pause", "stop": "stop", "delete": "stop"}
 
 
 @pytest.fixture
@@ -29,22 +30,35 @@ async def local(tmp_path: Path) -> AsyncIterator[Cloud]:
 
 
 @pytest.mark.parametrize("action", ["pause", "stop", "delete"])
-async def test_what_is_cancelled_on_a_node_of_processes_is_told_as_what_the_machine_is(
+async def test_an_action_that_is_cancelled_before_its_call_leaves_a_process_machine_as_it_was(
     local: Cloud, action: str
 ) -> None:
-    endings = Counter[str]()
-    for number in range(6):
-        vm = await local.vm()
-        node, key = await local.plugin.nodes.get(local.ns, await local.node_of(vm)), await local.machine(vm)
+    vm = await local.vm()
+    node, key = await local.plugin.nodes.get(local.ns, await local.node_of(vm)), await local.machine(vm)
+    with hold_calls(node, NODE_METHODS[action], "before") as held:
         begun = await local.ask(vm, action)
-        await asyncio.sleep(0.005 * number)
-        with suppress(AlreadyEnded):
-            await local.engine.cancel(local.ns, begun.op.id)
-        endings[(await local.ended(begun)).status] += 1
-        state = await local.state(vm)
-        assert await node.get_power(key) is POWERS[state]
-        assert (state == "RUNNING") is ((await local.operation(begun.op.id)).status == "cancelled")
-    assert endings["succeeded"] > 0
+        await held.wait_for_arrival()
+        await local.engine.cancel(local.ns, begun.op.id)
+        assert (await local.ended(begun)).status == "cancelled"
+    assert (await local.state(vm), await node.get_power(key), held.made) == ("RUNNING", Power.ON, 0)
+
+
+@pytest.mark.parametrize("moment", get_args(Moment))
+@pytest.mark.parametrize("action", ["pause", "stop", "delete"])
+async def test_an_action_that_is_cancelled_during_its_call_ends_as_what_the_process_machine_is(
+    local: Cloud, action: str, moment: Moment
+) -> None:
+    vm = await local.vm()
+    node, key = await local.plugin.nodes.get(local.ns, await local.node_of(vm)), await local.machine(vm)
+    assert isinstance(node, DriverNode)
+    with hold_calls(node._driver, "act", moment) as held:
+        begun = await local.ask(vm, action)
+        await held.wait_for_arrival()
+        await local.engine.cancel(local.ns, begun.op.id)
+        held.release()
+        assert (await local.ended(begun)).status == "succeeded"
+    state = await local.state(vm)
+    assert (state != "RUNNING", await node.get_power(key)) == (True, POWERS[state])
 
 
 # --- what takes others along -----------------------------------------------------------------------------------------

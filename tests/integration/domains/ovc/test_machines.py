@@ -1,8 +1,7 @@
 """The lifecycle of VMs and their disks: one action at a time, and disks that change together with their VM."""
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from typing import get_args
 
 import pytest
 from msgspec.structs import replace
@@ -25,12 +24,11 @@ from stateward.domains.ovc.lifecycle import VM
 from stateward.domains.ovc.model import MAX_DISKS, DiskSpec, ImageSpec, vm_seen
 from stateward.domains.ovc.nodes.driver_node import DriverNode
 from stateward.domains.ovc.nodes.port import Power
-from stateward.drivers import MachineAction, MachineHandle, Outcome
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Accepted, Denied, Refused
-from stateward.engine.errors import AlreadyEnded
 from stateward.errors import BadInput
 from stateward.store.records import Key
+from tests.held_calls import Moment, hold_calls
 from tests.integration.domains.ovc.ovc_harness import ADA, ANN, Cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -481,21 +479,34 @@ async def test_a_deploy_that_is_cancelled_leaves_the_description_and_can_be_aske
 
 
 @pytest.mark.parametrize("action", ["reset", "reboot"])
-async def test_a_cancelled_reset_is_told_as_what_its_machine_shows(cloud: Cloud, action: str) -> None:
-    vm, before = await cloud.vm(), 0
+async def test_a_reset_that_is_cancelled_before_its_call_is_not_done(cloud: Cloud, action: str) -> None:
+    vm = await cloud.vm()
     node, key = await machine_key(cloud, vm)
-    for number in range(20):
+    with hold_calls(node, "reset", "before") as held:
         asked = await cloud.ask(vm, action)
-        await asyncio.sleep(0.0005 * number)
-        with suppress(AlreadyEnded):
-            await cloud.engine.cancel(cloud.ns, asked.op.id)
-        ended = await cloud.ended(asked)
-        shown = (await node._driver.observe([key])).machines[0]
-        now = int(shown.details.get("reboots", "0"))
-        assert (ended.status, now - before) in (("succeeded", 1), ("cancelled", 0))
-        assert await cloud.state(vm) == "RUNNING"
-        before = now
-    assert before > 0
+        await held.wait_for_arrival()
+        await cloud.engine.cancel(cloud.ns, asked.op.id)
+        assert (await cloud.ended(asked)).status == "cancelled"
+    assert (await cloud.state(vm), await reboots(node, key), held.made) == ("RUNNING", 0, 0)
+
+
+@pytest.mark.parametrize("moment", get_args(Moment))
+@pytest.mark.parametrize("action", ["reset", "reboot"])
+async def test_a_reset_that_is_cancelled_during_its_call_is_done(cloud: Cloud, action: str, moment: Moment) -> None:
+    vm = await cloud.vm()
+    node, key = await machine_key(cloud, vm)
+    with hold_calls(node._driver, "act", moment) as held:
+        asked = await cloud.ask(vm, action)
+        await held.wait_for_arrival()
+        await cloud.engine.cancel(cloud.ns, asked.op.id)
+        held.release()
+        assert (await cloud.ended(asked)).status == "succeeded"
+    assert (await cloud.state(vm), await reboots(node, key)) == ("RUNNING", 1)
+
+
+async def reboots(node: DriverNode, key: str) -> int:
+    """Return how often a machine was booted again."""
+    return int((await node._driver.observe([key])).machines[0].details.get("reboots", "0"))
 
 
 @pytest.mark.parametrize("action", ["pause", "reset", "stop"])
@@ -505,24 +516,15 @@ async def test_what_a_node_shows_too_late_does_not_prove_that_a_cancelled_action
     vm = await cloud.vm()
     node, key = await machine_key(cloud, vm)
     region = node._driver._region  # type: ignore[attr-defined]
-    called, cancelled, act = asyncio.Event(), asyncio.Event(), node._driver.act
-
-    async def acts(action: MachineAction, handles: Sequence[MachineHandle]) -> Sequence[Outcome]:
-        outcomes = await act(action, handles)
-        called.set()
-        await cancelled.wait()
-        return outcomes
-
     region.profile = replace(CALM, late=0.3)
-    node._driver.act = acts  # type: ignore[method-assign]
     try:
-        begun = await cloud.ask(vm, action)
-        await called.wait()
-        await cloud.engine.cancel(cloud.ns, begun.op.id)
-        cancelled.set()
-        assert (await cloud.ended(begun)).status == "succeeded"
+        with hold_calls(node._driver, "act", "after") as held:
+            begun = await cloud.ask(vm, action)
+            await held.wait_for_arrival()
+            await cloud.engine.cancel(cloud.ns, begun.op.id)
+            held.release()
+            assert (await cloud.ended(begun)).status == "succeeded"
     finally:
-        node._driver.act = act  # type: ignore[method-assign]
         region.profile = CALM
     assert (await cloud.state(vm), await node.get_power(key)) == AFTER[action]
 
