@@ -64,7 +64,7 @@ def boats(engines: list[BlockingEngine]) -> Kind:
 @pytest.fixture(params=["sqlite", "postgres"])
 def engine(request: pytest.FixtureRequest) -> Iterator[BlockingEngine]:
     engines: list[BlockingEngine] = []
-    with BlockingEngine(fresh_store(request.param, request)(), [boats(engines)], lease_s=3.0) as opened:
+    with BlockingEngine(fresh_store(request.param, request)(), [boats(engines)]) as opened:
         engines.append(opened)
         opened.run("ns", "b1", "build", kind="test.boat", spec={"masts": 2})
         yield opened

@@ -62,7 +62,7 @@ class CliServer:
         self.plant = Plant()
         config = Config(data=str(self.folder), rate=100_000)
         kinds = [token_kind(), quota_kind(), self.plant.pump(), self.plant.station(), RecordWork().kind()]
-        async with Engine(open_store(config.store_url), kinds, lease_s=3.0) as self.engine:
+        async with Engine(open_store(config.store_url), kinds) as self.engine:
             self.tokens = Tokens(self.engine)
             self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
             app = create_app(self.engine, self.tokens, config, api_routes=(*live_routes.ROUTES, console_routes.get_me))

@@ -42,7 +42,7 @@ class MciServer(CliServer):
         self.plugin = MciRuntime(
             ProcessContext(self.folder, random=Random(1)), cloud=self.cloud, tick=0.01, every=3600.0
         )
-        engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *self.plugin.kinds], lease_s=3.0)
+        engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *self.plugin.kinds])
         self.plugin.bind_engine(engine)
         async with engine as self.engine, self.plugin.running(engine, works=True):
             self.tokens = Tokens(self.engine)

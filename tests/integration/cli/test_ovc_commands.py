@@ -41,7 +41,7 @@ class OvcCliServer(CliServer):
             Settings("none", look_every=0.0),
             cloud=SimulatedCloud(profile=CALM, chance=Random(1)),
         )
-        engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *plugin.kinds], lease_s=3.0)
+        engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *plugin.kinds])
         plugin.bind_engine(engine)
         async with engine as self.engine, plugin.running(engine, works=True):
             self.tokens = Tokens(self.engine)

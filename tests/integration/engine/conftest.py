@@ -52,6 +52,6 @@ def new_store(store_name: str, request: pytest.FixtureRequest) -> Callable[[], S
 @pytest.fixture
 async def site(new_store: Callable[[], Store]) -> AsyncIterator[Site]:
     plant = Plant()
-    async with Engine(new_store(), [plant.pump(), plant.station()], lease_s=3.0) as engine:
+    async with Engine(new_store(), [plant.pump(), plant.station()]) as engine:
         yield Site(engine, plant)
         plant.release()

@@ -101,7 +101,7 @@ def yard() -> Yard:
 @pytest.fixture
 async def works(new_store: Callable[[], Store], yard: Yard) -> AsyncIterator[Site]:
     plant = Plant()
-    async with Engine(new_store(), [plant.pump(), yard.kind()], lease_s=3.0, slots=5) as engine:
+    async with Engine(new_store(), [plant.pump(), yard.kind()], slots=5) as engine:
         yield Site(engine, plant)
         plant.release()
 
@@ -214,7 +214,7 @@ async def test_whoever_waits_for_children_goes_on_after_a_crash(new_store: Calla
     for task in (*first.worker._claim_tasks, *first.worker._lease_tasks, *first.worker._operation_tasks()):
         task.cancel()  # as if the process were gone: nothing is given back
     plant.release()
-    async with Engine(new_store(), [plant.pump(), yard.kind()], lease_s=3.0) as second:
+    async with Engine(new_store(), [plant.pump(), yard.kind()]) as second:
         assert (await Site(second, plant).ended(accepted)).status is Status.SUCCEEDED
     await first.store.close()
     assert yard.calls == 2

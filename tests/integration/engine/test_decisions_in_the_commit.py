@@ -189,7 +189,7 @@ async def test_a_member_that_is_added_before_the_whole_is_locked_takes_part_in_t
 async def test_a_request_is_refused_if_what_it_is_based_on_has_changed(new_store: Callable[[], Store]) -> None:
     plant = Plant()
     plant.release()
-    async with Engine(new_store(), [plant.pump(), plant.station()], lease_s=3.0) as engine:
+    async with Engine(new_store(), [plant.pump(), plant.station()]) as engine:
         await engine.run("ns", "p1", "build", kind=PUMP.kind)
         read = await engine.store.reader.object(Key("ns", "p1"))
         assert read is not None
@@ -204,7 +204,7 @@ async def test_a_request_is_refused_if_what_it_is_based_on_has_changed(new_store
 async def test_a_repeated_key_is_answered_whatever_the_request_is_based_on(new_store: Callable[[], Store]) -> None:
     plant = Plant()
     plant.release()
-    async with Engine(new_store(), [plant.pump(), plant.station()], lease_s=3.0) as engine:
+    async with Engine(new_store(), [plant.pump(), plant.station()]) as engine:
         await engine.run("ns", "p1", "build", kind=PUMP.kind)
         read = await engine.store.reader.object(Key("ns", "p1"))
         assert read is not None

@@ -188,7 +188,7 @@ async def test_locks_are_granted_in_the_order_of_asking_whatever_the_operations_
         await plant.run(job)
 
     kind = Kind(PUMP, dict.fromkeys(PUMP.actions, Handler(noted, plant.observe)))
-    async with Engine(new_store(), [kind], lease_s=3.0, new_id=lambda: f"{next(backwards):032}") as engine:
+    async with Engine(new_store(), [kind], new_id=lambda: f"{next(backwards):032}") as engine:
         site, names = Site(engine, plant), ["p9", "p5", "p7", "p1", "p3"]
         for name in names:
             await site.built(name)

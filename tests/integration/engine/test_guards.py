@@ -24,7 +24,7 @@ async def test_a_guard_that_meets_a_conflict_is_asked_again_and_the_request_is_a
 
     pump = plant.pump()
     pump.guard = guard
-    async with Engine(new_store(), [pump, plant.station()], lease_s=3.0) as engine:
+    async with Engine(new_store(), [pump, plant.station()]) as engine:
         accepted = await engine.create("ns", "p1", PUMP.kind, "build")
         assert (await engine.wait("ns", accepted.op.id, 30)).status == "succeeded"
         plant.release()
@@ -45,7 +45,7 @@ async def test_a_guard_names_the_parent_and_the_labels_of_a_new_object(new_store
 
     pump = plant.pump()
     pump.guard = guard
-    async with Engine(new_store(), [pump, plant.station()], lease_s=3.0) as engine:
+    async with Engine(new_store(), [pump, plant.station()]) as engine:
         accepted = await engine.create("ns", "p1", PUMP.kind, "build", labels={"slot": "1"})
         assert (accepted.object.parent, accepted.object.labels) == ("s1", '{"slot":"7"}')
         found = await engine.get("ns", "p1")
@@ -64,7 +64,7 @@ async def test_a_guard_selects_what_an_earlier_request_of_the_same_transaction_h
 
     pump = plant.pump()
     pump.guard = guard
-    async with Engine(new_store(), [pump, plant.station()], lease_s=3.0) as engine:
+    async with Engine(new_store(), [pump, plant.station()]) as engine:
         made = [engine.create("ns", f"p{number}", PUMP.kind, "build", labels={"slot": "7"}) for number in range(5)]
         verdicts = await asyncio.gather(*made, return_exceptions=True)
         assert [isinstance(one, SlotTaken) for one in verdicts] == [False, True, True, True, True]

@@ -214,7 +214,7 @@ async def test_an_end_hook_that_fails_is_tried_again_later_and_shown(new_store: 
 
     kind = boat.build()
     kind.on_end = on_end
-    async with Engine(new_store(), [kind], lease_s=3.0) as engine:
+    async with Engine(new_store(), [kind]) as engine:
         op = (await engine.create("ns", "b1", "test.boat")).op.id
         assert (await engine.wait("ns", op, 60)).status is Status.SUCCEEDED
         reasons = [one.reason for one in await engine.history("ns", "b1") if one.reason is not None]

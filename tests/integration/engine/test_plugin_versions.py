@@ -37,10 +37,10 @@ class Deployment:
         self.done: list[tuple[str, str, Any]] = []
 
     def old(self, **how: Any) -> Engine:
-        return Engine(self.new_store(), [old_kind(self._note("old")), marker_kind()], lease_s=3.0, **how)
+        return Engine(self.new_store(), [old_kind(self._note("old")), marker_kind()], **how)
 
     def later(self, **how: Any) -> Engine:
-        return Engine(self.new_store(), [later_kind(self._note("later")), marker_kind()], lease_s=3.0, **how)
+        return Engine(self.new_store(), [later_kind(self._note("later")), marker_kind()], **how)
 
     def _note(self, version: str) -> Callable[[Job], Awaitable[None]]:
         async def run(job: Job) -> None:

@@ -233,7 +233,7 @@ async def test_a_signal_with_a_key_arrives_once_whatever_happens_to_its_sender(
         return [await job.wait_for("item", step=str(number)) for number in range(2)]
 
     agency = Agency(book)
-    async with Engine(new_store(), [agency.kind()], lease_s=3.0) as engine:
+    async with Engine(new_store(), [agency.kind()]) as engine:
         op = (await engine.create("ns", "trip", TRIP.kind, "book")).op.id
         mortal = MortalStore(new_store(), 1, before=before)
         sender = Engine(cast("Store", mortal), [agency.kind()], works=False)

@@ -44,7 +44,7 @@ def booking(new_store: Callable[[], Store]) -> Booking:
 
     @asynccontextmanager
     async def start(agency: Agency, slots: int = 5, **how: Any) -> AsyncIterator[Engine]:
-        async with Engine(new_store(), [agency.kind(**how)], lease_s=3.0, slots=slots) as engine:
+        async with Engine(new_store(), [agency.kind(**how)], slots=slots) as engine:
             yield engine
 
     return start

@@ -64,7 +64,7 @@ def now() -> Kind:
 @pytest.fixture
 async def left_behind(new_store: NewStore) -> NewStore:
     """Leave lamps behind as the former version did: one off, one dimmed, one whose glowing was accepted."""
-    async with Engine(new_store(), [before()], lease_s=3.0) as engine:
+    async with Engine(new_store(), [before()]) as engine:
         for name in ("a", "b", "c"):
             await engine.wait("ns", (await engine.create("ns", name, "test.lamp", "make")).op.id, 30)
         await engine.wait("ns", (await engine.act("ns", "b", "dim")).op.id, 30)
@@ -87,7 +87,7 @@ async def test_mapped_objects_go_on_and_so_does_the_operation_that_was_under_way
     done = await migrate_states(store, Kinds([now()]), WHOLE, "ann")
     await store.close()
     assert done == {("test.lamp", state): 1 for state in ("off", "dimmed", "glowing")}
-    async with Engine(left_behind(), [now()], lease_s=3.0) as engine:
+    async with Engine(left_behind(), [now()]) as engine:
         (glow,) = [one for one in await engine.store.reader.operations_of((await engine.get("ns", "c")).key, 9)
                    if one.action == "glow"]  # fmt: skip
         assert (await engine.wait("ns", glow.id, 30)).status is Status.SUCCEEDED

@@ -45,7 +45,7 @@ class RecordSite(Site):
 @pytest.fixture
 async def records(new_store: Callable[[], Store]) -> AsyncIterator[RecordSite]:
     work = RecordWork()
-    async with Engine(new_store(), [work.kind()], lease_s=3.0) as engine:
+    async with Engine(new_store(), [work.kind()]) as engine:
         yield RecordSite(engine, work)
 
 

@@ -47,7 +47,7 @@ class Deployment:
 
     def engine(self, kinds: list[Kind], **how: object) -> Engine:
         """Return an engine that knows some kinds."""
-        return Engine(self.new_store(), kinds, lease_s=3.0, **how)  # type: ignore[arg-type]
+        return Engine(self.new_store(), kinds, **how)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -636,7 +636,7 @@ async def test_a_worker_that_vanished_is_replaced_and_the_work_looked_at_first(
     site.plant.true.add(accepted.op.id)  # and yet its work has had its effect
     second = Plant()
     second.true = site.plant.true
-    async with Engine(new_store(), [second.pump(), second.station()], lease_s=3.0) as other:
+    async with Engine(new_store(), [second.pump(), second.station()]) as other:
         ended = await other.wait("ns", accepted.op.id, 30)
     assert (ended.status, second.begun["pump"]) == (Status.SUCCEEDED, 0)
     site.plant.release()

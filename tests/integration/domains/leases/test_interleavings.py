@@ -71,7 +71,7 @@ class Life:
     async def open(self) -> None:
         """Open the site."""
         plugin = LeasesRuntime(ProcessContext(self._folder), Settings(before_end=0.0), [self._things])
-        self._engine = Engine(Witness(self._folder / "store.db", self.forbidden), plugin.kinds, lease_s=3.0)  # type: ignore[arg-type]
+        self._engine = Engine(Witness(self._folder / "store.db", self.forbidden), plugin.kinds)  # type: ignore[arg-type]
         plugin.bind_engine(self._engine)
         await self._engine.__aenter__()
         self._site = LeaseHarness(self._engine, plugin, self._things)

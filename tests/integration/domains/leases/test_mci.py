@@ -49,7 +49,7 @@ async def both(
     site = ProcessContext(tmp_path, random=Random(1))
     clouds = MciRuntime(site, cloud=simulated, tick=0.01, every=3600.0)
     leases = LeasesRuntime(site)
-    engine = Engine(new_store(), [*clouds.kinds, *leases.kinds], lease_s=3.0)
+    engine = Engine(new_store(), [*clouds.kinds, *leases.kinds])
     for plugin in (clouds, leases):
         plugin.bind_engine(engine)
     async with engine, clouds.running(engine, works=True):

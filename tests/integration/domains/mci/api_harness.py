@@ -129,7 +129,7 @@ class ApiHarness:
 
 @asynccontextmanager
 async def open_api(
-    folder: Path, store: Store | None = None, *, fresh_for: float = 60.0, lease: float = 3.0
+    folder: Path, store: Store | None = None, *, fresh_for: float = 60.0, lease: float = 15.0
 ) -> AsyncIterator[ApiHarness]:
     """Open the application; everybody has a token for `default`, the administrator for everything."""
     calls: list[tuple[str, str]] = []

@@ -89,7 +89,7 @@ async def open_harness(
     *,
     cloud: SimulatedCloud | None = None,
     works: bool = True,
-    lease: float = 3.0,
+    lease: float = 15.0,
     site: ProcessContext | None = None,
 ) -> AsyncIterator[MciHarness]:
     """Open the domain on a store."""

@@ -19,7 +19,7 @@ async def test_while_another_process_has_the_file_vms_wait_and_none_is_called_go
         await harness.created(mci("m1", group("a", 3)))
     other = SimulatedCloud(file)
     plugin = MciRuntime(ProcessContext(tmp_path, random=Random(1)), tick=0.01, every=3600.0)
-    engine = Engine(open_store(database), plugin.kinds, lease_s=3.0)
+    engine = Engine(open_store(database), plugin.kinds)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):
         harness = MciHarness(engine, plugin)

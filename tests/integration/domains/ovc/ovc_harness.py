@@ -221,7 +221,7 @@ async def open_cloud(
     *,
     simulated: SimulatedCloud | None = None,
     works: bool = True,
-    lease: float = 3.0,
+    lease: float = 15.0,
 ) -> AsyncIterator[Cloud]:
     """Open the domain on a store."""
     simulated = simulated or SimulatedCloud(profile=CALM, chance=Random(1))

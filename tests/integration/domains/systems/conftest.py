@@ -138,7 +138,7 @@ def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
 async def harness(new_store: Callable[[], Store]) -> AsyncIterator[SystemsHarness]:
     backend, plant = SimulatedBackend(), Plant()
     plugin = SystemsRuntime({"simulated": backend})
-    engine = Engine(new_store(), [*plugin.kinds, plant.pump()], lease_s=3.0)
+    engine = Engine(new_store(), [*plugin.kinds, plant.pump()])
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):
         opened = SystemsHarness(engine, plugin, backend, plant)

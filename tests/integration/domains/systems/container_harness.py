@@ -101,7 +101,7 @@ async def run_host(
     backend = ContainerBackend(folder / "containers", containers, reach)
     settings = SystemsSettings(container_namespaces=NS, registry_logins=registry_logins)
     plugin = SystemsRuntime({"container": backend}, settings)
-    engine = Engine(open_store(str(folder / "stateward.db")), plugin.kinds, lease_s=3.0)
+    engine = Engine(open_store(str(folder / "stateward.db")), plugin.kinds)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):
         host = ContainerHost(engine, backend, containers)

@@ -259,7 +259,7 @@ async def simulated_nodes(store: Store, folder: Path, *, is_new: bool = True) ->
     """Run the domain, without any node yet, or on the store of a former process."""
     backend = NodesBackend(folder / "addresses", Random(1))
     plugin = SystemsRuntime({"nodes": backend}, SystemsSettings(node_lease=60.0))
-    engine = Engine(store, plugin.kinds, lease_s=3.0)
+    engine = Engine(store, plugin.kinds)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):
         opened = SimulatedNodes(engine, plugin, backend)

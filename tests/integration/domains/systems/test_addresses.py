@@ -32,7 +32,7 @@ async def serving(
     """Run the domain on a store, as one server does."""
     settings = SystemsSettings(local_namespaces="*", address_ports=address_ports)
     plugin = SystemsRuntime({"local": backend}, settings, server_port=SERVER_PORT)
-    engine = Engine(store, plugin.kinds, lease_s=3.0)
+    engine = Engine(store, plugin.kinds)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):
         yield engine

@@ -466,7 +466,7 @@ async def test_a_system_that_cannot_be_made_ready_fails_after_some_attempts_and_
     monkeypatch.setattr(system_handlers, "CREATE_ATTEMPTS", 2)
     backend = Reluctant()
     plugin = SystemsRuntime({"simulated": backend})
-    engine = Engine(new_store(), plugin.kinds, lease_s=3.0)
+    engine = Engine(new_store(), plugin.kinds)
     plugin.bind_engine(engine)
     async with engine:
         harness = SystemsHarness(engine, plugin, backend, Plant())
@@ -516,7 +516,7 @@ async def test_what_was_lost_while_nobody_looked_is_made_again_at_the_next_start
     for _ in range(2):  # simulated instances are gone with their process
         backend = SimulatedBackend()
         plugin = SystemsRuntime({"simulated": backend})
-        engine = Engine(new_store(), plugin.kinds, lease_s=3.0)
+        engine = Engine(new_store(), plugin.kinds)
         plugin.bind_engine(engine)
         async with engine, plugin.running(engine, works=True):
             harness = SystemsHarness(engine, plugin, backend, Plant())

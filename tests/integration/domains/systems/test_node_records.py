@@ -118,7 +118,7 @@ class Nodes:
 async def nodes(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[Nodes]:
     backend = NodesBackend(tmp_path / "addresses", Random(1))
     plugin = SystemsRuntime({"nodes": backend})
-    engine = Engine(new_store(), plugin.kinds, lease_s=3.0)
+    engine = Engine(new_store(), plugin.kinds)
     plugin.bind_engine(engine)
     async with engine:
         opened = Nodes(engine, backend)

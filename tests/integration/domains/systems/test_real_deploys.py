@@ -69,7 +69,7 @@ class Machine:
 async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
     backend = LocalBackend(tmp_path / "systems")
     plugin = SystemsRuntime({"local": backend})
-    engine = Engine(open_store(str(tmp_path / "stateward.db")), plugin.kinds, lease_s=3.0)
+    engine = Engine(open_store(str(tmp_path / "stateward.db")), plugin.kinds)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):
         opened = Machine(engine, backend)
