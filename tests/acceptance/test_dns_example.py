@@ -193,7 +193,7 @@ def test_killed_server_neither_doubles_nor_loses_a_change(site: Site) -> None:
     with site.knot.suspended():
         body = {**record("killed.example", "www"), "id": "killed-www"}
         op = site.call("POST", "/ns/default/objects", body).json()["operation"]["id"]
-        time.sleep(0.5)  # the update is on its way
+        site.until(lambda: site.knot.has_unread_data)  # the update has arrived
         site.server.stop(signal.SIGKILL)
     site.start()
     site.until(lambda: site.call("GET", f"/ns/default/operations/{op}").json()["status"] == "succeeded")

@@ -7,10 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from random import Random
-from socket import socket
 
 import pytest
 from typer.testing import CliRunner
@@ -18,6 +15,7 @@ from typer.testing import CliRunner
 from stateward.cli.main import app
 from tests.integration.domains.systems.local_backend_harness import kill_marked
 from tests.integration.server.server_processes import served
+from tests.kept_ports import keep_port
 
 ROOT = Path(__file__).parents[2]
 PORTS = ("18420", "18421", "18422")
@@ -54,7 +52,7 @@ class Terminal:
 
 @pytest.fixture
 def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
-    ports = dict(zip(PORTS, map(str, kept_ports(len(PORTS))), strict=True))
+    ports = {port: str(keep_port()) for port in PORTS}
     shutil.copytree(ROOT / "examples" / "shop", tmp_path / "examples" / "shop")
     file = tmp_path / "examples" / "shop" / "shop.yaml"
     text = file.read_text()
@@ -68,18 +66,6 @@ def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Termin
         yield Terminal(ports, server.url, tmp_path / "data" / "admin-token")
         server.stop(signal.SIGTERM)
     assert kill_marked(tmp_path) == []
-
-
-def kept_ports(many: int) -> list[int]:
-    """Return free ports below the range that the system gives out."""
-    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    found: list[int] = []
-    while len(found) < many:
-        port = Random().randrange(10_000, lowest)
-        with socket() as tried, suppress(OSError):
-            tried.bind(("127.0.0.1", port))
-            found.append(port)
-    return found
 
 
 def told() -> list[str]:

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 import sys
 from pathlib import Path
 from random import Random
@@ -10,6 +11,7 @@ from tempfile import mkdtemp
 from tests.chaos.processes import Site
 from tests.chaos.report import judged
 from tests.chaos.storm import POSTGRES, SQLITE, Storm
+from tests.seeds import VARIABLE, new_seed
 from tests.servers import PostgresServer
 
 STORES = ("sqlite", "postgres")
@@ -21,7 +23,8 @@ async def main(options: argparse.Namespace) -> int:
 
 
 async def _on(store: str, options: argparse.Namespace) -> int:
-    seed = options.seed if options.seed is not None else Random().randrange(10**6)
+    seed = options.seed if options.seed is not None else new_seed()
+    os.environ[VARIABLE] = str(seed)  # for the processes that it starts
     folder = Path(options.folder or mkdtemp(prefix="stateward-chaos-")) / store
     folder.mkdir(parents=True, exist_ok=True)
     print(f"store {store}, {options.seconds:g} s, seed {seed}, in {folder}", flush=True)

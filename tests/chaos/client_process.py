@@ -28,6 +28,7 @@ from tests.chaos.ledger import Ledger
 from tests.chaos.notes import Answered, Asked, Notebook, Sort, read_notes
 from tests.chaos.ready_signal import announce
 from tests.chaos.worker_process import confess
+from tests.seeds import chance
 
 STEPS = {"broken": "mend", "lost": "mend", "scrapped": "forget"}
 BERTHS = 3
@@ -134,7 +135,7 @@ async def opened(options: argparse.Namespace) -> AsyncIterator[Engine]:
             yield engine
         return
     ledger = Ledger(options.ledger, options.name)
-    kinds = CraneHandlers(ledger, Random(), PACE, punctual=False).kinds()
+    kinds = CraneHandlers(ledger, chance(options.name), PACE, punctual=False).kinds()
     async with Engine(
         open_store(options.store), kinds, lease_s=options.lease, slots=20, process=options.name
     ) as engine:
@@ -151,7 +152,7 @@ async def main(options: argparse.Namespace) -> None:
     while True:
         try:
             async with opened(options) as engine:
-                client = Client(engine, Notebook(options.notes), Random(), options.cranes, stop)
+                client = Client(engine, Notebook(options.notes), chance(options.name), options.cranes, stop)
                 await client.catch_up(read_notes(options.notes).unanswered)
                 await asyncio.gather(*(client.keep_asking() for _ in range(options.callers)))
                 return

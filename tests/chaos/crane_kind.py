@@ -159,7 +159,7 @@ class CraneHandlers:
 
 def unworked() -> list[Kind]:
     """Return the kinds for a process that only asks."""
-    return CraneHandlers(Ledger(Path(devnull), ""), Random(), 0).kinds()
+    return CraneHandlers(Ledger(Path(devnull), ""), Random(1), 0).kinds()
 
 
 def _facts(job: Job) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from random import Random
 
 import asyncpg
 import pytest
@@ -24,6 +23,7 @@ from tests.chaos.crane_kind import CraneHandlers
 from tests.chaos.crane_yard import asking, count, open_yard, raise_cranes, statuses, until, witnessed
 from tests.chaos.ledger import Ledger, What
 from tests.chaos.processes import Site
+from tests.seeds import chance
 from tests.servers import PostgresServer
 
 EVEN = range(0, 16, 2)
@@ -33,7 +33,7 @@ MEBIBYTE = 2**20
 @asynccontextmanager
 async def at_work(site: Site, store: Store, lease: float = 1.0, patience: float = 0.3) -> AsyncIterator[Engine]:
     """Run an engine with its own worker, and callers that are told soon."""
-    handlers = CraneHandlers(Ledger(site.ledger_path, "worker"), Random(), 0.02)
+    handlers = CraneHandlers(Ledger(site.ledger_path, "worker"), chance("worker"), 0.02)
     async with Engine(store, handlers.kinds(), lease_s=lease) as engine:
         engine._requests._timeout_s = patience
         yield engine
@@ -246,8 +246,10 @@ async def test_a_store_that_loses_its_connection_while_it_is_closed_is_closed_al
 ) -> None:
     store = PostgresStore(new_site("postgres", 1.0).store, migrate=True)
     await store.open()
-    await asyncio.sleep(0.01)  # so that it waits for that
     assert isinstance(store._listener, Listener)
+    async with asyncio.timeout(30):
+        while not store._listener._lost._waiters:  # type: ignore[attr-defined]
+            await asyncio.sleep(0)
     store._listener._lost.set()
     for _ in range(ticks):
         await asyncio.sleep(0)

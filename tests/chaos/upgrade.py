@@ -12,6 +12,7 @@ from tests.chaos.crane_yard import until, witnessed
 from tests.chaos.ledger import What
 from tests.chaos.processes import ROOT, Site
 from tests.chaos.storm import WORKERS, Storm, Weather
+from tests.seeds import chance
 
 NEXT = "tests.chaos.next_version"
 CALM = ("--callers", "4", "--cranes", "24")
@@ -49,7 +50,7 @@ class Upgrade(Storm):
     site: UpgradedSite
 
     def __init__(self, site: UpgradedSite, installed: Callable[[], None]) -> None:
-        super().__init__(site, STEPS, Random())
+        super().__init__(site, STEPS, chance("storm"))
         self._installed = installed  # makes this process the next version, too
         self.under_way = 0  # how many operations were under way when the database was migrated
         self.refusal = ""  # what a worker of the version before says that comes too late

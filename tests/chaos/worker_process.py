@@ -9,7 +9,6 @@ import logging
 import signal
 import time
 from pathlib import Path
-from random import Random
 
 from stateward.engine import Engine
 from stateward.store import open_store
@@ -18,6 +17,7 @@ from tests.chaos.crane_kind import CraneHandlers
 from tests.chaos.crane_yard import raise_cranes
 from tests.chaos.ledger import Ledger, What
 from tests.chaos.ready_signal import announce
+from tests.seeds import chance
 
 TICK = 0.1
 
@@ -38,7 +38,7 @@ async def main(options: argparse.Namespace) -> None:
 
 
 async def _work(options: argparse.Namespace, ledger: Ledger, stop: asyncio.Event) -> None:
-    handlers = CraneHandlers(ledger, Random(), options.pace, punctual=options.punctual)
+    handlers = CraneHandlers(ledger, chance(options.name), options.pace, punctual=options.punctual)
     engine = Engine(
         open_store(options.store), handlers.kinds(), slots=options.slots, lease_s=options.lease, process=options.name
     )

@@ -125,7 +125,7 @@ async def test_whoever_finds_a_new_file_locked_by_its_maker_waits(path: Path) ->
     maker.execute("BEGIN IMMEDIATE")  # SQLite itself refuses to change the mode of such a file at once
     store = SqliteStore(path)
     opening = asyncio.create_task(store.open())
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.1)  # real time: whenever it comes to the file, it is opened
     maker.execute("ROLLBACK")
     maker.close()
     await opening

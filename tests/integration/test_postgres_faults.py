@@ -1,7 +1,8 @@
 """Lost connections, restarted servers and suspended processes: a clear error or a retry."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from errno import EMFILE
 from functools import partial
 from unittest.mock import patch
@@ -207,6 +208,15 @@ async def test_a_database_made_read_only_says_so(postgres_dsn: str) -> None:
         await store.close()
 
 
+@contextmanager
+def hasty(store: PostgresStore) -> Iterator[None]:
+    """Let calls of a store wait for a second only."""
+    with pytest.MonkeyPatch.context() as patch:
+        for connections in (store._writers, store._readers):
+            patch.setattr(connections, "answer_timeout_s", 1.0)
+        yield
+
+
 @in_loop
 async def test_an_answer_that_never_comes_is_unavailable(postgres_dsn: str) -> None:
     holding, may_go = asyncio.Event(), asyncio.Event()
@@ -216,15 +226,15 @@ async def test_an_answer_that_never_comes_is_unavailable(postgres_dsn: str) -> N
         holding.set()
         await may_go.wait()
 
-    async with opened(postgres_dsn) as store, opened(postgres_dsn, answer_timeout_s=1.0) as hasty:
+    async with opened(postgres_dsn) as store, opened(postgres_dsn) as other:
         await store.transact(creates("a"))
         holder = asyncio.create_task(store.transact(hold))
         await holding.wait()
-        with pytest.raises(StoreTimeout):
-            await hasty.transact(partial(names_of, {Key(NS, "a")}))
+        with hasty(other), pytest.raises(StoreTimeout):
+            await other.transact(partial(names_of, {Key(NS, "a")}))
         may_go.set()
         await holder
-        assert await hasty.transact(partial(names_of, {Key(NS, "a")}))
+        assert await other.transact(partial(names_of, {Key(NS, "a")}))
 
 
 @in_loop
@@ -233,19 +243,19 @@ async def test_a_transaction_of_many_short_statements_has_one_limit(postgres_dsn
         while True:
             await tx.count_open_operations(NS, 1)
 
-    async with opened(postgres_dsn, answer_timeout_s=1.0) as store:
-        with pytest.raises(StoreTimeout, match=r"within 1\.0 seconds"):
+    async with opened(postgres_dsn) as store:
+        with hasty(store), pytest.raises(StoreTimeout, match=r"within 1\.0 seconds"):
             await store.transact(never_end)
         assert await store.transact(partial(names_of, {Key(NS, "a")})) == set()
 
 
 @in_loop
 async def test_waiting_for_a_connection_counts_towards_the_limit(postgres_dsn: str) -> None:
-    async with opened(postgres_dsn, answer_timeout_s=1.0, writers=1, readers=1) as store:
+    async with opened(postgres_dsn, writers=1, readers=1) as store:
         async with store._writers.borrow(), store._readers.borrow():
-            with pytest.raises(StoreTimeout):
+            with hasty(store), pytest.raises(StoreTimeout):
                 await store.transact(creates("a"))
-            with pytest.raises(StoreTimeout):
+            with hasty(store), pytest.raises(StoreTimeout):
                 await store.reader.last_journal_seq()
         await store.transact(creates("a"))
         assert await store.reader.object(Key(NS, "a")) is not None
@@ -256,11 +266,11 @@ async def test_waiting_for_a_connection_counts_towards_the_limit(postgres_dsn: s
 async def test_a_time_out_of_a_statement_is_told_apart_from_one_of_a_lock(
     postgres_dsn: str, setting: str, expected: type[StoreError]
 ) -> None:
-    async with opened(postgres_dsn) as store, looking_at(postgres_dsn) as connection:
-        await store.transact(creates("a"))
-        name = await connection.fetchval("SELECT current_database()")
-        await connection.execute(f"ALTER DATABASE {name} SET {setting} = '200ms'")
-        async with opened(postgres_dsn) as limited, connection.transaction():
+    async with opened(postgres_dsn, writers=1) as limited, looking_at(postgres_dsn) as connection:
+        await limited.transact(creates("a"))
+        async with limited._writers.borrow() as its:
+            await its.execute(f"SET {setting} = '200ms'")
+        async with connection.transaction():
             await connection.execute("SELECT 1 FROM objects FOR UPDATE")
             with pytest.raises(expected) as raised:
                 await limited.transact(partial(names_of, {Key(NS, "a")}))
@@ -322,7 +332,7 @@ async def test_a_store_whose_closing_is_cut_short_leaves_no_connection_open(post
     async def hold(tx: Tx) -> None:
         await tx.objects([Key(NS, "a")])
         holding.set()
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # real time: closing is cut short while it holds, or it waits for nobody
 
     store = PostgresStore(postgres_dsn, migrate=True)
     await store.open()

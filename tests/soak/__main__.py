@@ -7,16 +7,16 @@ import argparse
 import asyncio
 import sys
 from pathlib import Path
-from random import Random
 from tempfile import mkdtemp
 
+from tests.seeds import new_seed
 from tests.servers import PostgresServer
 from tests.soak.soak_run import soak
 
 
 def main(options: argparse.Namespace) -> int:
     """Run the soak, and print the verdict."""
-    seed = options.seed if options.seed is not None else Random().randrange(10**6)
+    seed = options.seed if options.seed is not None else new_seed()
     folder = Path(options.folder or mkdtemp(prefix="stateward-soak-"))
     print(f"store {options.store}, {options.minutes:g} min, seed {seed}, in {folder}", flush=True)
     database = PostgresServer(durable=True).new_database() if options.store == "postgres" else ""

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from socket import SOCK_DGRAM, SOCK_STREAM, socket
+from socket import SO_REUSEADDR, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET, socket
 
 from stateward_dns.dynamic_updates import ServerAddress
 
@@ -20,6 +20,7 @@ CONFIG = Path(__file__).parents[1] / "knot"
 SECRET = "c3RhdGV3YXJkLWRucy1leGFtcGxlLXNlY3JldC0wMDE="
 CATALOG = "catalog.invalid"
 PATIENCE_S = 20.0
+ESTABLISHED = "01"  # in /proc/net/tcp
 
 
 class KnotServer:
@@ -28,7 +29,8 @@ class KnotServer:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self._kept = _keep_port()
+        self.port: int = self._kept.getsockname()[1]
         filled_in = {"{folder}": str(folder), "{port}": str(self.port), "{secret}": SECRET}
         for file in CONFIG.iterdir():
             text = file.read_text("utf-8")
@@ -68,6 +70,11 @@ class KnotServer:
             self._process.kill()
             self._process.wait()
 
+    def close(self) -> None:
+        """Kill it, and give its port back."""
+        self.kill()
+        self._kept.close()
+
     @contextmanager
     def suspended(self) -> Iterator[None]:
         """Suspend it: it takes connections and answers nobody, and does what it was told when it is resumed."""
@@ -77,6 +84,13 @@ class KnotServer:
             yield
         finally:
             self._process.send_signal(signal.SIGCONT)
+
+    @property
+    def has_unread_data(self) -> bool:
+        """Whether data of a client waits for it: a suspended server reads nothing."""
+        sockets = [line.split() for line in Path("/proc/net/tcp").read_text("utf-8").splitlines()[1:]]
+        ours = [one for one in sockets if int(one[1].partition(":")[2], 16) == self.port and one[3] == ESTABLISHED]
+        return any(int(one[4].partition(":")[2], 16) for one in ours)
 
     @property
     def log(self) -> str:
@@ -96,17 +110,19 @@ def running_knot(folder: Path) -> Iterator[KnotServer]:
     try:
         yield server
     finally:
-        server.kill()
+        server.close()
 
 
-def _free_port() -> int:
-    """Return a port that is free for both protocols."""
+def _keep_port() -> socket:
+    """Return a socket that keeps a port for the server, which can bind it too; it is free for both protocols."""
     while True:
-        with socket(type=SOCK_STREAM) as stream, socket(type=SOCK_DGRAM) as datagrams:
-            stream.bind(("127.0.0.1", 0))
-            port: int = stream.getsockname()[1]
+        kept = socket()
+        kept.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        with socket(type=SOCK_DGRAM) as datagrams:
             try:
-                datagrams.bind(("127.0.0.1", port))
+                datagrams.bind(kept.getsockname())
             except OSError:
+                kept.close()
                 continue
-            return port
+            return kept

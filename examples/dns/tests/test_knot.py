@@ -1,6 +1,7 @@
 """The same on a real DNS server: queries, dynamic updates, the catalog and transfers over the network."""
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from socket import socket
@@ -115,9 +116,9 @@ async def test_crash_of_the_server_loses_nothing(knot: KnotServer) -> None:
 
 
 async def test_silent_server_is_unknown(tmp_path: Path) -> None:
-    with socket() as silent:
+    with closing(KnotServer(tmp_path)) as unstarted, socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        server = DynamicUpdates(replace(KnotServer(tmp_path).at, port=silent.getsockname()[1], timeout_s=0.2))
+        server = DynamicUpdates(replace(unstarted.at, port=silent.getsockname()[1], timeout_s=0.2))
         with pytest.raises(Unknown, match="gives no answer"):
             await server.write_rrset(ZONE, WWW, ONE)

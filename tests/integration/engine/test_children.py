@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from stateward.engine import Ending, Engine, Handler, Job, Kind, Permanent, Request
+from stateward.engine.recovery import release_worker_claims
 from stateward.engine.requests import Creation
 from stateward.engine.work_errors import Parked
 from stateward.lifecycle import (
@@ -205,7 +206,7 @@ async def test_a_phase_begins_the_time_of_its_state(works: Site, yard: Yard) -> 
 async def test_whoever_waits_for_children_goes_on_after_a_crash(new_store: Callable[[], Store], yard: Yard) -> None:
     plant = Plant()
     plant.hold()
-    first = Engine(new_store(), [plant.pump(), yard.kind()], lease_s=0.5)
+    first = Engine(new_store(), [plant.pump(), yard.kind()])
     await first.__aenter__()
     accepted = await first.create("ns", "works", WORKS.kind, "raise")
     site = Site(first, plant)
@@ -213,6 +214,8 @@ async def test_whoever_waits_for_children_goes_on_after_a_crash(new_store: Calla
     assert first.worker is not None
     for task in (*first.worker._claim_tasks, *first.worker._lease_tasks, *first.worker._operation_tasks()):
         task.cancel()  # as if the process were gone: nothing is given back
+    dead = first.worker.name
+    await first.store.transact(lambda tx: release_worker_claims(tx, [dead]))  # as if its lease had expired
     plant.release()
     async with Engine(new_store(), [plant.pump(), yard.kind()]) as second:
         assert (await Site(second, plant).ended(accepted)).status is Status.SUCCEEDED

@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import sys
-import time
+import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -119,7 +119,7 @@ async def test_an_operation_whose_handler_does_not_stop_at_its_deadline_ends_wit
                 await asyncio.sleep(0.05)
 
     kind.handles("cast")(ignore_all)
-    async with Engine(new_store(), [kind], lease_s=0.6) as engine:
+    async with Engine(new_store(), [kind]) as engine:
         accepted = await engine.create("ns", "b1", kind, "cast")
         with pytest.raises(OperationTimedOut, match="and its handler ignores that it is cancelled; it is gone"):
             await engine.wait("ns", accepted.op.id, 30, check=True)
@@ -143,38 +143,49 @@ async def test_an_engine_without_a_worker_needs_no_handlers() -> None:
         pass
 
 
-@pytest.fixture
-async def bells(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Engine]:
+async def test_a_handler_that_blocks_the_loop_is_reported_with_its_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(loop_watchdog, "PROBE_INTERVAL_S", 0.01)
     monkeypatch.setattr(loop_watchdog, "BLOCKED_AFTER_S", 0.3)
-    kind = bell_kind(delegated=("polish",))
+    kind, reported = bell_kind(delegated=("polish", "melt")), threading.Event()
 
     @kind.handles("ring")
     async def ring(job: Job) -> None:
-        time.sleep(1.0)
+        reported.wait(30)
+
+    def notice(record: logging.LogRecord) -> bool:
+        if "(ring of" in record.getMessage():
+            reported.set()
+        return True
+
+    monkeypatch.setattr(loop_watchdog.log, "filters", [notice])
+    async with Engine(open_store(":memory:"), [kind]) as engine:
+        await engine.run("ns", "b1", "cast", kind=kind)
+        done = await engine.run("ns", "b1", "ring", seconds=60)
+    assert done.operation is not None
+    (report, *_) = [one.getMessage() for one in caplog.records if "(ring of" in one.getMessage()]
+    assert report.startswith(f"operation {done.operation.id} (ring of test.bell b1) blocks the event loop for ")
+    assert f"at {__file__}:" in report
+    assert "in ring: reported.wait(30)" in report
+
+
+async def test_a_handler_that_waits_does_not_block_the_loop(caplog: pytest.LogCaptureFixture) -> None:
+    kind, waits, goes_on = bell_kind(delegated=("polish", "ring")), asyncio.Event(), asyncio.Event()
 
     @kind.handles("melt")
     async def melt(job: Job) -> None:
-        await asyncio.sleep(0.6)
+        waits.set()
+        await goes_on.wait()
 
     async with Engine(open_store(":memory:"), [kind]) as engine:
         await engine.run("ns", "b1", "cast", kind=kind)
-        yield engine
-
-
-async def test_a_handler_that_blocks_the_loop_is_told_with_its_line(
-    bells: Engine, caplog: pytest.LogCaptureFixture
-) -> None:
-    done = await bells.run("ns", "b1", "ring", seconds=30)
-    assert done.operation is not None
-    told = [one.getMessage() for one in caplog.records if "blocks the event loop" in one.getMessage()]
-    assert told[0].startswith(f"operation {done.operation.id} (ring of test.bell b1) blocks the event loop for 0.")
-    assert f"at {__file__}:" in told[0]
-    assert "in ring: time.sleep(1.0)" in told[0]
-
-
-async def test_a_handler_that_waits_does_not_block_the_loop(bells: Engine, caplog: pytest.LogCaptureFixture) -> None:
-    await bells.run("ns", "b1", "melt", seconds=30)
+        melting = asyncio.create_task(engine.run("ns", "b1", "melt", seconds=30))
+        await waits.wait()
+        assert engine.worker is not None
+        engine.worker._watchdog._report(asyncio.get_running_loop(), sys._getframe(), 60.0)
+        goes_on.set()
+        await melting
     assert "(melt of" not in caplog.text
 
 

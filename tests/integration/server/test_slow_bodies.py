@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.server.live_server import PATIENT, LiveServer, open_live_server
+from stateward.server.connection_limits import LimitedHttpProtocol
+from tests.integration.server.live_server import PATIENT, LiveServer, open_live_server, until
 
 PLAIN, CHUNKED = "content-length: 500000", "transfer-encoding: chunked"
 
@@ -44,30 +45,39 @@ async def test_a_body_that_arrives_byte_by_byte_is_refused_and_its_connection_cl
         assert b"connection: close" in answer
 
 
+async def served_connection(live_server: LiveServer) -> LimitedHttpProtocol:
+    """Return the server's side of the only connection."""
+    await until(lambda: len(live_server.server.server_state.connections) == 1)
+    (found,) = live_server.server.server_state.connections
+    assert isinstance(found, LimitedHttpProtocol)
+    return found
+
+
 async def test_a_body_that_is_whole_in_time_is_answered_and_the_connection_kept(tmp_path: Path) -> None:
-    async with open_live_server(tmp_path, body_time=0.5) as live_server, asyncio.timeout(PATIENT):
+    async with open_live_server(tmp_path) as live_server, asyncio.timeout(PATIENT):
         body = b'{"id": "one", "kind": "ovc.vm", "action": "define"}'
         reader, writer = await begun(live_server, f"content-length: {len(body)}", "/api/v1/ns/a/objects")
         writer.write(body[:10])
-        await asyncio.sleep(0.05)
+        connection = await served_connection(live_server)
+        await until(lambda: connection._body == 10 and connection._late is not None)
         writer.write(body[10:])
         head = await reader.readuntil(b"\r\n\r\n")
         assert head.split(b" ", 2)[1] in (b"201", b"202")
-        await asyncio.sleep(0.8)  # longer than a body may take: nothing is under way any more
+        assert connection._late is None  # however long it is idle, no body is late
         writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
         assert b"200 OK" in await reader.readuntil(b'{"status":"ok"}')
         writer.close()
 
 
 async def test_a_large_body_that_keeps_coming_gets_the_time_that_it_needs(tmp_path: Path) -> None:
-    async with (
-        open_live_server(tmp_path, body_time=0.1, body_limit=10_000_000) as live_server,
-        asyncio.timeout(PATIENT),
-    ):
+    async with open_live_server(tmp_path, body_limit=10_000_000) as live_server, asyncio.timeout(PATIENT):
         size = 160_000  # earns ten seconds
         reader, writer = await begun(live_server, f"content-length: {size + 2}", "/api/v1/ns/a/objects")
         writer.write(b"{" + b" " * size)
-        await asyncio.sleep(0.5)
+        connection = await served_connection(live_server)
+        await until(lambda: connection._body == size + 1)
+        connection._body_began -= connection.body_time + 1  # as if that time had passed
+        connection._check_body()
         writer.write(b"}")
         assert (await reader.readuntil(b"\r\n")).split(b" ", 2)[1] == b"400"
         writer.close()
@@ -81,9 +91,11 @@ async def test_a_client_that_goes_on_sending_after_the_refusal_can_still_read_it
             client.setblocking(False)
             await loop.sock_sendall(client, b"POST /api/v1/ns/a/objects HTTP/1.1\r\nhost: x\r\n")
             await loop.sock_sendall(client, f"authorization: Bearer {live_server.admin}\r\n{CHUNKED}\r\n\r\n".encode())
+            connection = await served_connection(live_server)
+            await until(lambda: connection._refused)
             for _ in range(20):
                 await loop.sock_sendall(client, b"1\r\n \r\n")
-                await asyncio.sleep(0.04)
-            answer = await loop.sock_recv(client, 10_000)
+            answer = b""
+            while part := await loop.sock_recv(client, 10_000):
+                answer += part
             assert answer.startswith(b"HTTP/1.1 408")
-            assert await loop.sock_recv(client, 10_000) == b""

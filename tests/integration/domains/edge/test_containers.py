@@ -15,15 +15,15 @@ import httpx
 import msgspec
 import pytest
 
-from stateward.domains.systems.backends.local.launch import free_port
 from tests.containers import IMAGE, PodmanService, busybox_archive, missing_for_podman
 from tests.integration.containers.image_registry import ImageRegistry, digest_of
 from tests.integration.domains.edge.process_deployment import ProcessDeployment, events, open_deployment
+from tests.kept_ports import keep_port
 
 HERE = "/cloudlets/munich"
 CLUSTER = f"{HERE}/clusterinsts/c1"
 APP = f"{CLUSTER}/appinsts/web"
-PORT, TAKEN = free_port(), free_port()  # of this process: others may run tests of this file at the same time
+PORT, TAKEN = keep_port(), keep_port()
 ANY_PORT = [{"port": 8000, "published": True}]
 PASSWORD = "pass-word-1"
 SMALL_DISK_BYTES = 12 << 20

@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from stateward.domains.systems.backends.local.launch import free_port
 from stateward.store import open_store
 from stateward.store.filters import JournalFilter
 from tests.integration.server.server_processes import PATIENT, Process, Served, served
+from tests.kept_ports import keep_port
 from tests.pauses import pauses
 from tests.servers import PostgresServer
 
@@ -143,7 +143,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory, database: str) -> Iterator[li
 
 
 def _reachable(folder: Path, database: str) -> AbstractContextManager[Served]:
-    port = free_port()
+    port = keep_port()
     environ = {"STATEWARD_SERVER_URL": f"http://127.0.0.1:{port}", "STATEWARD_ONLY": "edge"}
     return served(folder, "--database", database, "--port", str(port), environ=environ)
 

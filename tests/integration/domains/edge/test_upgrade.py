@@ -204,6 +204,7 @@ async def test_what_was_connected_to_a_controller_that_died_is_offline_when_its_
 async def test_a_controller_that_was_taken_for_dead_and_is_not_enters_again(
     new_store: Callable[[], Store], tmp_path: Path
 ) -> None:
+    # real time: it renews its lease and finds that it is gone; an early expiry leads to the same end
     async with open_harness(new_store(), tmp_path, lease_s=1.0) as harness:
         await harness.cloudlet()
         me = harness.plugin.controller_lease.id

@@ -381,7 +381,7 @@ def test_one_process_does_all_rounds_while_it_lives() -> None:
         plugin, engine = world.harness.plugin, world.harness.engine
         await asyncio.sleep(60.0)  # by now the process of the world does the rounds
         first, second = (
-            Reconciler(engine, plugin.service.catalogue, plugin.clients, Random(), lambda *_: None, every=1.0)
+            Reconciler(engine, plugin.service.catalogue, plugin.clients, Random(1), lambda *_: None, every=1.0)
             for _ in range(2)
         )
         while not await first._claim_round():

@@ -13,10 +13,11 @@ from typing import Any
 
 import httpx
 
-from stateward.domains.systems.backends.local.launch import free_port, root_mark
+from stateward.domains.systems.backends.local.launch import root_mark
 from stateward.domains.systems.nodes.lease_watchdog import INSTANCES
 from tests.integration.domains.systems.local_backend_harness import PYTHON
 from tests.integration.server.server_processes import PATIENT, STATEWARD, Served, served
+from tests.kept_ports import keep_port
 from tests.pauses import pauses
 
 LEASE_S, MARGIN_S = 10.0, 3.0
@@ -231,7 +232,7 @@ class Hosts:
 @contextmanager
 def serving_hosts(folder: Path, *flags: str, lease_s: float = LEASE_S) -> Iterator[Hosts]:
     """Run a server with a system whose services run on nodes."""
-    port = free_port()
+    port = keep_port()
     with served(folder / "data", *flags, "--port", str(port), environ=environment(port, lease_s)) as server:
         hosts = Hosts(server, folder, port)
         try:

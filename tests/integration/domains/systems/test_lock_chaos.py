@@ -26,6 +26,7 @@ from stateward.locks.paths import parse_path
 from stateward.store import open_store
 from stateward.store.filters import JournalFilter
 from stateward.store.records import Lock
+from tests import seeds
 from tests.integration.domains.systems.worker_process import READY
 from tests.servers import PostgresServer
 
@@ -101,7 +102,7 @@ async def worker_processes(
 
 async def test_locks_hold_across_processes_and_kill_9(worker_processes: tuple[WorkerProcesses, str]) -> None:
     workers, store = worker_processes
-    chance = Random(8)
+    chance = seeds.chance("deploys and kills")
     plugin = SystemsRuntime({"simulated": SimulatedBackend()})
     engine = Engine(open_store(store, migrate=True), plugin.kinds, works=False)
     plugin.bind_engine(engine)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import httpx
 
-from stateward.domains.systems.backends.local.launch import free_port
 from tests.containers import IMAGE, PodmanService
 from tests.integration.domains.systems.container_harness import SERVE
 from tests.integration.domains.systems.node_harness import URL, Hosts, environment, serving_hosts
 from tests.integration.server.server_processes import served
+from tests.kept_ports import keep_port
 
 LEASE_S = 20.0
 """Long enough for the start of an agent on a busy machine."""
@@ -77,7 +77,7 @@ def start_nodes(hosts: Hosts, podman: PodmanService, url: str) -> None:
 def test_containers_are_adopted_after_a_kill_and_end_with_the_lease_though_their_engine_hangs(
     podman: PodmanService, tmp_path: Path
 ) -> None:
-    port = free_port()
+    port = keep_port()
     with (
         serving_hosts(tmp_path, lease_s=LEASE_S) as hosts,
         served(

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stateward.domains.systems.backends.local.launch import free_port
 from tests.integration.domains.systems.node_harness import serving_hosts, web
+from tests.kept_ports import keep_port
 
 MANY = 4
 NODES = ("a", "b")
@@ -87,7 +87,7 @@ def lan() -> Iterator[Lan]:
 def test_a_node_without_a_network_stops_its_instances_before_others_start_and_a_heal_doubles_nothing(
     tmp_path: Path, lan: Lan
 ) -> None:
-    where = ("--host", lan.address(), "--port", str(free_port(lan.address())))
+    where = ("--host", lan.address(), "--port", str(keep_port(lan.address())))
     with serving_hosts(tmp_path, *where) as hosts:
         for node in NODES:
             hosts.register(node)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import httpx
 
-from stateward.domains.systems.backends.local.launch import free_port
 from tests.integration.domains.systems.local_backend_harness import PYTHON
 from tests.integration.domains.systems.node_harness import URL, Hosts, serving_hosts
+from tests.kept_ports import keep_port
 
 VALUE, NEWER = "hunter2-hunter2-hunter2", "correct horse battery staple"
 
@@ -56,7 +56,7 @@ def kill_instances(hosts: Hosts) -> None:
 
 
 def test_an_instance_on_a_node_gets_its_secrets_at_every_start_and_no_file_has_them(tmp_path: Path) -> None:
-    port = free_port()
+    port = keep_port()
     with serving_hosts(tmp_path, lease_s=60.0) as hosts:
         hosts.register("a")
         hosts.join("a")

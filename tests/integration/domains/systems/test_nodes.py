@@ -10,9 +10,9 @@ import msgspec
 from websockets.sync.client import connect
 
 from stateward.agents.messages import Hello
-from stateward.domains.systems.backends.local.launch import free_port
 from tests.integration.domains.systems.node_harness import Hosts, environment, serving_hosts, web
 from tests.integration.server.server_processes import PATIENT, invoke, served
+from tests.kept_ports import keep_port
 
 MANY = 4
 
@@ -65,7 +65,7 @@ def check_alert(hosts: Hosts, node: str) -> None:
 
 
 def test_a_killed_and_a_stopped_agent_and_a_drained_node_lose_no_request_and_double_nothing(tmp_path: Path) -> None:
-    port = free_port()
+    port = keep_port()
     with serving_hosts(tmp_path) as hosts:
         for name in ("a", "b"):
             hosts.register(name, {"zone": name})

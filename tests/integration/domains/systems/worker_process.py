@@ -14,7 +14,7 @@ from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.engine import Engine
 from stateward.store import open_store
 
-LEASE = 1.5
+LEASE = 5.0
 READY = "at work"
 
 

@@ -34,7 +34,7 @@ async def test_creates_run_at_the_same_time_and_no_more_than_there_are_threads(
     creating = asyncio.create_task(driver.create(new_machine_specs(2 * THREADS)))
     while cloud.calls["instances.insert"] < THREADS:
         await asyncio.sleep(0.01)
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.1)  # real time: more calls than threads would come within it, fewer never do
     assert cloud.calls["instances.insert"] == THREADS
     creating.cancel()
     await asyncio.gather(creating, return_exceptions=True)
