@@ -6,6 +6,7 @@ works as well, and does what it asks for itself where nothing speaks against it.
     python -m tests.chaos.client_process STORE NOTES NAME
 """
 
+# real time: kills and pauses come at times that a seed draws; each outcome is judged, none is expected
 import argparse
 import asyncio
 import logging

@@ -1,5 +1,6 @@
 """The kinds of cranes and yards: each effect of their handlers is recorded in the ledger, outside of the store."""
 
+# real time: kills and pauses come at times that a seed draws; each outcome is judged, none is expected
 import asyncio
 from os import devnull
 from pathlib import Path

@@ -1,5 +1,6 @@
 """The storm: workers and clients under load are killed, stopped and cut off at random; then the results are counted."""
 
+# real time: kills and pauses come at times that a seed draws; each outcome is judged, none is expected
 import asyncio
 import time
 from collections import Counter

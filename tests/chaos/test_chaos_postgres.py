@@ -1,3 +1,4 @@
+# real time: kills and pauses come at times that a seed draws; each outcome is judged, none is expected
 from collections.abc import Callable
 
 from tests.chaos.conftest import NewSite

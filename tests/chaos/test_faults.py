@@ -1,5 +1,6 @@
 """Faults of the database: the engine reports a clear error or retries, and never does half of an action."""
 
+# real time: leases expire while the store fails; work that is begun again because of it is allowed
 import asyncio
 import os
 import subprocess

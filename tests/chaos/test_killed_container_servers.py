@@ -1,5 +1,6 @@
 """A server that is killed while it deploys, updates and deletes containers: nothing is doubled, and nothing leaks."""
 
+# real time: kills and pauses come at times that a seed draws; each outcome is judged, none is expected
 import signal
 import time
 from collections import Counter

@@ -1,5 +1,6 @@
 """Agents and engines that are killed while they create, update and delete containers: nothing is doubled or leaked."""
 
+# real time: kills and pauses come at times that a seed draws; each outcome is judged, none is expected
 import time
 from pathlib import Path
 from random import Random

@@ -1,5 +1,6 @@
 """An upgrade with running operations: nothing is lost, and nothing is done twice."""
 
+# real time: kills and pauses come at times that a seed draws; each outcome is judged, none is expected
 import json
 import os
 from collections.abc import Callable

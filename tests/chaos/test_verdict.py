@@ -1,5 +1,6 @@
 """The checks of `verdict` find every planted fault, and nothing that is allowed."""
 
+# real time: the leases are those of recorded events, no clock runs
 from tests.chaos.ledger import Entry, What
 from tests.chaos.runs import runs_of
 from tests.chaos.verdict import collisions, continuations, crowds, doubled, effects_of, lock_violations, never_ended

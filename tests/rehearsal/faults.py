@@ -1,5 +1,6 @@
 """The faults that are injected into the database, one after the other, and how each is undone."""
 
+# real time: kills and pauses come at times that a seed draws; each outcome is judged, none is expected
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress

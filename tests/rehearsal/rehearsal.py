@@ -1,5 +1,6 @@
 """The rehearsal: a deployment under load, while its database fails in every way that it is made to survive."""
 
+# real time: kills and pauses come at times that a seed draws; each outcome is judged, none is expected
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator

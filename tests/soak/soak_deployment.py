@@ -1,5 +1,6 @@
 """The processes of a soak: a real server, and on PostgreSQL a worker beside it; killed and started again."""
 
+# real time: kills and pauses come at times that a seed draws; each outcome is judged, none is expected
 import asyncio
 import os
 import signal

@@ -1,5 +1,6 @@
 """One soak: a phase with kills, a phase without under the same load, and then no load."""
 
+# real time: kills and pauses come at times that a seed draws; each outcome is judged, none is expected
 import asyncio
 import time
 from pathlib import Path

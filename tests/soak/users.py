@@ -4,6 +4,7 @@ They use HTTP, as clients do. A refusal is an answer; a call to a server that is
 server may give, whichever process was killed, is recorded as a fault.
 """
 
+# real time: kills and pauses come at times that a seed draws; each outcome is judged, none is expected
 import asyncio
 import time
 from collections import Counter

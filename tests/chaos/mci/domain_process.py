@@ -6,6 +6,7 @@ Each line of its input begins a life, `[--die POINT] [--go-on]`, in a process of
 imported need not be imported again. FOLDER holds `plan.json`, the store and the machines; the next life goes on there.
 """
 
+# real time: kills and pauses come at times that a seed draws; each outcome is judged, none is expected
 import argparse
 import asyncio
 import logging

@@ -82,6 +82,7 @@ class DriverCase(ABC):
 
     async def pause(self) -> None:
         """Wait between two listings; a case with its own clock advances it here."""
+        # real time: between two listings of a loop
         await asyncio.sleep(0.01)
 
     def reboots(self, seen: Observation) -> int | None:

@@ -153,6 +153,7 @@ class AccountCase(DriverCase):
         return replace(super().machine_spec(), key=key or uuid4().hex)
 
     async def pause(self) -> None:
+        # real time: between two listings of a loop
         await asyncio.sleep(PAUSE_S)
 
     @asynccontextmanager

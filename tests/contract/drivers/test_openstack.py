@@ -80,6 +80,7 @@ class OpenStackCase(BreakableDriverCase):
         return OpenStackDriver(region, self.count)
 
     async def pause(self) -> None:
+        # real time: between two listings of a loop
         await asyncio.sleep(PAUSE_S)
 
     def reboots(self, seen: Observation) -> int:

@@ -245,6 +245,7 @@ async def test_an_ended_machine_is_removed_after_its_time() -> None:
     (container,) = await engine.list_containers()
     engine.end_program(container.id, 0)
     await driver.observe()
+    # real time: a longer pause proves the same
     await asyncio.sleep(0.01)
     await driver.create([MachineSpec("key-2", "two", "small", "machine:1")])
     await driver.observe()

@@ -119,6 +119,7 @@ class Plant:
         self.most[job.object] = max(self.most[job.object], self.inside[job.object])
         self.busiest = max(self.busiest, self.inside.total())
         try:
+            # real time: how long work takes, if a test has set it
             await asyncio.sleep(self.pause)
             await self.open.wait()
             if self.errors.get(job.action):

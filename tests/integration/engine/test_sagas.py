@@ -196,6 +196,7 @@ async def test_a_failed_undo_is_a_failure_and_no_time_out_where_no_unknown_state
 
     @trip.acts("planned", to="booked")
     async def book(job: Job) -> None:
+        # real time: this is a mistake in an undo
         await job.once("flight", lambda: asyncio.sleep(0), undo=lambda _: asyncio.sleep("soon"))  # type: ignore[call-overload]
         raise Permanent("full")
 
@@ -829,6 +830,7 @@ async def test_a_signal_that_comes_while_the_operation_begins_to_wait_is_not_ove
         op = await begin(engine)
         for number in range(20):
             await engine.signal("ns", op, "item", number)
+            # real time: signals come before and during waits; all arrive
             await asyncio.sleep(0.002 * (number % 5))
         assert (await ended(engine, op)).result == str(list(range(20))).replace(" ", "")
 

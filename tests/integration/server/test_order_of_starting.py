@@ -46,12 +46,14 @@ class Registry(DomainRuntime):
 
     @asynccontextmanager
     async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:
+        # real time: a handler that began too early would find the client closed
         await asyncio.sleep(0.1)
         self.is_open = True
         try:
             yield
         finally:
             self.is_open = False
+            # real time: a handler that began too early would find the client closed
             await asyncio.sleep(0.1)
 
 

@@ -203,6 +203,7 @@ async def test_with_a_limit_a_process_prunes_by_itself(store: Store) -> None:
 async def test_without_a_limit_nothing_is_ever_pruned(store: Store) -> None:
     await filled(store)
     async with prune_hourly(store, 0):
+        # real time: nothing is pruned meanwhile, however long it takes
         await asyncio.sleep(0.05)
     assert await store.reader.operation(Key("acme", "x")) is not None
 
@@ -211,6 +212,7 @@ async def test_of_several_processes_one_prunes_each_hour(store: Store) -> None:
     await prune(store, 1.0)
     await filled(store)
     async with prune_hourly(store, 30):
+        # real time: nothing is pruned meanwhile, however long it takes
         await asyncio.sleep(0.05)
     assert await store.reader.operation(Key("acme", "x")) is not None
 

@@ -200,6 +200,7 @@ async def test_a_store_that_fails_for_a_while_costs_no_line() -> None:
     journal.broken = True
     journal.commit(("a", "x"))
     with patch("stateward.server.live.journal_feed.RETRY_S", 0.0):
+        # real time: reads may fail meanwhile; none has to
         await asyncio.sleep(0.01)
         journal.broken = False
         assert await read(feed, EVERYBODY, 0, 1) == [1]

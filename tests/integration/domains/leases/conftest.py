@@ -146,7 +146,7 @@ def opening(new_store: Callable[[], Store], tmp_path: Path) -> Opening:
         things: ScriptedResource | None = None,
         *,
         works: bool = True,
-        lease_s: float = 3.0,
+        lease_s: float = 15.0,
     ) -> Opened:
         given = settings or Settings(replace_after=0.0), things or ScriptedResource()
         return Opened(new_store(), tmp_path, *given, works=works, lease_s=lease_s)

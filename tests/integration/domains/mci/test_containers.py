@@ -63,6 +63,7 @@ async def test_an_mci_of_containers_lives_through_a_kill_of_its_engine(
     assert await container_states(engine) == {ContainerState.PAUSED: 2}
     podman.kill()
     begun = await harness.service.control(NS, "m1", "resume", ANN)
+    # real time: attempts without an answer may come meanwhile; none has to
     await asyncio.sleep(0.2)  # the first attempts get no answer
     podman.start()
     assert (await harness.ended(begun.whole)).status is Status.SUCCEEDED

@@ -27,6 +27,7 @@ def new_store(request: pytest.FixtureRequest) -> object:
 
 
 def show(harness: MciHarness, seed: int = 1) -> MciDemo:
+    # real time: the pace of the demo, on which nothing depends
     return MciDemo(harness.service, Random(seed), pause=0.0, sleep=lambda _: asyncio.sleep(0.01))
 
 

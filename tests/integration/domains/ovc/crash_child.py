@@ -16,7 +16,6 @@ from stateward.engine import Handler, Job
 from stateward.store import open_store
 from tests.integration.domains.ovc.ovc_harness import ADA, FILES, Cloud, open_cloud
 
-FOR_EVER = 3600.0
 STEPS: dict[str, tuple[type, str]] = {
     "stop": (NodeRegistry, "stop_machine"),
     "delete": (NodeRegistry, "stop_stale"),
@@ -40,7 +39,7 @@ def hang_in(cloud: Cloud, step: str, vm: str, op: str) -> None:
         if step.startswith("after "):
             await done(self, *args)
         say(vm=vm, op=op, at=step)
-        await asyncio.sleep(FOR_EVER)
+        await asyncio.Event().wait()
 
     setattr(owner, name, hanging)
 
@@ -56,7 +55,7 @@ def hang_at_the_second(cloud: Cloud, op: str) -> None:
             return await deleting.run(job)
         await cloud.until_state(met[0], "DELETED")
         say(vm=met[0], op=op, at="the second VM")
-        await asyncio.sleep(FOR_EVER)
+        await asyncio.Event().wait()
         return None
 
     handlers["delete"] = Handler(hanging, deleting.observe)
@@ -86,7 +85,7 @@ async def main(database: str, folder: Path, driver: str, action: str, step: str,
             await cloud.engine.submit(request)
         else:
             raise ValueError(action)
-        await asyncio.sleep(FOR_EVER)
+        await asyncio.Event().wait()
 
 
 if __name__ == "__main__":

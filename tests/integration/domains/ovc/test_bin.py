@@ -314,6 +314,7 @@ async def test_a_retention_that_ends_while_nobody_works_is_caught_up_with(
         await cloud.did(vm, "delete")
         await cloud.did(cloud.box, "delete", ADA)  # the VM may be on its way out already
         box, ns = cloud.box, cloud.ns
+    # real time: a longer pause proves the same
     await asyncio.sleep(SOON)  # the downtime itself
     async with open_cloud(new_store(), tmp_path) as cloud:
         cloud.ns = ns

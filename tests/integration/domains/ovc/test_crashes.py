@@ -36,6 +36,7 @@ needs_disks = pytest.mark.skipif(
 
 
 @contextmanager
+# real time: the process is killed; others wait until its lease has expired
 def hanging(database: str, folder: Path, *what: str, lease: float = 1.0) -> Iterator[dict[str, str]]:
     """Start a process, wait until it hangs in the middle, and kill it."""
     command = [

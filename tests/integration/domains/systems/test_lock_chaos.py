@@ -3,6 +3,7 @@
 Never do two deploys work on overlapping paths at once, and never is there a lock without a live operation.
 """
 
+# real time: kills and pauses come at times that a seed draws; each outcome is judged, none is expected
 import asyncio
 import sys
 from collections.abc import AsyncIterator

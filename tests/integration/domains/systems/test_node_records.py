@@ -1,5 +1,6 @@
 """The transactions on nodes, on both stores: what is fenced, what is placed, and what a loss leaves."""
 
+# real time: the leases of agents are measured by a clock that the tests set
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from pathlib import Path

@@ -3,6 +3,7 @@
 python -m tests.integration.domains.systems.worker_process STORE LEDGER NAME
 """
 
+# real time: kills and pauses come at times that a seed draws; each outcome is judged, none is expected
 import asyncio
 import os
 import sys

@@ -115,6 +115,7 @@ class MotoCloud:
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         asked = {name: values[0] for name, values in parse_qs(body.decode(), keep_blank_values=True).items()}
+        # real time: the latency that a test has set
         sleep(self.behaviour.latency)
         with self._lock:
             over, fault = self._over, self._meet(asked.get("Action", ""))

@@ -150,6 +150,7 @@ class ArmCloud:
 
     def meet(self, request: ArmRequest) -> tuple[ArmReply, Fault | None, Event]:
         """Answer a request, or say how it fails."""
+        # real time: the latency that a test has set
         sleep(self.behaviour.latency)
         with self._lock:
             self.calls[request.action] += 1

@@ -96,6 +96,7 @@ class GceCloud:
     def serve(self, handler: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
         """Answer one request, or do not."""
         address, caller = urlsplit(handler.path), _caller(handler.headers.get("Authorization", ""))
+        # real time: the latency that a test has set
         sleep(self.behaviour.latency)
         fault, answer = None, {}
         with self._lock:

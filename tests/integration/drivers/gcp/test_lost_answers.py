@@ -110,6 +110,7 @@ async def test_a_new_machine_that_no_listing_shows_yet_has_not_failed(driver: Gc
     for _ in range(3):
         listing = await driver.observe([want.key])
         assert (listing.complete, list(listing.machines)) == (True, [])
+        # real time: a longer pause proves the same
         await asyncio.sleep(0.02)
 
 

@@ -83,6 +83,7 @@ async def test_what_runs_on_a_machine_is_suspended_and_resumed_with_it(folder: P
         await eventually(lambda pid=pid: stopped(pid))  # type: ignore[misc]
     size = file.stat().st_size
     for _ in range(20):
+        # real time: nothing happens meanwhile, however long it takes
         await asyncio.sleep(0.01)
         assert file.stat().st_size == size
     await driver.act(MachineAction.RESUME, machine_handles(1))
@@ -187,6 +188,7 @@ async def test_processes_in_sessions_of_their_own_are_suspended_and_exactly_thes
     await accepted(driver, MachineAction.SUSPEND)
     size = file.stat().st_size
     for _ in range(20):
+        # real time: nothing happens meanwhile, however long it takes
         await asyncio.sleep(0.01)
         assert file.stat().st_size == size
     assert isinstance((await driver.act(MachineAction.SUSPEND, machine_handles(1)))[0], AlreadyDone)

@@ -84,7 +84,7 @@ async def test_a_guest_ticks_and_a_suspended_one_stands_still_and_goes_on_where_
     assert machine.lines()[:2] == ["up", "tick 00001"]
     await machine.does(MachineAction.SUSPEND, MachineState.SUSPENDED)
     before = machine.lines()
-    await asyncio.sleep(2.2)  # nothing can be waited for: the point is that nothing happens in the time of two ticks
+    await asyncio.sleep(2.2)  # real time: nothing happens in the time of two ticks, or of more
     assert machine.lines() == before
     await machine.does(MachineAction.RESUME, MachineState.RUNNING)
     await machine.says(f"tick {len(before):05}")

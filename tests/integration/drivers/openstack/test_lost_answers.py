@@ -82,7 +82,7 @@ async def test_where_another_process_was_first_its_machine_stays_and_ours_goes(
 
     def be_first() -> None:
         first.append(nova.send("POST", "/compute/v2.1/servers", document).json()["server"]["id"])
-        sleep(1.0)  # the times of servers have whole seconds
+        sleep(1.0)  # real time: the times of servers have whole seconds
 
     proxy.lose(BreakKind.LATE, CREATE, meanwhile=be_first)
     (outcome,) = await driver.create([want])

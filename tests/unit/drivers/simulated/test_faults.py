@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated region, one thing at a time."""
+"""What goes wrong in a simulated region, one thing at a time, in virtual time."""
 
 import asyncio
 

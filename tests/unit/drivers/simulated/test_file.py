@@ -1,4 +1,4 @@
-"""A cloud in a file outlives its server, however that ends."""
+"""A cloud in a file outlives its server, however that ends, in virtual time."""
 
 import asyncio
 import signal

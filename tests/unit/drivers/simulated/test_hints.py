@@ -1,4 +1,4 @@
-"""Hints come at the moments at which machines change."""
+"""Hints come at the moments at which machines change, in virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator
