@@ -9,8 +9,8 @@ import pytest
 
 from stateward.containers import EngineClient
 from tests.acceptance.test_docs_stories import Saved, Terminal, Typed, read_page, steps
-from tests.acceptance.test_shop import kept_ports
 from tests.containers import PodmanService, busybox_archive
+from tests.kept_ports import keep_port
 
 PAGE = "docs/systems.md#The container backend"
 SOCKET, ADDRESS, IMAGE = "unix:///run/podman/podman.sock", "18420", "registry.example/shop/web:7"
@@ -44,7 +44,7 @@ async def image(podman: PodmanService) -> None:
 
 @pytest.mark.usefixtures("image")
 def test_the_story_of_the_containers_can_be_lived(terminal: Terminal, podman: PodmanService, tmp_path: Path) -> None:
-    (port,) = kept_ports(1)
+    port = keep_port()
     page = read_page(PAGE).replace(SOCKET, podman.address).replace(ADDRESS, str(port))
     printed = ""
     for one in steps(page):

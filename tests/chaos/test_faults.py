@@ -249,7 +249,7 @@ async def test_a_store_that_loses_its_connection_while_it_is_closed_is_closed_al
     await store.open()
     assert isinstance(store._listener, Listener)
     async with asyncio.timeout(30):
-        while not store._listener._lost._waiters:  # type: ignore[attr-defined]
+        while not store._listener._lost._waiters:
             await asyncio.sleep(0)
     store._listener._lost.set()
     for _ in range(ticks):

@@ -92,9 +92,11 @@ async def test_a_lease_that_is_deleted_while_it_starts_leaves_room_for_the_next_
     simulated.set_profile(SEOUL, SLOW)
     reader = both.engine.store.reader
     for changes in (0, 5, 10, 15, 20, 25):
-        last = await reader.last_journal_seq() + changes
+        enough = await reader.last_journal_seq() + changes
         lease = await both.lease(f"after {changes}", {"resource_type": "mci", "template": FLEET})
-        while await reader.last_journal_seq() < last and (await both.engine.get(NS, lease.object.id)).state != "ACTIVE":
+        while (
+            await reader.last_journal_seq() < enough and (await both.engine.get(NS, lease.object.id)).state != "ACTIVE"
+        ):
             await asyncio.sleep(0)
         await both.plugin.leases.delete(ME, lease.object.id)
         await both.gone(lease)
