@@ -3,8 +3,9 @@
     make mutate ARGS="--count 20 --seed 7 engine leases"
 
 Each mutant is one changed comparison, `and`/`or`, dropped `not` or statement, constant, or condition of an SQL text. It
-is made in a copy of `src` that comes first in the path of the tests, so the tree itself stays as it is. A mutant is
-noticed if its tests fail or time out. A seed gives the same mutants as long as the sources are the same.
+is made in a copy of `src` that comes first in the path of the tests, so the tree itself stays as it is. The nearest
+tests are those of its area whose files name most of what the changed module declares. A mutant is noticed if they fail;
+if they hang, nobody knows. A seed gives the same mutants as long as the sources are the same.
 """
 
 import argparse
@@ -16,16 +17,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = Path("src", "stateward")
+NO_TESTS = 5
+"""The exit code of a pytest that has found no tests."""
 
 
 class Area(NamedTuple):
-    """Modules of the product, and their nearest tests, the fastest first."""
+    """Modules of the product, and the files and folders of their tests."""
 
     modules: str
     tests: tuple[str, ...]
@@ -80,20 +85,19 @@ def main() -> None:
     parser.add_argument("areas", nargs="*", help=f"of {', '.join(AREAS)}; all of them if none is named")
     parser.add_argument("--count", type=int, default=10, help="mutants of each area")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--files", type=int, default=8, help="how many files of tests are run for a mutant")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds for the tests of one mutant")
     chosen = parser.parse_args()
-    survivors, tried = [], 0
+    verdicts: dict[str, list[Mutant]] = defaultdict(list)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copy = Path(folder)
         shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
         for area in chosen.areas or AREAS:
             for mutant in _sample(area, chosen.count, chosen.seed):
-                tried += 1
-                noticed = _is_noticed(mutant, copy, chosen.timeout)
-                print("noticed " if noticed else "SURVIVED", mutant, flush=True)
-                survivors += [] if noticed else [mutant]
-    print(f"\n{tried} mutants, {tried - len(survivors)} noticed, {len(survivors)} survived.")
-    print("\n".join(map(str, survivors)))
+                verdict = _try(mutant, copy, chosen.files, chosen.timeout)
+                verdicts[verdict].append(mutant)
+                print(f"{verdict:9} {mutant}", flush=True)
+    print(", ".join(f"{len(found)} {verdict}" for verdict, found in verdicts.items()))
 
 
 def _sample(area: str, count: int, seed: int) -> list[Mutant]:
@@ -103,23 +107,35 @@ def _sample(area: str, count: int, seed: int) -> list[Mutant]:
     return chance.sample(found, min(count, len(found)))
 
 
-def _is_noticed(mutant: Mutant, copy: Path, timeout_s: float) -> bool:
+def _nearest(mutant: Mutant, most: int) -> list[str]:
+    """Return the files of tests that name most of what a module declares."""
+    tree = ast.parse((ROOT / mutant.file).read_bytes())
+    defined = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    named = {mutant.file.stem, *(node.name for node in ast.walk(tree) if isinstance(node, defined))}
+    words = re.compile("|".join(rf"\b{one}\b" for one in named if not one.startswith("_")))
+    given = [path for one in AREAS[mutant.area].tests for path in (ROOT / "tests").glob(one)]
+    files = {file for path in given for file in (path.rglob("test_*.py") if path.is_dir() else [path])}
+    mentions = {file: len(words.findall(file.read_text("utf-8"))) for file in files}
+    return [str(file) for file in sorted(files, key=lambda file: (-mentions[file], file))[:most]]
+
+
+def _try(mutant: Mutant, copy: Path, files: int, timeout_s: float) -> str:
     changed = copy / mutant.file
     original = changed.read_bytes()
     changed.write_bytes(original[: mutant.start] + mutant.text.encode() + original[mutant.end :])
-    area = AREAS[mutant.area]
-    tests = [str(path) for one in area.tests for path in sorted((ROOT / "tests").glob(one))]
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-k", area.only, *tests]
+    only, tests = AREAS[mutant.area].only, _nearest(mutant, files)
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-k", only, *tests]
     environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     ) as run:
         try:
-            return run.wait(timeout_s) != 0
+            return "SURVIVED" if run.wait(timeout_s) in (0, NO_TESTS) else "noticed"
         except subprocess.TimeoutExpired:
-            os.killpg(run.pid, 15)
-            return True
+            return "timed out"
         finally:
+            with suppress(ProcessLookupError):
+                os.killpg(run.pid, 15)
             changed.write_bytes(original)
 
 

@@ -22,6 +22,7 @@ ELSEWHERE = (
     "make bench",
     "make simulate",
     "make chaos",
+    "make mutate",
     "make docs",
     "make format",
     "make lock",

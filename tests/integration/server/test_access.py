@@ -3,9 +3,12 @@
 import csv
 from io import StringIO
 from typing import Any
+from unittest.mock import AsyncMock
 
 import msgspec
+import pytest
 
+from stateward.access import Role
 from stateward.access.tokens import SYSTEM
 from stateward.config import Config
 from stateward.engine import Permanent
@@ -43,6 +46,17 @@ async def test_a_token_that_is_taken_back_is_listed_as_revoked(harness: ServerHa
 async def test_a_token_may_expire(harness: ServerHarness) -> None:
     made = (await harness.post("/tokens", WISH | {"expires": "2199-01-01T00:00:00+01:00"})).json()["info"]
     assert made["expires"] == "2198-12-31T23:00:00Z"
+
+
+async def test_a_token_is_invalid_from_its_expiry_on_though_its_timer_is_late(
+    harness: ServerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expires = await harness.engine.store.reader.time() + 60
+    text, info = await harness.tokens.issue("brief", Role.AGENT, [f"{NS}:munich"], expires)
+    assert await harness.tokens.check(text) is not None
+    monkeypatch.setattr(harness.engine.store.reader, "time", AsyncMock(return_value=expires))
+    assert await harness.tokens.check(text) is None
+    assert await harness.tokens.grant_of(info.id) is None
 
 
 async def test_a_time_beyond_all_that_can_be_told_is_told_as_the_last_one(harness: ServerHarness) -> None:
