@@ -21,6 +21,9 @@ REST_S = 7200.0
 IDLE_S = 2000.0
 """The virtual seconds without a change after which nothing will change any more: no deadline is longer."""
 
+CROWDED_S = 30.0
+"""How long all processes run without faults; then two are left, because idle ones cost most of a run's time."""
+
 
 class DomainProcess(SimulatedProcess):
     """A process with a domain and its background tasks."""
@@ -75,9 +78,13 @@ class DomainWorld(SimulatedWorld[DomainProcess]):
 
     def committed(self, party: LoopParty, function: str, record: CommitRecord) -> None:
         super().committed(party, function, record)
+        seen = self.inspector.seen
+        for row in seen.work.values():
+            if row.owner is not None and row.owner not in seen.workers:
+                self.wrong(f"{row.op} is claimed by {row.owner}, a worker that is not registered")
         if not self.is_over and any(changes.objects for changes in record.changes):
             self.changed_at = self.loop.time()
-            for problem in self.case.broken(self.inspector.seen.objects.values()):
+            for problem in self.case.broken(seen.objects.values()):
                 self.wrong(problem)
 
     def begin_faults(self) -> None:
@@ -90,6 +97,14 @@ class DomainWorld(SimulatedWorld[DomainProcess]):
         self.faults = NO_FAULTS
         self.case.calm_down()
         super().calm_down()
+
+    async def thin_out(self) -> None:
+        """Shut down all processes but the oldest and the newest that works."""
+        await asyncio.sleep(CROWDED_S)
+        kept = {self.up[0], next(one for one in reversed(self.up) if one.works)}
+        for process in self.up:
+            if process not in kept:
+                process.leave()
 
     def unsettled(self) -> Iterator[str]:
         objects = (one for one in self.inspector.seen.objects.values() if not one.removed)
@@ -135,9 +150,11 @@ async def _course(world: DomainWorld) -> None:
         task.cancel()
     world.calm_down()
     world.add_process().works = True
+    thinning = asyncio.create_task(world.thin_out())
     await world.rest(REST_S)
     for problem in await world.case.broken_at_rest((await world.living()).server):
         raise Violation(problem)
+    thinning.cancel()
 
 
 async def _users(world: DomainWorld) -> None:
