@@ -1,12 +1,13 @@
 """Two servers that create the same object at the same time: one of them does, in every order of their statements."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from stateward.engine import Engine, Handler, Job, Kind, Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import BACK, MINUTE, NEW, STABLE, TRANSITIONAL, USER, State, action, declare
 from stateward.store.filters import Selector
-from stateward.store.records import Object
+from stateward.store.records import Key, Object, Status
 from stateward.testing import InterleavingRun, interleave_everywhere
 
 
@@ -21,7 +22,7 @@ LAMP = declare(
     "lamp",
     Lamp,
     [
-        action(NEW, "make", USER, Lamp.MAKING, Lamp.OFF, Lamp.OFF, MINUTE),
+        action(NEW, "make", USER, Lamp.MAKING, Lamp.OFF, Lamp.OFF, 5 * MINUTE),
         action(Lamp.OFF, "light", USER, Lamp.LIGHTING, Lamp.ON, BACK, MINUTE),
     ],
     by=USER,
@@ -54,3 +55,24 @@ def make(number: int) -> Callable[[list[Engine]], Awaitable[None]]:
 def test_object_is_created_once_whatever_its_guard_reads() -> None:
     report = interleave_everywhere(make(0), make(1), setup=two_servers)
     assert report.refused > 0
+
+
+def test_operation_accepted_while_its_server_stops_is_done_by_another() -> None:
+    async def hang(job: Job) -> None:
+        await asyncio.Event().wait()
+
+    async def hanging_and_working(run: InterleavingRun) -> list[Engine]:
+        kinds = [Kind(LAMP, dict.fromkeys(("make", "light"), Handler(one))) for one in (hang, succeed)]
+        return [await run.start(lambda kind=kind: kind) for kind in kinds]  # type: ignore[misc]
+
+    async def accept(servers: list[Engine]) -> None:
+        await servers[0].create("n", "hall", "lamp", "make")
+
+    async def stop(servers: list[Engine]) -> None:
+        await servers[0].stop_worker()
+
+    async def is_made(servers: list[Engine]) -> None:
+        made = await servers[1].store.reader.operations_of(Key("n", "hall"), 10)
+        assert all(one.status is Status.SUCCEEDED for one in made), made
+
+    assert interleave_everywhere(accept, stop, [is_made], setup=hanging_and_working, ways=["pause"]).points > 1

@@ -95,6 +95,7 @@ class Worker:
             self._record_reports, chance, timeout_s=lease_s
         )
         self._claim_lock = asyncio.Lock()  # between a claim's commit and its start, the claim looks unknown
+        self._accept_lock = asyncio.Lock()
         self._claimable, self._recheck_claims = asyncio.Event(), asyncio.Event()
         self._scheduler = DueScheduler(store, kinds, new_id, name, self._retry_on_store_error, self._claimable.set)
         self._report_intervals = GrowingIntervals(lambda: asyncio.get_running_loop().time())
@@ -145,6 +146,8 @@ class Worker:
         self._watchdog.stop()
         if not self.is_draining:
             await self.drain()
+        async with self._accept_lock:
+            pass  # a request that is being accepted may still claim
         await cancel_tasks(self._operation_tasks())
         await asyncio.gather(*self._return_tasks)
         await self._reports.drain()
@@ -227,7 +230,11 @@ class Worker:
         return True
 
     async def accept(self, requests: Sequence[Request]) -> Sequence[Verdict]:
-        """Accept requests, and claim in the same transaction what can start at once, which saves a commit."""
+        """Accept requests, and claim in the same transaction what can start immediately, which saves a commit."""
+        async with self._accept_lock:
+            return await self._accept(requests)
+
+    async def _accept(self, requests: Sequence[Request]) -> Sequence[Verdict]:
         room = self._slots - len(self._running) if self._lease.left_s > 0 else 0
         eager = EagerClaims(self._lease.record, room)
         program = accept_function(self._kinds, requests, eager)
