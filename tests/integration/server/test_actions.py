@@ -108,7 +108,7 @@ async def test_an_action_for_administrators_is_refused_to_others(harness: Server
     await harness.post(f"/ns/{NS}/objects", {"id": "vm-1", "kind": "ovc.vm"})
     await harness.post(f"/ns/{NS}/objects/vm-1/actions/deploy?wait=30")
     answer = await harness.post(f"/ns/{NS}/objects/vm-1/actions/migrate", who="operator")
-    assert (answer.status_code, answer.json()["code"]) == (409, "not_yours")
+    assert (answer.status_code, answer.json()["code"]) == (403, "not_yours")
     assert (await harness.post(f"/ns/{NS}/objects/vm-1/actions/migrate")).status_code == 202
 
 

@@ -116,9 +116,21 @@ class ChangedWithVm(RuleBroken, code="on_its_vm"):
 
 
 class NoNode(RuleBroken, code="no_node", retry=True):
-    """There is no enabled node for the VM."""
+    """There is no enabled node for the VM or the firewall of a cloudspace."""
+
+    text = "{kind} {id} needs a node, and none is ENABLED: an administrator must register or enable one first"
+
+
+class NoOtherNode(NoNode):
+    """There is no enabled node that the VM could move to."""
 
     text = "vm {id} cannot move: no other node is ENABLED"
+
+
+class NoRoom(RuleBroken, code="no_room", retry=True):
+    """The nodes are large enough for the VM, but other VMs have their memory."""
+
+    text = "size: must be smaller for now: {size} needs {mib} MiB, and no node that is ENABLED has so much left"
 
 
 class NodeIsInternal(RuleBroken, code="forbidden"):

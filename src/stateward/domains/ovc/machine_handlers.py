@@ -10,7 +10,9 @@ from typing import Any
 from stateward.domains.ovc.end_hooks import CLEAN_RESULT
 from stateward.domains.ovc.lifecycle import DiskState, OvcVmState
 from stateward.domains.ovc.model import (
+    BUILT_IN_IMAGE,
     DiskSpec,
+    ImageSpec,
     OvcVmSeen,
     OvcVmSpec,
     added_disk_id,
@@ -102,7 +104,9 @@ class OvcVmHandlers:
         spec = read_spec(job.claim.object, OvcVmSpec)
         disks = [await self._disk(job.ns, id_) for id_ in seen.disks]
         attached = tuple(self._attached_disk(one) for one in disks if _is_attached(one))
-        return NodeMachine(key, spec.name, spec.size, attached)
+        image = await self._nodes.reader.object(Key(job.ns, spec.image))
+        boots_disk = image is not None and read_spec(image, ImageSpec).source != BUILT_IN_IMAGE
+        return NodeMachine(key, spec.name, spec.size, attached, boots_disk)
 
     def _attached_disk(self, disk: Object) -> AttachedDisk:
         """Return a disk as it is attached to its VM."""

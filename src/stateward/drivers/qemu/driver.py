@@ -48,14 +48,13 @@ from stateward.drivers.process.shell_machine import size_of
 from stateward.drivers.process.ssh_daemon import HOST_KEY
 from stateward.drivers.process.supervisor import Milestone, ignore_milestone
 from stateward.drivers.qemu.errors import CommandRejected, MonitorError, MonitorNotAnswered, MonitorNotReached
-from stateward.drivers.qemu.guest_images import SEED
-from stateward.drivers.qemu.hardware import CONSOLE, MAX_PROCESSORS, Hardware
+from stateward.drivers.qemu.guest_images import SEED, firmware_problem
+from stateward.drivers.qemu.hardware import CONSOLE, FROM_DISK, MAX_PROCESSORS, OWN_GUEST, Hardware
 from stateward.drivers.qemu.monitor import Monitor, open_monitor, state_of
 from stateward.drivers.qemu.monitor_events import MonitorEvents
 from stateward.drivers.qemu.seed_volume import seed_volume
 from stateward.drivers.ssh_keys import login_keys_of
 
-IMAGE = "tick"
 MAX_MONITORS = 16
 """How many monitors are queried at the same time."""
 STARTUP_TIMEOUT_S = 30.0
@@ -118,16 +117,18 @@ class QemuDriver(HostDriver):
         size = size_of(spec)
         if size is None:
             return CallRefused(key, RefusalReason.NOT_FOUND, f"there is no spec {spec!r} here")
-        if image not in (IMAGE, *self._hardware.images):
-            names = ", ".join((IMAGE, *self._hardware.images))
+        if image not in (*self._hardware.built_in_images, *self._hardware.images):
+            names = ", ".join((OWN_GUEST, *self._hardware.images))
             return CallRefused(key, RefusalReason.NOT_FOUND, f"there is no image {image!r} here, only {names}")
-        if size.processors > MAX_PROCESSORS or size.mib > _host_mib():
+        if size.processors > MAX_PROCESSORS or size.mib > host_mib():
             return CallRefused(key, RefusalReason.CAPACITY, f"{spec} is more than this host has")
         if self._hardware.program is None:
             board = self._hardware.board
             return CallRefused(
                 key, RefusalReason.UNABLE, f"{board.program} is not installed (Debian has it in {board.package})"
             )
+        if image == FROM_DISK and (why := firmware_problem(self._hardware.arch)):
+            return CallRefused(key, RefusalReason.UNABLE, why)
         if image in self._hardware.images and (why := self._hardware.images[image].problem(self._hardware.arch)):
             return CallRefused(key, RefusalReason.UNABLE, why)
         return None
@@ -329,5 +330,6 @@ def _text(file: Path) -> str:
         return ""
 
 
-def _host_mib() -> int:
+def host_mib() -> int:
+    """Return the memory of this host in MiB."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20

@@ -61,9 +61,8 @@ class GuestImage(Struct, frozen=True):
             return f"the image {self.name} has no {missing[0]}" if missing else ""
         if not self.path.is_file():
             return f"the image {self.name} is not there: its path must be a folder or a file"
-        board = GUEST_BOARDS[arch]
-        if board.firmware and not Path(board.firmware).is_file():
-            return f"disks do not boot without {board.firmware} (Debian has it in {board.firmware_package})"
+        if why := firmware_problem(arch):
+            return why
         return "" if which("qemu-img") else "qemu-img is not installed (Debian has it in qemu-utils)"
 
     def prepare(self, folder: Path) -> None:
@@ -88,6 +87,14 @@ class GuestImage(Struct, frozen=True):
         more = self.path / COMMAND_LINE
         words = f"{board.console} quiet panic=-1 {more.read_text().strip() if more.is_file() else ''}".strip()
         return ["-kernel", str(self.path / KERNEL), "-initrd", str(self.path / INITRD), "-append", words]
+
+
+def firmware_problem(arch: str) -> str:
+    """Return why no disk can be booted here; empty if one can."""
+    board = GUEST_BOARDS[arch]
+    if not board.firmware or Path(board.firmware).is_file():
+        return ""
+    return f"disks do not boot without {board.firmware} (Debian has it in {board.firmware_package})"
 
 
 def guest_images(text: str) -> dict[str, GuestImage]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from shutil import which
+from typing import ClassVar
 
 from msgspec import Struct
 
@@ -26,6 +27,9 @@ from stateward.drivers.qemu.guest_images import (
 )
 from stateward.drivers.qemu.monitor import COMMANDS, EVENTS
 from stateward.errors import BadInput
+
+OWN_GUEST, FROM_DISK = "tick", "disk"
+"""The images of a machine that boots our guest, and of one that boots what is on its first disk."""
 
 CONSOLE = "console"
 GUEST = "guest"
@@ -84,6 +88,8 @@ class Hardware:
     PATH: it runs unconfined, so nothing that is stored names it.
     """
 
+    built_in_images: ClassVar[tuple[str, ...]] = (OWN_GUEST,)
+
     def __init__(self, provider_region: ProviderRegion, program: str | None = None) -> None:
         self.arch = provider_region.options.get("arch", HOST_ARCH)
         if self.arch not in BOARDS:
@@ -110,8 +116,17 @@ class Hardware:
             *("-rtc", "clock=vm"),  # the clock of a suspended machine stands still
             *("-qmp", f"unix:{COMMANDS},server=on,wait=off", "-qmp", f"unix:{EVENTS},server=on,wait=off"),
             *("-chardev", f"file,id=console,path={CONSOLE},append=on", "-serial", "chardev:console"),
-            *(self._own_guest(size) if record.image not in self.images else self._image_guest(record, size)),
+            *self._guest(record, size),
         ]
+
+    def _guest(self, record: MachineRecord, size: MachineSize) -> list[str]:
+        if record.image in self.images:
+            boot = [*self.images[record.image].boot_arguments(self.arch), *network_arguments(record)]
+            return [*self._large_board(size), *boot]
+        firmware = GUEST_BOARDS[self.arch].firmware
+        if record.image == FROM_DISK and firmware:  # other boards have firmware, and their disk comes first
+            return [*self._large_board(size), "-bios", firmware]
+        return self._own_guest(size)
 
     def _own_guest(self, size: MachineSize) -> list[str]:
         """Return the arguments for our own guest, which needs little of everything."""
@@ -121,8 +136,8 @@ class Hardware:
             *("-m", f"{max(size.mib, self.board.least_mib)}M", *self.board.boot),
         ]
 
-    def _image_guest(self, record: MachineRecord, size: MachineSize) -> list[str]:
-        """Return the arguments for a guest that one can log in to."""
+    def _large_board(self, size: MachineSize) -> list[str]:
+        """Return the arguments for a guest that is a whole operating system."""
         is_software = self._accel == Accel.SOFTWARE
         accel = f"tcg,tb-size={TRANSLATION_CACHE_MIB}" if is_software else self._accel
         board = GUEST_BOARDS[self.arch]
@@ -130,8 +145,6 @@ class Hardware:
         return [
             *("-machine", board.machine, "-accel", accel, "-cpu", processor),
             *("-m", f"{max(size.mib, LEAST_MIB)}M"),
-            *self.images[record.image].boot_arguments(self.arch),
-            *network_arguments(record),
         ]
 
     def environment(self, record: MachineRecord, box: Sandbox) -> Mapping[str, str]:

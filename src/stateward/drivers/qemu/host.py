@@ -14,7 +14,7 @@ from stateward.drivers.process.supervisor import Milestone, ignore_milestone
 from stateward.drivers.qemu import disks as devices
 from stateward.drivers.qemu.disks import QemuDisk
 from stateward.drivers.qemu.driver import QemuDriver
-from stateward.drivers.qemu.hardware import Hardware
+from stateward.drivers.qemu.hardware import FROM_DISK, OWN_GUEST, Hardware
 from stateward.drivers.qemu.monitor import Monitor, open_monitor
 
 DISKS, INCOMING = "disks", "incoming"
@@ -31,6 +31,8 @@ _DISKS_DECODER = msgspec.json.Decoder(list[QemuDisk])  # threads use it: see the
 
 class DiskHardware(Hardware):
     """Machines with the disks that are in their records."""
+
+    built_in_images = (OWN_GUEST, FROM_DISK)
 
     def _arguments(self, record: MachineRecord, size: MachineSize) -> list[str]:
         disks = _DISKS_DECODER.decode(record.tags.get(DISKS, "[]"))

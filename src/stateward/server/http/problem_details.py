@@ -37,6 +37,7 @@ from stateward.engine.errors import (
 )
 from stateward.engine.kind_types import UnfitValue
 from stateward.errors import BadInput, NotOffered, StatewardError, UnknownField, UnknownName, UnknownValue
+from stateward.lifecycle import RefusalCode
 from stateward.plugin.readiness import NotReady
 from stateward.plugin.route_options import MESSAGES, PLAIN_PROBLEMS
 from stateward.schemas.problems import FlagView, Problem
@@ -176,7 +177,7 @@ def _(error: Denied) -> Problem:
 def _(error: Refused) -> Problem:
     refusal = error.refusal
     return problem(
-        409,
+        403 if refusal.reason is RefusalCode.NOT_YOURS else 409,
         str(refusal.reason),
         error,
         state=refusal.state.word,
@@ -216,7 +217,7 @@ STATUSES = {
 @problem_of.register
 def _(error: RefusedBefore) -> Problem:
     kept = error.refusal
-    status = HTTPStatus.FORBIDDEN if kept.code == FORBIDDEN else STATUSES.get(kept.error, HTTPStatus.CONFLICT)
+    status = 403 if kept.code in (FORBIDDEN, RefusalCode.NOT_YOURS) else STATUSES.get(kept.error, HTTPStatus.CONFLICT)
     allowed = None if kept.allowed is None else list(kept.allowed)
     return problem(status, kept.code, error, retry=False, field=kept.field, state=kept.state, allowed=allowed)
 

@@ -73,9 +73,7 @@ async def _move_firewall(uow: UnitOfWork, request: Request, found: Object) -> No
     """Choose the new node of a firewall: its own if that is in service, another one, or none for now."""
     seen, node = cloudspace_seen(found), str(request_args(request).get("node", ""))
     try:
-        to = await (
-            requested_node(uow, found.ns, node, back=True) if node else choose_node(uow, found, present=seen.node)
-        )
+        to = await (requested_node(uow, found, node, back=True) if node else choose_node(uow, found, present=seen.node))
     except NoNode:
         if not seen.machine:
             raise

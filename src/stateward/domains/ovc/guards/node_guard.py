@@ -1,19 +1,36 @@
 """The guard of nodes, and the choice of a node for a machine.
 
 The last enabled node cannot be decommissioned. Nodes are locked while one is chosen, so that none leaves service in
-between.
+between, and no two VMs get the same memory. A node on the server's host has the processors and the memory of the host:
+no VM has more processors, and the VMs of a node together no more memory.
 """
 
+import os
+from collections.abc import Iterable
 from hashlib import blake2b
 
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.ovc.errors import LastNode, NodeDriverNotGranted, NodeNotReady, NoNode
+from stateward.domains.ovc.errors import LastNode, NodeDriverNotGranted, NodeNotReady, NoNode, NoOtherNode, NoRoom
 from stateward.domains.ovc.guards.common_guard import check_request, request_args, require_free_name, require_object
-from stateward.domains.ovc.lifecycle import NODE, NodeState
-from stateward.domains.ovc.model import HOST_DRIVERS, HOST_GRANT, NodeSeen, NodeSpec, VmAction, parse_spec
+from stateward.domains.ovc.lifecycle import NODE, VM, NodeState
+from stateward.domains.ovc.model import (
+    HOST_DRIVERS,
+    HOST_GRANT,
+    NodeSeen,
+    NodeSpec,
+    OvcVmSpec,
+    VmAction,
+    parse_spec,
+    read_spec,
+    short_kind,
+    vm_seen,
+)
 from stateward.domains.ovc.nodes.node_options import check_options
+from stateward.drivers.process.shell_machine import MachineSize, size_of
+from stateward.drivers.qemu.driver import host_mib
+from stateward.drivers.qemu.hardware import MAX_PROCESSORS
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
@@ -57,24 +74,72 @@ ACCEPTING_STATES = (NodeState.ENABLED, NodeState.ENABLING)
 """The states in which a node takes VMs; while it is being enabled, only those that it had."""
 
 
-async def requested_node(uow: UnitOfWork, ns: str, node: str, *, back: bool = False) -> str:
-    """Return the requested node if it takes VMs; `back`: the VM returns to a node that is being enabled."""
-    await uow.load([Key(ns, node)])
-    found = require_object(uow, ns, node, NODE)
-    if found.state not in (ACCEPTING_STATES if back else ACCEPTING_STATES[:1]):
-        raise NodeNotReady(id=node, state=found.state)
+async def requested_node(uow: UnitOfWork, found: Object, node: str, *, back: bool = False) -> str:
+    """Return the requested node if it takes the VM; `back`: the VM returns to a node that is being enabled."""
+    await uow.load([Key(found.ns, node)])
+    requested = require_object(uow, found.ns, node, NODE)
+    if requested.state not in (ACCEPTING_STATES if back else ACCEPTING_STATES[:1]):
+        raise NodeNotReady(id=node, state=requested.state)
+    await _require_room(uow, found, [requested])
     return node
 
 
-async def choose_node(uow: UnitOfWork, vm: Object, *, present: str = "", avoid: str = "") -> str:
-    """Return the present node of a VM if it is enabled, else another one; raises NoNode."""
-    nodes = {one.id for one in await uow.select(Selector(vm.ns, NODE.kind, states=(NodeState.ENABLED,)))}
-    if present in nodes:
-        return present
-    nodes.discard(avoid)
+async def choose_node(uow: UnitOfWork, found: Object, *, present: str = "", avoid: str = "") -> str:
+    """Return the present node of a VM or a firewall if it is enabled and has room, else another one."""
+    enabled = await uow.select(Selector(found.ns, NODE.kind, states=(NodeState.ENABLED,)))
+    nodes = [one for one in enabled if one.id != avoid]
     if not nodes:
-        raise NoNode(id=vm.id)
-    return max(nodes, key=lambda node: _node_weight(vm.id, node))
+        raise (NoOtherNode if avoid else NoNode)(kind=short_kind(found.kind), id=found.id)
+    fitting = await _require_room(uow, found, nodes)
+    return present if present in fitting else max(fitting, key=lambda node: _node_weight(found.id, node))
+
+
+async def _require_room(uow: UnitOfWork, found: Object, nodes: Iterable[Object]) -> set[str]:
+    """Return which of some locked nodes have room for a VM; raises if none has.
+
+    Firewalls are small, and always have room.
+    """
+    limits = {one.id: _size_limit(read_spec(one, NodeSpec)) for one in nodes}
+    if found.kind != VM.kind or not any(limits.values()):
+        return {*limits}
+    spec = read_spec(found, OvcVmSpec)
+    size = size_of(spec.size) or MachineSize(0, 0)
+    large = {one: limit for one, limit in limits.items() if limit is None or _fits(size, limit)}
+    if not large:
+        most = max((one for one in limits.values() if one), key=lambda one: one.mib)
+        raise BadInput("size", spec.size, f"at most {most.processors}c{most.mib}m, which is what a node has")
+    used = await _used_mib(uow, found)
+    fitting = {one for one, limit in large.items() if limit is None or used.get(one, 0) + size.mib <= limit.mib}
+    if not fitting:
+        raise NoRoom(size=spec.size, mib=size.mib)
+    return fitting
+
+
+def _size_limit(spec: NodeSpec) -> MachineSize | None:
+    """Return the size of a node on this host; None if it is simulated, and takes any VM."""
+    if spec.driver not in HOST_DRIVERS:
+        return None
+    processors = len(os.sched_getaffinity(0))
+    return MachineSize(min(processors, MAX_PROCESSORS) if spec.driver == "qemu" else processors, host_mib())
+
+
+def _fits(size: MachineSize, limit: MachineSize) -> bool:
+    return size.processors <= limit.processors and size.mib <= limit.mib
+
+
+async def _used_mib(uow: UnitOfWork, found: Object) -> dict[str, int]:
+    """Return the memory that the other VMs have, or will have after a move, by node.
+
+    The nodes are locked, and whatever places a VM locks them, so none appears meanwhile.
+    """
+    used: dict[str, int] = {}
+    for one in await uow.peek_selected(Selector(found.ns, VM.kind)):
+        seen = vm_seen(one)
+        size = size_of(read_spec(one, OvcVmSpec).size)
+        if seen.machine and size is not None and one.id != found.id:
+            for node in {seen.node, seen.to}:
+                used[node] = used.get(node, 0) + size.mib
+    return used
 
 
 def _node_weight(vm: str, node: str) -> bytes:

@@ -38,9 +38,12 @@ from stateward.domains.ovc.lifecycle import (
     OvcVmState,
 )
 from stateward.domains.ovc.model import (
+    BUILT_IN_IMAGE,
     MAX_DISKS,
     BinEntry,
     DiskSpec,
+    ImageSpec,
+    NodeSpec,
     OvcVmSeen,
     OvcVmSpec,
     PlacedMachine,
@@ -56,6 +59,8 @@ from stateward.domains.ovc.model import (
 )
 from stateward.domains.ovc.object_updates import define_disk, disk_move, hold_disk, update_seen
 from stateward.drivers.process.shell_machine import size_of
+from stateward.drivers.qemu.guest_images import GUEST_BOARDS, LEAST_MIB, firmware_problem
+from stateward.drivers.qemu.hardware import HOST_ARCH
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
@@ -184,11 +189,31 @@ async def _start(uow: UnitOfWork, request: Request, found: Object) -> Request | 
     if node and request.actor == USER:
         raise NodeIsInternal(id=found.id)
     if node:
-        node = await requested_node(uow, request.ns, node, back=request.actor == CONTROLLER)
+        node = await requested_node(uow, found, node, back=request.actor == CONTROLLER)
     else:
         node = await choose_node(uow, found, present=seen.node)
+    await _require_bootable(uow, found, node)
     update_seen(uow, found, replace(seen, node=node, machine=machine_key(found.id, request.op)))
     return None
+
+
+async def _require_bootable(uow: UnitOfWork, found: Object, node: str) -> None:
+    """Refuse a VM from an image of the library if its node could boot only the built-in guest, or not hold it."""
+    spec = read_spec(found, OvcVmSpec)
+    image, place = await uow.peek([Key(found.ns, spec.image), Key(found.ns, node)])
+    runs_on = None if place is None else read_spec(place, NodeSpec)
+    if image is None or runs_on is None or read_spec(image, ImageSpec).source == BUILT_IN_IMAGE:
+        return
+    arch = runs_on.options.get("arch", HOST_ARCH)
+    if runs_on.driver != "qemu" or not GUEST_BOARDS[arch].firmware:
+        return
+    if why := firmware_problem(arch):
+        raise BadInput("image", spec.image, f"one with the source {BUILT_IN_IMAGE!r}: {why}")
+    size = size_of(spec.size)
+    if size is None or size.mib < LEAST_MIB:
+        raise BadInput(
+            "size", spec.size, f"one with at least {LEAST_MIB} MiB, such as medium, for an image of the library"
+        )
 
 
 # --- removal ---------------------------------------------------------------------------------------------------------
@@ -289,7 +314,7 @@ async def _migrate(uow: UnitOfWork, request: Request, found: Object) -> Request 
     if node and node == seen.node:
         raise AlreadyOnNode(id=found.id, node=node)
     if node:
-        node = await requested_node(uow, request.ns, node, back=request.actor == CONTROLLER)
+        node = await requested_node(uow, found, node, back=request.actor == CONTROLLER)
     else:
         node = await choose_node(uow, found, avoid=seen.node)
     update_seen(uow, found, replace(seen, to=node))

@@ -32,12 +32,16 @@ class AttachedDisk(Struct, frozen=True):
 
 
 class NodeMachine(Struct, frozen=True):
-    """A machine to start: its key (one for each start), its VM's name and size, and its disks."""
+    """A machine to start: its key (one for each start), its VM's name and size, and its disks.
+
+    `boots_disk`: it boots what is on its boot disk, and not the built-in guest.
+    """
 
     key: str
     name: str
     size: str
     disks: tuple[AttachedDisk, ...] = ()
+    boots_disk: bool = False
 
 
 class NodeInventory(Struct, frozen=True):

@@ -4,6 +4,8 @@ import asyncio
 import time
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from stateward.domains.ovc.nodes.driver_node import POLL_MIN_S, DriverNode
 from stateward.domains.ovc.nodes.port import (
     AttachedDisk,
@@ -13,15 +15,15 @@ from stateward.domains.ovc.nodes.port import (
     Power,
     ProgressCallback,
 )
-from stateward.drivers import Outcome
+from stateward.drivers import MachineSpec, Outcome
 from stateward.drivers.qemu.disks import QemuDisk
 from stateward.drivers.qemu.errors import CommandRejected, DiskError, MigrationFailed, MonitorError, MonitorNotReached
+from stateward.drivers.qemu.hardware import FROM_DISK, OWN_GUEST
 from stateward.drivers.qemu.host import QemuHost
 from stateward.drivers.qemu.migration import LiveMigration, MemoryProgress
 from stateward.engine import Permanent, Temporary, Unknown
 from stateward.engine.job import finish_call
 
-IMAGE = "tick"
 POWER_BUTTON_TIMEOUT_S = 1.5
 """Seconds that a machine has to switch itself off after its power button was pressed."""
 
@@ -30,8 +32,11 @@ class QemuNode(DriverNode):
     """A node of QEMU machines in a folder of this host."""
 
     def __init__(self, host: QemuHost) -> None:
-        super().__init__(host, IMAGE)
+        super().__init__(host, OWN_GUEST)
         self.host = host
+
+    def _machine_spec(self, machine: NodeMachine) -> MachineSpec:
+        return replace(super()._machine_spec(machine), image=FROM_DISK if machine.boots_disk else OWN_GUEST)
 
     async def _create(self, machine: NodeMachine) -> Outcome:
         return await finish_call(self.host.boot(self._machine_spec(machine), to_qemu_disks(machine.disks)))
