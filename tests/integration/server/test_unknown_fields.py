@@ -81,7 +81,7 @@ NEW_OBJECTS: dict[str, dict[str, Any]] = {
     "edge.flavor": {"id": "flavor.big", "spec": {"size": "tiny"}},
     "edge.app": {"id": "app.shop", "spec": {"command": "true"}},
     "edge.autoscale": {"id": "autoscale.load", "spec": {"cpu": 1.0}},
-    "edge.autoprov": {"id": "autoprov.near", "spec": {"cloudlets": []}},
+    "edge.autoprov": {"id": "autoprov.near", "spec": {"cloudlets": ["oslo"]}},
     "edge.clusterinst": {"id": "oslo:bob", "parent": "oslo", "spec": {"flavor": "small", "nodes": 3}},
     "edge.appinst": {"id": "oslo:bob:web", "parent": "oslo", "spec": {}},
     "mci.mci": {"id": "m", "spec": {"name": "m", "uid": "given", "groups": [GROUP]}},

@@ -132,12 +132,13 @@ async def test_a_field_of_a_part_that_nobody_reads_is_refused_with_the_nearest_n
     [
         ("/flavors/m4", {"size": "small"}, "size"),
         ("/apps/web", {"command": "serve"}, "command"),
-        ("/autoprov/near", {"cloudlets": []}, "cloudlets"),
+        ("/autoprov/near", {"cloudlets": ["munich"]}, "cloudlets"),
     ],
 )
 async def test_a_record_is_not_replaced_by_one_without_its_required_field(
     api: Api, path: str, whole: dict[str, Any], field: str
 ) -> None:
+    await api.call("POST", "/cloudlets", {"name": "munich"}, 202)
     await api.call("PUT", path, whole)
     assert field in (await api.call("PUT", path, {}, 400))["detail"]
     assert (await api.call("GET", path))["spec"][field] == whole[field]

@@ -14,7 +14,7 @@ from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, AUTOSCALE, 
 from stateward.domains.edge.model import AppSpec, AutoprovSpec, AutoscaleSpec, ClusterInst, FlavorSpec, read_spec
 from stateward.domains.edge.service import Service
 from stateward.engine import Denied, NotFound
-from stateward.errors import BadInput
+from stateward.errors import BadInput, StatewardError
 from stateward.store import open_store
 from stateward.store.port import Store
 from tests.integration.domains.edge.conftest import ADA, ANN, NS, AgentRunner, EdgeHarness, open_harness
@@ -127,14 +127,15 @@ async def test_a_cloudlet_that_policies_name_is_not_deleted_and_the_refusal_name
 
 
 @pytest.mark.parametrize(
-    ("held", "lost"), [("check_cloudlets", StillReferenced), ("refuse_named_by_policy", ReferenceBeingDeleted)]
+    ("held", "lost"),
+    [("check_cloudlets", (StillReferenced,)), ("refuse_named_by_policy", (ReferenceBeingDeleted, BadInput))],
 )
 async def test_a_policy_and_the_deletion_of_a_cloudlet_that_it_names_wait_for_each_other(
     postgres_server: PostgresServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     held: str,
-    lost: type[Denied],
+    lost: tuple[type[StatewardError], ...],
 ) -> None:
     dsn = postgres_server.new_migrated_database()
     reached, opened = asyncio.Event(), asyncio.Event()
