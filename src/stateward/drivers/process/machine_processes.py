@@ -21,7 +21,7 @@ from uuid import UUID
 from stateward.drivers.confinement.seccomp import LABEL_LIMIT
 from stateward.drivers.process.errors import ProcessStillRunning
 from stateward.drivers.process.machine_dir import MachineRecord
-from stateward.drivers.process.procfs import PROC, ProcessId, ProcessStat, stat_of, this_pid_namespace
+from stateward.drivers.process.procfs import PROC, ProcessId, ProcessStat, all_pids, stat_of, this_pid_namespace
 
 STOPPED_STATES = frozenset("Tt")
 POLL_INTERVAL_S = 0.002
@@ -124,10 +124,10 @@ def _real_uid(pid: int) -> int:
 
 
 def _labeled(record: MachineRecord, session: int | None) -> Iterator[int]:
-    """Yield the processes of our user that bear the label of a machine, or belong to its session."""
+    """Yield the processes that bear the label of a machine, or belong to its session."""
     label = _label_of(record)
-    for pid in _pids_as(os.geteuid()):
-        with suppress(OSError):  # it has ended, or runs with the rights of another group
+    for pid in all_pids():
+        with suppress(OSError):  # it has ended, or is another user's
             if os.getsid(pid) == session or resource.prlimit(pid, LABEL_LIMIT)[1] == label:
                 yield pid
 

@@ -137,7 +137,7 @@ def find_in_group(group: int, text: str) -> set[int]:
 def find_labeled(label: str) -> set[int]:
     """Return the processes that have a variable with this value (`NAME=VALUE`) in their environment."""
     found = set()
-    for pid in _pids():
+    for pid in all_pids():
         with suppress(OSError):  # it has ended, or is not readable for us
             if label.encode() in (PROC / str(pid) / "environ").read_bytes().split(b"\0"):
                 found.add(pid)
@@ -154,17 +154,18 @@ def descendants_of(pids: Collection[int]) -> set[int]:
 
 
 def _all_stats() -> Iterator[ProcessStat]:
-    for pid in _pids():
+    for pid in all_pids():
         if (stat := stat_of(pid)) is not None:
             yield stat
 
 
-def _pids() -> list[int]:
+def all_pids() -> list[int]:
+    """Return the pids of all processes."""
     return [int(name) for name in os.listdir(PROC) if name.isdecimal()]  # noqa: PTH208 - many, and names will do
 
 
 def _command_lines() -> Iterator[tuple[int, list[bytes]]]:
-    for pid in _pids():
+    for pid in all_pids():
         try:
             yield pid, (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
         except OSError:
