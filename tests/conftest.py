@@ -8,6 +8,7 @@ from hypothesis import settings
 from stateward.aio.open_files import raise_open_file_limit
 from tests.containers import podman
 from tests.integration.drivers.openstack.nova_server import nova_server
+from tests.left_sockets import pytest_runtest_setup, pytest_runtest_teardown
 from tests.long_forms import shorten_second_parts
 from tests.network_changes import pytest_runtest_protocol
 from tests.poolers import pgbouncer
@@ -23,7 +24,15 @@ gc.disable()  # until all tests are known: they are no garbage, and to look for 
 restore_signals()
 raise_open_file_limit()  # a test may hold a thousand connections
 
-__all__ = ["nova_server", "pgbouncer", "podman", "postgres_server", "pytest_runtest_protocol"]
+__all__ = [
+    "nova_server",
+    "pgbouncer",
+    "podman",
+    "postgres_server",
+    "pytest_runtest_protocol",
+    "pytest_runtest_setup",
+    "pytest_runtest_teardown",
+]
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers

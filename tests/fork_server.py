@@ -43,8 +43,8 @@ class Command(msgspec.Struct, frozen=True):
 class ForkedProcess:
     """A process that the fork server has forked; it is used as a `subprocess.Popen`."""
 
-    def __init__(self, status: socket.socket) -> None:
-        self._status = status
+    def __init__(self, server: "ForkServer", status: socket.socket) -> None:
+        self._server, self._status = server, status
         self.pid = int(self._read_number())
         self.returncode: int | None = None
 
@@ -80,36 +80,68 @@ class ForkedProcess:
         self.send_signal(signal.SIGTERM)
 
     def _read_number(self) -> int:
-        told = self._status.recv(100)
-        assert told, "the fork server has ended"
-        return int(told)
+        number = self._status.recv(100)
+        if not number:
+            self._status.close()
+            raise ForkServerEnded(self._server.describe_end())
+        return int(number)
+
+
+class ForkServerEnded(Exception):
+    """The fork server has ended, and with it all that is known of its processes."""
 
 
 class ForkServer:
-    """The fork server of this process."""
+    """The fork server of this process. One that was killed is started again; its error names how it has ended."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._begin()
+
+    def _begin(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
         with theirs:
             environ = {name: value for name, value in os.environ.items() if not name.startswith("STATEWARD_")}
             self._process = subprocess.Popen(
                 [sys.executable, "-u", "-c", f"from {__name__} import main; main()", str(theirs.fileno())],
-                cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
+                cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, stderr=self._errors, pass_fds=[theirs.fileno()],
             )  # fmt: skip
 
     def start(self, command: Command, stdout: IO[bytes], stderr: IO[bytes]) -> ForkedProcess:
         """Start a process; it writes to these files."""
+        with self._lock:
+            try:
+                return self._fork(command, stdout, stderr)
+            except (OSError, ForkServerEnded):
+                if self._process.wait() != -signal.SIGKILL:  # else somebody, such as the kernel, has killed it
+                    raise ForkServerEnded(self.describe_end()) from None
+                self.close()
+                self._begin()
+                return self._fork(command, stdout, stderr)
+
+    def _fork(self, command: Command, stdout: IO[bytes], stderr: IO[bytes]) -> ForkedProcess:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, self._lock:
+        with theirs:
             files = [stdout.fileno(), stderr.fileno(), theirs.fileno()]
-            socket.send_fds(self._socket, [msgspec.json.encode(command)], files)
-        return ForkedProcess(ours)
+            try:
+                socket.send_fds(self._socket, [msgspec.json.encode(command)], files)
+            except OSError:
+                ours.close()
+                raise
+        return ForkedProcess(self, ours)
+
+    def describe_end(self) -> str:
+        """Return how it has ended, and the last that it has written."""
+        status = self._process.wait()
+        self._errors.seek(0)
+        return f"the fork server has ended with {status}: {self._errors.read()[-2000:].decode(errors='replace')}"
 
     def close(self) -> None:
         """End it."""
         self._socket.close()
         self._process.wait()
+        self._errors.close()
 
 
 @cache
