@@ -4,8 +4,8 @@
 
 Each mutant is one changed comparison, `and`/`or`, dropped `not` or statement, constant, or condition of an SQL text. It
 is made in a copy of `src` that comes first in the path of the tests, so the tree itself stays as it is. The nearest
-tests are those of its area whose files name most of what the changed module declares. A mutant is noticed if they fail;
-if they hang, nobody knows. A seed gives the same mutants as long as the sources are the same.
+tests are those of its area, beginning with the files that name most of what the changed module declares. A mutant is
+noticed if they fail; if they hang, nobody knows. A seed gives the same mutants as long as the sources are the same.
 """
 
 import argparse
@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("areas", nargs="*", help=f"of {', '.join(AREAS)}; all of them if none is named")
     parser.add_argument("--count", type=int, default=10, help="mutants of each area")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--files", type=int, default=8, help="how many files of tests are run for a mutant")
+    parser.add_argument("--files", type=int, help="so many files of tests, the nearest; all without it")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds for the tests of one mutant")
     chosen = parser.parse_args()
     verdicts: dict[str, list[Mutant]] = defaultdict(list)
@@ -107,8 +107,8 @@ def _sample(area: str, count: int, seed: int) -> list[Mutant]:
     return chance.sample(found, min(count, len(found)))
 
 
-def _nearest(mutant: Mutant, most: int) -> list[str]:
-    """Return the files of tests that name most of what a module declares."""
+def _nearest(mutant: Mutant, most: int | None) -> list[str]:
+    """Return the files of tests of an area, those first that name most of what the module declares."""
     tree = ast.parse((ROOT / mutant.file).read_bytes())
     defined = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     named = {mutant.file.stem, *(node.name for node in ast.walk(tree) if isinstance(node, defined))}
@@ -119,7 +119,7 @@ def _nearest(mutant: Mutant, most: int) -> list[str]:
     return [str(file) for file in sorted(files, key=lambda file: (-mentions[file], file))[:most]]
 
 
-def _try(mutant: Mutant, copy: Path, files: int, timeout_s: float) -> str:
+def _try(mutant: Mutant, copy: Path, files: int | None, timeout_s: float) -> str:
     changed = copy / mutant.file
     original = changed.read_bytes()
     changed.write_bytes(original[: mutant.start] + mutant.text.encode() + original[mutant.end :])
@@ -160,6 +160,8 @@ def _changeable(tree: ast.AST) -> Iterator[ast.expr | ast.stmt]:
     """Yield the nodes whose place in the source is exact and whose change matters: no docstrings, no annotations."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.arg) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            continue
+        if isinstance(tree, ast.ClassDef) and isinstance(node, ast.keyword):  # such as frozen=True
             continue
         if isinstance(node, ast.AnnAssign):
             if node.value is not None:

@@ -25,9 +25,13 @@ async def fleet(store: Store) -> Store:
             an_object("db-1", labels='{"tier": "db"}'),
             an_object("db-2", labels='{"tier": "db"}'),
             an_object("web-old", removed=True, error="quota", labels='{"tier": "gone"}'),
-            an_object("web-9", ns="other", labels='{"tier": "foreign"}'),
+            an_object("web-9", ns="other", labels='{"tier": "foreign"}', error="quota of others"),
         ],
-        operations=[an_operation("018f22aa01", "web-1"), an_operation("018f22bb02", "db-1")],
+        operations=[
+            an_operation("018f22aa01", "web-1"),
+            an_operation("018f22bb02", "db-1"),
+            an_operation("018f22bb03", "web-9", ns="other"),
+        ],
     )
     return store
 
