@@ -66,14 +66,14 @@ def describe_access(request: Request) -> str:
 
 def access_text(mci: MciSpec) -> str:
     """Return who may connect to the VMs of an MCI as a sentence."""
-    allowed = mci.access_from or ()
+    if mci.access_from is None:
+        return "no accessFrom is given: its VMs let in SSH from where the setting mci_access_from says"
+    allowed = mci.access_from
     if EVERYBODY in allowed:
         return "every port of its VMs is open to the whole Internet"
     if any(one in WORLD for one in allowed):
         return "SSH to its VMs is open to the whole Internet"
-    return (
-        f"its VMs let in SSH from {', '.join(allowed)}" if allowed else "its VMs let nobody in: no accessFrom is given"
-    )
+    return f"its VMs let in SSH from {', '.join(allowed)}" if allowed else "its VMs let nobody in: accessFrom is empty"
 
 
 def describe_cost_change(changes: Sequence[ExpectedChange]) -> str:

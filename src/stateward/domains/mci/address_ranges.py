@@ -6,8 +6,10 @@ A range with host bits, such as 10.0.0.5/16, is a mistake: it may mean one addre
 from collections.abc import Sequence
 from contextlib import suppress
 from ipaddress import IPv4Network, ip_network
+from socket import AF_INET, SOCK_DGRAM, socket
 
 from stateward.domains.mci.model import NetworkSpec, Subnet
+from stateward.domains.mci.settings import SERVER
 from stateward.errors import BadInput
 
 SHORTEST_PREFIX = 8
@@ -55,3 +57,17 @@ def check_new_network(want: NetworkSpec, former: NetworkSpec | None) -> None:
             check_network_range(f"spec.subnets[{number}].cidr", one.cidr)
     if former is None or (want.cidr, want.subnets) != (former.cidr, former.subnets):
         check_subnets_fit(IPv4Network(want.cidr), want.subnets, "spec.subnets", "cidr")
+
+
+def default_access(setting: str) -> tuple[str, ...]:
+    """Return the ranges of addresses in the setting `mci_access_from`."""
+    named = [own_address() if one == SERVER else one for part in setting.split(",") if (one := part.strip())]
+    return tuple(sorted({check_address_range("mci_access_from", one) for one in named if one}))
+
+
+def own_address() -> str:
+    """Return the address from which this host reaches others; empty if it reaches none. Nothing is sent."""
+    with socket(AF_INET, SOCK_DGRAM) as probe, suppress(OSError):
+        probe.connect(("192.0.2.1", 9))  # of no host: only its route counts
+        return str(probe.getsockname()[0])
+    return ""

@@ -272,7 +272,7 @@ class MciSpec(Struct, frozen=True, omit_defaults=True):
     post_command: PostCommand | None = None
     post_phases: tuple[PostCommand, ...] = ()  # run after `post_command`, one after the other
     access_from: tuple[str, ...] | None = (
-        None  # who may connect to VMs in shared groups; None: an older MCI, open to all
+        None  # who may connect to VMs in shared groups; None: of a request, the default; of an older MCI, open to all
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar
 
 import msgspec
@@ -10,6 +10,7 @@ from litestar.types import ControllerRouterHandler
 
 from stateward.aio.supervise import background
 from stateward.domains.mci.action_effects import describe_access, describe_cost_change, removed_vms
+from stateward.domains.mci.address_ranges import default_access
 from stateward.domains.mci.api import routes
 from stateward.domains.mci.api.request_log import LoggedRequest
 from stateward.domains.mci.api.request_log_store import prune_requests_loop
@@ -91,7 +92,7 @@ class MciRuntime(DomainRuntime):
         self.drivers = DriverFactory(folder, lambda: self.cloud, context.confinement, more)
         self.catalogue = Catalogue(self.drivers.is_on_host, local=context.offers_local)
         context.templates["mci"] = MciTemplate(self.catalogue)
-        settings: MciSettings = context.settings.get("mci") or MciSettings()
+        settings: MciSettings = context.settings.get("mci") or MciSettings(access_from="")
         self.access_keys = AccessKeys(context.data_dir, settings.access_secret, is_embedded=context.is_embedded)
         access_key_of = self.access_keys.public_key
         grants, new_objects = GrantGuard(self.catalogue), NewObjectGuard(self.catalogue, access_key_of)
@@ -103,6 +104,7 @@ class MciRuntime(DomainRuntime):
         adopted = AdoptedVms(self.catalogue, self.clients, self._adoptions)
         self._mcis = MciHandlers(self.shells, driver_for, self.catalogue, access_key_of, adopted)
         parts = ResourceHandlers(self.clients.for_lane, self.clients.for_lane_if_granted, self.catalogue)
+        mci_guard = partial(guard_mci, default_access(settings.access_from))
         guards: dict[str, Guard] = {
             CONNECTION.kind: guard_connection,
             NAMESPACE.kind: guard_namespace,
@@ -112,7 +114,7 @@ class MciRuntime(DomainRuntime):
         records = [_record(one, guards.get(one.kind)) for one in RECORDS]
         super().__init__(
             [
-                self._mcis.kind(in_namespace(new_objects.wrap(grants.wrap(guard_mci)))),
+                self._mcis.kind(in_namespace(new_objects.wrap(grants.wrap(mci_guard)))),
                 self._vms.kind(in_namespace(grants.wrap(new_objects.wrap(guard_vm)))),
                 CommandHandlers(self.shells).kind(in_namespace()),
                 *parts.kinds(lambda guard: in_namespace(grants.wrap(new_objects.wrap(only_unused(guard))))),

@@ -1,10 +1,13 @@
-"""Settings of the domain: `mci_access_secret` in a file, or `STATEWARD_MCI_ACCESS_SECRET`."""
+"""Settings of the domain, such as `mci_access_secret` in a file, or `STATEWARD_MCI_ACCESS_SECRET`."""
 
 from typing import Annotated
 
 from msgspec import Struct
 
 from stateward.config import about
+
+SERVER = "server"
+"""Stands for the address of the server, in `access_from`."""
 
 
 class MciSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -18,3 +21,10 @@ class MciSettings(Struct, frozen=True, forbid_unknown_fields=True):
             hidden=True,
         ),
     ] = ""
+    access_from: Annotated[
+        str,
+        about(
+            "from where VMs let in SSH if a request has no accessFrom: ranges of addresses with commas between them;"
+            " server: the address of this server; empty: nowhere"
+        ),
+    ] = SERVER

@@ -17,6 +17,7 @@ from stateward.access.tokens import token_kind
 from stateward.config import Config
 from stateward.domains.mci.api import routes
 from stateward.domains.mci.runtime import MciRuntime
+from stateward.domains.mci.settings import MciSettings
 from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM, FaultProfile
@@ -129,7 +130,12 @@ class ApiHarness:
 
 @asynccontextmanager
 async def open_api(
-    folder: Path, store: Store | None = None, *, fresh_for: float = 60.0, lease: float = 15.0
+    folder: Path,
+    store: Store | None = None,
+    *,
+    fresh_for: float = 60.0,
+    lease: float = 15.0,
+    settings: MciSettings | None = None,
 ) -> AsyncIterator[ApiHarness]:
     """Open the application; everybody has a token for `default`, the administrator for everything."""
     calls: list[tuple[str, str]] = []
@@ -143,6 +149,7 @@ async def open_api(
         random=Random(1),
         on_provider_call=lambda provider, call: calls.append((provider, call)),
         on_calls_saved=save,
+        settings={} if settings is None else {"mci": settings},
     )
     plugin = MciRuntime(site, cloud=SimulatedCloud(profile=CALM, chance=Random(1)), tick=0.01, every=3600.0)
     kinds = [*plugin.kinds, token_kind(), quota_kind()]

@@ -2,15 +2,18 @@
 
 from base64 import b64encode
 from collections.abc import AsyncIterator
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from stateward.domains.mci import address_ranges
 from stateward.domains.mci.api.label_selector import parse_selector
 from stateward.domains.mci.model import CloudConnection, SpecRecord
 from stateward.domains.mci.provisioning_history import CreationAttempt, risk_of
+from stateward.domains.mci.settings import MciSettings
 from stateward.domains.mci.spec_choice import Condition, Priority, SpecOffer, choose, distance_km, estimated_latency_ms
 from stateward.errors import BadInput
 from tests.integration.domains.mci.api_harness import AWS, NANO, NS, UBUNTU, ApiHarness, group, mci, open_api
@@ -246,6 +249,7 @@ async def test_a_pair_of_spec_and_image_is_reviewed(api: ApiHarness) -> None:
 async def test_the_review_says_who_may_connect(api: ApiHarness) -> None:
     for given, text, status in (
         ([], "let nobody in", "Ready"),
+        (None, "from where the setting mci_access_from says", "Ready"),
         (["203.0.113.7"], "SSH from 203.0.113.7/32", "Ready"),
         (["0.0.0.0/0"], "SSH to its VMs is open to the whole Internet", "Warning"),
         ("*", "every port of its VMs is open to the whole Internet", "Warning"),
@@ -271,6 +275,34 @@ async def test_a_shared_security_group_lets_in_only_what_the_caller_says(api: Ap
     assert await rules_of(api, "ssh") == [("22", "TCP", "203.0.113.0/24")]
     assert ("1-65535", "TCP", "0.0.0.0/0") in await rules_of(api, "open")
     assert await rules_of(api, "m1") == []
+
+
+async def test_an_mci_of_a_client_that_does_not_know_access_from_lets_in_ssh_from_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(address_ranges, "own_address", lambda: "203.0.113.7")
+    async with open_api(tmp_path, settings=MciSettings()) as opened:
+        await opened.created(mci("new", group("g1", 1)))
+        await opened.created(mci("closed", group("g1", 1), accessFrom=[]))
+        assert await rules_of(opened, "new") == [("22", "TCP", "203.0.113.7/32")]
+        assert await rules_of(opened, "closed") == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "ranges"),
+    [
+        ("", ()),
+        ("server", ("203.0.113.7/32",)),
+        ("server, 198.51.100.0/24", ("198.51.100.0/24", "203.0.113.7/32")),
+    ],
+)
+def test_the_default_of_access_from_is_a_setting(
+    setting: str, ranges: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(address_ranges, "own_address", lambda: "203.0.113.7")
+    assert address_ranges.default_access(setting) == ranges
+    with pytest.raises(BadInput, match="mci_access_from"):
+        address_ranges.default_access("somewhere")
 
 
 # --- history, resources, labels --------------------------------------------------------------------------------------

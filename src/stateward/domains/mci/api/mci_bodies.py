@@ -72,8 +72,13 @@ def parse_mci(body: Fields, uid: str, *, dynamic: bool, hold: bool = False, leas
     )
 
 
-def parse_access(body: Fields) -> tuple[str, ...]:
-    """Parse who may connect to the VMs: ranges of addresses for SSH, `*` for every port and everybody; else nobody."""
+def parse_access(body: Fields) -> tuple[str, ...] | None:
+    """Parse who may connect to the VMs: ranges of addresses for SSH, `*` for every port and everybody.
+
+    None if the request does not say: Tumblebug's clients do not know the field.
+    """
+    if body.raw("accessFrom") is None:
+        return None
     given = body.texts("accessFrom")
     if EVERYBODY in given:
         return (EVERYBODY,)

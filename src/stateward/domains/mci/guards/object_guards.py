@@ -30,8 +30,12 @@ from stateward.store.records import Key, Object, to_json
 DELETABLE_STATES = (VmState.TERMINATED, VmState.FAILED)
 
 
-async def guard_mci(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    """Refuse a spec that cannot be carried out, and a delete that would leave VMs behind."""
+async def guard_mci(access_from: tuple[str, ...], uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+    """Refuse a spec that cannot be carried out, and a delete that would leave VMs behind.
+
+    A new MCI whose request does not say from where its VMs let in SSH gets the default, `access_from`. It gets it here,
+    because a repeated request may come to a server with another default.
+    """
     check_spec(request, found)
     if request.action == "adopt":
         request = with_adopted_groups(request, found)
@@ -40,8 +44,10 @@ async def guard_mci(uow: UnitOfWork, request: Request, found: Object) -> Request
     if request.creates is not None:
         want = decode_spec(found.kind, request.spec or EMPTY)
         check_mci_spec(want)
-        closed = replace(want, access_from=want.access_from or ())  # over the general API it may be left out
-        return with_own_uid(request, closed) if request.parent is None else None
+        if want.access_from is None:
+            want = replace(want, access_from=access_from)
+            request = replace(request, spec=to_json(want))
+        return with_own_uid(request, want) if request.parent is None else request
     if request.action == "delete":
         await _guard_delete(uow, request, found)
     if request.action == "deregister":
