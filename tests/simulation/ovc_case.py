@@ -32,7 +32,8 @@ from tests.simulation.domain_case import NS, Action, DomainCase, Server
 ANN, ADA = OvcCaller("user", "ann"), OvcCaller("admin", "ada")
 PROFILE = FaultProfile(latency=0.05, pending=1.0, suspending=0.5, resuming=0.5, rebooting=1.0, terminating=0.5)
 ON = (MachineState.RUNNING, MachineState.PENDING, MachineState.SUSPENDED)
-LEFT = (VM.kind, DISK.kind, CLOUDSPACE.kind)
+BOOT = "-boot"
+"""The end of the ids of boot disks, which come and go with their VMs."""
 
 
 class OvcCase(DomainCase):
@@ -118,13 +119,13 @@ class OvcCase(DomainCase):
     async def _act(
         self, kind: str, action: str, caller: OvcCaller, server: Server, chance: Random, *, last: bool = False
     ) -> Any:
-        found = [one.id for one in await self._all(server, kind)] or ["nobody"]
+        found = [one.id for one in await self._all(server, kind) if not one.id.endswith(BOOT)] or ["nobody"]
         args = {"vmaction": "stop"} if action == "maintenance" else {}
         name = found[-1] if last else chance.choice(found)
         return await server.runtime.service.act(NS, kind, name, action, caller, args=args)
 
     async def _attach(self, server: Server, chance: Random) -> Any:
-        disks = [one.id for one in await self._all(server, DISK.kind)] or ["nothing"]
+        disks = [one.id for one in await self._all(server, DISK.kind) if not one.id.endswith(BOOT)] or ["nothing"]
         vms = [one.id for one in await self._all(server, VM.kind)] or ["nobody"]
         args = {"disk": chance.choice(disks)}
         return await server.runtime.service.act(NS, VM.kind, chance.choice(vms), "attach disk", ANN, args=args)
