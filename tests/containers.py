@@ -24,6 +24,7 @@ from pathlib import Path
 import pytest
 
 from stateward.containers import EngineClient
+from stateward.containers.network_isolation import FORWARD, JUMP
 from tools.reaper import make_run_folder, start_guard
 
 IMAGE = "stateward-test:1"
@@ -142,6 +143,7 @@ class PodmanService:
         self.run("network", "prune", "--force")
         self._wait_for(self._is_alone)
         self._remove_redirections()
+        _remove_unused_jump()
         self._namespace.kill()
         self._namespace.wait(PATIENT_S)
         shutil.rmtree(self.folder)
@@ -269,3 +271,10 @@ def _thread_state(thread: Path) -> str:
     with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
         return (thread / "stat").read_text().rpartition(")")[2].split()[0]
     return "T"
+
+
+def _remove_unused_jump() -> None:
+    """Remove the jump to the isolation rules of networks, unless the networks of another service have such rules."""
+    chain = subprocess.run(["iptables", "--wait", "-S", "NETAVARK_ISOLATION_1"], capture_output=True, text=True)
+    if "\n-A " not in chain.stdout:
+        subprocess.run(["iptables", "--wait", "-D", FORWARD, *JUMP], capture_output=True, check=False)

@@ -35,6 +35,7 @@ from stateward.containers.engine_requests import (
 from stateward.containers.engine_resources import EngineResources
 from stateward.containers.engine_transport import CALL_TIMEOUT_S, PODMAN_API, EngineTls, EngineTransport
 from stateward.containers.errors import EngineRefusal, EngineRefused, EngineUnavailable
+from stateward.containers.network_isolation import NetworkIsolation
 
 NOT_MODIFIED = 304
 PARALLEL_STATS = 8
@@ -68,8 +69,11 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
 
     def __init__(self, address: str, tls: EngineTls | None = None, timeout_s: float = CALL_TIMEOUT_S) -> None:
         self._transport = EngineTransport(address, tls, timeout_s)
+        self._isolation = NetworkIsolation(address)
         self._timeout_s = timeout_s
         self._has_init: bool | None = None  # None: not known yet
+        self._rootless: bool | None = None
+        self._version = ""
 
     async def ping(self) -> None:
         """Return if the engine answers."""
@@ -143,8 +147,24 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
         return self._has_init
 
     async def _is_rootless(self) -> bool:
-        found = await self._transport.read(_INFO, "info", "/info")
-        return any("rootless" in one for one in found.SecurityOptions or ())
+        if self._rootless is None:
+            found = await self._transport.read(_INFO, "info", "/info")
+            self._rootless = any("rootless" in one for one in found.SecurityOptions or ())
+        return self._rootless
+
+    async def isolates_networks(self) -> bool:
+        """Tell whether networks stay isolated from each other, whatever containers end."""
+        await self._transport.negotiate()
+        return not self._transport.is_podman or await self._isolation.keep(self._is_rootless, self._podman_version)
+
+    async def _keep_networks_isolated(self) -> None:
+        with suppress(EngineRefused, EngineUnavailable):  # the next call makes up for it
+            await self.isolates_networks()
+
+    async def _podman_version(self) -> str:
+        if not self._version:
+            self._version = (await self.version()).version
+        return self._version
 
     async def _create_or_find(self, spec: ContainerSpec) -> tuple[str, bool]:
         """Return the id of a container, and whether it was started before."""
@@ -193,11 +213,13 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
     async def start_container(self, container: str) -> bool:
         """Start a container; a start that fails over the remains of an interrupted one has removed them."""
         try:
-            return await self._act(container, "start", _RUNS)
+            has_started = await self._act(container, "start", _RUNS)
         except EngineRefused as error:
             if error.reason is not EngineRefusal.DAMAGED:
                 raise
-        return await self._act(container, "start", _RUNS)
+            has_started = await self._act(container, "start", _RUNS)
+        await self._keep_networks_isolated()
+        return has_started
 
     async def stop_container(self, container: str, grace_s: int | None = None) -> bool:
         """Stop a container by its signal, and kill it after the grace period."""

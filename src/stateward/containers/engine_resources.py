@@ -49,6 +49,10 @@ class EngineResources:
 
     _transport: EngineTransport
 
+    async def _keep_networks_isolated(self) -> None:
+        """Keep the rules in place that networks depend on; see `network_isolation`."""
+        raise NotImplementedError
+
     async def create_network(self, spec: ContainerNetworkSpec) -> str:
         """Create a network that no other one reaches, or find it again; returns its id."""
         await self._transport.negotiate()
@@ -83,6 +87,7 @@ class EngineResources:
         call, params = "list networks", {"filters": label_filters(labels)}
         if self._transport.is_podman:
             podman_networks = await self._transport.read(_PODMAN_NETWORKS, call, PODMAN_NETWORKS, params=params)
+            await self._keep_networks_isolated()
             return [resource_wire.podman_network_record(one) for one in podman_networks]
         found = await self._transport.read(_NETWORKS, call, "/networks", params=params)
         return [resource_wire.network_record(one) for one in found]

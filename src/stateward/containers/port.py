@@ -49,6 +49,9 @@ class ContainerEngine(Protocol):
     async def info(self) -> EngineInfo:
         """Return the engine's host and counts."""
 
+    async def isolates_networks(self) -> bool:
+        """Tell whether networks stay isolated from each other, whatever containers end."""
+
     # --- containers --------------------------------------------------------------------------------------------------
 
     async def list_containers(self, labels: Sequence[str] = ()) -> Sequence[ContainerRecord]:

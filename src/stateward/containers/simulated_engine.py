@@ -50,6 +50,7 @@ class SimulatedEngine(SimulatedResources):
         clock: Callable[[], float] = time,
     ) -> None:
         super().__init__(images, faults or SimulatedFaults(), registry, clock)
+        self.keeps_isolation = True
         self._programs = {**PROGRAMS, **programs}
         self._ids: dict[str, str] = {}  # of containers, by name
         self._watchers: set[asyncio.Queue[EngineEvent]] = set()
@@ -59,6 +60,10 @@ class SimulatedEngine(SimulatedResources):
     async def ping(self) -> None:
         """Return if the engine answers."""
         await self.faults.pass_call("ping")
+
+    async def isolates_networks(self) -> bool:
+        """Tell whether networks stay isolated from each other."""
+        return self.keeps_isolation
 
     async def version(self) -> EngineVersion:
         """Return the engine's name and version."""

@@ -72,22 +72,27 @@ class TestPodman(EngineContract):
         else:
             await wait_for_processes(engine, container, 1, at_least=1)
 
-    async def test_a_network_does_not_reach_another(self, engine: ContainerEngine) -> None:
+    async def test_a_network_does_not_reach_another_even_after_a_third_one_has_lost_its_last_container(
+        self, engine: ContainerEngine
+    ) -> None:
         addresses = []
         serve = "mkdir -p /tmp/web && echo hello >/tmp/web/index.html && exec httpd -f -p 8080 -h /tmp/web"
-        for name in ("one", "other"):
+        for name in ("one", "other", "third"):
             await engine.create_network(ContainerNetworkSpec(name, name))
             await engine.list_networks()  # some listings of Podman end the isolation
             container = await self.started(engine, "sh", "-c", serve, network=name)
             addresses.append((await engine.inspect_container(container)).ips[name])
-        (asking,) = [one.id for one in await engine.list_containers() if "one" in one.ips]
+        by_network = {name: one.id for one in await engine.list_containers() for name in one.ips}
+        asking, last = by_network["one"], by_network["third"]
         # Until its own network answers, silence says nothing of the other one.
-        own, other = (f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 2 {address} 8080" for address in addresses)
+        own, other = (f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 2 {address} 8080" for address in addresses[:2])
         async with asyncio.timeout(60):
             while b"hello" not in (await engine.exec(asking, ("sh", "-c", own))).stdout:
                 await asyncio.sleep(0.05)
         assert (await engine.exec(asking, ("sh", "-c", other))).stdout == b""
+        await engine.remove_container(last, force=True)
+        assert (await engine.exec(asking, ("sh", "-c", other))).stdout == b""
         for one in await engine.list_containers():
             await engine.remove_container(one.id, force=True)
-        for name in ("one", "other"):
+        for name in ("one", "other", "third"):
             await engine.remove_network(name)

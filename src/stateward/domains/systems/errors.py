@@ -57,6 +57,16 @@ class BackendNotGranted(Denied, code="forbidden"):
     )
 
 
+class NetworksOpen(StatewardError):
+    """An engine that cannot keep networks isolated is to run containers of several namespaces."""
+
+    ns: str
+    text = (
+        "containers of namespace {ns!r} could be reached by those of other namespaces: this engine does not keep"
+        " networks isolated (see the log of the server); set systems_container_open_networks to accept that"
+    )
+
+
 class LoginNotGranted(Denied, code="forbidden"):
     """A definition names a credential of the deployment that its namespace may not use."""
 

@@ -162,4 +162,5 @@ def open_engine(folder: Path, settings: SystemsSettings, read_secrets: ReadSecre
     files = (settings.container_ca_file, settings.container_cert_file, settings.container_key_file)
     tls = EngineTls(*files) if settings.container_ca_file else None
     engine = EngineClient(settings.container_engine, tls)
-    return ContainerBackend(folder, engine, reach_of(settings.container_engine), read_secrets)
+    reach, is_open = reach_of(settings.container_engine), settings.container_open_networks
+    return ContainerBackend(folder, engine, reach, read_secrets, open_networks=is_open)

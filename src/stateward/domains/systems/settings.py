@@ -43,6 +43,9 @@ class SystemsSettings(Struct, frozen=True, forbid_unknown_fields=True):
     container_namespaces: Annotated[
         str, about("namespaces that may run containers, with commas between them; *: all; empty: none")
     ] = ""
+    container_open_networks: Annotated[
+        bool, about("run containers of several namespaces on an engine whose networks may reach each other")
+    ] = False
     registry_logins: Annotated[
         str,
         about(

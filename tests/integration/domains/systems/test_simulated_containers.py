@@ -12,9 +12,9 @@ from stateward.domains.systems.backends.container import ContainerBackend, conta
 from stateward.domains.systems.backends.port import InstancePhase, InstanceSpec, ServiceInstance, ServiceRef, SystemRef
 from stateward.domains.systems.definition import Service, Tree, revision_of
 from stateward.store.records import Status
-from tests.integration.domains.systems.container_harness import NS, run_host, shell
+from tests.containers import IMAGE
+from tests.integration.domains.systems.container_harness import HOME, NS, run_host, shell
 
-HOME = SystemRef("default", "shop")
 WEB = ServiceRef(HOME, "/web")
 PATIENT = 60.0
 SERVE = Service(image="shop:1", command=("serve",), drain=0.05, grace=1.0)
@@ -193,6 +193,25 @@ async def test_a_deploy_is_cancelled_while_its_image_is_pulled(tmp_path: Path) -
         ended = await host.engine.wait_record(NS, accepted.op.id, PATIENT)
         assert (ended.status, str(ended.error).partition(" (after ")[0]) == (Status.CANCELLED, "cancelled by ann")
         assert (await host.engine.record(NS, "shop")).state == "stable"
+
+
+async def test_containers_of_several_namespaces_need_isolated_networks_unless_that_is_accepted(tmp_path: Path) -> None:
+    engine = SimulatedEngine([IMAGE])
+    engine.keeps_isolation = False
+    async with run_host(tmp_path, engine) as host:
+        alone = await host.deployed(web=shell("serve v1"))
+        await host.backend.prepare(SystemRef("bank", "vault"))
+        shared = await host.deployed(web=shell("serve v2"))
+        assert (alone.status, shared.status) == (Status.SUCCEEDED, Status.FAILED)
+        assert "systems_container_open_networks" in str(shared.error)
+        accepting = ContainerBackend(tmp_path / "containers", engine, open_networks=True)
+        assert list(await accepting.pin_images(HOME, {"/web": shell("serve v2")}, ignore)) == ["/web"]
+        engine.keeps_isolation = True
+        assert (await host.deployed(web=shell("serve v2"))).status is Status.SUCCEEDED
+
+
+async def ignore(text: str) -> None:
+    """Take a line of progress."""
 
 
 async def test_an_image_that_the_login_of_another_namespace_has_pulled_is_not_run(tmp_path: Path) -> None:

@@ -71,7 +71,14 @@ class NodeSite:
         self._containers: ContainerBackend | None = None
         if engine is not None:
             reach = EngineReach(place.host, place.host)
-            self._containers = ContainerBackend(folder / CONTAINERS, engine, reach, read_secrets, place)
+            self._containers = ContainerBackend(
+                folder / CONTAINERS,
+                engine,
+                reach,
+                read_secrets,
+                place,
+                open_networks=True,  # a node has one namespace
+            )
         self._running = AsyncExitStack()
         self._locks: WeakValueDictionary[SystemRef, asyncio.Lock] = WeakValueDictionary()
 

@@ -30,7 +30,7 @@ from stateward.domains.systems.backends.port import (
     no_secrets,
 )
 from stateward.domains.systems.definition import PinnedImage, Service
-from stateward.domains.systems.errors import NoRunningInstance
+from stateward.domains.systems.errors import NetworksOpen, NoRunningInstance
 
 INSTALLATION_FILE = "installation"
 ON_THIS_HOST = EngineReach()
@@ -46,7 +46,10 @@ class ContainerBackend(OrderBackend):
         reach: EngineReach = ON_THIS_HOST,
         read_secrets: ReadSecrets = no_secrets,
         place: HostPlace = THIS_HOST,
+        *,
+        open_networks: bool = False,
     ) -> None:
+        self._open_networks = open_networks
         files = BackendDir(root.absolute())
         self._engine, self._names = engine, ContainerNames(read_installation(files.root))
         self._containers = ContainerSupervisor(files, engine, self._names, reach, read_secrets, place)
@@ -59,11 +62,17 @@ class ContainerBackend(OrderBackend):
 
     async def pin_images(
         self,
-        system_ref: SystemRef,  # noqa: ARG002 - one engine for all
+        system_ref: SystemRef,
         services: Mapping[str, Service],
         report: ReportText,
     ) -> dict[str, PinnedImage]:
-        """Return what the images of services are now, by path; pulls those that the engine lacks."""
+        """Return what the images of services are now, by path; pulls those that the engine lacks.
+
+        Raises if the containers could be reached by those of another namespace, which nobody has accepted.
+        """
+        is_shared = any(one.ns != system_ref.ns for one in self._dir.systems())
+        if is_shared and not self._open_networks and not await self._engine.isolates_networks():
+            raise NetworksOpen(system_ref.ns)
         unpinned = {path: one for path, one in services.items() if one.image is not None and one.pinned is None}
         pins = self._containers.runner.images
         distinct = {(one.image, one.pull, one.registry_login): one for one in unpinned.values()}
