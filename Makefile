@@ -17,7 +17,7 @@ REAPED := $(VENV)/python -m tools.reaper
 APART := $(MAKE) --no-print-directory --jobs=2 .venv/.tempest .venv/.nova
 
 .DEFAULT_GOAL := help
-.PHONY: help run test prove coverage check check-types check-rest bench bench-compare simulate chaos rehearse soak mutate audit setup lock format draw screenshots console-soak docs clean
+.PHONY: help run test test-as-user flake prove coverage check check-types check-rest bench bench-compare simulate chaos rehearse soak mutate audit setup lock format draw screenshots console-soak docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -30,6 +30,14 @@ run: .venv/.run ## start the server, with a living demo fleet
 test: .venv/.dev ## run the whole test suite
 	@$(APART)
 	@PYTHONHASHSEED=0 $(REAPED) --in-memory $(VENV)/python -m pytest --numprocesses 4 --dist worksteal $(ARGS)
+
+test-as-user: .venv/.dev ## run the last commit's suite as another user, from a copy (needs root): TEST_USER=nobody
+	@$(APART)
+	@$(VENV)/python -m tools.as_user --user $(or $(TEST_USER),nobody) $(ARGS) $(PATHS)
+
+flake: .venv/.dev ## run the suite RUNS (10) times in random order, half of them under load; lists what ever failed: PATHS, SEED, LOAD
+	@$(APART)
+	@$(VENV)/python -m tools.flake --runs $(or $(RUNS),10) --seed $(or $(SEED),1) $(if $(LOAD),--load "$(LOAD)") $(ARGS) $(PATHS)
 
 prove: .venv/.dev ## run the cases that the suite leaves out, because others are like them
 	@$(APART)

@@ -12,6 +12,7 @@ from tests.left_sockets import pytest_runtest_setup, pytest_runtest_teardown
 from tests.long_forms import shorten_second_parts
 from tests.network_changes import pytest_runtest_protocol
 from tests.poolers import pgbouncer
+from tests.random_order import shuffle
 from tests.servers import postgres_server
 from tools.reaper import restore_signals
 
@@ -37,8 +38,9 @@ __all__ = [
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out cases that are like others."""
+    """Leave out cases that are like others, and shuffle the rest if there is a seed."""
     shorten_second_parts(items, config.rootpath)
+    shuffle(items)
 
 
 @pytest.hookimpl(trylast=True)
