@@ -93,23 +93,23 @@ def main() -> None:
         copy = Path(folder)
         shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
         for area in chosen.areas or AREAS:
-            for mutant in _sample(area, chosen.count, chosen.seed):
+            for mutant in _sample(copy, area, chosen.count, chosen.seed):
                 verdict = _try(mutant, copy, chosen.files, chosen.timeout)
                 verdicts[verdict].append(mutant)
                 print(f"{verdict:9} {mutant}", flush=True)
     print(", ".join(f"{len(found)} {verdict}" for verdict, found in verdicts.items()))
 
 
-def _sample(area: str, count: int, seed: int) -> list[Mutant]:
-    files = sorted((ROOT / SOURCE).glob(AREAS[area].modules))
-    found = [one for file in files for one in mutants_of(area, file.relative_to(ROOT), file.read_bytes())]
+def _sample(root: Path, area: str, count: int, seed: int) -> list[Mutant]:
+    files = sorted((root / SOURCE).glob(AREAS[area].modules))
+    found = [one for file in files for one in mutants_of(area, file.relative_to(root), file.read_bytes())]
     chance = random.Random(f"{seed} {area}")
     return chance.sample(found, min(count, len(found)))
 
 
-def _nearest(mutant: Mutant, most: int | None) -> list[str]:
+def _nearest(mutant: Mutant, copy: Path, most: int | None) -> list[str]:
     """Return the files of tests of an area, those first that name most of what the module declares."""
-    tree = ast.parse((ROOT / mutant.file).read_bytes())
+    tree = ast.parse((copy / mutant.file).read_bytes())
     defined = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     named = {mutant.file.stem, *(node.name for node in ast.walk(tree) if isinstance(node, defined))}
     words = re.compile("|".join(rf"\b{one}\b" for one in named if not one.startswith("_")))
@@ -120,11 +120,11 @@ def _nearest(mutant: Mutant, most: int | None) -> list[str]:
 
 
 def _try(mutant: Mutant, copy: Path, files: int | None, timeout_s: float) -> str:
+    only, tests = AREAS[mutant.area].only, _nearest(mutant, copy, files)
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-k", only, *tests]
     changed = copy / mutant.file
     original = changed.read_bytes()
     changed.write_bytes(original[: mutant.start] + mutant.text.encode() + original[mutant.end :])
-    only, tests = AREAS[mutant.area].only, _nearest(mutant, files)
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-k", only, *tests]
     environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True

@@ -297,6 +297,12 @@ async def test_a_forgotten_object_is_gone_with_its_work_and_timers_and_who_waits
         assert (await engine.store.reader.object(Key("ns", "p")), pruned.objects) == (None, 1)
 
 
+async def test_two_kinds_of_one_name_are_refused(new_store: NewStore) -> None:
+    plant = Plant()
+    with pytest.raises(BadInput, match="there are two kinds of this name"):
+        Engine(new_store(), [plant.pump(), plant.station(), plant.pump()])
+
+
 async def test_the_arguments_of_forgotten_work_are_masked(deployment: Deployment) -> None:
     async with deployment.pumps(works=False) as pumps:
         op = (await pumps.create("ns", "p", PUMP.kind, "build", args={"token": "t0k3n"})).op

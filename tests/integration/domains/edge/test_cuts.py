@@ -259,13 +259,17 @@ async def test_a_cut_at_a_message_is_survived_by_its_agent_and_not_noticed_by_ot
 
 
 class DisconnectingDialer:
-    """A controller that lets agents in, and is lost at once."""
+    """A controller that lets agents in, and is lost immediately if `lasts` is false."""
+
+    def __init__(self, *, lasts: bool = False) -> None:
+        self._lasts = lasts
 
     async def dial(self) -> AgentEnd:
         ours, theirs = AgentEnd(), AgentEnd()
         ours.other, theirs.other = theirs, ours
-        theirs.put(encode(Welcome(1, beat=0.01)))
-        theirs.close_both()
+        ours.put(encode(Welcome(1, beat=3600.0 if self._lasts else 0.01)))
+        if not self._lasts:
+            theirs.close_both()
         self.dialled += 1
         return ours
 
@@ -284,3 +288,16 @@ async def test_a_welcome_alone_does_not_reset_the_backoff() -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert controller.stable == 0
+
+
+async def test_a_connection_that_has_not_lasted_yet_does_not_reset_the_backoff() -> None:
+    controller = DisconnectingDialer(lasts=True)
+    agent = Agent(SimulatedSite(), controller, "1.0", NoUpgrade())
+    task = asyncio.create_task(agent.run())
+    async with asyncio.timeout(PATIENT):
+        await agent.synced.wait()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert (controller.dialled, controller.stable) == (1, 0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

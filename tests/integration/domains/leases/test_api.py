@@ -96,6 +96,14 @@ async def test_a_lease_is_answered_when_it_is_reserved(api: Api) -> None:
         assert (await client.delete(f"{HOSTS}/node")).status_code == 204
 
 
+async def test_a_host_is_reported_as_failed_and_as_well_again(api: Api) -> None:
+    async with await api.client() as client:
+        await client.post(HOSTS, json={"name": "node", "vcpus": 8})
+        for report, status in (("fail", "failed"), ("recover", "up")):
+            answer = await client.post(f"{HOSTS}/node/{report}")
+            assert (answer.status_code, answer.json()["host"]["status"]) == (200, status)
+
+
 async def test_allocations_are_those_of_one_lease_if_it_is_named(api: Api) -> None:
     async with await api.client() as client:
         await client.post(HOSTS, json={"name": "node"})
