@@ -181,6 +181,7 @@ def _complete(operation: Doc, handler: HTTPRouteHandler, records: RecordSchemas,
     guard = guard_of(handler)
     if isinstance(guard, RequiresRight) and is_covered(handler, guard.right, method.upper()):
         _describe_key(operation)
+        operation["responses"].setdefault("409", _problem(handler, 409))  # the key was used before
     _describe_body(operation, handler, records, method)
     if RIGHT in handler.opt:
         operation["responses"] |= {str(status): _problem(handler, status) for status in DOMAIN_PROBLEMS}
