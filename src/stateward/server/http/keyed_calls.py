@@ -9,13 +9,14 @@ PUT and DELETE are then served again, as HTTP allows. So are routes that find wh
 key to the engine, or declare it (`RESUMES`). For all others nobody knows whether the call took effect, and the answer
 says so: doing it twice would be worse.
 
-An answer can hold a secret, such as a new token. It is encrypted with the token of the caller, which the database does
-not hold, so nobody else can read it.
+An answer can hold a secret, such as a new token, and so can a body. The answer is encrypted, and the fingerprint of
+the call keyed, with the token of the caller, which the database does not hold: nobody else can read or guess them.
 """
 
 import asyncio
-import hashlib
+import hmac
 import logging
+import math
 import re
 from base64 import b64decode, b64encode
 from functools import partial
@@ -23,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import msgspec
-from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from cryptography.hazmat.primitives.hashes import SHA512
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MAX_KEPT = 1_000_000
+MAX_KEPT = 256_000
 """The bytes of the largest answer that is kept."""
 
 LONGEST_CALL_S = 900.0
@@ -125,7 +125,7 @@ class KeyedCalls:
         if re.match(IDEMPOTENCY_KEY, given) is None:
             raise BadInput(IDEMPOTENCY_HEADER, given, "1 to 200 visible ASCII characters, without spaces")
         assert isinstance(handler, HTTPRouteHandler)
-        body = await read_body(receive, 0, handler.resolve_request_max_body_size() or MAX_KEPT)
+        body = await read_body(receive, 0, handler.resolve_request_max_body_size() or math.inf)
         call = _KeyedCall(self._engine, self._server, given, scope, body)
         lock = self._locks.setdefault(call.key, asyncio.Lock())
         async with lock:
@@ -147,10 +147,10 @@ class _KeyedCall:
         own = grant.own_key(given)  # the engine stores its verdict under that
         self.key = Key(ns if re.match(NAME, ns) else SYSTEM, f"{own}{SEPARATOR}call")
         self._answer_key = Key(self.key.ns, f"{own}{SEPARATOR}answer")
+        secret = (presented_token(scope["headers"]) or session_text(scope) or "").encode()
         asked = [scope["method"], scope["path"], scope["query_string"].decode("latin-1")]
-        self._fingerprint = hashlib.sha256(msgspec.json.encode(asked) + body).hexdigest()
-        secret = presented_token(scope["headers"]) or session_text(scope) or ""
-        self._cipher = AESSIV(HKDF(SHA512(), 64, None, _PURPOSE).derive(secret.encode()))
+        self._fingerprint = hmac.new(secret, msgspec.json.encode(asked) + body, "sha256").hexdigest()
+        self._cipher = AESSIV(HKDF(SHA512(), 64, None, _PURPOSE).derive(secret))
         self._bound_to = [self.key.ns.encode(), self.key.id.encode()]
 
     async def claim(self) -> KeptAnswer | None:
@@ -224,10 +224,7 @@ class _KeyedCall:
             await tx.apply(Changes(idempotency_records=[record]))
 
     def _read(self, record: IdempotencyRecord) -> KeptAnswer:
-        try:
-            plain = self._cipher.decrypt(b64decode(record.fingerprint), self._bound_to)
-        except InvalidTag:
-            raise KeySpent(self._given, "came from another session of the same token") from None
+        plain = self._cipher.decrypt(b64decode(record.fingerprint), self._bound_to)
         answer = msgspec.msgpack.decode(plain, type=KeptAnswer)
         if answer.body is None:
             raise KeySpent(self._given, f"was answered with {answer.status}, and a body that was too large to keep")
