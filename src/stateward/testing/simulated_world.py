@@ -214,6 +214,9 @@ class SimulatedWorld(Generic[P]):
             self.inspector.look(party, record)
         except Violation as violation:
             self.wrong(str(violation))
+        for row in self.inspector.seen.work.values():
+            if row.owner is not None and row.owner not in self.inspector.seen.workers and not self.offset:
+                self.wrong(f"{row.op} is claimed by {row.owner}, a worker that is not registered")
 
     def note_commit(self, party: LoopParty, function: str, record: CommitRecord) -> None:
         """Record the writes of a commit."""
