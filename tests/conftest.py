@@ -14,6 +14,7 @@ from tests.network_changes import pytest_runtest_protocol
 from tests.poolers import pgbouncer
 from tests.random_order import shuffle
 from tests.servers import postgres_server
+from tests.skip_summary import pytest_terminal_summary
 from tools.reaper import restore_signals
 
 # How long an example takes depends on what else the machine does: no test is to fail by that.
@@ -33,6 +34,7 @@ __all__ = [
     "pytest_runtest_protocol",
     "pytest_runtest_setup",
     "pytest_runtest_teardown",
+    "pytest_terminal_summary",
 ]
 
 
