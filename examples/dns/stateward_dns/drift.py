@@ -9,11 +9,10 @@ import logging
 from collections.abc import Iterator, Mapping
 from random import Random
 
-import msgspec
-
 from stateward.engine import Engine, Object, Selector, Sighting, WorkError, list_all, to_json
+from stateward_dns import kinds
 from stateward_dns.lifecycle import RECORD, ZONE, RecordState, ZoneState
-from stateward_dns.model import RecordSpec, RRset, RRsetKey, rrset_key, wanted_rrset
+from stateward_dns.model import RRset, RRsetKey, rrset_key, wanted_rrset
 from stateward_dns.server_port import DnsServer
 
 log = logging.getLogger("stateward.dns")
@@ -59,7 +58,7 @@ def sightings(
     if zone.state != (ZoneState.LOST if served is None else ZoneState.READY):
         yield Sighting(zone.ns, zone.id, "shows nothing" if served is None else "shows it", at)
     for record in records:
-        spec = msgspec.json.decode(record.spec, type=RecordSpec)
+        spec = kinds.record.read_spec(record)
         shown = (served or {}).get(rrset_key(spec))
         if (event := record_event(record.state, wanted_rrset(spec), shown)) is not None:
             reason = None if event == "shows it" else f"the server serves {_text(shown)}"

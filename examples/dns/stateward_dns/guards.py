@@ -5,7 +5,7 @@ Both guards lock the zone (it is in the lock set of its records), so neither can
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 from msgspec.structs import replace
@@ -14,6 +14,9 @@ from stateward.engine import Denied, Key, NotFound, Object, Request, Selector, U
 from stateward.plugin import BadInput
 from stateward_dns.lifecycle import RECORD, ZONE, ZoneState
 from stateward_dns.model import ZONE_NAME, RecordChange, RecordSpec, rrset_key
+
+ReadSpec = Callable[[Object], RecordSpec]
+"""Reads a stored spec in its present version: `Kind.read_spec`."""
 
 RRSET_LABEL = "rrset"
 """The label by which a record with the same name and type is found."""
@@ -58,11 +61,10 @@ async def guard_zone(uow: UnitOfWork, request: Request, found: Object) -> Reques
     return None
 
 
-async def guard_record(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def guard_record(read_spec: ReadSpec, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check the zone of a record; a change of its values becomes its new spec."""
-    spec = msgspec.json.decode(
-        request.spec if request.creates is not None and request.spec else found.spec, type=RecordSpec
-    )
+    is_new = request.creates is not None
+    spec = msgspec.json.decode(request.spec or "{}", type=RecordSpec) if is_new else read_spec(found)
     if request.action in NEEDS_ZONE:
         _require_ready(uow, found.ns, spec.zone)
     if request.creates is not None:
@@ -72,10 +74,11 @@ async def guard_record(uow: UnitOfWork, request: Request, found: Object) -> Requ
     return None
 
 
-def record_lock_set(request: Request, found: Object | None) -> Iterable[Key]:
-    """Return the zone of a record."""
-    stored = request.spec if request.creates is not None else found.spec if found is not None else None
-    zone = None if stored is None else msgspec.json.decode(stored).get("zone")
+def record_lock_set(read_spec: ReadSpec, request: Request, found: Object | None) -> Iterable[Key]:
+    """Return the zone of a record; the spec of a new one is not checked yet."""
+    if request.creates is None:
+        return () if found is None else [Key(request.ns, read_spec(found).zone)]
+    zone = msgspec.json.decode(request.spec or "{}").get("zone")
     return [Key(request.ns, zone)] if isinstance(zone, str) else ()
 
 

@@ -15,8 +15,8 @@ record = Kind(
     RECORD,
     spec=RecordSpec,
     args={"change": RecordChange},
-    guard=guard_record,
-    lock_set=record_lock_set,
+    guard=lambda uow, request, found: guard_record(record.read_spec, uow, request, found),
+    lock_set=lambda request, found: record_lock_set(record.read_spec, request, found),
     reserved_labels=(RRSET_LABEL,),
     columns=("spec.zone", "spec.name", "spec.type", "spec.values", "spec.ttl"),
 )

@@ -37,7 +37,7 @@ from stateward.engine.work_errors import (
     WorkError,
 )
 from stateward.store.filters import Selector
-from stateward.store.records import Key, Object, Operation, to_json
+from stateward.store.records import Key, Object, Operation, Timer, to_json
 
 __all__ = [
     "Accepted",
@@ -82,6 +82,7 @@ __all__ = [
     "StepFailed",
     "Temporary",
     "Throttled",
+    "Timer",
     "UnitOfWork",
     "Unknown",
     "WorkError",

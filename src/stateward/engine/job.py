@@ -83,6 +83,9 @@ class JobContext(Protocol):
     async def take_signal(self, job: Job, signal: str, key: str, steps: Steps) -> dict[str, Any] | None:
         """Take the oldest signal of a name, store it under a key of the steps, and return it; None if there is none."""
 
+    async def set_timer(self, job: Job, action: str, at: float | None) -> None:
+        """Set the timer of an action of the job's object; None removes it."""
+
     async def children(self, job: Job, step: str, count: int) -> list[ChildOutcome]:
         """Return how the children of a step have ended."""
 
@@ -222,6 +225,17 @@ class Job:
         """Journal an error that keeps this job from making progress; a handler should do so at growing intervals."""
         async with self._writing:
             await self._context.trouble(self, text)
+
+    async def set_timer(self, at: float, action: str) -> None:
+        """Let the clock request an action of this object at a Unix time of the store's clock; replaces an earlier one.
+
+        The lifecycle needs a row for the action by `CLOCK`.
+        """
+        await self._context.set_timer(self, action, at)
+
+    async def unset_timer(self, action: str) -> None:
+        """Remove the timer of an action of this object, if there is one."""
+        await self._context.set_timer(self, action, None)
 
     async def once(self, step: str, work: StepWork, *, undo: Undo | None = None, retry: Retry | None = None) -> Any:  # noqa: ANN401 - what the step returned
         """Run a step of a composite action, unless it is finished; its result (JSON) is stored.

@@ -72,6 +72,14 @@ class BlockingJob:
         """Journal an error that keeps this job from making progress."""
         self._block(self._job.report_trouble(text))
 
+    def set_timer(self, at: float, action: str) -> None:
+        """Let the clock request an action of this object at a Unix time of the store's clock."""
+        self._block(self._job.set_timer(at, action))
+
+    def unset_timer(self, action: str) -> None:
+        """Remove the timer of an action of this object, if there is one."""
+        self._block(self._job.unset_timer(action))
+
     def once(
         self,
         step: str,

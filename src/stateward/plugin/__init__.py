@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Route,
         Temporary,
         Throttled,
+        Timer,
         Unknown,
     )
     from stateward.engine.kinds import Party
@@ -69,6 +70,7 @@ __all__ = [
     "Template",
     "Temporary",
     "Throttled",
+    "Timer",
     "UnitOfWork",
     "Unknown",
     "UnknownName",
@@ -104,6 +106,7 @@ __getattr__ = lazy_names(
                 "Route",
                 "Temporary",
                 "Throttled",
+                "Timer",
                 "Unknown",
             ),
         ),

@@ -14,6 +14,7 @@ from stateward.engine import (
     ChildOutcome,
     Engine,
     Job,
+    Kind,
     KindBuilder,
     ObservedOutcome,
     OperationFailed,
@@ -30,6 +31,7 @@ from stateward.engine import (
 from stateward.engine.errors import AlreadyEnded, KeyReused, NoSuchOperation, TooManySignals
 from stateward.engine.requests import Creation
 from stateward.errors import BadInput, UnknownName
+from stateward.lifecycle import CLOCK, FINAL, MINUTE, NEW, STABLE, TRANSITIONAL, USER, State, action, declare
 from stateward.store.filters import JournalFilter
 from stateward.store.port import Store
 from stateward.store.records import Key, Lane, LaneGroup, Operation, Status
@@ -673,6 +675,51 @@ async def test_a_cancelled_sleep_ends_at_once(booking: Booking) -> None:
         await pause_begun(engine, op, "sleep: ")
         await engine.cancel("ns", op)
         assert (await ended(engine, op)).status is Status.CANCELLED
+
+
+# --- timers -----------------------------------------------------------------------------------------------------------
+
+
+class Tea(State):
+    POURING = "pouring", TRANSITIONAL
+    BREWING = "brewing", STABLE
+    STRAINING = "straining", TRANSITIONAL
+    READY = "ready", FINAL
+
+
+TEA = declare(
+    "test.tea",
+    Tea,
+    (
+        action(NEW, "pour", USER, Tea.POURING, Tea.BREWING, Tea.READY, 1 * MINUTE),
+        action(Tea.BREWING, "strain", CLOCK, Tea.STRAINING, Tea.READY, Tea.READY, 1 * MINUTE),
+    ),
+    USER | CLOCK,
+)
+
+
+async def test_a_handler_lets_the_clock_act_on_its_object_later(new_store: Callable[[], Store]) -> None:
+    tea = Kind(TEA)
+
+    @tea.handles("pour")
+    async def pour(job: Job) -> None:
+        with pytest.raises(UnknownName, match="by the clock"):
+            await job.set_timer(job.now, "pour")
+        await job.set_timer(job.now, "strain")
+        if job.object == "forgotten":
+            await job.unset_timer("strain")
+
+    @tea.handles("strain")
+    async def strain(job: Job) -> None: ...
+
+    async with Engine(new_store(), [tea]) as engine:
+        for name in ("forgotten", "mine"):
+            await engine.run("ns", name, "pour", kind="test.tea")
+        async with asyncio.timeout(30):
+            while await state(engine, "mine") != "ready":
+                await asyncio.sleep(0.005)
+        assert await state(engine, "forgotten") == "brewing"
+        assert await engine.store.reader.timers(None, 10) == []
 
 
 # --- signals ----------------------------------------------------------------------------------------------------------

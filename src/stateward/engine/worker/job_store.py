@@ -21,10 +21,11 @@ from stateward.engine.transitions import journal
 from stateward.engine.troubles import journal_trouble
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.engine.work_errors import Fenced, WaitingForChildren
-from stateward.lifecycle import WORKER
+from stateward.errors import UnknownName
+from stateward.lifecycle import CLOCK, WORKER
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx
-from stateward.store.records import Key, Operation, Progress, to_json
+from stateward.store.records import Key, Operation, Progress, Timer, to_json
 
 
 class JobStore:
@@ -72,6 +73,16 @@ class JobStore:
     async def take_signal(self, job: Job, signal: str, key: str, steps: Steps) -> dict[str, Any] | None:
         """Take the oldest signal of a name, and store its payload under a key of the steps; None if there is none."""
         return await self._store.transact(lambda tx: take_signal(tx, self._worker, job, signal, key, steps))
+
+    async def set_timer(self, job: Job, action: str, at: float | None) -> None:
+        """Set the timer of an action of the job's object; None removes it."""
+        lifecycle = self._kinds.of(job.claim.object).lifecycle
+        by_clock = dict.fromkeys(row.event for row in lifecycle.rows if CLOCK in row.actors)
+        if action not in by_clock:
+            raise UnknownName(f"action of {lifecycle.kind} by the clock", action, by_clock)
+        timer = Timer(job.ns, f"{action} of {job.object}", at or 0.0, 0, job.object, action, "[]", "{}")
+        changes = Changes(timers_gone=[timer.key]) if at is None else Changes(timers=[timer])
+        await self._store.transact(lambda tx: _apply_if_owned(tx, self._worker, job, changes))
 
     async def children(self, job: Job, step: str, count: int) -> list[ChildOutcome]:
         """Return how the children of a step have ended."""
@@ -144,9 +155,14 @@ async def _require_ownership(tx: Tx, owner: str, job: Job) -> None:
         raise Fenced(job.key.id)
 
 
+async def _apply_if_owned(tx: Tx, owner: str, job: Job, changes: Changes) -> None:
+    await _require_ownership(tx, owner, job)
+    await tx.apply(changes)
+
+
 async def save_job_state(
     tx: Tx, owner: str, job: Job, progress: Collection[Progress] = (), steps: str | None = None
 ) -> None:
     """Store progress lines or steps of a job, if the worker still owns it."""
-    await _require_ownership(tx, owner, job)
-    await tx.apply(Changes(progress=list(progress), steps=[] if steps is None else [(job.key, steps)]))
+    stored = [] if steps is None else [(job.key, steps)]
+    await _apply_if_owned(tx, owner, job, Changes(progress=list(progress), steps=stored))
