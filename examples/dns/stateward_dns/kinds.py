@@ -11,7 +11,7 @@ from stateward_dns.server_port import DnsServer
 
 zone = Kind(ZONE, spec=ZoneSpec, guard=guard_zone, columns=("spec.about",))
 
-record = Kind(
+record: Kind = Kind(
     RECORD,
     spec=RecordSpec,
     args={"change": RecordChange},
