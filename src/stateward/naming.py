@@ -87,6 +87,13 @@ def is_volume_path(path: str) -> bool:
     return bool(folders) and (folders[0] not in KERNEL_FOLDERS or folders == SHARED_MEMORY)
 
 
+PORT_RANGES = describe_pattern(
+    r"^[0-9]{1,5}(-[0-9]{1,5})?(, ?[0-9]{1,5}(-[0-9]{1,5})?)*\Z",
+    "ports and ranges of ports with commas between them, such as 80,8000-8999",
+)
+ADDRESS_PORTS = "1024-65535"
+"""The ports of a host that tenants can name, unless an administrator chooses others."""
+
 MAX_OBJECT_NAME = 250
 PATH_PART = describe_pattern(
     rf"^[^\x00-\x1f\x7f/]{{1,{MAX_OBJECT_NAME}}}{END}",
@@ -139,6 +146,12 @@ def check_object_name(field: str, text: str) -> str:
     if text in (".", "..") or not (is_plain or check_text(field, text, 1, MAX_OBJECT_NAME, without="/")):
         raise BadInput(field, text, "a name that can be a part of a URL, so not . or ..")
     return text
+
+
+def port_ranges(text: str) -> list[range]:
+    """Return the ranges of ports that a text of the form `PORT_RANGES` names."""
+    parted = (one.strip().partition("-") for one in text.split(","))
+    return [range(int(first), int(last or first) + 1) for first, _, last in parted]
 
 
 def is_credential_reference(text: str) -> bool:

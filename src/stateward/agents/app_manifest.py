@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from stateward.agents.probe_specs import HttpProbe, Probe
-from stateward.agents.published_ports import port_ranges
 from stateward.errors import BadInput
 from stateward.naming import (
     IMAGE_FORM,
@@ -22,6 +21,7 @@ from stateward.naming import (
     VOLUME_PATH_FORM,
     is_url_path,
     is_volume_path,
+    port_ranges,
 )
 from stateward.validation_texts import describe_pattern
 

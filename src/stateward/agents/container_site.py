@@ -40,7 +40,7 @@ from stateward.agents.container_reader import ContainerReader, read_program
 from stateward.agents.local_state import Deployed, LocalState
 from stateward.agents.messages import AgentOrder, CommandRequest, Existing, LogPart, LogRequest, OrderAction
 from stateward.agents.output_excerpt import last_output
-from stateward.agents.published_ports import ADDRESS_PORTS, PublishedAddress
+from stateward.agents.published_ports import PublishedAddress
 from stateward.agents.site import InstanceMeasure, ReportProgress, SiteCommandResult, SiteError
 from stateward.containers import (
     ContainerEngine,
@@ -54,6 +54,7 @@ from stateward.containers import (
     start_created,
 )
 from stateward.errors import BadInput, count_text
+from stateward.naming import ADDRESS_PORTS
 
 STABLE_AFTER_S = 0.5
 """Seconds that an app must run before it counts as started."""

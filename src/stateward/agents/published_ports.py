@@ -20,20 +20,6 @@ ShortText = Annotated[str, Meta(pattern=SHORT_TEXT)]
 PublishedNumber = Annotated[int, Meta(ge=1, le=65535)]
 
 
-PORT_RANGES = describe_pattern(
-    r"^[0-9]{1,5}(-[0-9]{1,5})?(, ?[0-9]{1,5}(-[0-9]{1,5})?)*\Z",
-    "ports and ranges of ports with commas between them, such as 80,8000-8999",
-)
-ADDRESS_PORTS = "1024-65535"
-"""The ports of a host that tenants can name, unless an administrator chooses others."""
-
-
-def port_ranges(text: str) -> list[range]:
-    """Return the ranges of ports that a text of the form `PORT_RANGES` names."""
-    parted = (one.strip().partition("-") for one in text.split(","))
-    return [range(int(first), int(last or first) + 1) for first, _, last in parted]
-
-
 class PublishedAddress(Struct, frozen=True, omit_defaults=True):
     """A port of a copy of an app (PART/NUMBER), and the address and port of the host that lead to it."""
 

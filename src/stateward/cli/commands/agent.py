@@ -11,10 +11,10 @@ import typer
 
 from stateward import __version__
 from stateward.agents.app_manifest import SiteBackend
-from stateward.agents.published_ports import ADDRESS_PORTS, PORT_RANGES
 from stateward.client.output import out
 from stateward.client.target import read_token_file
 from stateward.errors import BadInput
+from stateward.naming import ADDRESS_PORTS, PORT_RANGES
 from stateward.validation_texts import PATTERN_MEANINGS
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from random import Random
 
 from msgspec.structs import replace
 
-from stateward.agents.published_ports import port_ranges
 from stateward.domains.systems.address_claims import lock_claims, peek_claims
 from stateward.domains.systems.addresses import held_ports
 from stateward.domains.systems.backends.local.launch import is_port_taken
@@ -27,6 +26,7 @@ from stateward.domains.systems.object_ids import service_id
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.locks.paths import parse_path
+from stateward.naming import port_ranges
 from stateward.store.records import Key, Object
 
 KERNEL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from stateward.agents.published_ports import ADDRESS_PORTS, PORT_RANGES
 from stateward.config import about
 from stateward.domains.systems.backends.names import CONTAINER, LOCAL
+from stateward.naming import ADDRESS_PORTS, PORT_RANGES
 
 
 class SystemsSettings(Struct, frozen=True, forbid_unknown_fields=True):
