@@ -41,7 +41,8 @@ flake: .venv/.dev ## run the suite RUNS (10) times in random order, half of them
 
 prove: .venv/.dev ## run the cases that the suite leaves out, because others are like them
 	@$(APART)
-	@PYTHONHASHSEED=0 $(REAPED) --in-memory $(VENV)/python -m pytest --numprocesses 4 --dist worksteal -m long $(ARGS)
+	@PYTHONHASHSEED=0 HYPOTHESIS_PROFILE=prove $(REAPED) --in-memory $(VENV)/python -m pytest --numprocesses 4 \
+	  --dist worksteal -m "long or hypothesis" $(ARGS)
 
 coverage: .venv/.dev ## the same, with the lines that no test reaches
 	@$(MAKE) --no-print-directory test ARGS="--cov --cov-report=term $(ARGS)"

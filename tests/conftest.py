@@ -1,6 +1,7 @@
 """Fixtures of all tests: a real PostgreSQL, Podman and Nova for those that ask for them."""
 
 import gc
+import os
 
 import pytest
 from hypothesis import settings
@@ -18,8 +19,10 @@ from tests.skip_summary import pytest_terminal_summary
 from tools.reaper import restore_signals
 
 # How long an example takes depends on what else the machine does: no test is to fail by that.
-settings.register_profile("unhurried", deadline=None)
-settings.load_profile("unhurried")
+# The suite tries half of the examples, `make prove` all of them.
+settings.register_profile("suite", deadline=None, max_examples=50)
+settings.register_profile("prove", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 gc.disable()  # until all tests are known: they are no garbage, and to look for some takes a fifth of the time
 

@@ -15,6 +15,7 @@ from tests.soak.verdict import leaks, left, open_files
 SECONDS = 20.0
 
 
+@pytest.mark.long
 async def test_nothing_leaks_and_nothing_is_left_behind_embedded(tmp_path: Path) -> None:
     verdict = await soak(tmp_path, "", SECONDS, seed=1)
     assert not verdict.faults, str(verdict)

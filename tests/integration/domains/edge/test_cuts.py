@@ -26,6 +26,7 @@ from stateward.agents.simulation import SimulatedSite
 from stateward.domains.edge.api.routes import AGENTS_PATH
 from tests.integration.domains.edge.proxy import read_frame
 from tests.integration.server.server_processes import Served
+from tests.long_forms import in_long_form
 from tests.pauses import pauses
 
 NS, EDGE = "lab", "/api/v1/edge/ns/lab"
@@ -227,14 +228,30 @@ async def recover(lab: CutHarness, kind: str) -> None:
     await lab.until("/cloudlets/munich", "Ready")
 
 
-CASES = [("agent", kind) for kind in FROM_AGENT] + [("controller", kind) for kind in FROM_CONTROLLER]
+CASES = [
+    (side, kind, moment)
+    for side, kinds in (("agent", FROM_AGENT), ("controller", FROM_CONTROLLER))
+    for kind in kinds
+    for moment in ("before", "after")
+]
+SHORT = [
+    ("agent", "hello", "before"),
+    ("agent", "item", "after"),
+    ("agent", "end", "before"),
+    ("agent", "report", "after"),
+    ("agent", "measures", "before"),
+    ("controller", "welcome", "after"),
+    ("controller", "order", "before"),
+    ("controller", "upgrade", "after"),
+]
+"""The cuts of the suite: one of each kind of message that changes anything."""
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize(("side", "kind"), CASES, ids=[f"{kind} from the {side}" for side, kind in CASES])
+@pytest.mark.parametrize("case", in_long_form(CASES, short=SHORT), ids=[" ".join(case) for case in CASES])
 async def test_a_cut_at_a_message_is_survived_by_its_agent_and_not_noticed_by_others(
-    lab: CutHarness, side: str, kind: str, moment: Moment
+    lab: CutHarness, case: tuple[str, str, Moment]
 ) -> None:
+    side, kind, moment = case
     cutter = Cutter(lab.port)
     async with (
         cutter.listening() as port,
