@@ -20,7 +20,7 @@ from stateward.agents.simulation import SimulatedSite
 from stateward.agents.site import SiteError
 from stateward.domains.edge import runtime
 from stateward.domains.edge.agents.agent_reports import AgentMessage, process_messages
-from stateward.domains.edge.agents.connections import Disconnect
+from stateward.domains.edge.agents.connections import ConnectRequest, Disconnect
 from stateward.domains.edge.lifecycle import CLOUDLET
 from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_status, instance_status, read_spec
 from stateward.engine import Accepted
@@ -420,6 +420,16 @@ async def test_controller_whose_lease_has_expired_makes_its_agents_reconnect_eve
     await lease.acquire()
     found = await harness.until_true("munich", lambda one: cloudlet_status(one).serving > old.notify)
     assert found.state == "Maintenance"
+
+
+async def test_agent_replaced_by_a_connection_that_was_gone_already_reconnects_even_in_maintenance(
+    harness: EdgeHarness,
+) -> None:
+    await harness.cloudlet()
+    await harness.ended(await harness.service.act(NS, "munich", CLOUDLET.kind, "maintain", ANN))
+    late = await harness.hub.batcher.connect(ConnectRequest(NS, "munich", "1.0", 0, "a controller that was suspended"))
+    await harness.hub.batcher.disconnect(Disconnect(NS, "munich", late.notify))
+    await harness.until_true("munich", lambda one: cloudlet_status(one).serving > late.notify)
 
 
 async def test_controller_that_missed_pruned_journal_entries_makes_its_agents_reconnect(

@@ -32,7 +32,7 @@ from stateward.domains.edge.records.agent_upgrade import (
 from stateward.engine import Accepted, Request
 from stateward.engine.accept.accept import admit_all
 from stateward.engine.kinds import Kinds
-from stateward.engine.transitions import change_state
+from stateward.engine.transitions import change_state, journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import AGENT, CONTROLLER, Move, decide
 from stateward.naming import new_id
@@ -43,6 +43,7 @@ from stateward.store.records import Key, Object, Operation, to_json
 log = logging.getLogger("stateward.edge")
 
 NO_CLOUDLET = "there is no such cloudlet"
+CONNECTION_GONE = "the agent's connection is gone"
 
 MAX_HELD_AGENTS = 8
 """The number of held agents that a cloudlet's status keeps."""
@@ -185,8 +186,11 @@ async def _disconnect_agent(uow: UnitOfWork, disconnect: Disconnect) -> bool:
     if found is None:
         return False
     operation = await current_operation(uow, found)
-    update = on_disconnect(agent_slots(found, operation), disconnect.notify)
-    changed = write_slots(uow, found, operation, update, "", "the agent's connection is gone")
+    slots = agent_slots(found, operation)
+    update = on_disconnect(slots, disconnect.notify)
+    changed = write_slots(uow, found, operation, update, "", CONNECTION_GONE)
+    if changed.state == found.state and update.slots.serving != slots.serving:  # for the controller of an older one
+        journal(uow, changed, found.op, CONTROLLER, "", "disconnected", reason=CONNECTION_GONE)
     return changed.state != found.state
 
 
