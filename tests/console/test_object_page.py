@@ -23,6 +23,7 @@ def visit(page: Page, view: str) -> None:
 
 def test_the_page_answers_first_what_is_going_on(opened: tuple[Page, PageErrors]) -> None:
     page, _ = opened
+    page.set_viewport_size({"width": 390, "height": 844})  # another test may have enlarged it
     visit(page, "object/demo/deploy-1")
     now = page.locator(".card-now")
     for text in ("pending", "deploy", "running", "by ann", "worked on it"):
