@@ -23,6 +23,7 @@ ELSEWHERE = (
     "make simulate",
     "make chaos",
     "make mutate",
+    "make flake",
     "make docs",
     "make format",
     "make lock",

@@ -101,7 +101,7 @@ async def check_cloudlets(uow: UnitOfWork, ns: str, field: str, names: Iterable[
 async def refuse_named_by_policy(uow: UnitOfWork, cloudlet: Object) -> None:
     """Refuse to delete a cloudlet that a policy names; a request with such a policy has to lock the cloudlet first."""
     policies = await uow.peek_selected(Selector(cloudlet.ns, AUTOPROV.kind))
-    users = [one.id.partition(".")[2] for one in policies if cloudlet.id in _decode_spec(one.spec)["cloudlets"]]
+    users = [one.id.partition(".")[2] for one in policies if cloudlet.id in _decode_spec(one.spec).get("cloudlets", ())]
     if users:
         raise StillReferenced(f"cloudlet {cloudlet.id}", [f"autoprov policy {name}" for name in sorted(users)])
 
