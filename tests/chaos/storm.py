@@ -211,8 +211,10 @@ class Storm:
         self.deaths += [f"a process that was asked to stop ended with {code}" for code in codes if code]
 
     async def _until_all_ended(self) -> None:
-        """Wait until nothing is left to be done; if that takes too long, what is left will be told."""
+        """Wait until nothing is left to be done, and all who died are forgotten; a verdict tells what is left."""
         await self._until(lambda: query(self.site.store, LEFT), lambda rows: rows[0][0] == 0)
+        registered = "SELECT count(*) FROM workers"  # one that was killed remains until its lease has expired
+        await self._until(lambda: query(self.site.store, registered), lambda rows: rows[0][0] <= len(self._workers))
 
     async def _until_seen(self) -> None:
         """Wait until the watcher has come to the journal's end."""
