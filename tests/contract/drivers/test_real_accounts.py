@@ -8,6 +8,7 @@ import pytest
 
 from stateward.drivers import CloudResource, Driver, ProviderRegion, ResourceKind
 from stateward.drivers.simulated import SimulatedCloud, SimulatedDriver
+from tests.contract.drivers import real_accounts
 from tests.contract.drivers.real_accounts import (
     AccountCase,
     MachineBudget,
@@ -40,6 +41,7 @@ async def case() -> AsyncIterator[AcmeCase]:
 
 
 def set_variables(monkeypatch: pytest.MonkeyPatch, **more: str) -> None:
+    real_accounts._budget.cache_clear()
     for name, value in {**VARIABLES, **more}.items():
         monkeypatch.setenv(f"STATEWARD_ACME_{name}", value)
 

@@ -111,6 +111,7 @@ async def test_labels_of_an_mci_wait_for_its_operation_which_may_give_the_former
         api.set_profile(CALM)
     await api.until("Suspended")
     assert (await api.put(path, {"labels": {"late": "1"}})).status_code == 200
+    assert (await api.delete(f"{path}/late")).status_code == 200
 
 
 # --- keys of the store -----------------------------------------------------------------------------------------------
