@@ -57,6 +57,10 @@ class Breeze(Weather, frozen=True):
         return takewhile(lambda _: not self.over.is_set(), super().blows(chance))
 
 
+RENEWED_S = 10.0
+"""Within this time, every controller renews its lease, or takes a new one."""
+
+
 class Rehearsal:
     """One run."""
 
@@ -158,6 +162,8 @@ class Rehearsal:
     async def _check_outcome(self, callers: Callers, agents: Agents) -> list[str]:
         url, pulse = self._cluster.url(EDGE), callers.pulse
         with suppress(TimeoutError):  # the checks find what is left
+            await until(lambda: _rests(url))
+            await asyncio.sleep(RENEWED_S)  # real time: controllers whose lease expired make their agents reconnect
             await until(lambda: _rests(url))
         found = await outcome_checks.read(url)
         faults, figures = outcome_checks.faults_of(found, callers.accepted, self._folder / LEDGER, agents.things)
