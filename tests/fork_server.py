@@ -9,6 +9,7 @@ A command that is to be executed, because its test looks at limits, memory or `/
 
 import asyncio
 import atexit
+import faulthandler
 import gc
 import os
 import selectors
@@ -219,6 +220,7 @@ def _run_program(command: Command, files: list[int]) -> None:
     for number, file in enumerate(files, 1):
         os.dup2(file, number)
         os.close(file)
+    faulthandler.enable()
     os.environ.clear()
     os.environ.update(command.environ)
     os.chdir(command.folder)

@@ -115,7 +115,7 @@ class Users:
         found = self._object(name)
         how = self._how(kind)
         if found is None:
-            queue = "b0" if name in ("b6", "b7") else None
+            queue = "b0" if name in ("b6", "b7") and self._object("b0") is not None else None
             birth = Creation(kind, f"s{int(name[1:]) % 2}" if kind == "box" else None, queue=queue)
             request = engine.request(NS, name, FIRST[kind], creates=birth, spec={"size": chance.randrange(3)}, **how)
         else:

@@ -66,6 +66,17 @@ async def test_a_denied_request_changes_nothing(site: Site) -> None:
     assert await site.engine.history("ns", "p1") == lines
 
 
+async def test_a_queue_is_that_of_an_object_that_exists(site: Site) -> None:
+    await site.built("host")
+    await site.ended(await site.engine.create("ns", "guest", PUMP.kind, "build", queue="host"))
+    await site.ended(await site.engine.act("ns", "host", "scrap"))
+    await site.engine.act("ns", "host", "forget")
+    for missing in ("host", "nothing"):
+        with pytest.raises(BadInput, match=f"queue: '{missing}' must be the id of an existing object"):
+            await site.engine.create("ns", "late", PUMP.kind, "build", queue=missing)
+    await site.ended(await site.engine.act("ns", "guest", "pump"))  # it waits in the queue of its former host
+
+
 async def test_a_repeated_idempotency_key_gets_the_same_answer_and_works_once(site: Site) -> None:
     await site.built("p1")
     first = await site.engine.act("ns", "p1", "pump", key="k1")

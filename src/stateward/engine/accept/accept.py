@@ -34,7 +34,7 @@ from stateward.engine.requests import EMPTY, REASON, Accepted, Request
 from stateward.engine.transitions import change_state, fence_operation
 from stateward.engine.typed_values import check_depth
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
-from stateward.errors import StatewardError
+from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import TRANSITIONAL, Meaning, Move, decide
 from stateward.naming import check_object_name
 from stateward.store.errors import StoreError
@@ -297,6 +297,7 @@ def _initial_object(uow: UnitOfWork, kinds: Kinds, request: Request, former: Obj
         raise AlreadyExists(request.ns, request.object, former.state)
     check_object_name("id", request.object)
     check_object_name("ns", request.ns)
+    _require_queue(uow, request)
     return Object(
         ns=request.ns,
         id=request.object,
@@ -313,6 +314,17 @@ def _initial_object(uow: UnitOfWork, kinds: Kinds, request: Request, former: Obj
         error=None,
         created=uow.now,
     )
+
+
+def _require_queue(uow: UnitOfWork, request: Request) -> None:
+    """Refuse the queue of an object that does not exist: on PostgreSQL, nothing would keep two writers of it apart."""
+    assert request.creates is not None
+    queue = request.creates.queue
+    if queue is None or queue == request.object:
+        return
+    host = uow.objects.get(Key(request.ns, queue))
+    if host is None or host.removed:
+        raise BadInput("queue", queue, "the id of an existing object")
 
 
 def _decide_move(uow: UnitOfWork, kind: Kind, request: Request, found: Object) -> Move:

@@ -221,12 +221,12 @@ class Hosts:
             for pid in agent.living():
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        for pid in living(self.folder / "data"):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
         self.http.close()
         if self.server.process.poll() is None:
             self.server.stop(signal.SIGKILL)
+        for pid in living(self.folder / "data"):  # after the server, which would start them again
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 @contextmanager
