@@ -82,6 +82,27 @@ async def test_a_number_that_the_journal_has_not_reached_belongs_to_another_one(
         assert await begun(stream, after=10**9) < 10**9
 
 
+async def test_a_number_that_only_the_feed_has_not_reached_is_continued_from(
+    live_server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed, gate = live_server.live_feeds.feed, asyncio.Event()
+    with monkeypatch.context() as held:
+        held.setattr(feed, "_pause", lambda _: gate.wait())
+        before = feed.seq
+        await live_server.define("a", "one")
+        await until(lambda: feed.seq > before)  # and it reads nothing more
+        await live_server.define("a", "two")
+        last = await live_server.engine.store.reader.last_journal_seq()
+        assert feed.seq < last
+        async with live_server.stream() as stream:
+            await stream.send(json.dumps({"after": last}))
+            assert await said(stream) == {"lines": [], "seq": last}
+            await live_server.define("a", "three")
+            held.undo()
+            gate.set()
+            assert objects(await lines_until(stream, 1)) == ["three"]
+
+
 async def test_nothing_is_lost_or_doubled_while_much_is_written(live_server: LiveServer) -> None:
     names = [f"vm-{number:04}" for number in range(600)]
     async with live_server.stream() as first, live_server.stream() as second:

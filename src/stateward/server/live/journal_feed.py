@@ -137,6 +137,10 @@ class JournalFeed:
 
     # --- readers -------------------------------------------------------------------------------------------
 
+    async def has_reached(self, seq: int) -> bool:
+        """Return whether the journal has reached a number; the feed may be behind the journal."""
+        return seq <= self.seq or seq <= await self._store.reader.last_journal_seq()
+
     async def wait_for_entries(self, after: int) -> None:
         """Wait until there are entries after this number, or the feed has stopped."""
         while self.seq <= after and not self.stopped:

@@ -182,8 +182,9 @@ class StreamReader:
 
     async def _send_first(self, interest: Interest) -> None:
         """Send a snapshot unless the client continues; a number ahead of the journal is from another database."""
-        if self._subscription.after is not None and self._subscription.after <= self._stream.feed.seq:
-            self._after = self._subscription.after
+        after = self._subscription.after
+        if after is not None and await self._stream.feed.has_reached(after):
+            self._after = after
             await self._send(f'{{"lines":[],"seq":{self._after}}}')  # the client is connected, though nothing happens
             return
         await self._send_snapshot(interest, {})
