@@ -19,7 +19,7 @@ REST_S = 7200.0
 """The virtual seconds within which everything must come to rest after the faults have ended."""
 
 IDLE_S = 2000.0
-"""The virtual seconds without a change after which nothing will change any more: no deadline is longer."""
+"""The virtual seconds without a change after which a world that isn't at rest is stuck."""
 
 CROWDED_S = 30.0
 """How long all processes run without faults; then two are left, because idle ones cost most of a run's time."""
