@@ -60,6 +60,7 @@ from stateward.agents.site import (
     SiteError,
     ThingStatus,
 )
+from stateward.aio.struct_types import prepare_struct_types
 from stateward.aio.supervise import cancel_tasks
 
 log = logging.getLogger("stateward.agent")
@@ -112,6 +113,7 @@ class Agent:
 
     async def run(self) -> None:
         """Serve until dismissed or cancelled, reconnecting as often as needed."""
+        prepare_struct_types()
         try:
             while True:
                 try:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn, Self
 import msgspec
 from msgspec import UNSET
 
+from stateward.aio.struct_types import prepare_struct_types
 from stateward.aio.supervise import close_each
 from stateward.engine import external_reports
 from stateward.engine.accept import groups
@@ -121,6 +122,7 @@ class Engine:
     async def open(self) -> None:
         """Open the store and accept requests; nothing is carried out here before `start_worker`."""
         self._require_handlers()
+        prepare_struct_types()
         await self.store.open()
         self._is_entered = True
         try:
