@@ -194,9 +194,14 @@ class Cluster:
         return await self._with_role(SYNCHRONOUS)
 
     async def _with_role(self, *roles: str) -> int:
-        members = await self.members()
-        (found,) = [n for n, node in self.nodes.items() if members.get(node.name, {}).get("role") in roles]
-        return found
+        """Return the node with one of these roles; while the cluster elects one, none may have it."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                members = await self.members()
+                found = [n for n, node in self.nodes.items() if members.get(node.name, {}).get("role") in roles]
+                if len(found) == 1:
+                    return found[0]
+                await asyncio.sleep(0.2)
 
     async def until_healthy(self) -> None:
         """Wait until there are a primary, a synchronous standby, and one more that streams."""
