@@ -24,8 +24,7 @@ from pathlib import Path
 import pytest
 
 from stateward.containers import EngineClient
-from stateward.containers.network_isolation import FORWARD, JUMP
-from tools.reaper import make_run_folder, start_guard
+from tools.reaper import make_run_folder, remove_rules, start_guard
 
 IMAGE = "stateward-test:1"
 MACHINE = ("sh", "-c", "trap 'exit 0' TERM; echo up; sleep 100000 & wait")
@@ -80,6 +79,7 @@ class PodmanService:
         (self.folder / "registries.conf").write_text(REGISTRIES)
         self._environment = {
             **os.environ,
+            "TMPDIR": str(self.folder),
             "CONTAINERS_CONF": str(self.folder / "containers.conf"),
             "CONTAINERS_REGISTRIES_CONF": str(self.folder / "registries.conf"),
         }
@@ -142,19 +142,10 @@ class PodmanService:
         self.run("rm", "--all", "--force", "--time=0", "--volumes")
         self.run("network", "prune", "--force")
         self._wait_for(self._is_alone)
-        self._remove_redirections()
-        _remove_unused_jump()
+        remove_rules(f" 10.{self._net}.")  # of killed containers: another server may get a port that they redirect
         self._namespace.kill()
         self._namespace.wait(PATIENT_S)
         shutil.rmtree(self.folder)
-
-    def _remove_redirections(self) -> None:
-        """Remove the redirections of host ports to containers that were killed: another server may get such a port."""
-        table = ["iptables", "--wait", "--table=nat"]
-        rules = subprocess.run([*table, "--list-rules"], capture_output=True, text=True, check=True).stdout
-        for rule in rules.splitlines():
-            if rule.startswith("-A ") and f"--to-destination 10.{self._net}." in rule:
-                subprocess.run([*table, "--delete", *rule.split()[1:]], check=False)
 
     def _is_alone(self) -> bool:
         """Kill what Podman left in its namespace: monitors of commands, a name server. Tell whether all is gone."""
@@ -271,10 +262,3 @@ def _thread_state(thread: Path) -> str:
     with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
         return (thread / "stat").read_text().rpartition(")")[2].split()[0]
     return "T"
-
-
-def _remove_unused_jump() -> None:
-    """Remove the jump to the isolation rules of networks, unless the networks of another service have such rules."""
-    chain = subprocess.run(["iptables", "--wait", "-S", "NETAVARK_ISOLATION_1"], capture_output=True, text=True)
-    if "\n-A " not in chain.stdout:
-        subprocess.run(["iptables", "--wait", "-D", FORWARD, *JUMP], capture_output=True, check=False)

@@ -34,6 +34,7 @@ max_connections = 200
 max_wal_size = 256MB
 timezone = UTC
 log_min_messages = fatal
+dynamic_shared_memory_type = mmap
 """
 NOT_DURABLE = """
 fsync = off

@@ -3,6 +3,9 @@
 What passes for root may fail for others, who can neither write everywhere nor install packages. So the last commit is
 cloned into a temporary folder, with a copy of the environments, and all of it is given to that user, who runs
 `make test` there. Their Python must be one that the user can run: where it belongs to root alone, the system's is used.
+
+Tests write only to their temporary folder. This user owns nothing else, so what it owns after the run was written by a
+test, and the run fails.
 """
 
 import argparse
@@ -14,16 +17,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = (".venv", "node_modules")
 PLACES = ("bin/*", "*/bin/*", "lib/python3*/site-packages/*.pth", "*/lib/python3*/site-packages/*.pth", "**/pyvenv.cfg")
 """Where an environment names its own folder."""
+WRITABLE = ("/", "/dev/shm", "/home", "/run", "/run/lock", "/tmp", "/var/lib", "/var/tmp")
+"""Where a user can write on some host."""
 
 
 def main() -> None:
-    """Run the suite; exits as it does."""
+    """Run the suite; exits as it does, or with an error if it left files behind."""
     parser = argparse.ArgumentParser(prog="python -m tools.as_user", description=__doc__)
     parser.add_argument("--user", default="nobody")
     options, arguments = parser.parse_known_args()
@@ -33,13 +39,29 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="stateward-as-user-", dir="/var/tmp") as folder:
         copy = Path(folder) / "stateward"
         copy_checkout(copy, account)
+        before = written(copy, account)
         environ = {"HOME": folder, "USER": account.pw_name, "LOGNAME": account.pw_name, "LANG": "C.UTF-8"}
         environ["PATH"] = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
         command = ["make", "--no-print-directory", "test", f"ARGS={shlex.join(arguments)}"]
         done = subprocess.run(
             command, cwd=copy, env=environ, user=account.pw_uid, group=account.pw_gid, extra_groups=[]
         )
-    sys.exit(done.returncode)
+        left = sorted(written(copy, account) - before)
+    for one in left:
+        print(f"written by a test, and left behind: {one}", file=sys.stderr)
+    sys.exit(done.returncode or int(bool(left)))
+
+
+def written(copy: Path, account: pwd.struct_passwd) -> set[str]:
+    """Return what a user has on this host, in its home folder, and in the checkout besides what git ignores."""
+    status = ("git", "-c", "safe.directory=*", "-C", str(copy), "status", "--porcelain")
+    found = set(subprocess.run(status, check=True, capture_output=True, text=True).stdout.splitlines())
+    found |= {str(one) for one in copy.parent.iterdir()}
+    for one in (one for place in WRITABLE for one in Path(place).glob("*")):
+        with suppress(OSError):  # it has been removed meanwhile
+            if one.lstat().st_uid == account.pw_uid:
+                found.add(str(one))
+    return found
 
 
 def copy_checkout(copy: Path, account: pwd.struct_passwd) -> None:

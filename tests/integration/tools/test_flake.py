@@ -1,12 +1,15 @@
 """Repeated runs of the suite: what has failed, and the order that a seed gives."""
 
+import os
+import pwd
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from tests.random_order import shuffle
-from tools.as_user import relocate
+from tools import as_user
 from tools.flake import failures
 
 OUTPUT = """
@@ -39,5 +42,24 @@ def test_a_copied_environment_names_its_new_folder(tmp_path: Path) -> None:
     program, other = tmp_path / "bin" / "stateward", tmp_path / "bin" / "other"
     program.write_text("#!/old/.venv/bin/python\n")
     other.write_text("#!/older/.venv/bin/python\n")
-    relocate(tmp_path, Path("/old"), Path("/new"))
+    as_user.relocate(tmp_path, Path("/old"), Path("/new"))
     assert (program.read_text(), other.read_text()) == ("#!/new/.venv/bin/python\n", "#!/older/.venv/bin/python\n")
+
+
+def test_what_a_user_has_written_is_found_in_its_home_in_the_checkout_and_on_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy, shared, account = tmp_path / "home" / "stateward", tmp_path / "shared", pwd.getpwuid(os.geteuid())
+    shared.mkdir()
+    subprocess.run(["git", "init", "--quiet", copy], check=True)
+    (copy / ".gitignore").write_text("*.pyc\n")
+    monkeypatch.setattr(as_user, "WRITABLE", (str(shared),))
+    before = as_user.written(copy, account)
+    left = {copy.parent / ".config", shared / "left", copy / "left.txt"}
+    for file in {*left, copy / "ignored.pyc"}:
+        file.touch()
+    assert as_user.written(copy, account) - before == {
+        str(copy.parent / ".config"),
+        str(shared / "left"),
+        "?? left.txt",
+    }

@@ -1,6 +1,7 @@
-"""No process and no folder of a run remains, whatever ends it."""
+"""Nothing of a run remains, whatever ends it."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,54 @@ PATIENCE_S = 60.0
 
 LEAVE = DAEMON + "daemon.returncode = 0"
 WAIT = DAEMON + "daemon.wait()"
+ORPHAN = """
+import os, sys, time
+reader, writer = os.pipe()
+if not (child := os.fork()):
+    if not (orphan := os.fork()):
+        os._exit(0)
+    os.write(writer, str(orphan).encode())
+    os._exit(0)
+os.waitpid(child, 0)
+orphan, deadline = os.read(reader, 100).decode(), time.monotonic() + 60
+while os.path.exists("/proc/" + orphan):
+    if time.monotonic() > deadline:
+        sys.exit("it is a zombie")
+    time.sleep(0.02)
+"""
+"""A program that waits until somebody has reaped an orphan of its."""
+MEMORY = """
+import ctypes, os, sys
+number = ctypes.CDLL(None).shmget(0, 4096, 0o1600)
+os.makedirs(os.environ["TMPDIR"] + "/pg")
+with open(os.environ["TMPDIR"] + "/pg/postmaster.pid", "w") as file:
+    file.write(f"1\\n2\\n3\\n4\\n5\\n6\\n  123 {number}\\n")
+with open(sys.argv[1], "w") as told:
+    told.write(f"{number} -")
+os.rename(sys.argv[1], sys.argv[1] + ".done")
+"""
+"""A program that leaves the shared memory of a PostgreSQL server that was killed."""
+NETWORK = """
+import json, os, subprocess
+os.makedirs(os.environ["TMPDIR"] + "/networks")
+with open(os.environ["TMPDIR"] + "/networks/one.json", "w") as file:
+    json.dump({"name": "one", "network_interface": "swtest1", "subnets": [{"subnet": "10.99.7.0/24"}]}, file)
+for command in (
+    "ip link add swtest1 type bridge",
+    "iptables -N NETAVARK_ISOLATION_1",
+    "iptables -A NETAVARK_ISOLATION_1 -i swtest1 ! -o swtest1 -j DROP",
+    "iptables -A FORWARD -m comment --comment 'networks stay isolated' -j NETAVARK_ISOLATION_1",
+    "iptables -A FORWARD -s 10.98.7.0/24 -j ACCEPT",
+    "iptables -t nat -N NETAVARK-HOSTPORT-DNAT",
+    "iptables -t nat -N NETAVARK-DN-12AB",
+    "iptables -t nat -A NETAVARK-HOSTPORT-DNAT -p tcp --dport 80 -j NETAVARK-DN-12AB",
+    "iptables -t nat -A NETAVARK-DN-12AB -p tcp -j DNAT --to-destination 10.99.7.2:80",
+):
+    subprocess.run(command, shell=True, check=True)
+"""
+"""A program that leaves a network of containers with its rules, and a rule of somebody else."""
+LISTING = "ip -brief link; iptables --list-rules; iptables --table=nat --list-rules"
+
 EXIT_AT_ONCE = DAEMON + "os._exit(3)"
 
 TIMING_OUT = """
@@ -92,7 +141,50 @@ def test_a_run_that_leaves_a_process_behind_is_cleaned_up_and_fails(tmp_path: Pa
     pid = run.daemon()
     status, said = run.end()
     assert (status, is_alive(pid), list(run.tmp.iterdir())) == (1, False, [])
-    assert f"left behind, and killed: {pid} " in said
+    assert f"left behind, and removed: {pid} " in said
+
+
+def test_orphans_that_end_during_a_run_are_reaped(tmp_path: Path) -> None:
+    assert Run(ORPHAN, tmp_path).end() == (0, "")
+
+
+def test_a_run_that_leaves_shared_memory_behind_is_cleaned_up_and_fails(tmp_path: Path) -> None:
+    run = Run(MEMORY, tmp_path)
+    number = run.daemon()
+    status, said = run.end()
+    assert (status, f"left behind, and removed: shared memory {number} of " in said) == (1, True)
+    assert f" {number} " not in Path("/proc/sysvipc/shm").read_text()
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not (shutil.which("iptables") and shutil.which("ip")),
+    reason="only root makes networks and their rules, with iptables and iproute2",
+)
+def test_a_run_that_leaves_a_container_network_behind_is_cleaned_up_and_fails() -> None:
+    script = f'"$@" >&2; status=$?; {LISTING}; exit $status'
+    apart = ["unshare", "--net", "--pid", "--fork", "--mount-proc"]  # no Podman of another test
+    words = [*apart, "sh", "-c", script, "sh", *REAPER, sys.executable, "-c", NETWORK]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "left behind, and removed: network one (swtest1)\n")
+    assert [rule for rule in done.stdout.splitlines() if rule.startswith("-A ")] == [
+        "-A FORWARD -s 10.98.7.0/24 -j ACCEPT"
+    ]
+    assert ("swtest1" in done.stdout, "NETAVARK" in done.stdout) == (False, False)
+
+
+def test_folders_of_confined_programs_are_kept_while_there_is_such_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims, home, other = tmp_path / "run" / "uids", tmp_path / "run" / "home", tmp_path / "netns"
+    monkeypatch.setattr(reaper, "CLAIMED_UIDS", claims)
+    for folder in (claims, home, other):
+        folder.mkdir(parents=True)
+    (claims / "70000").symlink_to(tmp_path)
+    reaper.remove_empty([claims, home, claims.parent, other])
+    assert (home.exists(), other.exists()) == (True, False)
+    (claims / "70000").unlink()
+    reaper.remove_empty([claims, home, claims.parent, other])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_status_of_a_run_that_fails_is_kept(tmp_path: Path) -> None:
