@@ -57,6 +57,8 @@ class PostgresServer:
         self._programs.ensure_pgdata_inited()
         with (self._folder / "postgresql.conf").open("a") as settings:
             settings.write(SETTINGS + ("" if durable else NOT_DURABLE))
+        # The package waits ten seconds for it, which is too short on a busy machine.
+        self.control("start", "-w", "-t", "120", "-o", f'-h "" -k {self._folder}')
         self._programs.start()
         self._numbers = count(1)
         self._migrated: list[str] = []
