@@ -340,6 +340,14 @@ async def test_an_app_that_is_removed_while_its_node_is_stopped_takes_no_other_a
     assert list(await place.apps()) == ["stateward-app/c1:db/3/0"]
 
 
+async def test_an_app_is_not_started_in_a_node_that_is_stopped(place: SiteHarness) -> None:
+    await place.do(order(OrderAction.CREATE, 1))
+    (node,) = (await place.nodes()).values()
+    os.kill(node, signal.SIGSTOP)
+    with pytest.raises(SiteError, match="of cluster 'c1' does not run"):
+        await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command="sleep 1000"))
+
+
 async def test_an_app_whose_command_begins_with_exec_runs_and_ends(place: SiteHarness) -> None:
     await place.do(order(OrderAction.CREATE, 1, nodes=1))
     await place.do(order(OrderAction.CREATE, 2, "a1", "c1", command="exec sleep 1000"))

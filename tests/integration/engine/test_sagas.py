@@ -506,6 +506,17 @@ async def test_a_failed_step_is_tried_again_and_the_attempts_of_the_handler_do_n
         assert agency.work == ["flight", "hotel", "hotel", "hotel"]
 
 
+async def test_a_failed_step_is_tried_again_without_observing_the_operation_first(booking: Booking) -> None:
+    async def observe(_: Job) -> ObservedOutcome:
+        return ObservedOutcome.DONE
+
+    agency = Agency(book_with_retry)
+    agency.fail("hotel", Temporary("busy", after=0.01))
+    async with booking(agency, observe=observe) as engine:
+        assert (await ended(engine, await begin(engine))).status is Status.SUCCEEDED
+        assert agency.work == ["flight", "hotel", "hotel"]
+
+
 async def test_a_step_that_fails_too_often_fails_the_operation_which_is_undone(booking: Booking) -> None:
     agency = Agency(book_with_retry)
     agency.fail("hotel", *(ConnectionError("reset") for _ in range(3)))

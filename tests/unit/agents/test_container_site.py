@@ -288,6 +288,10 @@ def test_copies_are_spread_over_nodes_and_keep_theirs() -> None:
     assert place_apps([placed("a", 1, 1), placed("b", 0, 0)], 3, SIZE) == {"a": (1, 1), "b": (0, 0)}
 
 
+def test_a_copy_can_be_as_large_as_its_node() -> None:
+    assert place_apps([placed("a", copies=1, memory=SIZE.memory_mib)], 1, SIZE) == {"a": (0,)}
+
+
 def test_copies_of_a_node_that_goes_move_if_there_is_room() -> None:
     assert place_apps([placed("a", 0, 1)], 1, SIZE) == {"a": (0, 0)}
     with pytest.raises(SiteError, match="no node has room"):

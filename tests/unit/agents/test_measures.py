@@ -14,7 +14,7 @@ from stateward.agents.measure_reports import MeasureReporter, differs
 from stateward.agents.messages import Existing
 from stateward.agents.probe_specs import CommandProbe, HttpProbe, Probe, TcpProbe
 from stateward.agents.probes import UNKNOWN_HEALTH, Health, ProbedApp, ProbeRunner, next_health
-from stateward.agents.process_meter import ProcessUsage, assign_processes, parse_usage, read_usages
+from stateward.agents.process_meter import ProcessMeter, ProcessUsage, assign_processes, parse_usage, read_usages
 from stateward.agents.site import InstanceMeasure, NodeMeasure
 from stateward.agents.tcp_sockets import (
     ESTABLISHED,
@@ -61,6 +61,11 @@ def test_processes_belong_to_nodes_by_session_and_to_apps_by_descent_even_in_ses
     assert {one.pid for one in owned.instances["c1:web"]} == {11, 12, 13}
     assert {one.pid for one in owned.nodes["c1-0"]} == {10, 11, 12, 13}
     assert {one.pid for one in owned.instances["c1"]} == {10, 11, 12, 13, 20}
+
+
+def test_an_app_that_nobody_connects_to_has_no_requests() -> None:
+    things = [Deployed("c1", "clusterinst", 1, True), Deployed("c1:web", "appinst", 1, True, "c1", parts=("m/0",))]
+    assert ProcessMeter("m/").measure(things, {})["c1:web"].requests == 0
 
 
 def test_connections_belong_to_whoever_listens_at_their_port() -> None:

@@ -5,9 +5,10 @@ import pytest
 from stateward.domains.leases.errors import HostStillBooked, NotEnoughHosts
 from stateward.domains.leases.lifecycle import HOST
 from stateward.domains.leases.model import HostSeen, Lease, ReservationSeen, host_key
-from stateward.engine import AlreadyExists, NotFound
+from stateward.engine import AlreadyExists, NotFound, Request
 from stateward.errors import BadInput
 from stateward.lifecycle import USER
+from stateward.plugin.runtime import ExpectedChange
 from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, hosts
 
 
@@ -82,6 +83,21 @@ async def test_a_lease_that_has_not_begun_just_gets_another_host(site: LeaseHarn
     lease = await site.lease("later", start=3600, end=7200)
     await site.plugin.hosts.fail(ME, "h1")
     assert not (await healed(site, lease, "h2")).seen.degraded
+
+
+async def test_a_preview_of_a_failure_counts_the_leases_of_the_host_and_other_previews_do_not(
+    site: LeaseHarness,
+) -> None:
+    await site.hosts("h1")
+    await site.lease("tenant", start=3600, end=7200)
+    host = (await site.host("h1")).object
+
+    async def effects(action: str) -> list[str]:
+        request = Request(NS, host.id, action, "op")
+        return list(await site.plugin.describe_effects(request, [ExpectedChange(host, host.state)]))
+
+    assert await effects("fail") == ["1 lease gets another host, if one is free"]
+    assert await effects("remove") == []
 
 
 async def test_a_failed_host_is_not_chosen(site: LeaseHarness) -> None:

@@ -14,7 +14,7 @@ from stateward.engine import NotFound, Refused
 from stateward.engine.errors import NotCancelled
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
-from stateward.store.records import to_json
+from stateward.store.records import Key, to_json
 from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, Opening, at, hosts, thing
 from tests.integration.domains.leases.scripted_resource import later, never
 
@@ -114,6 +114,16 @@ async def test_a_failed_start_is_tried_again_and_succeeds(site: LeaseHarness) ->
     lease = await site.lease("patient", thing("lamp"))
     await site.until(lease, "ACTIVE")
     assert site.things.out["lamp"] == 1
+
+
+async def test_an_error_of_io_counts_as_temporary_and_its_text_is_kept(site: LeaseHarness) -> None:
+    site.things.fail["lamp"] = [ConnectionError("no route to host")]
+    lease = await site.lease("patient", thing("lamp"))
+    await site.until(lease, "ACTIVE")
+    (start,) = [one for one in await site.engine.history(NS, lease.object.id) if one.event == "start"]
+    operation = await site.engine.store.reader.operation(Key(NS, str(start.op)))
+    assert operation is not None
+    assert "no route to host" in operation.steps
 
 
 async def test_if_one_of_three_reservations_fails_the_others_go_on(site: LeaseHarness) -> None:
