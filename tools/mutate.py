@@ -4,8 +4,9 @@
 
 Each mutant is one changed comparison, `and`/`or`, dropped `not` or statement, constant, or condition of an SQL text. It
 is made in a copy of `src` that comes first in the path of the tests, so the tree itself stays as it is. The nearest
-tests are those of its area, beginning with the files that name most of what the changed module declares. A mutant is
-noticed if they fail; if they hang, nobody knows. A seed gives the same mutants as long as the sources are the same.
+tests are those of its area, beginning with the files that name most of what the changed module declares and few other
+files name. A mutant is noticed if they fail; if they hang, nobody knows. A seed gives the same mutants as long as the
+sources are the same.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +26,9 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = Path("src", "stateward")
+AROUND = 10
+"""How many other names one counts for that is declared around the change."""
+
 NO_TESTS = 5
 """The exit code of a pytest that has found no tests."""
 
@@ -37,14 +41,16 @@ class Area(NamedTuple):
     only: str = ""  # the tests whose names match, as by `pytest -k`
 
 
-STORE = ("unit/store", "contract/test_*.py")
+STORE = ("unit/store", "contract/test_[!s]*.py", "contract/test_s[!q]*.py")
 ACCESS = ("access", "sessions", "quotas", "authentication", "last_administrator", "cross_origin")
 AREAS = {
     "locks": Area("locks/**/*.py", ("unit/locks",)),
     "access": Area("access/*.py", tuple(f"integration/server/test_{one}.py" for one in ACCESS)),
     "engine": Area("engine/**/*.py", ("unit/engine", "integration/engine")),
-    "sqlite": Area("store/sqlite/*.py", (*STORE, "integration/engine/test_working.py"), "not postgres"),
-    "postgres": Area("store/postgres/*.py", (*STORE, "integration/test_postgres_*.py"), "postgres"),
+    "sqlite": Area(
+        "store/sqlite/*.py", (*STORE, "contract/test_sqlite_*.py", "integration/engine/test_working.py"), "not postgres"
+    ),
+    "postgres": Area("store/postgres/*.py", (*STORE, "integration/test_postgres_*.py"), "not sqlite"),
     "agents": Area("agents/*.py", ("unit/agents", "integration/agents", "integration/domains/edge/test_[lmc]*.py")),
     "leases": Area("domains/leases/*.py", ("unit/domains/*lease*", "integration/domains/leases")),
     "containers": Area("containers/*.py", ("unit/containers", "contract/containers", "integration/containers")),
@@ -108,15 +114,35 @@ def _sample(root: Path, area: str, count: int, seed: int) -> list[Mutant]:
 
 
 def _nearest(mutant: Mutant, copy: Path, most: int | None) -> list[str]:
-    """Return the files of tests of an area, those first that name most of what the module declares."""
+    """Return the files of tests of an area, those first that name most of what the module declares.
+
+    A name counts the more, the fewer files have it: `open` or `close` say little. The names around the change count most,
+    and so does a method that is named as an SQL text that was changed.
+    """
     tree = ast.parse((copy / mutant.file).read_bytes())
-    defined = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    named = {mutant.file.stem, *(node.name for node in ast.walk(tree) if isinstance(node, defined))}
+    named, around = {mutant.file.stem}, set()
+    for node in ast.walk(tree):
+        found = _declared(node)
+        named |= found
+        if found and node.lineno <= mutant.line <= (node.end_lineno or node.lineno):  # type: ignore[attr-defined]
+            around |= found
     words = re.compile("|".join(rf"\b{one}\b" for one in named if not one.startswith("_")))
     given = [path for one in AREAS[mutant.area].tests for path in (ROOT / "tests").glob(one)]
     files = {file for path in given for file in (path.rglob("test_*.py") if path.is_dir() else [path])}
-    mentions = {file: len(words.findall(file.read_text("utf-8"))) for file in files}
-    return [str(file) for file in sorted(files, key=lambda file: (-mentions[file], file))[:most]]
+    mentions = {file: set(words.findall(file.read_text("utf-8"))) for file in files}
+    known = Counter(name for names in mentions.values() for name in names)
+    weights = {name: (AROUND if name in around else 1) / count for name, count in known.items()}
+    nearness = {file: sum(weights[name] for name in names) for file, names in mentions.items()}
+    return [str(file) for file in sorted(files, key=lambda file: (-nearness[file], file))[:most]]
+
+
+def _declared(node: ast.AST) -> set[str]:
+    match node:
+        case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            return {name}
+        case ast.Assign(targets=[ast.Name(id=name)]) if name.isupper():
+            return {name, name.lower()}
+    return set()
 
 
 def _try(mutant: Mutant, copy: Path, files: int | None, timeout_s: float) -> str:
@@ -125,7 +151,7 @@ def _try(mutant: Mutant, copy: Path, files: int | None, timeout_s: float) -> str
     changed = copy / mutant.file
     original = changed.read_bytes()
     changed.write_bytes(original[: mutant.start] + mutant.text.encode() + original[mutant.end :])
-    environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     ) as run:
