@@ -396,7 +396,7 @@ class Agent:
 
     async def _report(self, order: AgentOrder, event: str, error: str = "") -> None:
         numbers = order.operation, order.generation, self.notify
-        ports = self._existing.get(order.name, NOTHING_EXISTS).ports if event in ENDED.values() else ()
+        ports = self._existing.get(order.name, NOTHING_EXISTS).ports
         await self._send(AgentReport(event, *numbers, order.name, clip_text(error), ports))
 
     async def _upgrade(self, upgrade: Upgrade) -> None:
