@@ -106,6 +106,13 @@ async def test_an_administrator_forgets_it_by_its_kind(site: ServerHarness) -> N
     assert (await site.post(f"{AT}/forget", {"kind": PUMP.kind})).status_code == 404
 
 
+async def test_it_is_not_forgotten_while_its_namespace_is_protected(site: ServerHarness) -> None:
+    await site.put(f"/ns/{NS}/protection", {"protected": True, "reason": "freeze"})
+    refused = await site.post(f"{AT}/forget", {"kind": PUMP.kind})
+    assert (refused.status_code, refused.json()["code"]) == (409, "protected")
+    assert (await site.get(AT)).status_code == 200
+
+
 @pytest.mark.parametrize("name", ["sqlite", "postgres"])
 async def test_a_server_shows_records_of_a_later_version_of_a_kind_and_why_says_that_no_worker_knows_it(
     name: str, request: pytest.FixtureRequest

@@ -55,6 +55,12 @@ def test_a_lease_can_be_made_before_anything_is_reserved() -> None:
     assert spec(reservations=[]).reservations == ()
 
 
+def test_a_lease_has_at_most_a_hundred_reservations() -> None:
+    assert len(spec(reservations=[HOST] * 100).reservations) == 100
+    with pytest.raises(BadInput, match="at most 100"):
+        spec(reservations=[HOST] * 101)
+
+
 ODD_TEXTS = (
     "1_0",
     " 10",
