@@ -116,8 +116,8 @@ def _sample(root: Path, area: str, count: int, seed: int) -> list[Mutant]:
 def _nearest(mutant: Mutant, copy: Path, most: int | None) -> list[str]:
     """Return the files of tests of an area, those first that name most of what the module declares.
 
-    A name counts the more, the fewer files have it: `open` or `close` say little. The names around the change count most,
-    and so does a method that is named as an SQL text that was changed.
+    A name counts the more, the fewer files have it: `open` or `close` say little. The names around the change count
+    most; the name of an SQL text is often that of the method that runs it.
     """
     tree = ast.parse((copy / mutant.file).read_bytes())
     named, around = {mutant.file.stem}, set()
