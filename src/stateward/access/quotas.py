@@ -103,7 +103,7 @@ def _adds(found: Object, *, begins: bool) -> bool:
 
 def quota_kind() -> Kind:
     """Return the kind of quotas, for an engine to know."""
-    return Kind(QUOTA, spec_actions=("change",), names_namespace=quota_key)
+    return Kind(QUOTA, spec_actions=("change",), general=False, names_namespace=quota_key)
 
 
 def quota_key(ns: str) -> Key:

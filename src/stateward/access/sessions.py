@@ -60,7 +60,7 @@ class SessionSpec(Struct, frozen=True):
 
 def session_kind() -> Kind:
     """Return the kind of sessions, for an engine to know."""
-    return Kind(SESSION, guard=_guard_session)
+    return Kind(SESSION, guard=_guard_session, general=False)
 
 
 async def _guard_session(uow: UnitOfWork, request: Request, found: Object) -> None:

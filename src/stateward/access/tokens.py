@@ -117,7 +117,7 @@ class LastAdministrator(Denied, code="last_administrator"):
 
 def token_kind() -> Kind:
     """Return the kind of tokens, for an engine to know."""
-    return Kind(TOKEN, guard=_guard_token)
+    return Kind(TOKEN, guard=_guard_token, general=False)
 
 
 async def _guard_token(uow: UnitOfWork, request: Request, found: Object) -> None:

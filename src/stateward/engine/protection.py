@@ -55,7 +55,7 @@ PROTECTION = declare(
 
 def protection_kind() -> Kind:
     """Return the kind of namespaces' flags, for an engine to know."""
-    return Kind(PROTECTION)
+    return Kind(PROTECTION, general=False)
 
 
 class NamespaceFlag(Struct, frozen=True):

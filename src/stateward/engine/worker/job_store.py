@@ -137,9 +137,9 @@ async def save_event(tx: Tx, owner: str, job: Job, steps: str, event: str, reaso
 async def take_signal(tx: Tx, owner: str, job: Job, signal: str, key: str, steps: Steps) -> dict[str, Any] | None:
     """Take a signal and store its payload in one transaction, so that each is taken once.
 
-    One that is sent at the same time is not overlooked: the pause of the operation is recorded under the lock of its
-    object, under which signals are sent, and looks for signals once more.
+    A signal is sent under the lock of the operation's object, which is held here too: none is overlooked.
     """
+    await tx.objects([job.claim.object.key])
     await _require_ownership(tx, owner, job)
     found = next((one for one in await tx.signals([job.key]) if one.name == signal), None)
     if found is None:
