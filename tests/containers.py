@@ -136,6 +136,11 @@ class PodmanService:
         chosen = ("--filter", f"container={container}", "--filter", "event=start")
         return len(self.run("events", "--stream=false", "--since=24h", *chosen).splitlines())
 
+    def left_behind(self) -> list[str]:
+        """Return the names of the containers and networks that there are."""
+        networks = sorted(file.stem for file in (self.folder / "networks").glob("*.json"))
+        return [*self.run("ps", "--all", "--format={{.Names}}").split(), *networks]
+
     def stop(self) -> None:
         """Remove the containers and networks, end the service, and remove its folder."""
         self.kill()
@@ -255,7 +260,9 @@ def podman() -> Iterator[PodmanService]:
         pytest.skip(f"{missing}: real containers are NOT tested here")
     service = PodmanService()
     yield service
+    left = service.left_behind()
     service.stop()
+    assert not left, "tests left containers or networks behind, which others may find"
 
 
 def _thread_state(thread: Path) -> str:

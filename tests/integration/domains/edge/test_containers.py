@@ -126,6 +126,7 @@ def deployment(
     options = "--images", str(images.folder), "--registry-logins", str(logins)
     with open_cloudlet(tmp_path_factory.mktemp("field"), podman, *options) as opened:
         yield opened
+        remove(opened, CLUSTER)  # with its network: other tests have the same Podman
 
 
 def published(deployment: ProcessDeployment, app: str) -> int:
