@@ -4,10 +4,12 @@ The packages are downloaded by an apt-get with a state of its own, and unpacked 
 dropbear the SSH server. The guest reads its seed as cloud-init does: user, keys and host key from the volume `cidata`.
 """
 
+import fcntl
 import gzip
 import os
 import platform
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -51,16 +53,20 @@ WRITTEN = {
     "etc/lease": (LEASE, 0o755),
     "etc/inittab": ("::sysinit:/etc/start\n::shutdown:/bin/sync\n", 0o644),
 }
+LOCK = "lock"
 
 
 def built_guest(folder: Path) -> Path:
     """Return the guest's kernel and first root file system, in a folder; it is built once for each environment."""
     kept = Path(sys.prefix) / "linux-guest" / sha256(Path(__file__).read_bytes()).hexdigest()[:16]
-    if not kept.exists():
-        kept.parent.mkdir(exist_ok=True)
-        new = kept.with_name(f"{kept.name}.{os.getpid()}")
-        build_guest(folder, new)
-        new.rename(kept)
+    kept.parent.mkdir(exist_ok=True)
+    with (kept.parent / LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the processes of a run would build it at the same time
+        if not kept.exists():
+            new = kept.with_name(f"{kept.name}.new")
+            shutil.rmtree(new, ignore_errors=True)  # of a process that was killed
+            build_guest(folder, new)
+            new.rename(kept)
     return kept
 
 
