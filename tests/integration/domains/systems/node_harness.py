@@ -22,6 +22,8 @@ from tests.pauses import pauses
 
 LEASE_S, MARGIN_S = 10.0, 3.0
 URL = "/api/v1/systems/default"
+ROOTS = (INSTANCES, "addresses")
+"""The folders below the data of an agent or a server in which instances and TCP proxies are."""
 
 PROGRAM = """
 import contextlib, http.server, os, signal, threading
@@ -76,11 +78,12 @@ def living(folder: Path) -> dict[int, str]:
 def living_in(folders: Iterable[Path]) -> dict[Path, dict[int, str]]:
     """Return the processes of the instances below each of the agents' folders, with the names of the instances."""
     found = {folder: dict[int, str]() for folder in folders}
-    marks = {folder: f"\0STATEWARD_INSTANCE={root_mark(folder / INSTANCES)}/".encode() for folder in found}
+    folders_by_mark = {root_mark(folder / root): folder for folder in found for root in ROOTS}
     for pid in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 - looked at again and again
         with suppress(OSError):
             variables = b"\0" + Path("/proc", pid, "environ").read_bytes()
-            folder = next((one for one, mark in marks.items() if mark in variables), None)
+            mark = variables.partition(b"\0STATEWARD_INSTANCE=")[2].partition(b"/")[0].decode(errors="replace")
+            folder = folders_by_mark.get(mark)
             if folder and Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] not in "ZX":
                 found[folder][int(pid)] = variables.partition(b"\0STATEWARD_NAME=")[2].partition(b"\0")[0].decode()
     return found
