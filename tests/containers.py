@@ -24,6 +24,7 @@ from pathlib import Path
 import pytest
 
 from stateward.containers import EngineClient
+from tests.stopped_processes import stop_process
 from tools.reaper import make_run_folder, remove_rules, start_guard
 
 IMAGE = "stateward-test:1"
@@ -116,10 +117,7 @@ class PodmanService:
     def freeze(self) -> None:
         """Let the service hang; all its threads have stopped when this returns."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
-        threads = Path(f"/proc/{self._process.pid}/task")
-        while any(_thread_state(one) != "T" for one in threads.iterdir()):
-            time.sleep(0.01)
+        stop_process(self._process.pid)
 
     def thaw(self) -> None:
         """Let the service go on."""
@@ -263,9 +261,3 @@ def podman() -> Iterator[PodmanService]:
     left = service.left_behind()
     service.stop()
     assert not left, "tests left containers or networks behind, which others may find"
-
-
-def _thread_state(thread: Path) -> str:
-    with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
-        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
-    return "T"

@@ -19,6 +19,7 @@ from stateward.agents.process_site import ProcessSite, marked_processes
 from stateward.agents.site import SiteError
 from stateward.drivers.confinement import Confinement, landlock
 from tests.long_forms import in_long_form
+from tests.stopped_processes import stop_process
 
 PATIENT = 60.0
 
@@ -333,7 +334,7 @@ async def test_an_app_that_is_removed_while_its_node_is_stopped_takes_no_other_a
     await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command="sleep 1000"))
     await place.do(order(OrderAction.CREATE, 3, "c1:db", "c1", command="sleep 1000"))
     (node,) = (await place.nodes()).values()
-    os.kill(node, signal.SIGSTOP)  # its shell alone
+    stop_process(node)  # its shell alone
     await place.do(order(OrderAction.DELETE, 4, "c1:web", "c1"))
     os.kill(node, signal.SIGCONT)
     assert list((await place.nodes()).values()) == [node]
@@ -343,7 +344,7 @@ async def test_an_app_that_is_removed_while_its_node_is_stopped_takes_no_other_a
 async def test_an_app_is_not_started_in_a_node_that_is_stopped(place: SiteHarness) -> None:
     await place.do(order(OrderAction.CREATE, 1))
     (node,) = (await place.nodes()).values()
-    os.kill(node, signal.SIGSTOP)
+    stop_process(node)
     with pytest.raises(SiteError, match="of cluster 'c1' does not run"):
         await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command="sleep 1000"))
 

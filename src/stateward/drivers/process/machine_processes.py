@@ -21,9 +21,16 @@ from uuid import UUID
 from stateward.drivers.confinement.seccomp import LABEL_LIMIT
 from stateward.drivers.process.errors import ProcessStillRunning
 from stateward.drivers.process.machine_dir import MachineRecord
-from stateward.drivers.process.procfs import PROC, ProcessId, ProcessStat, all_pids, stat_of, this_pid_namespace
+from stateward.drivers.process.procfs import (
+    PROC,
+    ProcessId,
+    ProcessStat,
+    all_pids,
+    is_stopped,
+    stat_of,
+    this_pid_namespace,
+)
 
-STOPPED_STATES = frozenset("Tt")
 POLL_INTERVAL_S = 0.002
 KILL_TIMEOUT_S = 5.0
 """How long a machine can start new processes while it is being killed."""
@@ -45,21 +52,19 @@ def stopped_by_tenant(record: MachineRecord, leader: ProcessId) -> tuple[Process
     """Return the processes that are stopped before a suspension; the leader is the machine itself, and none of them."""
     found = processes_of(record, leader)
     return tuple(
-        ProcessId(one.pid, one.started, leader.host)
-        for one in found
-        if one.state in STOPPED_STATES and one.pid != leader.pid
+        ProcessId(one.pid, one.started, leader.host) for one in found if one.pid != leader.pid and is_stopped(one)
     )
 
 
 def is_any_running(record: MachineRecord, leader: ProcessId) -> bool:
     """Tell whether a process of a machine is not stopped."""
-    return any(one.state not in STOPPED_STATES for one in processes_of(record, leader))
+    return any(not is_stopped(one) for one in processes_of(record, leader))
 
 
 def stop_all(record: MachineRecord, leader: ProcessId, timeout_s: float) -> bool:
     """Stop all processes of a machine, also those that start meanwhile; returns whether that was done in time."""
     deadline = time.monotonic() + timeout_s
-    while running := [one for one in processes_of(record, leader) if one.state not in STOPPED_STATES]:
+    while running := [one for one in processes_of(record, leader) if not is_stopped(one)]:
         if time.monotonic() > deadline:
             return False
         _send(running, signal.SIGSTOP)
@@ -70,7 +75,7 @@ def stop_all(record: MachineRecord, leader: ProcessId, timeout_s: float) -> bool
 def continue_all(record: MachineRecord, leader: ProcessId) -> bool:
     """Continue the stopped processes of a machine, except those that its tenant had stopped; tells whether any was."""
     kept = {(one.pid, one.started) for one in record.stopped_before or ()}
-    stopped = [one for one in processes_of(record, leader) if one.state in STOPPED_STATES]
+    stopped = [one for one in processes_of(record, leader) if is_stopped(one)]
     chosen = [one for one in stopped if (one.pid, one.started) not in kept]
     # The leader comes last: what it starts must find the others running.
     _send(sorted(chosen, key=lambda one: one.pid == leader.pid), signal.SIGCONT)

@@ -5,6 +5,7 @@ identifies one process, and never another.
 """
 
 import os
+import signal
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from functools import cache
@@ -14,6 +15,8 @@ from msgspec import Struct
 
 PROC = Path("/proc")
 DEAD = frozenset("ZXx")
+STOPPED = frozenset("Tt")
+WAITING_IN_KERNEL = "D"
 LISTENING = "0A"
 """The state of a socket that accepts connections, in `/proc/net/tcp`."""
 MAX_READ = 4096
@@ -84,8 +87,8 @@ def this_pid_namespace() -> PidNamespace:
     return PidNamespace(boot, str((PROC / "self/ns/pid").readlink()))
 
 
-def stat_of(pid: int) -> ProcessStat | None:
-    """Return the present state of a pid, or None."""
+def stat_of(pid: int | str) -> ProcessStat | None:
+    """Return the present state of a pid, or of a thread (`PID/task/TID`), or None."""
     try:
         return parse_stat((PROC / str(pid) / "stat").read_text(errors="replace"))
     except (FileNotFoundError, ProcessLookupError):
@@ -104,6 +107,24 @@ def process_age_s(process: ProcessId) -> float:
     """Return the age of a process of this host, in seconds."""
     uptime = float((PROC / "uptime").read_text().split()[0])
     return uptime - process.started / os.sysconf("SC_CLK_TCK")
+
+
+def is_stopped(stat: ProcessStat) -> bool:
+    """Return whether a process was stopped by a signal, so that it executes nothing of its program.
+
+    A process that waits in the kernel has no state of its own for this. One that has started a child with vfork waits
+    until the child runs another program, which a stopped child never does.
+    """
+    if stat.state != WAITING_IN_KERNEL:
+        return stat.state in STOPPED
+    status = read_proc(stat.pid, "status") or b""
+    pending = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith((b"SigPnd:", b"ShdPnd:"))]
+    if any(signals >> (signal.SIGSTOP - 1) & 1 for signals in pending):
+        return True
+    with suppress(OSError):  # it has ended meanwhile
+        threads = [stat_of(f"{stat.pid}/task/{thread}") for thread in os.listdir(f"/proc/{stat.pid}/task")]  # noqa: PTH208
+        return any(one is not None and one.state in STOPPED for one in threads)
+    return False
 
 
 def is_same_process(process: ProcessId, stat: ProcessStat | None) -> bool:

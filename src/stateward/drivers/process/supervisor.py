@@ -27,6 +27,7 @@ from stateward.drivers.process.procfs import (
     ProcessId,
     find_marked,
     is_same_process,
+    is_stopped,
     process_of,
     stat_of,
     this_pid_namespace,
@@ -217,4 +218,4 @@ def _status_of(record: MachineRecord, process: ProcessId | None) -> MachineStatu
     stat = stat_of(process.pid)
     if stat is None or not is_same_process(process, stat):
         return None
-    return MachineStatus(record, ProcessStatus.STOPPED if stat.state in "Tt" else ProcessStatus.RUNNING, process, stat)
+    return MachineStatus(record, ProcessStatus.STOPPED if is_stopped(stat) else ProcessStatus.RUNNING, process, stat)

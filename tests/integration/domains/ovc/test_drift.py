@@ -22,6 +22,7 @@ from stateward.store import open_store
 from tests.integration.domains.ovc.machine_processes import nodes_in, vms_of
 from tests.integration.domains.ovc.ovc_harness import ADA, FILES, Cloud, open_cloud
 from tests.integration.drivers.local.host_machines import kill_all_in, needs_qemu
+from tests.stopped_processes import stop_process
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -234,7 +235,7 @@ async def test_a_hypervisor_that_was_killed_is_noticed_and_one_that_hangs_is_not
             int(one.details["pid"])
             for one in (await host._driver.observe([machine])).machines  # type: ignore[attr-defined]
         ]
-        os.kill(pid, signal.SIGSTOP)
+        stop_process(pid)
         await look(cloud)
         assert await cloud.state(vm) == "RUNNING"
         assert "cannot say" in node_seen(await cloud.get(cloud.nodes[0])).trouble

@@ -6,7 +6,10 @@ import fcntl
 import os
 import resource
 import signal
+import subprocess
+import sys
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -22,9 +25,10 @@ from stateward.drivers import (
     TransientFailure,
     confinement,
 )
-from stateward.drivers.process import ProcessDriver, supervisor
+from stateward.drivers.process import ProcessDriver, machine_processes, supervisor
 from stateward.drivers.process.jobs import MAX_OUTPUT_BYTES
-from stateward.drivers.process.procfs import process_of
+from stateward.drivers.process.machine_dir import MachineRecord
+from stateward.drivers.process.procfs import is_stopped, process_of, stat_of
 from stateward.errors import BadInput
 from tests.integration.drivers.local.host_machines import (
     eventually,
@@ -101,6 +105,43 @@ async def stopped(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return True  # it ended, and was waited for, right before its parent was stopped
     return text.rpartition(")")[2].split()[0] in STOPPED
+
+
+def runs(pid: int) -> bool:
+    return (stat := stat_of(pid)) is not None and stat.alive and not is_stopped(stat)
+
+
+WAITS_FOR_CHILD = """
+import ctypes, os, platform, signal
+CLONE_VFORK, number = 0x4000, {"x86_64": 56, "aarch64": 220}[platform.machine()]
+if ctypes.CDLL(None).syscall(number, CLONE_VFORK | signal.SIGCHLD, 0, 0, 0, 0) == 0:
+    os.kill(os.getpid(), signal.SIGSTOP)
+    os._exit(0)
+print("continued", flush=True)
+"""
+
+
+async def test_a_process_that_waits_for_a_stopped_child_is_suspended_and_resumed() -> None:
+    command = [sys.executable, "-I", "-c", WAITS_FOR_CHILD]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as program:
+        assert program.stdout is not None
+        leader = process_of(program.pid)
+        assert leader is not None
+        record = MachineRecord("key-0", uuid4().hex, "key-0", "tiny", "sh", process=leader)
+
+        async def waits() -> bool:
+            found = machine_processes.processes_of(record, leader)
+            return {one.pid == leader.pid: one.state for one in found} == {True: "D", False: "T"}
+
+        try:
+            await eventually(waits)
+            assert machine_processes.is_any_running(record, leader)
+            assert machine_processes.stop_all(record, leader, 60.0)
+            assert not machine_processes.is_any_running(record, leader)
+            assert machine_processes.continue_all(record, leader)
+            assert program.stdout.read() == "continued\n"
+        finally:
+            machine_processes.kill_all(record, leader)
 
 
 @pytest.mark.parametrize("action", [MachineAction.TERMINATE, MachineAction.REBOOT])
@@ -258,8 +299,8 @@ async def test_a_machine_with_the_same_key_in_another_folder_is_not_touched(fold
         await start_daemon(driver, folder)
         await accepted(driver, MachineAction.SUSPEND)
         await wait_for_state(driver, "key-0", MachineState.SUSPENDED)
-        assert not await stopped(daemon)
-        assert not await stopped(await pid_of(other))
+        assert runs(daemon)
+        assert runs(await pid_of(other))
         await driver.act(MachineAction.TERMINATE, machine_handles(1))
         await wait_for_state(driver, "key-0", MachineState.TERMINATED)
         assert _is_alive(daemon)

@@ -37,6 +37,7 @@ from tests.integration.drivers.local.host_machines import (
 )
 from tests.integration.drivers.local.killed_controller import machine_handles, machine_specs
 from tests.long_forms import in_long_form
+from tests.stopped_processes import stop_process
 
 pytestmark = needs_qemu
 
@@ -136,7 +137,7 @@ def hold_monitor(folder: Path) -> socket.socket:
 async def test_a_machine_whose_process_is_stopped_is_not_taken_for_anything(folder: Path) -> None:
     driver = await one_machine(folder)
     (pid,) = live_processes_in(folder)
-    os.kill(pid, signal.SIGSTOP)
+    stop_process(pid)
     listing = await driver.observe()
     assert (list(listing.machines), listing.complete) == ([], False)
     os.kill(pid, signal.SIGCONT)
@@ -147,7 +148,7 @@ async def test_a_machine_whose_process_is_stopped_is_not_taken_for_anything(fold
 async def test_a_machine_that_does_not_quit_is_killed(folder: Path) -> None:
     driver = await one_machine(folder)
     (pid,) = live_processes_in(folder)
-    os.kill(pid, signal.SIGSTOP)
+    stop_process(pid)
     (outcome,) = await driver.act(MachineAction.TERMINATE, machine_handles(1))
     assert isinstance(outcome, CallAccepted)
     await wait_for_state(driver, "key-0", MachineState.TERMINATED)
