@@ -103,7 +103,9 @@ def make_run_folder() -> Path:
     """Make a temporary folder that this process is to clean up."""
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     folder.chmod(0o755)  # a database server of another user has to reach its folder inside
-    (folder / OWNER).write_text(identity_of(os.getpid()))
+    unnamed = folder / f"{OWNER}.new"  # another run would take an owner without a name for one that has ended
+    unnamed.write_text(identity_of(os.getpid()))
+    unnamed.rename(folder / OWNER)
     return folder
 
 
