@@ -139,6 +139,36 @@ def test_a_machine_that_lives_on_after_its_vm_was_terminated_is_an_orphan() -> N
     live(2, FAIR, course)
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_removal_of_a_terminated_vm_names_its_machine_if_that_lives_on(whole: bool) -> None:
+    async def course(world: World) -> None:
+        await made(world, group("a", 1))
+        vm, service = await only_vm(world), world.harness.service
+        verdict = await service.control(NS, "m1", "terminate", ANN)
+        assert verdict.whole is not None
+        await world.harness.engine.wait_record(NS, verdict.whole.op.id, LONGEST)
+        world.region(vm).force(vm.uid, MachineState.RUNNING, world.clock())
+        await asyncio.sleep(APPEARS_WITHIN_S + 1.0)
+        _, left = await (service.delete(NS, "m1", "", ANN) if whole else service.delete_vm(NS, "m1", "a-1", ANN))
+        assert [(one.key, one.shown) for one in left] == [(vm.uid, "running")]
+        assert await left_behind(world) == {"m1.a-1"}
+
+    live(3, FAIR, course)
+
+
+@pytest.mark.parametrize("profile", [FAIR, replace(FAIR, dead=True)])
+def test_a_removal_of_a_terminated_vm_names_nothing_that_its_provider_does_not_show(profile: FaultProfile) -> None:
+    async def course(world: World) -> None:
+        await made(world, group("a", 1))
+        ended = await world.harness.service.control_vm(NS, "m1", "a-1", "terminate", ANN)
+        await world.harness.engine.wait_record(NS, ended.op.id, LONGEST)
+        world.cloud.set_profile(SEOUL, profile)
+        assert (await world.harness.service.delete(NS, "m1", "terminate", ANN))[1] == []
+        assert await left_behind(world) == set()
+
+    live(4, FAIR, course)
+
+
 def test_a_listing_from_before_a_reboot_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     observe = SimulatedDriver.observe
 

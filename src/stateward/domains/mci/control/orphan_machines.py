@@ -5,9 +5,9 @@ Nobody controls such a machine, but it runs on and costs money. Orphans are foun
 - An administrator lists connections: each machine of ours without a record is an orphan, and so is one that lives long
   after its VM was found Terminated. Several connections may lead to the same region, so the records of all connections
   and all namespaces count.
-- A removal of records by force may create orphans. The providers are listed before it, and the removing transaction
-  decides which of their answers still count. The reply and the journal name each machine that is not known to be gone:
-  its connection, its key and its native id.
+- A removal of records may create orphans. The providers are listed before it, and the removing transaction decides which
+  of their answers still count. The reply and the journal name each machine that is not known to be gone: its connection,
+  its key and its native id. The machine of a Terminated VM is known to be gone unless its provider shows that it lives.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -176,25 +177,25 @@ async def terminate_orphans(
 
 
 class RemovalEvidence(Struct, frozen=True):
-    """What the providers show of VMs that are to be removed: by uid, and the facts of those that are gone."""
+    """What the providers show of VMs that are to be removed: by uid, and the facts that their machines are gone, or live."""
 
     shown: dict[str, str] = {}
     facts: frozenset[str] = frozenset()
 
 
-def _gone_fact(vm: Object) -> str:
-    """Return the fact of a removal that the machine of a VM is gone: proved for this version of the record only.
+def _fact(what: Literal["gone", "lives"], vm: Object) -> str:
+    """Return the fact of a removal that the machine of a VM is gone, or lives: for this version of the record only.
 
-    Each operation on a VM changes its version, so a call that came after the proof makes it void.
+    Each operation on a VM changes its version, so a call that came after the observation makes it void.
     """
-    return f"gone: {vm_of(vm).uid} {vm.version}"
+    return f"{what}: {vm_of(vm).uid} {vm.version}"
 
 
 async def observe_before_removal(clients: ProviderClients, reader: Reader, vms: Iterable[Object]) -> RemovalEvidence:
     """Observe the machines of VMs that are to be removed; each connection is listed once, all concurrently."""
     places: dict[tuple[str, str], list[Object]] = defaultdict(list)
     for vm in vms:
-        if has_machine(vm):
+        if has_machine(vm) or vm.state == VmState.TERMINATED:
             places[vm_of(vm).connection, vm_of(vm).lane].append(vm)
     found = await asyncio.gather(*(_observe_at(clients, reader, *place, known) for place, known in places.items()))
     shown = {uid: text for one in found for uid, text in one.shown.items()}
@@ -213,8 +214,9 @@ async def _observe_at(
         return RemovalEvidence(dict.fromkeys(uids, str(error) or f"no answer within {PROVIDER_TIMEOUT_S:g} s"))
     now = await reader.time()
     seen = [(vm, evidence[uid], client.store_time(evidence[uid].as_of, now)) for vm, uid in zip(vms, uids, strict=True)]
-    gone = frozenset(_gone_fact(vm) for vm, one, as_of in seen if _is_gone(vm, one, as_of))
-    return RemovalEvidence({uid: _shown(one) for uid, one in evidence.items()}, gone)
+    gone = {_fact("gone", vm) for vm, one, as_of in seen if _is_gone(vm, one, as_of)}
+    living = {_fact("lives", vm) for vm, one, as_of in seen if _lives_on(vm, one, as_of)}
+    return RemovalEvidence({uid: _shown(one) for uid, one in evidence.items()}, frozenset(gone | living))
 
 
 def _shown(evidence: Evidence) -> str:
@@ -233,9 +235,16 @@ def _is_gone(vm: Object, evidence: Evidence, as_of: float) -> bool:
     return evidence.existence is Existence.ABSENT and vm.op is None and as_of >= vm.since + settles_s
 
 
+def _lives_on(vm: Object, evidence: Evidence, as_of: float) -> bool:
+    """Tell whether evidence shows a machine that lives although its VM is Terminated."""
+    shown = evidence.observation
+    return shown is not None and shown.state not in ENDED_STATES and owned_until([vm])[vm_of(vm).uid] < as_of
+
+
 def note_possible_orphan(uow: UnitOfWork, request: Request, found: Object) -> Request:
     """Note the machine that a removed VM may leave, unless it is known to be gone: in its record and in the journal."""
-    if not has_machine(found) or _gone_fact(found) in request.facts:
+    is_gone = _fact("gone", found) in request.facts if has_machine(found) else _fact("lives", found) not in request.facts
+    if is_gone:
         return request
     vm, seen = vm_of(found), vm_seen(found)
     machine = f"key {vm.uid}, native id {seen.native_id or 'not known'}"

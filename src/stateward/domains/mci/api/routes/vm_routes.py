@@ -44,6 +44,7 @@ from stateward.domains.mci.api.tumblebug_params import (
 )
 from stateward.domains.mci.api.views import vm_access
 from stateward.domains.mci.guards.object_guards import DELETABLE_STATES
+from stateward.domains.mci.lifecycle import VmState
 from stateward.domains.mci.model import mci_of, vm_of, vm_seen
 from stateward.domains.mci.provider.key_pairs import with_pair_for
 from stateward.domains.mci.vm_placement import free_numbers
@@ -193,7 +194,8 @@ async def delete_vm(
     """
     service, name, word = request.service, normalize_id(vm), delete_option(option, force)
     found = await service.vm(ns, mci, name)
-    if word == "terminate" or (not word and found.state not in DELETABLE_STATES):
+    kept = {"": DELETABLE_STATES, "terminate": (VmState.TERMINATED,)}
+    if word in kept and found.state not in kept[word]:
         op = operation_id(await service.terminate_and_delete_vm(ns, mci, name, request.caller))
         request.link_operation(ns, op)
         if not await wait_until_deleted(request, found, op, wait):
