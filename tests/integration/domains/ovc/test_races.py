@@ -162,7 +162,7 @@ async def on_first_node(cloud: Cloud, number: int) -> list[str]:
     return vms
 
 
-async def test_a_cancelled_maintenance_remembers_the_machines_that_it_has_stopped(cloud: Cloud) -> None:
+async def test_enabling_a_node_in_service_starts_what_a_cancelled_maintenance_has_stopped(cloud: Cloud) -> None:
     node = cloud.nodes[0]
     stopped, slow = await on_first_node(cloud, 2)
     cloud.gates.close(f"stop:{slow}")
@@ -173,9 +173,9 @@ async def test_a_cancelled_maintenance_remembers_the_machines_that_it_has_stoppe
     assert (await cloud.ended(accepted)).status != "succeeded"
     assert await cloud.state(node) == "ENABLED"
     assert node_seen(await cloud.get(node)).away[stopped].how == "stop"
-    await cloud.did(node, "maintenance", ADA, vmaction="stop")
     await cloud.did(node, "enable", ADA)
-    assert await cloud.states(stopped, slow) == ["RUNNING", "RUNNING"]
+    assert await cloud.states(node, stopped, slow) == ["ENABLED", "RUNNING", "RUNNING"]
+    assert node_seen(await cloud.get(node)).away == {}
 
 
 async def test_a_machine_that_its_user_stops_just_before_the_maintenance_does_stays_stopped(
