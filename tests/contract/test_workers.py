@@ -46,6 +46,15 @@ async def test_a_worker_that_has_gone_is_forgotten(store: Store) -> None:
     assert await ask(store, "dead_workers") == []
 
 
+async def test_a_worker_that_has_gone_and_owns_work_is_dead(store: Store) -> None:
+    await send_heartbeats(store, a_worker("alive"))
+    await write(store, accepted("running", owner="gone", deadline=1e12))
+    await write(store, accepted("prefetched", owner="gone"))
+    await write(store, accepted("of a live one", owner="alive"))
+    await write(store, accepted("waiting"))
+    assert [worker.id for worker in await ask(store, "dead_workers")] == ["gone"]
+
+
 async def test_work_past_its_deadline_that_nobody_owns_is_overdue(store: Store) -> None:
     now = await store.reader.time()
     await write(store, accepted("past", deadline=now - 10))

@@ -211,7 +211,10 @@ class Tx(Protocol):
         """Return all workers."""
 
     async def dead_workers(self) -> list[WorkerRecord]:
-        """Return the workers with an expired lease, and lock them; workers locked by others are skipped."""
+        """Return the workers with an expired lease, and lock them; workers locked by others are skipped.
+
+        Workers without a record that own work are dead too: a claim can be committed after its worker was removed.
+        """
 
     async def owned(self, worker: str) -> list[WorkItem]:
         """Return the work items that a worker owns."""

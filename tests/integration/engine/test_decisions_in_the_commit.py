@@ -14,9 +14,11 @@ import pytest
 
 from stateward.engine import Denied, Engine, Key, Object, Request, Selector, UnitOfWork
 from stateward.engine.errors import VersionMismatch
+from stateward.engine.recovery import reap_dead_workers
 from stateward.lifecycle import FORCE
 from stateward.store.port import Store, Tx
 from stateward.store.postgres import PostgresStore
+from stateward.store.records import WorkerRecord
 from tests.integration.engine.pump_kinds import PUMP, STATION, Plant
 from tests.integration.postgres_helpers import looking_at, until_somebody_waits
 from tests.servers import PostgresServer
@@ -105,6 +107,27 @@ async def test_two_processes_that_count_a_selection_under_a_locked_key_keep_the_
     assert (await large).object.id == "p1"
     with pytest.raises(OverQuota, match="4000 MB are in use"):
         await other
+
+
+async def test_a_claim_that_is_committed_after_its_worker_was_removed_is_taken_over(open_two: Callable[..., Any]) -> None:
+    two, gate = await open_two(), Gate()
+    first, second = two.first.store, two.second.store
+    await two.first.create("ns", "p1", PUMP.kind, "build")
+    await first.transact(lambda tx: tx.heartbeat(WorkerRecord("silent/1", -1.0, 0.0, "here", 1)))
+
+    async def claim_late(tx: Tx) -> int:
+        claims = await tx.claim({"": 10}, "silent/1")
+        await gate.hold_first()
+        return len(claims)
+
+    claiming = asyncio.create_task(first.transact(claim_late))
+    await gate.reached.wait()
+    assert await second.transact(lambda tx: reap_dead_workers(tx, "other/1")) == 0
+    gate.opened.set()
+    assert await claiming == 1
+    assert await second.transact(lambda tx: reap_dead_workers(tx, "other/1")) == 1
+    (work,) = await second.reader.queue_of(Key("ns", "p1"))
+    assert (work.owner, work.observe) == (None, True)
 
 
 async def test_a_key_that_another_transaction_creates_while_it_is_locked_is_found(

@@ -220,5 +220,10 @@ SET lease = excluded.lease, seen = excluded.seen, host = excluded.host, pid = ex
 REMOVE_WORKER = "DELETE FROM workers WHERE id = $1"
 WORKERS = render_sql("SELECT {WorkerRecord:k} FROM workers k ORDER BY k.id")
 DEAD_WORKERS = render_sql("""
-SELECT {WorkerRecord:k} FROM workers k WHERE k.seen + k.lease < $1 ORDER BY k.id FOR UPDATE OF k SKIP LOCKED
+SELECT {WorkerRecord:k} FROM (
+    SELECT * FROM workers WHERE seen + lease < $1 ORDER BY id FOR UPDATE SKIP LOCKED
+) k
+UNION ALL
+SELECT DISTINCT w.owner, 0.0::double precision, 0.0::double precision, '', 0, '' FROM work w
+WHERE w.owner IS NOT NULL AND NOT EXISTS (SELECT FROM workers k WHERE k.id = w.owner)
 """)

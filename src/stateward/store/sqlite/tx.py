@@ -53,7 +53,15 @@ COUNT_OPEN_OPERATIONS = (
 LIMITED = f"SELECT 1 FROM lanes WHERE lane = '' AND (grp <> '' OR capacity <> {UNLIMITED} OR back_off > ?)"  # noqa: S608
 REMOVE_WORKER = "DELETE FROM workers WHERE id = ?"
 WORKERS = json_packed("{WorkerRecord}", "FROM workers ORDER BY id")
-DEAD_WORKERS = json_packed("{WorkerRecord}", "FROM workers WHERE seen + lease < ? ORDER BY id")
+DEAD_WORKERS = json_packed(
+    "{WorkerRecord}",
+    """FROM (
+    SELECT * FROM workers WHERE seen + lease < ?
+    UNION ALL
+    SELECT DISTINCT owner, 0.0, 0.0, '', 0, '' FROM work INDEXED BY work_owned
+    WHERE owner IS NOT NULL AND NOT EXISTS (SELECT 1 FROM workers k WHERE k.id = owner)
+) ORDER BY id""",
+)
 OWNED = json_packed("{WorkItem}", "FROM work INDEXED BY work_owned WHERE owner = ? ORDER BY seq")
 
 
