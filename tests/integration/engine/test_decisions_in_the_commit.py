@@ -109,7 +109,9 @@ async def test_two_processes_that_count_a_selection_under_a_locked_key_keep_the_
         await other
 
 
-async def test_a_claim_that_is_committed_after_its_worker_was_removed_is_taken_over(open_two: Callable[..., Any]) -> None:
+async def test_a_claim_that_is_committed_after_its_worker_was_removed_is_taken_over(
+    open_two: Callable[..., Any],
+) -> None:
     two, gate = await open_two(), Gate()
     first, second = two.first.store, two.second.store
     await two.first.create("ns", "p1", PUMP.kind, "build")

@@ -2,15 +2,16 @@
 
 # real time: the leases of agents are measured by a clock that the tests set
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from stateward.agents.connection import AgentConnection
 from stateward.agents.inprocess import ControllerEnd
-from stateward.agents.messages import Goodbye, Hello, InventoryItem, OrderAction, Welcome
+from stateward.agents.messages import Goodbye, Hello, InventoryItem, OrderAction, StatusMessage, Welcome
 from stateward.agents.node_messages import FoundImage, ImageAnswer, SecretRequest, WantedImage
 from stateward.agents.site import SiteCapacity
 from stateward.domains.systems.backends.nodes_backend import NodesBackend
@@ -47,7 +48,7 @@ from stateward.engine.alerts import alerts_of
 from stateward.lifecycle import ADMIN
 from stateward.schemas.caller import Caller
 from stateward.store.port import Store
-from stateward.store.records import Key, Object
+from stateward.store.records import Key, Object, to_json
 
 NS = "default"
 WEB = ServiceRef(SystemRef(NS, "shop"), "/web")
@@ -343,6 +344,72 @@ async def test_a_node_cannot_lead_a_controller_to_services_of_its_own_host(
     answer = await nodes.backend.hub.on_hello(connection, Hello("1.0", installation="one", address=address))
     assert isinstance(answer, Welcome if is_accepted else Goodbye), answer
     assert node_status(await nodes.actions.node("b")).address == (address if is_accepted else SIZE.address)
+
+
+# --- reports over a connection ---------------------------------------------------------------------------------------
+
+
+class Reporting:
+    """The connection of a node with a placed instance, and what becomes of the batches of its reports."""
+
+    def __init__(self, nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._nodes, self.hub = nodes, nodes.backend.hub
+        self.may_record, self.error = asyncio.Event(), ""
+        record = self.hub._report._process
+
+        async def held(reports: Sequence[InstanceReport]) -> Sequence[bool | Exception]:
+            await self.may_record.wait()
+            if self.error:
+                raise RuntimeError(self.error)
+            return await record(reports)
+
+        monkeypatch.setattr(self.hub._report, "_process", held)
+
+    async def connect(self) -> None:
+        """Place an instance, and connect its node."""
+        self.node = await self._nodes.place("r1-0")
+        self.connection = AgentConnection(ControllerEnd(), NS, self.node, lambda: 0.0)
+        self.connection.peer = SIZE.address
+        hello = Hello("1.0", installation="one", cores=SIZE.cores, memory=SIZE.memory, address=SIZE.address)
+        assert isinstance(await self.hub.on_hello(self.connection, hello), Welcome)
+        assert await self._nodes.sync(self.node, self.connection.notify) == ""
+        self.connection.is_synced = True
+
+    async def say(self, phase: InstancePhase) -> None:
+        """Report a phase of the instance."""
+        found = await self._nodes.stored("r1-0")
+        status = to_json(replace(UP, phase=phase))
+        message = StatusMessage(status, placed_instance(found).number, self.connection.notify, found.id)
+        await self.hub.on_message(self.connection, message)
+
+
+async def test_heartbeats_do_not_wait_for_the_reports_before_them(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reporting = Reporting(nodes, monkeypatch)
+    await reporting.connect()
+    async with asyncio.timeout(60):
+        await reporting.say(InstancePhase.STARTING)
+        await reporting.say(InstancePhase.UP)
+    before = node_status(await nodes.actions.node(reporting.node)).renewals
+    await reporting.hub.on_heartbeat(reporting.connection)
+    assert node_status(await nodes.actions.node(reporting.node)).renewals > before
+    reporting.may_record.set()
+    await reporting.hub._report.drain()
+    assert (await nodes.seen())["r1-0"].phase is InstancePhase.UP
+
+
+async def test_a_connection_whose_report_is_not_recorded_is_closed(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reporting = Reporting(nodes, monkeypatch)
+    reporting.error = "a fault"
+    await reporting.connect()
+    await reporting.say(InstancePhase.UP)
+    reporting.may_record.set()
+    async with asyncio.timeout(60):
+        while not reporting.connection._is_closed:
+            await asyncio.sleep(0.01)
 
 
 # --- images ----------------------------------------------------------------------------------------------------------

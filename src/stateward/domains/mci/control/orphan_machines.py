@@ -243,7 +243,9 @@ def _lives_on(vm: Object, evidence: Evidence, as_of: float) -> bool:
 
 def note_possible_orphan(uow: UnitOfWork, request: Request, found: Object) -> Request:
     """Note the machine that a removed VM may leave, unless it is known to be gone: in its record and in the journal."""
-    is_gone = _fact("gone", found) in request.facts if has_machine(found) else _fact("lives", found) not in request.facts
+    is_gone = (
+        _fact("gone", found) in request.facts if has_machine(found) else _fact("lives", found) not in request.facts
+    )
     if is_gone:
         return request
     vm, seen = vm_of(found), vm_seen(found)

@@ -205,10 +205,18 @@ class NodeHub:
                 await connection.send(await self._secrets.answer(connection, _node(connection), message))
             return
         report = _report_of(connection, message)
-        if report is None:
-            return
-        if not await self._report.submit(report):
-            self.rejected["it is not about what is placed there now"] += 1
+        if report is not None:  # recorded in order; heartbeats do not wait for that, or a slow store would end leases
+            self._start_task(self._after_report(connection, report, self._report.submit(report)))
+
+    async def _after_report(
+        self, connection: AgentConnection, report: InstanceReport, recorded: asyncio.Future[bool]
+    ) -> None:
+        try:
+            if not await recorded:
+                self.rejected["it is not about what is placed there now"] += 1
+        except Exception:
+            await connection.close(DIAL_AGAIN)  # the agent reports everything over its next connection
+            raise
         if report.seen is None:
             connection.sent_orders.pop(report.name, None)
             await self.send_orders(_node(connection))  # one of the same name may be due
