@@ -5,9 +5,10 @@ Nobody controls such a machine, but it runs on and costs money. Orphans are foun
 - An administrator lists connections: each machine of ours without a record is an orphan, and so is one that lives long
   after its VM was found Terminated. Several connections may lead to the same region, so the records of all connections
   and all namespaces count.
-- A removal of records may create orphans. The providers are listed before it, and the removing transaction decides which
-  of their answers still count. The reply and the journal name each machine that is not known to be gone: its connection,
-  its key and its native id. The machine of a Terminated VM is known to be gone unless its provider shows that it lives.
+- A removal of records may create orphans. The providers are listed before it, and the removing transaction decides
+  which of their answers still count. The reply and the journal name each machine that is not known to be gone: its
+  connection, its key and its native id. The machine of a Terminated VM counts as gone unless its provider shows that it
+  lives.
 """
 
 import asyncio
@@ -177,7 +178,7 @@ async def terminate_orphans(
 
 
 class RemovalEvidence(Struct, frozen=True):
-    """What the providers show of VMs that are to be removed: by uid, and the facts that their machines are gone, or live."""
+    """What the providers show of VMs that are to be removed: by uid, and the facts about which are gone or live."""
 
     shown: dict[str, str] = {}
     facts: frozenset[str] = frozenset()
