@@ -6,7 +6,6 @@ from random import Random
 from typing import Any, NoReturn, Self
 
 import msgspec
-from msgspec import UNSET
 
 from stateward.aio.struct_types import prepare_struct_types
 from stateward.aio.supervise import close_each
@@ -244,7 +243,6 @@ class Engine:
         locks: Sequence[LockRequest] = (),
         wait: bool = False,
         also_locks: Sequence[str] = (),
-        based_on: Sequence[Object] = (),
     ) -> Request:
         """Build a request; it gets its operation's id here, so that it can be submitted again without harm."""
         for field, name in (("id", object), ("ns", ns)):
@@ -272,7 +270,6 @@ class Engine:
             locks=tuple(locks),
             wait=wait,
             also_locks=tuple(also_locks),
-            based_on=tuple(based_on) or UNSET,
         )
 
     async def submit(self, request: Request) -> Accepted:

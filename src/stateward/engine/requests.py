@@ -1,6 +1,6 @@
 """Requests to the engine, and their acceptance."""
 
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import Struct, field
 
 from stateward.store.records import Object, Operation
 
@@ -55,7 +55,6 @@ class Request(Struct, frozen=True, gc=False):
     parent: str | None = None
     children: int = 0
     also_locks: tuple[str, ...] = field(default=(), name="beside")  # further objects that its guard reads and locks
-    based_on: tuple[Object, ...] | UnsetType = UNSET  # what the caller read and decided on; must not have changed
 
 
 class Accepted(Struct, frozen=True, gc=False):

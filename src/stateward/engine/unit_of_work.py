@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable
 import msgspec
 from msgspec.structs import replace
 
-from stateward.engine.errors import VersionMismatch
 from stateward.engine.row_locks import grantable_operations
 from stateward.engine.stored_texts import TRACEBACK, sanitize_text
 from stateward.store.changes import Changes, Ended
@@ -129,17 +128,6 @@ class UnitOfWork:
         What referred to the objects of these keys is committed by then, and can be counted.
         """
         await self.tx.lock_keys(keys)
-
-    async def require_unchanged(self, seen: Collection[Object]) -> None:
-        """Lock objects, and refuse with a `VersionMismatch` if one of them has changed since it was read.
-
-        For decisions that a slow call had to precede, such as a provider's listing: what it was based on still holds.
-        """
-        await self.load(one.key for one in seen)
-        for one in seen:
-            found = self.objects.get(one.key)
-            if found is None or found.version != one.version:
-                raise VersionMismatch(one.id, one.version, 0 if found is None else found.version)
 
     async def select(self, chosen: Selector) -> list[Object]:
         """Return the selected objects, and lock them; requests of the same transaction count, committed or not."""

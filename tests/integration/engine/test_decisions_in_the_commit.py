@@ -13,10 +13,9 @@ import msgspec
 import pytest
 
 from stateward.engine import Denied, Engine, Key, Object, Request, Selector, UnitOfWork
-from stateward.engine.errors import VersionMismatch
 from stateward.engine.recovery import reap_dead_workers
 from stateward.lifecycle import FORCE
-from stateward.store.port import Store, Tx
+from stateward.store.port import Tx
 from stateward.store.postgres import PostgresStore
 from stateward.store.records import WorkerRecord
 from tests.integration.engine.pump_kinds import PUMP, STATION, Plant
@@ -209,31 +208,3 @@ async def test_a_member_that_is_added_before_the_whole_is_locked_takes_part_in_t
     await added
     verdict = await group
     assert sorted(one.object.id for one in verdict.begun) + sorted(verdict.skipped) == ["p1", "p2"]
-
-
-async def test_a_request_is_refused_if_what_it_is_based_on_has_changed(new_store: Callable[[], Store]) -> None:
-    plant = Plant()
-    plant.release()
-    async with Engine(new_store(), [plant.pump(), plant.station()]) as engine:
-        await engine.run("ns", "p1", "build", kind=PUMP.kind)
-        read = await engine.store.reader.object(Key("ns", "p1"))
-        assert read is not None
-        assert (await engine.create("ns", "p2", PUMP.kind, "build", based_on=[read])).object.id == "p2"
-        await engine.run("ns", "p1", "tune")
-        with pytest.raises(VersionMismatch) as refused:
-            await engine.create("ns", "p3", PUMP.kind, "build", based_on=[read])
-        assert (refused.value.object, refused.value.expected) == ("p1", read.version)
-        assert await engine.store.reader.object(Key("ns", "p3")) is None
-
-
-async def test_a_repeated_key_is_answered_whatever_the_request_is_based_on(new_store: Callable[[], Store]) -> None:
-    plant = Plant()
-    plant.release()
-    async with Engine(new_store(), [plant.pump(), plant.station()]) as engine:
-        await engine.run("ns", "p1", "build", kind=PUMP.kind)
-        read = await engine.store.reader.object(Key("ns", "p1"))
-        assert read is not None
-        first = await engine.create("ns", "p2", PUMP.kind, "build", key="k", based_on=[read])
-        again = await engine.create("ns", "p2", PUMP.kind, "build", key="k")
-        assert again.again
-        assert again.op.id == first.op.id

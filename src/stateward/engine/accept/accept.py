@@ -10,7 +10,6 @@ from hashlib import blake2b
 from itertools import count
 
 import msgspec
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from stateward.engine.accept.begin import begin_operation, check_can_begin
@@ -136,8 +135,7 @@ async def _load(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) -> N
     keys = {Key(one.ns, one.object) for one in requests}
     queues = {Key(one.ns, one.creates.queue) for one in requests if one.creates is not None and one.creates.queue}
     also_locked = {Key(one.ns, name) for one in requests for name in one.also_locks}
-    read_before = {read.key for one in requests for read in one.based_on or ()}
-    await uow.load(keys | queues | also_locked | read_before | admission_keys(kinds, requests))
+    await uow.load(keys | queues | also_locked | admission_keys(kinds, requests))
     if kinds.any_lock_set:  # after the objects themselves, and all at once, so that rows are locked in one order
         lock_sets = (kinds.lock_set(one, uow.objects.get(Key(one.ns, one.object))) for one in requests)
         await uow.lock({key for keys in lock_sets for key in keys})
@@ -158,8 +156,6 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
     before = _answer_before(uow, request, answers)
     if before is not None:
         return before
-    if request.based_on:
-        await uow.require_unchanged(request.based_on)
     check_depth("spec", request.spec or EMPTY)
     check_depth("args", request.args)
     check_depth("labels", EMPTY if request.creates is None else request.creates.labels)
@@ -369,6 +365,5 @@ def _fingerprint(request: Request) -> str:
         facts=frozenset(),
         children=0,
         also_locks=(),
-        based_on=UNSET,
     )
     return blake2b(msgspec.json.encode((named, sorted(request.facts))), digest_size=16).hexdigest()
