@@ -13,7 +13,6 @@ from stateward.domains.mci.model import command_of
 from stateward.domains.mci.provider.key_pairs import new_pair
 from stateward.domains.mci.remote.host_key_pins import pin_host_key
 from stateward.drivers.ssh.host_key import bare_key
-from stateward.store.records import Key
 from tests.integration.cli.mci_cli_server import MciServer
 from tests.integration.domains.mci.ssh_servers import show_ssh_port
 
@@ -118,8 +117,8 @@ def test_ssh_starts_the_local_program_with_the_pinned_host_key(
     monkeypatch.setenv("RECORD", str(tmp_path / "record"))
     show_ssh_port(monkeypatch, 22)
     assert cli.made(FLEET.replace("m1", "m2"))["operation"]["status"] == "succeeded"
-    vm = cli.ask(cli.engine.store.transact(lambda tx: pin_host_key(tx, Key("default", "m2.web-1"), HOST_KEY)))
-    assert vm == HOST_KEY
+    vm = cli.ask(cli.plugin.service.vm("default", "m2", "web-1"))
+    assert cli.ask(cli.engine.store.transact(lambda tx: pin_host_key(tx, vm, HOST_KEY))) == HOST_KEY
     done = cli.run("mci", "ssh", "m2/web-1", "-i", "mine", "--", "-v")
     assert done.exit_code == 7
     record = (tmp_path / "record").read_text()

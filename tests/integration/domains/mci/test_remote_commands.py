@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,17 @@ from stateward.domains.mci.lifecycle import COMMAND
 from stateward.domains.mci.model import command_seen
 from stateward.domains.mci.remote import vm_shells
 from stateward.domains.mci.remote.command_retention import prune_commands
+from stateward.domains.mci.remote.host_key_pins import known_host_key
 from stateward.domains.mci.remote.kept_output import KeptOutput
 from stateward.domains.mci.remote.vm_shells import RunOrder
 from stateward.drivers import Driver
+from stateward.drivers.ssh import ssh_connection
 from stateward.engine.queries import list_all
 from stateward.server.live import feeds
 from stateward.store.filters import JournalFilter, Selector
 from stateward.store.records import Key, Object, Status
 from tests.integration.domains.mci.api_harness import AWS, NS, ApiHarness, group, mci, open_api
+from tests.integration.domains.mci.conftest import ANN
 from tests.integration.domains.mci.ssh_servers import USER, LoopbackMachines, loopback_machines
 
 M1, CMD = f"/ns/{NS}/mci/m1", f"/ns/{NS}/cmd/mci/m1"
@@ -213,6 +217,30 @@ async def test_a_host_key_is_pinned_at_first_sight_and_a_changed_one_is_refused(
     assert server.logins == logins
     assert (await api.delete(f"{M1}/vm/g1-1/hostKey", "operator")).status_code == 200
     assert (await ran(api, "echo mine"))["g1-1"]["stdout"] == {"0": "mine\n"}
+
+
+async def test_the_host_key_of_a_machine_is_not_pinned_to_a_new_vm_of_the_same_name(
+    api: ApiHarness, machines: LoopbackMachines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.created(mci("m1", group("g1", 1)))
+    service = api.plugin.service
+    (vm,) = await service.vms(NS, "m1")
+    open_ssh, pending = ssh_connection.open_ssh, [True]
+
+    @asynccontextmanager
+    async def open_late(*how: Any) -> AsyncIterator[ssh_connection.SshConnection]:
+        async with open_ssh(*how) as connection:
+            if pending:
+                pending.clear()
+                await service.delete(NS, "m1", "force", ANN)
+                await api.created(mci("m1", group("g1", 1)))
+            yield connection
+
+    monkeypatch.setattr(ssh_connection, "open_ssh", open_late)
+    async with api.plugin.shells.open([vm]) as shells:
+        found = await shells.run(vm, RunOrder("r1", ("true",)))
+    assert "m1.g1-1" in found.error
+    assert known_host_key(await service.vm(NS, "m1", "g1-1")) == ""
 
 
 async def test_a_vm_that_does_not_know_the_key_says_what_to_add(api: ApiHarness, machines: LoopbackMachines) -> None:

@@ -7,7 +7,7 @@ of the VM: observations of the provider replace the rest of what is seen.
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.mci.model import vm_seen
+from stateward.domains.mci.model import vm_of, vm_seen
 from stateward.drivers.ssh.host_key import bare_key, fingerprint
 from stateward.engine import NotFound
 from stateward.engine.transitions import journal
@@ -35,13 +35,13 @@ def chosen_bastion(vm: Object) -> str:
     return msgspec.json.decode(vm.labels, type=_VmLabels).bastion
 
 
-async def pin_host_key(tx: Tx, vm: Key, key: str) -> str:
-    """Pin a host key, unless the VM has one; returns the key that counts."""
+async def pin_host_key(tx: Tx, vm: Object, key: str) -> str:
+    """Pin a host key that the machine of a VM has shown, unless the VM has one; returns the key that counts."""
     uow = UnitOfWork(tx)
-    await uow.load([vm])
-    found = uow.objects.get(vm)
-    if found is None or found.removed:
-        raise NotFound(*vm)
+    await uow.load([vm.key])
+    found = uow.objects.get(vm.key)
+    if found is None or found.removed or vm_of(found).uid != vm_of(vm).uid:  # another VM may have got its name
+        raise NotFound(*vm.key)
     known = known_host_key(found)
     if known:
         return known

@@ -171,7 +171,7 @@ class VmShells:
             yield connection
 
     async def _pin(self, vm: Object, shown: str) -> None:
-        pinned = await self.engine.store.transact(lambda tx: pin_host_key(tx, vm.key, shown))
+        pinned = await self.engine.store.transact(lambda tx: pin_host_key(tx, vm, shown))
         if pinned != shown:  # another command was faster, and has seen another server
             raise HostKeyRefused(vm, HostKeyChanged(vm.id, pinned, shown))
 
