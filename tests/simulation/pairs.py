@@ -1,12 +1,13 @@
 """Pairs of actions of a domain in every order: the second begins at each await of the first, on another server."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from msgspec import Struct
 
 from stateward.engine import Accepted
 from stateward.engine.accept.groups import GroupVerdict
+from stateward.errors import BadInput
 from stateward.store.filters import Page, Selector
 from stateward.testing import InterleavingReport, InterleavingRun, interleave_everywhere
 from stateward.testing.invariants import Violation
@@ -26,7 +27,22 @@ class Opened(Struct):
 
 
 def explore_pair(case: type[DomainCase], first: str, second: str, most: int, **how: Any) -> InterleavingReport:
-    """Try the second action at so many awaits of the first; raises `RaceFound`."""
+    """Try the second action at so many awaits of the first; raises `RaceFound`.
+
+    What must be done before either action is done, unless the first one is refused then.
+    """
+    of_first, of_second = case.before.get(first, ()), case.before.get(second, ())
+    if not of_second:
+        return _explore(case, first, second, most, of_first, **how)
+    try:
+        return _explore(case, first, second, most, dict.fromkeys((*of_first, *of_second)), **how)
+    except BadInput:
+        return _explore(case, first, second, most, of_first, **how)
+
+
+def _explore(
+    case: type[DomainCase], first: str, second: str, most: int, preparations: Iterable[str], **how: Any
+) -> InterleavingReport:
     cases: list[DomainCase] = []
 
     async def setup(run: InterleavingRun) -> Opened:
@@ -39,7 +55,7 @@ def explore_pair(case: type[DomainCase], first: str, second: str, most: int, **h
             opened.servers.append(Server(engine, run.processes[-1].runtime))
         await made.prepare(opened.servers[0])
         made.calm_down()
-        for before in made.before.get(first, ()):
+        for before in preparations:
             await _act(opened, 0, before)
         return opened
 

@@ -46,6 +46,7 @@ class SystemsCase(DomainCase):
 
     name = "systems"
     pairs: ClassVar = [("deploy", "delete"), ("deploy", "teardown"), ("teardown", "deploy anew")]
+    before: ClassVar = {"create": ["delete"], "run the job": ["deploy anew"], "cancel a run": ["deploy anew"]}
 
     def __init__(self, clock: Any, chance: Any) -> None:
         super().__init__(clock, chance)
