@@ -7,7 +7,7 @@ from msgspec import Struct
 from stateward.engine.requests import LockRequest
 from stateward.engine.snapshots import OperationSnapshot
 from stateward.errors import StatewardError
-from stateward.lifecycle import Refusal
+from stateward.lifecycle import Refusal, RefusalCode
 from stateward.store.records import Operation, Status, WorkItem
 
 
@@ -63,7 +63,7 @@ class Refused(Denied):
     def __init__(self, refusal: Refusal, blocker: Blocker | None) -> None:
         super().__init__(refusal)
         self.refusal, self.blocker = refusal, blocker
-        self.retry = blocker is not None
+        self.retry = blocker is not None and refusal.reason is not RefusalCode.NOT_YOURS
 
     def __str__(self) -> str:
         return f"{self.refusal}{_describe_blocker(self.blocker)}"

@@ -43,6 +43,7 @@ def _refuse(lifecycle: Lifecycle, word: str, event: str, name: str, facts: froze
         raise UnknownName(f"actor of {lifecycle.kind}", name, lifecycle.actors)
     here = [one for one in lifecycle.allowed[state] if one.event == event]
     mine = [one for one in here if actor in one.actors]
+    owners = dict.fromkeys(who for _, one, who in lifecycle.moves if one == event)
     missing: tuple[str, ...] = ()
     if mine and all(set(one.needs) - facts for one in mine):
         reason = RefusalCode.NEEDS_FACT
@@ -51,10 +52,12 @@ def _refuse(lifecycle: Lifecycle, word: str, event: str, name: str, facts: froze
         reason, sources = RefusalCode.OTHER_ORIGIN, States(state for one in mine for state in one.origins)
     elif here:
         reason = RefusalCode.NOT_YOURS
-    elif state.state_class is FINAL:
-        reason = RefusalCode.FINAL_STATE
     elif state.state_class is TRANSITIONAL:
         reason = RefusalCode.IN_TRANSITION
+    elif actor not in owners:
+        reason = RefusalCode.NOT_YOURS
+    elif state.state_class is FINAL:
+        reason = RefusalCode.FINAL_STATE
     else:
         reason = RefusalCode.NOT_FROM_HERE
     return Refusal(
@@ -65,7 +68,7 @@ def _refuse(lifecycle: Lifecycle, word: str, event: str, name: str, facts: froze
         actor=Actor(actor),
         reason=reason,
         allowed=lifecycle.allowed[state],
-        may=Actors(dict.fromkeys(who for one in here for who in one.actors)),
+        may=Actors(dict.fromkeys(who for one in here for who in one.actors) or owners),
         missing=missing,
         sources=sources,
     )

@@ -122,7 +122,9 @@ _TEXTS: dict[RefusalCode, Callable[[Refusal], str]] = {
     RefusalCode.IN_TRANSITION: lambda r: _refused(r, f", a transitional state; {_allowed(r)}"),
     RefusalCode.FINAL_STATE: lambda r: _refused(r, ", a final state"),
     RefusalCode.NOT_FROM_HERE: lambda r: _refused(r, f" and must be {_one_of(r.sources)}; {_allowed(r)}"),
-    RefusalCode.NOT_YOURS: lambda r: _refused(r, f", where the action is for {' and '.join(r.may)} only"),
+    RefusalCode.NOT_YOURS: lambda r: _refused(
+        r, f", {'where' if r.state in r.sources else 'and'} the action is for {' and '.join(r.may)} only"
+    ),
     RefusalCode.NEEDS_FACT: lambda r: f"{r.event!r} needs {' and '.join(r.missing)} while {r.kind} is {r.state}",
     RefusalCode.OTHER_ORIGIN: lambda r: _refused(r, f"; the work must have begun in {_one_of(r.sources)}"),
 }

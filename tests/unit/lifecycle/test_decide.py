@@ -122,6 +122,14 @@ def test_a_stable_state_refuses_with_the_states_in_which_it_would_be_possible() 
 def test_another_actors_event_is_refused_with_who_may() -> None:
     refusal = refused(Door.OPEN, "wind", USER)
     assert (refusal.reason, refusal.may) == (RefusalCode.NOT_YOURS, (PROVIDER,))
+    assert str(refusal).endswith("is open, where the action is for provider only")
+
+
+def test_an_event_that_is_never_the_actors_is_refused_for_that_reason_in_every_state_at_rest() -> None:
+    refusal = refused(Door.JAMMED, "wind", USER)
+    assert (refusal.reason, refusal.may) == (RefusalCode.NOT_YOURS, (PROVIDER,))
+    assert str(refusal).endswith("is jammed, and the action is for provider only")
+    assert refused(Door.OPENING, "wind", USER).reason is RefusalCode.IN_TRANSITION
 
 
 def test_a_final_state_refuses_everything_but_its_removal() -> None:

@@ -264,8 +264,9 @@ async def test_a_node_goes_into_maintenance_and_comes_back_with_a_report(api: Ap
 
 async def test_a_cloudspace_is_paused_by_administrators_alone_and_a_user_cannot_take_down_what_runs(api: Api) -> None:
     box = await api.made("cloudspaces", name="mine", account=api.ids["account"])
-    problem = await api.refused(f"/cloudspaces/{box}/pause")
-    assert (problem["status"], problem["code"]) == (403, "not_yours")
+    for action in ("pause", "resume"):  # now, and never
+        problem = await api.refused(f"/cloudspaces/{box}/{action}")
+        assert (problem["status"], problem["code"]) == (403, "not_yours")
     await api.asked(f"/cloudspaces/{box}/pause", who="admin")
     await api.asked(f"/cloudspaces/{box}/resume", who="admin")
     await api.made("machines", name="runs", cloudspace=box, image=api.ids["image"])
