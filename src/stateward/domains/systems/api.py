@@ -24,7 +24,7 @@ from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition import locate_error, read
 from stateward.domains.systems.exec_routes import run_in_instance
 from stateward.domains.systems.guards import check_logins
-from stateward.domains.systems.instance_limits import check_system_size
+from stateward.domains.systems.instance_limits import check_first_instances, check_system_size
 from stateward.domains.systems.instance_output import read_instance_logs
 from stateward.domains.systems.job_views import job_views
 from stateward.domains.systems.lifecycle import NODE, SYSTEM, SystemNodeState
@@ -117,7 +117,7 @@ async def create_system(
 ) -> AskedView:
     """Create a system; it has no services until something is deployed to it.
 
-    With a `first_deploy` that could not be deployed, no system is created.
+    With a `first_deploy` whose definition is not valid or exceeds a limit, no system is created.
     """
     if data.backend not in context.backends:
         off = "; containers need the setting systems_container_engine" if data.backend == CONTAINER else ""
@@ -127,6 +127,8 @@ async def create_system(
         async with _located_errors(first):
             wanted = await asyncio.to_thread(_read_definition, context.settings, first)
             check_logins(context.settings, ns, wanted)
+            context.ports.check(wanted)
+            await check_first_instances(context.settings, context.engine.store, Key(ns, data.name), wanted)
             await actions.check_first_deploy(data.name, data.backend, wanted)
             await context.check_folders_here(ns, data.backend, wanted)
     return asked_view(await actions.create(data.name, data.backend, own_key(request, key)))

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Mapping
 from math import inf
 
+from stateward.domains.systems.address_choice import AllowedPorts
 from stateward.domains.systems.backends.port import Backend, ServiceRef, SystemRef
 from stateward.domains.systems.errors import OnOtherHost
 from stateward.domains.systems.lifecycle import JOB, JOBRUN, NODEPOOL, SERVICE, SYSTEM
@@ -46,8 +47,10 @@ class SystemContext:
 
     engine: Engine
 
-    def __init__(self, backends: Mapping[str, Backend], settings: SystemsSettings, secrets: SecretReader) -> None:
-        self.backends, self.settings, self.secrets = backends, settings, secrets
+    def __init__(
+        self, backends: Mapping[str, Backend], settings: SystemsSettings, secrets: SecretReader, ports: AllowedPorts
+    ) -> None:
+        self.backends, self.settings, self.secrets, self.ports = backends, settings, secrets, ports
         self._reads: dict[Key, PendingRead] = {}
         self.polled_runs: set[ServiceRef] = set()
         """The runs of jobs that a worker of this process polls."""

@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 
-from stateward.domains.systems.address_choice import AllowedPorts
 from stateward.domains.systems.addresses import check_free_addresses, hold_addresses
 from stateward.domains.systems.backends.backend_fields import check_backend_fields
 from stateward.domains.systems.backends.port import SystemRef
@@ -72,15 +71,15 @@ PoolPlan = Callable[[Mapping[str, NodePool], Sequence[Object]], Iterable[Request
 class DeployHandlers:
     """The handlers of deploys and teardowns."""
 
-    def __init__(self, context: SystemContext, roll_ups: SystemRollUp, ports: AllowedPorts) -> None:
-        self._context, self._roll_ups, self._ports = context, roll_ups, ports
+    def __init__(self, context: SystemContext, roll_ups: SystemRollUp) -> None:
+        self._context, self._roll_ups = context, roll_ups
 
     def kinds(self) -> list[Kind]:
         """Return the kinds of deploys and teardowns."""
         # Cancelling the operation, and not the deploy, would release the lock before the rollback.
         kind = partial(
             Kind,
-            guard=partial(guard_change, self._context.settings, self._ports),
+            guard=partial(guard_change, self._context.settings, self._context.ports),
             lock_set=lock_system,
             on_end=drop_lock_timer,
             spec_actions=("forget",),

@@ -19,6 +19,7 @@ from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.locks.paths import Path, parse_path
 from stateward.store.filters import Selector
+from stateward.store.port import Store, Tx
 from stateward.store.records import Key
 
 INSTANCES = "systems.instance"
@@ -104,6 +105,17 @@ async def check_instances(
         raise QuotaExceeded(system.ns, "instances of systems", most, retry=False)
 
 
+async def check_first_instances(settings: SystemsSettings, store: Store, system: Key, wanted: DesiredTree) -> None:
+    """Refuse what cannot be the first deploy of a system, to be created; its deploy checks it again."""
+
+    async def check(tx: Tx) -> None:
+        uow = UnitOfWork(tx, dry=True)
+        await uow.load([quota_key(system.ns)])
+        await check_instances(settings, uow, system, "", "/", wanted)
+
+    await store.transact(check)
+
+
 def _wanted_sizes(wanted: DesiredTree) -> dict[str, int]:
     return msgspec.convert(wanted, CountedTree, from_attributes=True).sizes()
 
@@ -116,9 +128,10 @@ def _require_room(
         return
     path = max(sizes, key=lambda one: sizes[one])
     field = f"{wanted.field_of(path)}.{'instances' if path in wanted.services else 'parallelism'}"
+    most = limit - total + sizes[path]
     allowed = (
-        f"at most {max(0, limit - total + sizes[path]):,}: {owner} can have {limit:,} instances (setting"
-        f" systems_instances_per_{scope}), and would have {total:,}"
+        f"{f'at most {most:,}' if most > 0 else 'left out, with its service or job'}: {owner} can have {limit:,} instances"
+        f" (setting systems_instances_per_{scope}), and would have {total:,}"
     )
     raise BadInput(field, sizes[path], allowed)
 

@@ -62,14 +62,14 @@ class SystemsRuntime(DomainRuntime):
         settings, secrets = settings or SystemsSettings(), secrets or SecretReader(KeyRing())
         random = random or Random()  # noqa: S311 - for jitter and ports
         ports = AllowedPorts(settings.address_ports, random, server_port)
-        self.context = SystemContext(backends, settings, secrets)
+        self.context = SystemContext(backends, settings, secrets, ports)
         self.roll_ups = SystemRollUp(self.context)
         self.records = ChangeRetention(self.context)
         self.jobs = JobHandlers(self.context)
         kinds = [
             SystemHandlers(self.context, self.records).kind(),
             *ServiceHandlers(self.context).kinds(),
-            *DeployHandlers(self.context, self.roll_ups, ports).kinds(),
+            *DeployHandlers(self.context, self.roll_ups).kinds(),
             secret_kind(secrets.keys),
             KeyRotation(secrets).kind(),
             *self.jobs.kinds(),

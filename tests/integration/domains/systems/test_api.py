@@ -12,7 +12,7 @@ import pytest
 from litestar import Litestar
 
 from stateward.access import Role, Tokens
-from stateward.access.quotas import QuotaGuard, quota_kind
+from stateward.access.quotas import Quota, QuotaGuard, Quotas, quota_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
 from stateward.domains.systems import api as systems_api
@@ -20,6 +20,7 @@ from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.backends.port import ServiceRef, SystemRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import read
+from stateward.domains.systems.instance_limits import INSTANCES
 from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.engine import Engine, Permanent
 from stateward.server.app import create_app
@@ -264,6 +265,7 @@ UNDEPLOYABLE = [
     ("services: {web: {command: x, node_pool: main}}",                    "shop.yaml, line 1, services.web.node_pool"),
     ("services: {web: {command: x, secrets: {A: {secret: db}}}}",  "shop.yaml, line 1, services.web.secrets.A.secret"),
     ("services: {web: {command: x, folder: nowhere}}",                    "shop.yaml, line 1, services.web.folder"),
+    ("services: {web: {command: x, address: 80}}",                        "shop.yaml, line 1, services.web.address"),
     ("services: {}",                                                      "services"),
 ]  # fmt: skip
 
@@ -277,6 +279,13 @@ async def test_no_system_is_created_for_a_first_deploy_that_is_impossible(
         refused = await api.ask("POST", "", {"name": "second", "first_deploy": first})
         assert (refused.status_code, refused.json()["field"]) == (400, field), refused.text
         assert (await api.ask("GET", "/second")).status_code == 404
+
+
+async def test_no_system_is_created_for_a_first_deploy_that_exceeds_the_quota(api: Api) -> None:
+    await Quotas(api._engine).set(Quota("default", {INSTANCES: 3}, None))
+    refused = await api.ask("POST", "", {"name": "second", "backend": "simulated", "first_deploy": {"definition": SHOP}})
+    assert (refused.status_code, refused.json()["limit"]) == (403, 3), refused.text
+    assert (await api.ask("GET", "/second")).status_code == 404
 
 
 NONSENSE = [

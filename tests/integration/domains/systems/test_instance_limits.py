@@ -48,7 +48,8 @@ async def test_a_system_has_no_more_instances_than_the_setting_allows(engine: En
     with pytest.raises(BadInput) as refused:
         await deploy(engine, "shop", "/store", "services: {a: {command: x}, b: {command: x, instances: 4}}")
     assert refused.value.field == "services/store/b.instances"
-    assert "at most 0: system shop can have 10 instances (setting systems_instances_per_system)" in str(refused.value)
+    assert "left out, with its service or job: system shop can have 10 instances" in str(refused.value)
+    assert "(setting systems_instances_per_system), and would have 14" in str(refused.value)
     assert await deployed(engine, "shop", "/api", "{command: x, instances: 2}") == "succeeded"
 
 
