@@ -5,9 +5,12 @@ import asyncio
 import msgspec
 import pytest
 from embedded import NS, ZONE, records_on
+from msgspec.structs import replace
 
 from stateward.engine import NotFound, Refused
 from stateward.plugin import BadInput
+from stateward_dns import kinds
+from stateward_dns.drift import sightings
 from stateward_dns.guards import RecordTaken, ZoneNotEmpty, ZoneNotReady
 from stateward_dns.model import RecordSpec, RecordType, RRset, RRsetKey, wanted_rrset
 from stateward_dns.simulated import SimulatedServer
@@ -104,6 +107,19 @@ async def test_change_that_fails_keeps_the_spec() -> None:
         assert (await records.do("www", "change", ttl=60)).status == "failed"
         assert (await records.state("www"), (await records.spec("www"))["ttl"]) == ("active", 300)
         server.zones[ZONE] = zone
+
+
+async def test_a_second_version_of_the_specs_is_read_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kinds, "record", replace(kinds.record, spec_version=2, upgrade=lambda spec, _version: spec))
+    server = SimulatedServer()
+    async with records_on(server) as records:
+        await records.create_zone()
+        await records.create()
+        assert (await records.do("www", "change", ttl=60)).status == "succeeded"
+        assert server.zones[ZONE][WWW].ttl == 60
+        zone, record = await records.object(ZONE), await records.object("www")
+        assert [*sightings(zone, [record], server.zones[ZONE], 0.0)] == []
+        assert (await records.do("www", "delete")).status == "succeeded"
 
 
 async def test_parent_and_label_of_a_record_follow_from_its_spec() -> None:
