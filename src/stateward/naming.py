@@ -36,6 +36,9 @@ NAME_MEANS = "letters, digits and . _ : @ + ~ -, at most 200 of them"
 describe_pattern(NAME, f"a name of {NAME_MEANS}, that begins with a letter or digit and is no token")
 """A name that is given to a new object, and the name of a namespace."""
 
+OWN_NAMESPACE = r"\([a-z]+\)"
+"""A namespace of the program's own objects, such as tokens: no request names it."""
+
 DEFAULT_NAMESPACE = "default"
 """The namespace of commands that name none; it is known even while it holds nothing."""
 
@@ -140,12 +143,14 @@ def check_text(field: str, text: str, least: int, most: int, *, without: str = "
     return text
 
 
-def check_object_name(field: str, text: str) -> str:
-    """Return the name of a new object or of its namespace; raises BadInput for one that no request can address."""
-    is_plain = text.isascii() and text.isprintable() and "/" not in text and 1 <= len(text) <= MAX_OBJECT_NAME
-    if text in (".", "..") or not (is_plain or check_text(field, text, 1, MAX_OBJECT_NAME, without="/")):
-        raise BadInput(field, text, "a name that can be a part of a URL, so not . or ..")
-    return text
+def check_new_object(ns: str, name: str) -> None:
+    """Raise BadInput for the name of a new object, or for its namespace, if no request could address it."""
+    for field, text in (("id", name), ("ns", ns)):
+        is_plain = text.isascii() and text.isprintable() and "/" not in text and 1 <= len(text) <= MAX_OBJECT_NAME
+        if text in (".", "..") or not (is_plain or check_text(field, text, 1, MAX_OBJECT_NAME, without="/")):
+            raise BadInput(field, text, "a name that can be a part of a URL, so not . or ..")
+    if re.match(NAME, ns) is None and re.fullmatch(OWN_NAMESPACE, ns) is None:
+        raise BadInput("ns", ns, f"a name of {NAME_MEANS}, that begins with a letter or digit")
 
 
 def port_ranges(text: str) -> list[range]:

@@ -51,7 +51,7 @@ from stateward.engine.worker.prefetch import PREFETCH_WINDOW_S
 from stateward.engine.worker.worker import Worker
 from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import CLOCK, NO_FACTS, TIMED_OUT, USER
-from stateward.naming import check_object_name, new_id
+from stateward.naming import check_new_object, new_id
 from stateward.store.changes import Changes
 from stateward.store.errors import StoreError
 from stateward.store.filters import OPEN_STATUSES, JournalFilter, OperationCursor, OperationFilter, Selector
@@ -248,8 +248,8 @@ class Engine:
         for field, name in (("id", object), ("ns", ns)):
             if "\0" in name:  # SQLite ends a text there, and PostgreSQL refuses it
                 raise BadInput(field, name, "a name without NUL")
-            if creates is not None:  # now, because no store can look some names up
-                check_object_name(field, name)
+        if creates is not None:  # now, because no store can look some names up
+            check_new_object(ns, object)
         return Request(
             ns=ns,
             object=object,

@@ -218,6 +218,12 @@ async def test_a_name_that_no_request_can_address_is_refused_for_new_objects_onl
     assert await site.state(name) == "idle"
 
 
+@pytest.mark.parametrize("ns", ["*", " ", "my team", "_shop", "(", "(shop", "n" * 201])
+async def test_a_new_object_needs_a_namespace_that_requests_can_name(site: Site, ns: str) -> None:
+    with pytest.raises(BadInput, match="ns: .* must be a name of letters"):
+        await site.engine.create(ns, "p1", PUMP.kind, "build")
+
+
 async def test_whoever_made_an_object_is_known_though_others_have_worked_on_it_since(site: Site) -> None:
     await site.built("p1", who="ann")
     await site.ended(await site.engine.act("ns", "p1", "pump", who="bob"))

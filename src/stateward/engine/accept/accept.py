@@ -35,7 +35,7 @@ from stateward.engine.typed_values import check_depth
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import TRANSITIONAL, Meaning, Move, decide
-from stateward.naming import check_object_name
+from stateward.naming import check_new_object
 from stateward.store.errors import StoreError
 from stateward.store.port import Tx, TxFunction
 from stateward.store.records import IdempotencyRecord, Key, Object
@@ -291,8 +291,7 @@ def _initial_object(uow: UnitOfWork, kinds: Kinds, request: Request, former: Obj
     assert request.creates is not None
     if former is not None and not former.removed:
         raise AlreadyExists(request.ns, request.object, former.state)
-    check_object_name("id", request.object)
-    check_object_name("ns", request.ns)
+    check_new_object(request.ns, request.object)
     _require_queue(uow, request)
     return Object(
         ns=request.ns,
