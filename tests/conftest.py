@@ -11,7 +11,6 @@ from tests.containers import podman
 from tests.integration.drivers.openstack.nova_server import nova_server
 from tests.left_sockets import pytest_runtest_setup, pytest_runtest_teardown
 from tests.long_forms import shorten_second_parts
-from tests.network_changes import pytest_runtest_protocol
 from tests.poolers import pgbouncer
 from tests.random_order import shuffle
 from tests.servers import postgres_server
@@ -34,7 +33,6 @@ __all__ = [
     "pgbouncer",
     "podman",
     "postgres_server",
-    "pytest_runtest_protocol",
     "pytest_runtest_setup",
     "pytest_runtest_teardown",
     "pytest_terminal_summary",

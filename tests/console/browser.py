@@ -4,10 +4,12 @@ Chromium's headless shell is the same engine without the windows of a desktop br
 them a page costs three times the processor time: each has processes of its own.
 """
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from msgspec import Struct, field
@@ -16,6 +18,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 PATIENT = 60_000
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser")
 CHROMIUM = next(filter(None, map(shutil.which, PROGRAMS)), None)
+WITHOUT_NETLINK = Path(__file__).with_name("chromium_without_netlink.py")
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -61,7 +64,8 @@ class PageErrors(Struct):
 
 def launch_browser(playwright: Playwright) -> Browser:
     """Start the browser."""
-    return playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    environ: dict[str, str | float | bool] = {**os.environ, "CHROMIUM": str(CHROMIUM)}
+    return playwright.chromium.launch(executable_path=WITHOUT_NETLINK, args=FLAGS, env=environ)
 
 
 def record_errors(page: Page, origin: str) -> PageErrors:
