@@ -58,9 +58,10 @@ SHORT_FOLDER = "/mnt"
 """Where the namespace of the service has its folder as well: Podman takes no `runroot` of more than 50 characters."""
 
 PRIVATE_MOUNTS = (
-    "mkdir -p /run/netns /run/containers && mount -t tmpfs none /run/netns && mount -t tmpfs none /run/containers && "
+    "mount -t tmpfs none /run && mkdir /run/netns /run/containers && "
     "mount --bind {folder} {short} && exec sleep infinity"
 )
+"""All of /run, since a mount on a folder of the host is gone when somebody on the host removes the folder."""
 
 
 class PodmanService:

@@ -26,7 +26,7 @@ BUSY = "while True: pass"
 SUITE = (
     "-m",
     "tools.reaper",
-    "--in-memory",
+    "--apart",
     sys.executable,
     "-m",
     "pytest",
