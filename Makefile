@@ -29,7 +29,7 @@ run: .venv/.run ## start the server, with a living demo fleet
 # one file stay together as far as may be, and share what the file sets up.
 test: .venv/.dev ## run the whole test suite
 	@$(APART)
-	@PYTHONHASHSEED=0 $(REAPED) --apart $(VENV)/python -m pytest --numprocesses 4 --dist worksteal $(ARGS)
+	@PYTHONHASHSEED=0 $(REAPED) --in-memory $(VENV)/python -m pytest --numprocesses 4 --dist worksteal $(ARGS)
 
 test-as-user: .venv/.dev ## run the last commit's suite as another user, from a copy (needs root): TEST_USER=nobody
 	@$(APART)
@@ -41,7 +41,7 @@ flake: .venv/.dev ## run the suite RUNS (10) times in random order, half of them
 
 prove: .venv/.dev ## run the cases that the suite leaves out, because others are like them
 	@$(APART)
-	@PYTHONHASHSEED=0 HYPOTHESIS_PROFILE=prove $(REAPED) --apart $(VENV)/python -m pytest --numprocesses 4 \
+	@PYTHONHASHSEED=0 HYPOTHESIS_PROFILE=prove $(REAPED) --in-memory $(VENV)/python -m pytest --numprocesses 4 \
 	  --dist worksteal -m "long or hypothesis" $(ARGS)
 
 coverage: .venv/.dev ## the same, with the lines that no test reaches

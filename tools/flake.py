@@ -26,7 +26,7 @@ BUSY = "while True: pass"
 SUITE = (
     "-m",
     "tools.reaper",
-    "--apart",
+    "--in-memory",
     sys.executable,
     "-m",
     "pytest",

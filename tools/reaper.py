@@ -6,8 +6,7 @@ times out, a killed pytest worker or a Ctrl-C leaves them without a parent, and 
 So the command gets one temporary folder for everything, and this process adopts the orphans of all its descendants
 (Linux's child subreaper). When the command ends, whatever the reason, remaining processes are killed and the folder is
 removed, with the container networks and the shared memory that files in it name. A run that succeeded but left any of
-these behind fails. With `--apart` before the command, the folder is in memory, where there is room, and the network is
-the run's own, where there is the right to make one: other runs on this host have the same ports, bridges and rules.
+these behind fails. With `--in-memory` before the command the folder is in memory, where there is room.
 
 A guard does the same for a folder whose owner is killed: it is a process that waits for the end of a pipe which its
 owner holds open, kills every process that the folder appears in, and removes it (`start_guard`). Each run begins with
@@ -37,21 +36,20 @@ GUARD = "--guard"
 CLAIMED_UIDS = Path("/run/stateward/uids")
 """Links from user numbers to folders. A confined program shows no folder of its run, but runs as such a number."""
 
-APART = "--apart"
+IN_MEMORY = "--in-memory"
 MEMORY, MIN_FREE_BYTES = Path("/dev/shm"), 6 << 30
 
 OWNER = "owner"
 """The file in a run's folder that names the process that will clean up: its pid and its start time."""
 
 SHARED_FOLDERS = (
-    "run/stateward/*", "run/stateward", f"dev/shm/stateward-{os.geteuid()}", "run/netns",
+    "run/stateward/*", "run/stateward", f"dev/shm/stateward-{os.geteuid()}", "run/netns", "run/runc", "run/containers",
     "sys/fs/cgroup/*/libpod_parent/conmon", "sys/fs/cgroup/*/libpod_parent", "sys/fs/cgroup/libpod_parent/conmon",
     "sys/fs/cgroup/libpod_parent",
 )  # fmt: skip
 """Where confined programs, network namespaces and containers of a run are, outside of its folder."""
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-CLONE_NEWNET = 0x40000000
 IPC_RMID = 0
 OWN_CHAIN = re.compile(r"NETAVARK-(DN-)?[0-9A-F]+")
 """The chains that Netavark makes for one network."""
@@ -65,14 +63,12 @@ POLL_S = 0.05
 
 def main(command: list[str]) -> int:
     """Run a command; return its exit status, or 1 if it succeeded and left something behind."""
-    if is_apart := command[:1] == [APART]:
+    if command[:1] == [IN_MEMORY]:
         command = command[1:]
         use_memory()
     if not command:
-        sys.exit(f"usage: python -m tools.reaper [{APART}] COMMAND [ARGUMENT...]")
+        sys.exit(f"usage: python -m tools.reaper [{IN_MEMORY}] COMMAND [ARGUMENT...]")
     sweep_stale_runs()
-    if is_apart:
-        enter_own_network()
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     folder, there = make_run_folder(), set(_shared_folders())
@@ -101,12 +97,6 @@ def use_memory() -> None:
     found = os.statvfs(MEMORY)
     if found.f_bavail * found.f_frsize >= MIN_FREE_BYTES and not found.f_flag & os.ST_NOEXEC:
         tempfile.tempdir = str(MEMORY)
-
-
-def enter_own_network() -> None:
-    """Leave the network of the host, where there is the right to."""
-    if shutil.which("ip") and ctypes.CDLL(None).unshare(CLONE_NEWNET) == 0:
-        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
 
 def make_run_folder() -> Path:

@@ -43,7 +43,7 @@ def _refuse(lifecycle: Lifecycle, word: str, event: str, name: str, facts: froze
         raise UnknownName(f"actor of {lifecycle.kind}", name, lifecycle.actors)
     here = [one for one in lifecycle.allowed[state] if one.event == event]
     mine = [one for one in here if actor in one.actors]
-    owners = dict.fromkeys(who for _, one, who in lifecycle.moves if one == event)
+    owners = dict.fromkeys(Actor(who) for _, one, who in lifecycle.moves if one == event)
     missing: tuple[str, ...] = ()
     if mine and all(set(one.needs) - facts for one in mine):
         reason = RefusalCode.NEEDS_FACT

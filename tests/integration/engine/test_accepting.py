@@ -220,7 +220,7 @@ async def test_a_name_that_no_request_can_address_is_refused_for_new_objects_onl
 
 @pytest.mark.parametrize("ns", ["*", " ", "my team", "_shop", "(", "(shop", "n" * 201])
 async def test_a_new_object_needs_a_namespace_that_requests_can_name(site: Site, ns: str) -> None:
-    with pytest.raises(BadInput, match="ns: .* must be a name of letters"):
+    with pytest.raises(BadInput, match=r"ns: .* must be a name of letters"):
         await site.engine.create(ns, "p1", PUMP.kind, "build")
 
 

@@ -1,10 +1,8 @@
 """Nothing of a run remains, whatever ends it."""
 
-import errno
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -172,14 +170,6 @@ def test_a_run_that_leaves_a_container_network_behind_is_cleaned_up_and_fails() 
         "-A FORWARD -s 10.98.7.0/24 -j ACCEPT"
     ]
     assert ("swtest1" in done.stdout, "NETAVARK" in done.stdout) == (False, False)
-
-
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="only root makes networks, with iproute2")
-def test_a_run_apart_has_its_own_network() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as outside:
-        ask = f"import socket; print(socket.socket().connect_ex(('127.0.0.1', {outside.getsockname()[1]})))"
-        done = subprocess.run([*REAPER, "--apart", sys.executable, "-c", ask], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout == f"{errno.ECONNREFUSED}\n", done.stderr
 
 
 def test_folders_of_confined_programs_are_kept_while_there_is_such_a_program(

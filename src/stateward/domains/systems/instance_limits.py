@@ -129,10 +129,9 @@ def _require_room(
     path = max(sizes, key=lambda one: sizes[one])
     field = f"{wanted.field_of(path)}.{'instances' if path in wanted.services else 'parallelism'}"
     most = limit - total + sizes[path]
-    allowed = (
-        f"{f'at most {most:,}' if most > 0 else 'left out, with its service or job'}: {owner} can have {limit:,} instances"
-        f" (setting systems_instances_per_{scope}), and would have {total:,}"
-    )
+    room = f"at most {most:,}" if most > 0 else "left out, with its service or job"
+    setting = f"setting systems_instances_per_{scope}"
+    allowed = f"{room}: {owner} can have {limit:,} instances ({setting}), and would have {total:,}"
     raise BadInput(field, sizes[path], allowed)
 
 

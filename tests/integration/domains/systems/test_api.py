@@ -283,7 +283,8 @@ async def test_no_system_is_created_for_a_first_deploy_that_is_impossible(
 
 async def test_no_system_is_created_for_a_first_deploy_that_exceeds_the_quota(api: Api) -> None:
     await Quotas(api._engine).set(Quota("default", {INSTANCES: 3}, None))
-    refused = await api.ask("POST", "", {"name": "second", "backend": "simulated", "first_deploy": {"definition": SHOP}})
+    second = {"name": "second", "backend": "simulated", "first_deploy": {"definition": SHOP}}
+    refused = await api.ask("POST", "", second)
     assert (refused.status_code, refused.json()["limit"]) == (403, 3), refused.text
     assert (await api.ask("GET", "/second")).status_code == 404
 
