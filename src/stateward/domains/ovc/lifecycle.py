@@ -231,8 +231,9 @@ NODE_ROWS = (
     #      from                               action          by      through                   to                on error  within
     action(NEW,                               "register",     ADMIN,  N.REGISTERING,            N.ENABLED,        N.ERROR,  10 * MINUTE),
     action(N.ENABLED,                         "maintenance",  ADMIN,  N.PUTTING_IN_MAINTENANCE, N.MAINTENANCE,    BACK,     2 * HOUR),
-    action(N.ENABLED | N.MAINTENANCE,         "enable",       ADMIN,  N.ENABLING,               N.ENABLED,        BACK,     2 * HOUR),
+    action(N.MAINTENANCE,                     "enable",       ADMIN,  N.ENABLING,               N.ENABLED,        BACK,     2 * HOUR),
     action(N.ERROR,                           "enable",       ADMIN,  N.ENABLING,               N.ENABLED,        N.ERROR,  2 * HOUR),
+    hidden(N.ENABLED,                         "enable",       ADMIN,                                                      2 * HOUR),
     action(N.ENABLED | N.MAINTENANCE | N.ERROR, "decommission", ADMIN, N.DECOMMISSIONING,        N.DECOMMISSIONED, N.ERROR,  2 * HOUR),
 )
 
