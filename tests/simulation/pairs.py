@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from stateward.engine import Accepted
 from stateward.engine.accept.groups import GroupVerdict
-from stateward.errors import BadInput
+from stateward.errors import StatewardError
 from stateward.store.filters import Page, Selector
 from stateward.testing import InterleavingReport, InterleavingRun, interleave_everywhere
 from stateward.testing.invariants import Violation
@@ -29,14 +29,14 @@ class Opened(Struct):
 def explore_pair(case: type[DomainCase], first: str, second: str, most: int, **how: Any) -> InterleavingReport:
     """Try the second action at so many awaits of the first; raises `RaceFound`.
 
-    What must be done before either action is done, unless the first one is refused then.
+    What must be done before either action is done; if a part of that is refused, only what the first one needs.
     """
     of_first, of_second = case.before.get(first, ()), case.before.get(second, ())
     if not of_second:
         return _explore(case, first, second, most, of_first, **how)
     try:
         return _explore(case, first, second, most, dict.fromkeys((*of_first, *of_second)), **how)
-    except BadInput:
+    except StatewardError:
         return _explore(case, first, second, most, of_first, **how)
 
 
