@@ -5,6 +5,7 @@ the lock of the operation's object. The worker looks for signals under the same 
 so that no signal is overlooked.
 """
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -69,19 +70,24 @@ async def send_signal(tx: Tx, kinds: Kinds, sent: SignalRequest) -> bool:
     operation, work = (await tx.operations([key]))[key], uow.work(key)  # its steps are read under the lock
     if work is None or work.fenced:
         raise AlreadyEnded(operation.id, operation.status)
-    waiting = await tx.signals([key])
-    chars = sum(len(one.payload) for one in waiting) + len(sent.payload)
-    if len(waiting) >= MAX_WAITING_SIGNALS or chars > MAX_WAITING_CHARS:
-        raise TooManySignals(sent.op, len(waiting), MAX_WAITING_SIGNALS, MAX_WAITING_CHARS)
+    waiting, is_awaited = await tx.signals([key]), awaited_signal(operation.steps) == sent.name
+    if not is_awaited or any(one.name == sent.name for one in waiting):  # others cannot keep an awaited one out
+        _require_room(sent, waiting)
     uow.changes.signals.append(Signal(sent.ns, sent.op, sent.name, sent.payload, sent.who, tx.now))
     journal(uow, uow.objects[subject], operation.id, sent.actor or USER, sent.who, f"{SIGNAL_EVENT}{sent.name}")
-    if work.owner is None and work.not_before > tx.now and awaited_signal(operation.steps) == sent.name:
+    if work.owner is None and work.not_before > tx.now and is_awaited:
         uow.update_work(replace(work, not_before=tx.now))
     if sent.key is not None:
         record = IdempotencyRecord(sent.ns, sent.key, sent.fingerprint, sent.op, operation.object, tx.now)
         uow.changes.idempotency_records.append(record)
     await uow.apply()
     return True
+
+
+def _require_room(sent: SignalRequest, waiting: Sequence[Signal]) -> None:
+    chars = sum(len(one.payload) for one in waiting) + len(sent.payload)
+    if len(waiting) >= MAX_WAITING_SIGNALS or chars > MAX_WAITING_CHARS:
+        raise TooManySignals(sent.op, len(waiting), MAX_WAITING_SIGNALS, MAX_WAITING_CHARS)
 
 
 async def _was_sent_before(tx: Tx, sent: SignalRequest) -> bool:

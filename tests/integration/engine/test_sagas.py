@@ -862,6 +862,10 @@ async def test_signals_that_nobody_waits_for_are_limited_in_number_and_size(
             await engine.signal("ns", op, "other")
         with pytest.raises(TooManySignals, match="has 3 signals"):
             await engine.signal("ns", op, "last")
+        await engine.signal("ns", op, "item")  # it waits for that one
+        await pause_begun(engine, op, "wait: last")
+        await engine.signal("ns", op, "last")
+        assert (await engine.wait_record("ns", op, 30)).status is Status.SUCCEEDED
 
 
 async def test_a_signal_with_an_idempotency_key_is_sent_once(booking: Booking) -> None:
