@@ -175,18 +175,43 @@ async def test_an_error_of_a_handler_does_not_repeat_a_secret(records: RecordSit
     assert "hush" not in str([one.reason for one in await records.engine.history("ns", "www")])
 
 
-async def test_progress_of_a_handler_does_not_repeat_a_secret(new_store: Callable[[], Store]) -> None:
+async def test_progress_and_trouble_of_a_handler_do_not_repeat_a_secret(new_store: Callable[[], Store]) -> None:
     kind = RecordWork().kind()
 
     @kind.handles("create")
     async def create(job: Job) -> None:
         await job.progress("ann signs in with hush-hush")
+        await job.report_trouble("hush-hush was refused")
 
     async with Engine(new_store(), [kind]) as engine:
         accepted = await engine.create("ns", "www", RECORD.kind, spec=SECRETIVE)
         await engine.wait("ns", accepted.op.id, 30)
         progress = await engine.store.reader.progress_of(accepted.op.key, 0)
         assert [one.text for one in progress] == ["ann signs in with ***"]
+        assert "*** was refused" in [one.reason for one in await engine.history("ns", "www")]
+
+
+async def test_the_traceback_of_an_undo_does_not_repeat_a_secret(
+    new_store: Callable[[], Store], caplog: pytest.LogCaptureFixture
+) -> None:
+    kind = RecordWork().kind()
+
+    async def fail(_: object) -> None:
+        raise RuntimeError("hush-hush was refused")
+
+    async def login() -> None: ...
+
+    @kind.handles("create")
+    async def create(job: Job) -> None:
+        await job.once("login", login, undo=fail)
+        raise Permanent("the zone is gone")
+
+    async with Engine(new_store(), [kind]) as engine:
+        accepted = await engine.create("ns", "www", RECORD.kind, spec=SECRETIVE)
+        ended = await engine.wait("ns", accepted.op.id, 30)
+    assert "RuntimeError: *** was refused" in caplog.text
+    assert "login could not be undone: RuntimeError: *** was refused" in str(ended.error)
+    assert "hush" not in caplog.text + str(ended)
 
 
 async def test_the_traceback_of_a_handler_does_not_repeat_a_secret(
