@@ -160,11 +160,12 @@ def test_a_run_that_leaves_shared_memory_behind_is_cleaned_up_and_fails(tmp_path
     os.geteuid() != 0 or not (shutil.which("iptables") and shutil.which("ip")),
     reason="only root makes networks and their rules, with iptables and iproute2",
 )
-def test_a_run_that_leaves_a_container_network_behind_is_cleaned_up_and_fails() -> None:
+def test_a_run_that_leaves_a_container_network_behind_is_cleaned_up_and_fails(tmp_path: Path) -> None:
     script = f'"$@" >&2; status=$?; {LISTING}; exit $status'
     apart = ["unshare", "--net", "--pid", "--fork", "--mount-proc"]  # no Podman of another test
     words = [*apart, "sh", "-c", script, "sh", *REAPER, sys.executable, "-c", NETWORK]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}  # it sees no owner of a run of ours, and would end them all
+    done = subprocess.run(words, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "left behind, and removed: network one (swtest1)\n")
     assert [rule for rule in done.stdout.splitlines() if rule.startswith("-A ")] == [
         "-A FORWARD -s 10.98.7.0/24 -j ACCEPT"
