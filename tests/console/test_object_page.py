@@ -49,7 +49,7 @@ def test_few_actions_are_offered_and_the_rest_are_in_a_menu(
     expect(now.get_by_role("button", name="Resume", exact=True)).to_be_visible()
     server.call("POST", "/ns/demo/objects/ledger/actions/stop?wait=30", {})
     expect(now.get_by_text("took ").first).to_be_visible()  # a redraw shows the line twice for a moment
-    took = str(now.get_by_text("by admin").text_content()).rpartition("took ")[2]
+    took = str(now.get_by_text("by admin").first.text_content()).rpartition("took ")[2]
     expect(page.locator(".card-operation tr, .card-operations tr", has_text="stop").first).to_contain_text(took)
     now.get_by_role("link", name="stop").click()
     expect(page.get_by_role("heading", name="stop ledger")).to_be_visible()
