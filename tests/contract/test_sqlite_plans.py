@@ -117,3 +117,7 @@ def test_the_journal_is_walked_in_its_order(connection: sqlite3.Connection, only
     steps = plan(connection, render_sql(readers.LINES, where=str(where_journal(only))))
     assert any(index in step for step in steps), steps
     assert not any("TEMP B-TREE" in step for step in steps), steps
+
+
+def test_transitions_are_counted_from_a_number_on(connection: sqlite3.Connection) -> None:
+    assert "SEARCH journal USING INTEGER PRIMARY KEY (rowid>?)" in plan(connection, readers.TRANSITIONS)

@@ -110,6 +110,8 @@ async def watch_pages(
         while True:
             committed.clear()
             began = clock()
+            # Read first: what is committed meanwhile has a greater number, so it is read the next time.
+            last = await store.reader.last_journal_seq() if only != EVERYTHING else after
             entries = await store.reader.journal(after, page, only)
             if is_behind:  # a reader that has caught up reads new entries only, and those are not pruned so soon
                 await require_entries(store.reader, after)
@@ -119,6 +121,7 @@ async def watch_pages(
                 after = entries[-1].seq
                 is_behind |= clock() - began > WATCH_POLL_MAX_S  # the caller took its time
             if len(entries) < page:
+                after = max(after, last)  # otherwise all entries since the last match would be read again
                 await wait_for_event(committed, WATCH_POLL_MAX_S)
     finally:
         unsubscribe()

@@ -66,12 +66,14 @@ class PoolCache:
         now = asyncio.get_running_loop().time()
         if now - self._caught_up_at > RELOAD_AFTER_S:
             await self._reload_if_pruned()
+        last = await self._reader.last_journal_seq()  # first: what is committed meanwhile has a greater number
         while True:
             lines = await self._reader.journal(self._last_seq, PAGE_SIZE, JournalFilter(kind=HOST.kind))
             await self._reload_hosts({Key(line.ns, line.object) for line in lines if line.ns in self._pools})
             if lines:
                 self._last_seq = lines[-1].seq
             if len(lines) < PAGE_SIZE:
+                self._last_seq = max(self._last_seq, last)  # no host is named up to there
                 break
         self._caught_up_at = now
 

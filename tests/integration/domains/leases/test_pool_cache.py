@@ -34,6 +34,7 @@ class ScriptedReader:
     def __init__(self, store: Store) -> None:
         self._reader = store.reader
         self.gate = asyncio.Event()
+        self.began: list[int] = []  # the numbers after which the journal was read
         self.failing: list[str] = []  # the names of methods of which one call fails
         self.at_gate = asyncio.Event()
 
@@ -42,6 +43,7 @@ class ScriptedReader:
 
     async def journal(self, *args: Any) -> Any:
         self._fail_once("journal")
+        self.began.append(args[0])
         lines = await self._reader.journal(*args)
         self.at_gate.set()
         await self.gate.wait()
@@ -105,6 +107,17 @@ async def test_a_search_whose_shared_read_fails_does_not_get_an_old_pool() -> No
     assert [isinstance(one, StoreTimeout) for one in answers].count(True) >= 1
     for pool in (one for one in answers if not isinstance(one, BaseException)):
         assert [host.object.state for host in pool.hosts()] == [HostState.FAILED]
+    await store.close()
+
+
+async def test_a_search_does_not_read_the_entries_again_that_name_no_host() -> None:
+    store = SqliteStore(":memory:")
+    reader, cache = await a_loaded_pool(store)
+    reader.gate.set()
+    for _ in range(2):
+        await write(store, journal=[an_entry() for _ in range(5)])
+        await cache.get(NS)
+    assert reader.began == [0, 5]
     await store.close()
 
 
