@@ -1,9 +1,12 @@
+from collections.abc import Mapping
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from stateward.domains.leases import host_pool, property_expressions
 from stateward.domains.leases.bookings import Demand, booking_fits, earlier_bookings, occupied_spans
 from stateward.domains.leases.calendar import HOUR_COUNT, HOUR_S, Calendar, merge_spans
 from stateward.domains.leases.host_pool import HostPool
@@ -102,9 +105,18 @@ def test_nothing_outside_of_all_spans_is_ever_refused(bookings: list[Booking], w
 # --- the pool --------------------------------------------------------------------------------------------------------
 
 
-def host(name: str, bookings: list[Booking], version: int = 1, cleaning: float = 0.0) -> LeaseHost:
+def host(
+    name: str,
+    bookings: list[Booking],
+    version: int = 1,
+    cleaning: float = 0.0,
+    properties: dict[str, str] | None = None,
+    *,
+    removed: bool = False,
+) -> LeaseHost:
     found = Object("ns", f"host-{name}", HOST.kind, "up", 0.0, version, 1, None, name, None, "{}", "{}", None, 0.0)
-    return LeaseHost(found, HostSpec(name, Share(8, 8, 8), cleaning=cleaning), HostSeen(bookings=tuple(bookings)))
+    spec = HostSpec(name, Share(8, 8, 8), properties=properties or {}, cleaning=cleaning)
+    return LeaseHost(replace(found, removed=removed), spec, HostSeen(bookings=tuple(bookings)))
 
 
 def kept_of(wanted: list[Booking]) -> list[Booking]:
@@ -178,3 +190,73 @@ def test_an_older_word_about_a_host_does_not_count() -> None:
     pool.put(host("h1", [], version=4))
     assert pool.search(Demand(1, 1), Booking("x", "x", 1e9, 1e9 + 60)) is None
     assert pool.hosts_of("l") == {"h1"}
+
+
+WANTED = Booking("x", "x", 1e9, 1e9 + HOUR_S)
+
+
+@pytest.fixture
+def tested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the expressions that are evaluated, once for each host."""
+    parse, found = property_expressions.parse_expression, []
+
+    def counted(field: str, text: str) -> property_expressions.HostTest:
+        test = parse(field, text)
+
+        def evaluate(properties: Mapping[str, str]) -> bool:
+            found.append(text)
+            return test(properties)
+
+        return evaluate
+
+    monkeypatch.setattr(property_expressions, "parse_expression", counted)
+    return found
+
+
+def demand_of(text: str) -> Demand:
+    return Demand(1, 9, properties=(text,))
+
+
+def test_a_host_is_tested_for_the_last_used_expressions_only(
+    tested: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_pool, "MAX_EXPRESSIONS", 3)
+    pool, texts = HostPool(), [f'["==", "$cpu", "c{number}"]' for number in range(10)]
+    pool.put(host("h1", [], properties={"cpu": "c0"}))
+    for text in texts:
+        pool.search(demand_of(text), WANTED)
+        pool.search(demand_of(texts[0]), WANTED)
+    tested.clear()
+    pool.put(host("h2", [], properties={"cpu": "c0"}))
+    assert tested == [texts[8], texts[9], texts[0]]
+    assert pool.search(demand_of(texts[0]), WANTED) == {"h1": 1, "h2": 1}
+    assert pool.search(demand_of(texts[1]), WANTED) is None
+
+
+def test_a_host_is_tested_again_only_if_its_properties_change(tested: list[str]) -> None:
+    pool, text = HostPool(), '["==", "$cpu", "new"]'
+    pool.put(host("h1", [], 1, properties={"cpu": "old"}))
+    assert pool.search(demand_of(text), WANTED) is None
+    tested.clear()
+    pool.put(host("h1", [Booking("l", "r", 0.0, HOUR_S)], 2, properties={"cpu": "old"}))
+    pool.add_tentative({"h1": 1}, lambda _: Booking("m", "s", 0.0, HOUR_S))
+    pool.remove_tentative({"h1": 1}, "s")
+    assert tested == []
+    pool.put(host("h1", [], 3, properties={"cpu": "new"}))
+    assert pool.search(demand_of(text), WANTED) == {"h1": 1}
+    assert tested == [text]
+
+
+def test_a_new_host_takes_the_number_of_a_removed_one_and_nothing_else_of_it() -> None:
+    pool, text = HostPool(), '["==", "$cpu", "c"]'
+    pool.put(host("h1", [replace(WANTED, lease="l", reservation="r")], properties={"cpu": "c"}))
+    assert pool.search(demand_of(text), WANTED) is None
+    for number in range(2, 10):
+        pool.put(host(f"h{number - 1}", [], 2, removed=True))
+        assert pool.search(Demand(1, 1), WANTED) is None
+        assert pool.get(f"h{number - 1}") is None
+        assert not pool.hosts_of("l")
+        pool.put(host(f"h{number}", []))
+        assert pool.search(Demand(1, 1), WANTED) == {f"h{number}": 1}
+        assert pool.search(demand_of(text), WANTED) is None
+    assert list(pool._numbers.values()) == [0]

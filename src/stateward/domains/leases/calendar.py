@@ -39,7 +39,10 @@ class Calendar:
         """Replace the busy times of a host."""
         before, after = self._ranges.get(host, ()), merge_spans(spans)
         gone, new = set(before) - set(after), set(after) - set(before)
-        self._ranges[host] = after
+        if after:
+            self._ranges[host] = after
+        else:
+            self._ranges.pop(host, None)
         bit = 1 << host
         for stretch in gone:
             for node in _nodes(stretch):

@@ -5,9 +5,11 @@ its caller another try, but never books a host twice. Bookings that are about to
 concurrent searches of the same process choose other hosts.
 """
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterator
-from itertools import count
+from heapq import heappop, heappush
+
+from msgspec import Struct
 
 from stateward.domains.leases import property_expressions
 from stateward.domains.leases.bookings import Demand, booking_fits, occupied_spans
@@ -18,18 +20,30 @@ from stateward.domains.leases.model import Allocation, Booking, LeaseHost, Lease
 MAX_PROBES = 8
 """Partly booked hosts that are checked one by one before the search takes empty ones."""
 
+MAX_EXPRESSIONS = 256
+"""Expressions whose matching hosts are kept; callers may use a new text for each reservation."""
+
+
+class Matches(Struct):
+    """The set of hosts that match an expression."""
+
+    test: property_expressions.HostTest
+    hosts: int
+
 
 class HostPool:
-    """Hosts by name and by number; the number is the host's bit in the sets of the calendars."""
+    """Hosts by name and by number; the number is the host's bit in the sets of the calendars.
+
+    A removed host's number is given to the next new host, so the sets have a bit for each host that exists.
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._hosts: dict[int, LeaseHost] = {}
-        self._names = count()
+        self._free_numbers: list[int] = []  # a heap
         self._usable = 0
         self._whole_days, self._part_days = Calendar(), Calendar()  # taken as a whole, and in part
-        self._matching: dict[str, int] = {}  # by expression
-        self._tests: dict[str, property_expressions.HostTest] = {}
+        self._matches: OrderedDict[str, Matches] = OrderedDict()  # by expression, the last used one last
         self._tentative: dict[str, list[Booking]] = defaultdict(list)
         self._by_lease: dict[str, set[str]] = defaultdict(set)
 
@@ -53,19 +67,35 @@ class HostPool:
 
     def put(self, host: LeaseHost) -> None:
         """Update a host; a removed one is dropped. A version that is not newer is ignored."""
-        number = self._numbers.get(host.spec.name)
-        if number is None:
-            number = self._numbers[host.spec.name] = next(self._names)
-        known = self._hosts.get(number)
+        known = self.get(host.spec.name)
         if known is not None and known.object.version >= host.object.version:
             return
         self._tentative.pop(host.spec.name, None)  # the tentative bookings are committed, or were refused
         self._note_leases(known, host)
         if host.object.removed:
-            self._hosts.pop(number, None)
-        else:
-            self._hosts[number] = host
+            if known is not None:
+                self._drop(host.spec.name)
+            return
+        number = self._numbers[host.spec.name] if known is not None else self._assign_number(host.spec.name)
+        self._hosts[number] = host
+        usable = host.object.state == HostState.UP and host.spec.reservable
+        self._usable = self._usable | 1 << number if usable else self._usable & ~(1 << number)
+        if known is None or known.spec.properties != host.spec.properties:
+            self._update_matches(number, host)
         self._update_calendar(number, host)
+
+    def _assign_number(self, name: str) -> int:
+        number = heappop(self._free_numbers) if self._free_numbers else len(self._numbers)
+        self._numbers[name] = number
+        return number
+
+    def _drop(self, name: str) -> None:
+        number = self._numbers.pop(name)
+        heappush(self._free_numbers, number)
+        del self._hosts[number]
+        self._usable &= ~(1 << number)
+        self._whole_days.write(number, ())
+        self._part_days.write(number, ())
 
     def hosts_of(self, lease: str) -> frozenset[str]:
         """Return the hosts that are booked for a lease, or held by it."""
@@ -101,15 +131,14 @@ class HostPool:
             self._update_calendar(number, self._hosts[number])
 
     def _update_calendar(self, number: int, host: LeaseHost) -> None:
-        bit = 1 << number
-        usable = not host.object.removed and host.object.state == HostState.UP and host.spec.reservable
-        self._usable = self._usable | bit if usable else self._usable & ~bit
-        for text, test in self._tests.items():
-            fitting = test(host.spec.properties)
-            self._matching[text] = self._matching[text] | bit if fitting else self._matching[text] & ~bit
         taken = list(occupied_spans(host.spec, self._bookings(host)))
         self._whole_days.write(number, [(one.start, one.end) for one in taken if one.whole])
         self._part_days.write(number, [(one.start, one.end) for one in taken if not one.whole])
+
+    def _update_matches(self, number: int, host: LeaseHost) -> None:
+        bit = 1 << number
+        for one in self._matches.values():
+            one.hosts = one.hosts | bit if one.test(host.spec.properties) else one.hosts & ~bit
 
     def _bookings(self, host: LeaseHost) -> list[Booking]:
         """Return the bookings of a host, and the tentative ones; one that is committed already counts once."""
@@ -189,10 +218,15 @@ class HostPool:
         return found
 
     def _matching_hosts(self, text: str) -> int:
-        if text not in self._matching:
-            test = self._tests[text] = property_expressions.parse_expression("resource_properties", text)
-            self._matching[text] = sum(1 << n for n, host in self._hosts.items() if test(host.spec.properties))
-        return self._matching[text]
+        known = self._matches.get(text)
+        if known is None:
+            test = property_expressions.parse_expression("resource_properties", text)
+            matching = sum(1 << n for n, host in self._hosts.items() if test(host.spec.properties))
+            known = self._matches[text] = Matches(test, matching)
+            if len(self._matches) > MAX_EXPRESSIONS:
+                self._matches.popitem(last=False)
+        self._matches.move_to_end(text)
+        return known.hosts
 
     def _iterate(self, hosts: int) -> Iterator[LeaseHost]:
         """Iterate over a set of hosts in the order of their numbers."""
