@@ -27,6 +27,7 @@ from stateward.domains.systems.errors import ImageRefused, ImagesNotFound, NoCon
 from stateward.domains.systems.nodes.node_actions import NodeActions
 from stateward.domains.systems.nodes.node_hub import due_order
 from stateward.domains.systems.nodes.node_images import NodeImages
+from stateward.domains.systems.nodes.node_instances import NodeInstances
 from stateward.domains.systems.nodes.node_model import instance_id, node_status, placed_instance
 from stateward.domains.systems.nodes.node_records import (
     AgentInventory,
@@ -307,7 +308,7 @@ async def test_secrets_go_only_to_nodes_that_need_them_over_private_connections(
     assert await nodes.sync("b", await nodes.hello("b", takes_secrets=True)) == ""
     assert await nodes.place("r1-0", SECRETIVE) == "b"
     assert "hunter2" not in (await nodes.stored("r1-0")).spec
-    secrets, pipe = NodeSecrets(nodes.engine, read), ControllerEnd()
+    secrets, pipe = NodeSecrets(NodeInstances(nodes.engine), read), ControllerEnd()
     connection = AgentConnection(pipe, NS, "b", lambda: 0.0)
     request = SecretRequest(1, 0, "db")
     plain = await secrets.answer(connection, Key(NS, "b"), request)

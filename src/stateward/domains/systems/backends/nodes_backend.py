@@ -34,7 +34,6 @@ from stateward.domains.systems.errors import NodeCannotAnswer, NodesFull
 from stateward.domains.systems.lifecycle import INSTANCE, NODE, SERVING, InstanceState, SystemNodeState
 from stateward.domains.systems.nodes.node_hub import NodeHub, batcher
 from stateward.domains.systems.nodes.node_model import (
-    NODE_LABEL,
     instance_id,
     node_spec,
     node_status,
@@ -123,8 +122,8 @@ class NodesBackend:
     async def _placed(self, ref: ServiceRef) -> tuple[list[Object], dict[str, Object]]:
         """Return the stored instances of a service, and the nodes by name."""
         placed = await self._list(Selector(ref.system.ns, INSTANCE.kind, service_key(ref)))
-        nodes = await self._list(Selector(ref.system.ns, NODE.kind)) if placed else []
-        return placed, {one.id: one for one in nodes}
+        nodes = await self._engine.store.reader.objects({Key(one.ns, placed_instance(one).node) for one in placed})
+        return placed, {one.id: one for one in nodes.values() if one.kind == NODE.kind and not one.removed}
 
     async def start(self, ref: ServiceRef, want: InstanceSpec) -> None:
         """Place an instance on a node."""
@@ -252,9 +251,9 @@ class NodesBackend:
             self._is_retried = True
             asyncio.get_running_loop().call_later(MOVING_RETRY_S, self._retry_moving)
         refs = {ref_of_instance(one.ns, one.object): None for one in entries if one.kind == INSTANCE.kind}
-        for node in {Key(one.ns, one.object) for one in entries if one.kind == NODE.kind}:
-            for found in await self._list(Selector(node.ns, INSTANCE.kind, labels=((NODE_LABEL, node.id),))):
-                refs[ref_of_instance(*found.key)] = None
+        changed_nodes = {Key(one.ns, one.object) for one in entries if one.kind == NODE.kind}
+        for there in (await self.hub.instances.by_node(changed_nodes)).values():
+            refs |= {ref_of_instance(*found.key): None for found in there}
         for ref in refs:
             if self._proxies.has_proxy(ref):
                 await self._refresh_ready(ref)

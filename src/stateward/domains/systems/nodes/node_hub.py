@@ -45,8 +45,8 @@ from stateward.domains.systems.errors import NodeCannotAnswer
 from stateward.domains.systems.lifecycle import INSTANCE, NODE, InstanceState
 from stateward.domains.systems.nodes.lease_rules import BEATS_PER_LEASE
 from stateward.domains.systems.nodes.node_images import IMAGES_ASKED, NodeImages
+from stateward.domains.systems.nodes.node_instances import NodeInstances
 from stateward.domains.systems.nodes.node_model import (
-    NODE_LABEL,
     NodeOrder,
     create_number,
     delete_number,
@@ -76,7 +76,6 @@ from stateward.domains.systems.nodes.node_volumes import SYSTEM_DELETED, NodeVol
 from stateward.engine import Engine
 from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.store.errors import StoreError
-from stateward.store.filters import Page, Selector
 from stateward.store.port import Tx
 from stateward.store.records import JournalEntry, Key, Object, to_json
 
@@ -90,8 +89,6 @@ NOT_HERE = (
     "it is not connected to this server; if it is connected to another one, the setting server_url there says how this "
     "one reaches it"
 )
-
-MAX_LISTED = 100_000
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -134,7 +131,8 @@ class NodeHub:
         self, engine: Engine, chance: Random, lease_s: float, read_secrets: ReadSecrets, server_url: str = ""
     ) -> None:
         self._engine, self._lease_s, self._server_url = engine, lease_s, server_url
-        self._secrets = NodeSecrets(engine, read_secrets)
+        self.instances = NodeInstances(engine)
+        self._secrets = NodeSecrets(self.instances, read_secrets)
         self.connections: dict[Key, AgentConnection] = {}
         self.rejected: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -181,7 +179,7 @@ class NodeHub:
             await connection.send(Goodbye(why))
             raise Disconnected(why)
         connection.is_synced = True
-        placed = {one.id: one for one in await self._instances(_node(connection))}
+        placed = {one.id: one for one in await self.instances.of(_node(connection))}
         for item in items.values():
             await self._remove_orphan(connection, item, placed.get(item.name))
         await self.send_orders(_node(connection))
@@ -290,7 +288,7 @@ class NodeHub:
         found = (await self._engine.store.reader.objects(instances)).values()
         nodes = {Key(one.ns, placed_instance(one).node) for one in found if one.kind == INSTANCE.kind}
         for node in nodes & self.connections.keys():
-            await self.send_orders(node)
+            self._start_task(self.send_orders(node))
 
     def _close_token(self, token: str) -> None:
         for connection in [one for one in self.connections.values() if one.token == token]:
@@ -308,7 +306,7 @@ class NodeHub:
         connection = self.connections.get(node)
         if connection is None or not connection.is_synced:
             return
-        due = [(one, order) for one in await self._instances(node) if (order := due_order(one, connection.notify))]
+        due = [(one, order) for one in await self.instances.of(node) if (order := due_order(one, connection.notify))]
         if any(order.work is OrderAction.CREATE for _, order in due):
             deleted = await self.volumes.deleted_systems(node)
             due = [
@@ -334,17 +332,19 @@ class NodeHub:
             order = msgspec.structs.replace(order, operation=delete_number(item.generation) + 1)
         await connection.send_order(order)
 
-    async def _instances(self, node: Key) -> list[Object]:
-        chosen = Selector(node.ns, INSTANCE.kind, labels=((NODE_LABEL, node.id),))
-        return await self._engine.store.reader.list_objects(chosen, Page(None, MAX_LISTED))
-
     async def resend_orders(self) -> None:
         """Send unanswered orders again, and remove volumes that are left, in a loop."""
         while True:
             await asyncio.sleep(RESEND_S)
-            for node in list(self.connections):
-                await self.send_orders(node, RESEND_S)
-                self._start_task(self._remove_volumes(node))
+            await self._resend()
+
+    async def _resend(self) -> None:
+        """Begin the work on all nodes at the same time, so that it shares its reads, and wait for its end."""
+        nodes = list(self.connections)
+        for node in await self.volumes.to_remove(nodes):
+            self._start_task(self._remove_volumes(node))
+        if sending := [self._start_task(self.send_orders(node, RESEND_S)) for node in nodes]:
+            await asyncio.wait(sending)
 
     async def close_silent(self) -> None:
         """Close connections whose agents are silent for a whole lease, in a loop."""
@@ -355,10 +355,11 @@ class NodeHub:
                 if now - connection.last_message_at > self._lease_s:
                     self._close(node)
 
-    def _start_task(self, work: Coroutine[object, object, None]) -> None:
+    def _start_task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._on_task_done)
+        return task
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

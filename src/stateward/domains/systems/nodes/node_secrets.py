@@ -8,21 +8,17 @@ from stateward.agents.connection import AgentConnection
 from stateward.agents.node_messages import SecretAnswer, SecretRequest
 from stateward.agents.secret_requests import NOT_PRIVATE
 from stateward.domains.systems.backends.port import ReadSecrets
-from stateward.domains.systems.lifecycle import INSTANCE
-from stateward.domains.systems.nodes.node_model import NODE_LABEL, placed_instance
-from stateward.engine import Engine
+from stateward.domains.systems.nodes.node_instances import NodeInstances
+from stateward.domains.systems.nodes.node_model import placed_instance
 from stateward.errors import StatewardError
-from stateward.store.filters import Page, Selector
 from stateward.store.records import Key
-
-MAX_LISTED = 100_000
 
 
 class NodeSecrets:
     """Answers the requests of agents for values of secrets."""
 
-    def __init__(self, engine: Engine, read_secrets: ReadSecrets) -> None:
-        self._engine, self._read_secrets = engine, read_secrets
+    def __init__(self, instances: NodeInstances, read_secrets: ReadSecrets) -> None:
+        self._instances, self._read_secrets = instances, read_secrets
 
     async def answer(self, connection: AgentConnection, node: Key, request: SecretRequest) -> SecretAnswer:
         """Return the value of a secret, or why there is none."""
@@ -38,6 +34,5 @@ class NodeSecrets:
         return SecretAnswer(*about, value=str(found[request.secret]))
 
     async def _used(self, node: Key) -> set[str]:
-        chosen = Selector(node.ns, INSTANCE.kind, labels=((NODE_LABEL, node.id),))
-        placed = await self._engine.store.reader.list_objects(chosen, Page(None, MAX_LISTED))
+        placed = await self._instances.of(node)
         return {one.secret for found in placed for one in placed_instance(found).want.service.secrets.values()}

@@ -64,9 +64,12 @@ class NodeVolumes:
 
     async def deleted_systems(self, node: Key) -> tuple[str, ...]:
         """Return the systems whose volumes are to be removed from a node, if its agent can."""
-        found = await self._engine.store.reader.object(node)
-        status = NodeStatus() if found is None or found.removed else node_status(found)
-        return status.deleted_systems if status.containers else ()
+        return _deleted_systems(await self._engine.store.reader.object(node))
+
+    async def to_remove(self, nodes: Collection[Key]) -> list[Key]:
+        """Return those of these nodes from which volumes are to be removed."""
+        found = await self._engine.store.reader.objects(nodes)
+        return [key for key, one in found.items() if _deleted_systems(one)]
 
     async def remove(self, node: Key) -> None:
         """Remove the volumes of deleted systems from a node that is connected to this process; else, later."""
@@ -84,6 +87,11 @@ class NodeVolumes:
             log.warning("volumes of deleted systems are left on a node, and are removed later: %s", error)
         finally:
             self._removing.discard(node)
+
+
+def _deleted_systems(node: Object | None) -> tuple[str, ...]:
+    status = NodeStatus() if node is None or node.removed else node_status(node)
+    return status.deleted_systems if status.containers else ()
 
 
 def _keeps_waiting(node: Object, system_ref: SystemRef) -> bool:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
-from stateward.domains.systems.lifecycle import INSTANCE, NODE, SERVING, SystemNodeState
+from stateward.domains.systems.lifecycle import NODE, SERVING, SystemNodeState
 from stateward.domains.systems.nodes.lease_rules import Watched, is_overdue, watch_renewals
-from stateward.domains.systems.nodes.node_model import NODE_LABEL, node_status, placed_instance
+from stateward.domains.systems.nodes.node_instances import NodeInstances
+from stateward.domains.systems.nodes.node_model import node_status, placed_instance
 from stateward.domains.systems.nodes.node_records import lose_node
 from stateward.domains.systems.nodes.placement_records import ROOM_STATES, find_room_problems
 from stateward.engine import Engine, ExternalReport
@@ -37,6 +38,7 @@ class NodeWatch:
 
     def __init__(self, engine: Engine, lease_s: float, margin_s: float, clock: Callable[[], float]) -> None:
         self._engine, self._lease_s, self._margin_s, self._clock = engine, lease_s, margin_s, clock
+        self._instances = NodeInstances(engine)
         self._watched: dict[Key, Watched] = {}
         self._drains: dict[Key, DrainReport] = {}  # of draining nodes
 
@@ -50,13 +52,16 @@ class NodeWatch:
         """Look at all nodes once."""
         reader = self._engine.store.reader
         seen: set[Key] = set()
+        draining: dict[Key, Object] = {}
         for ns in await reader.namespaces():
             serving = Selector(ns, NODE.kind, states=tuple(one.word for one in SERVING))
             for node in await reader.list_objects(serving, Page(None, MAX_LISTED)):
                 seen.add(node.key)
                 await self._check_lease(node)
                 if node.state == SystemNodeState.DRAINING:
-                    await self._check_drain(node)
+                    draining[node.key] = node
+        for key, there in (await self._instances.by_node(draining)).items():
+            await self._check_drain(draining[key], [one for one in there if one.state in ROOM_STATES])
         for gone in self._watched.keys() - seen:
             del self._watched[gone]
         for gone in self._drains.keys() - seen:
@@ -71,9 +76,7 @@ class NodeWatch:
             if await self._engine.store.transact(lambda tx: lose_node(tx, kinds, node.key, renewals)):
                 log.warning("node %s in %s did not renew its lease; its instances are replaced", node.id, node.ns)
 
-    async def _check_drain(self, node: Object) -> None:
-        chosen = Selector(node.ns, INSTANCE.kind, states=ROOM_STATES, labels=((NODE_LABEL, node.id),))
-        left = await self._engine.store.reader.list_objects(chosen, Page(None, MAX_LISTED))
+    async def _check_drain(self, node: Object, left: Sequence[Object]) -> None:
         if node.op is None:
             return
         if left:
