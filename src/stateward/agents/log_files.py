@@ -1,7 +1,7 @@
-"""Logs in files of a node: the script that the node runs to read a part of one, and its result.
+"""Logs in files of a node: scripts that the node runs to read a part of one, or to bound them, and their results.
 
 The node reads the file, not the agent: the app owns it, and may have replaced it with a link. A cursor is an offset in
-bytes. A file that has become shorter is read from its beginning.
+bytes. A file that has become shorter was emptied: after the rest of its copy, it is read from its beginning.
 """
 
 from shlex import quote
@@ -21,10 +21,26 @@ def log_script(file: str, after: str, most: int) -> str:
         '[ -f "$file" ] || exit 0\n'
         'size=$(wc -c <"$file")\n'
         f"begin={begin}\n"
-        '[ "$begin" -le "$size" ] || begin=0\n'
+        'if [ "$begin" -gt "$size" ]; then\n'
+        '  old=0; [ ! -f "$file.old" ] || old=$(wc -c <"$file.old")\n'
+        '  if [ "$begin" -lt "$old" ]; then file=$file.old size=$old next=0; else begin=0; fi\n'
+        "fi\n"
         f"end=$((size - begin > {most} ? begin + {most} : size))\n"
-        "echo $end\n"
+        '[ "$end" = "$size" ] && echo "${next-$end}" || echo "$end"\n'
         'tail -c +$((begin + 1)) "$file" | head -c $((end - begin))\n'
+    )
+
+
+def emptying_script(files: str, limit: int) -> str:
+    """Return a script that copies and empties each log that is longer, while its processes write.
+
+    Each of their writes appends to what there is.
+    """
+    return (
+        f"for file in {files}; do\n"
+        '  [ -f "$file" ] && [ "$(wc -c <"$file")" -gt ' + str(limit) + " ] || continue\n"
+        '  cp -f "$file" "$file.copy" && mv -f "$file.copy" "$file.old" && : >"$file"\n'
+        "done\n"
     )
 
 

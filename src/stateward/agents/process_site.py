@@ -9,6 +9,7 @@ memory.
 import asyncio
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from itertools import count, islice
 from pathlib import Path
 from shlex import join, quote
@@ -17,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.agents.local_state import Deployed, LocalState
-from stateward.agents.log_files import log_script, read_log_parts
+from stateward.agents.log_files import emptying_script, log_script, read_log_parts
 from stateward.agents.messages import AgentOrder, CommandRequest, Existing, LogPart, LogRequest, OrderAction
 from stateward.agents.output_excerpt import last_output
 from stateward.agents.probes import ProbeRunner, health_by_app
@@ -26,6 +27,7 @@ from stateward.agents.process_programs import probed_parts, setup_scripts, shell
 from stateward.agents.process_tracking import background_shell, kill_processes, with_label
 from stateward.agents.published_ports import PublishedAddress
 from stateward.agents.site import InstanceMeasure, ReportProgress, SiteCommandResult, SiteError
+from stateward.aio.supervise import cancel_tasks
 from stateward.drivers import (
     AlreadyDone,
     CallAccepted,
@@ -55,6 +57,9 @@ STABLE_AFTER_S = 0.5
 MAX_LOG_BYTES, LOG_READ_TIMEOUT_S = 4000, 5.0
 """Limits on the read of an app's log."""
 
+MAX_LOG_FILE_BYTES, LOG_INTERVAL_S = 20_000_000, 30.0
+"""How long an app's log grows before it becomes the old one, and the time between two checks."""
+
 
 class ProcessSite:
     """Clusters and apps as processes on this machine; one folder has all their files."""
@@ -66,12 +71,15 @@ class ProcessSite:
         self._driver = ProcessDriver(place, confinement=(confinement or Confinement()).hiding(folder))
         self._meter = ProcessMeter(f"{MARK}/")
         self._probes = ProbeRunner(self._run_probe)
+        self._logs_checked = -LOG_INTERVAL_S
+        self._log_check: asyncio.Task[None] | None = None
 
     async def observe(self) -> Mapping[str, Existing]:
         """Return the things in the local state; a thing whose processes do not run is not whole."""
         nodes = await self._nodes()
         running = await asyncio.to_thread(marked_processes)
         self._state.reload()
+        self._begin_log_check(nodes)
         problems = {one.name: self._problem(one, nodes, running) for one in self._state}
         return {one.name: Existing(one.generation, not problems[one.name], problems[one.name]) for one in self._state}
 
@@ -112,6 +120,7 @@ class ProcessSite:
 
     async def close(self) -> None:
         """Stop the probes, and close the driver; the processes go on."""
+        await cancel_tasks([] if self._log_check is None else [self._log_check])
         await self._probes.close()
         await self._driver.close()
 
@@ -259,6 +268,23 @@ class ProcessSite:
             return read_log_parts(await self._driver.run(MachineHandle(key), script, "", LOG_READ_TIMEOUT_S))
         except (OSError, TimeoutError, ValueError) as error:
             raise SiteError(f"the log cannot be read: {_error_text(error)}") from error
+
+    def _begin_log_check(self, nodes: Mapping[str, Observation]) -> None:
+        """Empty the logs that are too long, from time to time; a node that does not answer delays nothing else."""
+        now = asyncio.get_running_loop().time()
+        if now - self._logs_checked >= LOG_INTERVAL_S and (self._log_check is None or self._log_check.done()):
+            self._logs_checked = now
+            hosts = {self._state.get(one.host) for one in self._state if one.kind == "appinst"}
+            keys = [host.parts[0] for host in hosts if host is not None and host.parts]
+            self._log_check = asyncio.create_task(
+                self._empty_long_logs([one for one in keys if _is_up(nodes.get(one))])
+            )
+
+    async def _empty_long_logs(self, keys: Sequence[str]) -> None:
+        script = emptying_script(_log_of("*"), MAX_LOG_FILE_BYTES)
+        for key in keys:
+            with suppress(OSError, TimeoutError):  # it is tried again
+                await self._driver.run(MachineHandle(key), script, "", LOG_READ_TIMEOUT_S)
 
     async def run_command(self, request: CommandRequest) -> SiteCommandResult:
         """Run a command on the node of an app; its output comes when it has ended."""

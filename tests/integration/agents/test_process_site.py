@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from stateward.agents import process_site
 from stateward.agents.local_state import LocalState
 from stateward.agents.messages import AgentOrder, Existing, OrderAction
 from stateward.agents.process_site import ProcessSite, marked_processes
@@ -242,6 +243,18 @@ async def test_a_log_that_an_app_has_replaced_by_a_link_shows_nothing_that_the_a
     with pytest.raises(SiteError) as failure:
         await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command=f"ln -sf {secret} app-c1_web.log"))
     assert "for the agent only" not in str(failure.value)
+
+
+async def test_the_log_of_an_app_that_runs_is_bounded(place: SiteHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_site, "MAX_LOG_FILE_BYTES", 100)
+    await place.do(order(OrderAction.CREATE, 1))
+    await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command="seq 1000; sleep 1000"))
+    await place.site.observe()
+    assert place.site._log_check is not None
+    await place.site._log_check
+    (log,), (old,) = place.folder.rglob("app-c1_web.log"), place.folder.rglob("app-c1_web.log.old")
+    assert log.stat().st_size == 0
+    assert old.read_text().endswith("\n999\n1000\n")
 
 
 async def test_an_order_that_was_broken_off_between_two_processes_starts_only_what_is_not_there(

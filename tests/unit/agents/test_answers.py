@@ -10,7 +10,7 @@ from stateward.agents import answers as agent_answers
 from stateward.agents.agent_requests import MAX_WAITING, AgentRequests
 from stateward.agents.answers import MAX_REQUESTS, SiteAnswers
 from stateward.agents.connection import AgentConnection
-from stateward.agents.log_files import log_script, read_log_parts
+from stateward.agents.log_files import emptying_script, log_script, read_log_parts
 from stateward.agents.messages import (
     MAX_ANSWER_CHARS,
     Answer,
@@ -50,10 +50,31 @@ def test_a_part_of_a_log_is_read_with_the_cursor_of_the_next(
     tmp_path: Path, content: bytes, after: str, most: int, text: str, end: str
 ) -> None:
     (tmp_path / "it's a log").write_bytes(content)
-    script = log_script("it's a log", after, most)
-    printed = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, check=True).stdout
+    assert read_part(tmp_path, "it's a log", after, most) == (text, end)
+
+
+def read_part(folder: Path, file: str, after: str, most: int) -> tuple[str, str]:
+    script = log_script(file, after, most)
+    printed = subprocess.run(["sh", "-c", script], cwd=folder, capture_output=True, check=True).stdout
     (part,) = read_log_parts(printed.decode(errors="replace"))
-    assert (part.text, part.next) == (text, end)
+    return part.text, part.next
+
+
+def test_a_log_that_is_too_long_is_emptied_while_its_app_writes_and_its_reader_misses_nothing(tmp_path: Path) -> None:
+    with (tmp_path / "app-a.log").open("ab", buffering=0) as log:
+        log.write(b"one\ntwo\n")
+        (tmp_path / "app-short.log").write_bytes(b"one\n")
+        assert read_part(tmp_path, "app-a.log", "", 4) == ("two\n", "8")
+        log.write(b"three\nfour\n")
+        subprocess.run(["sh", "-c", emptying_script("app-*.log", 10)], cwd=tmp_path, check=True)
+        assert {one.name: one.stat().st_size for one in tmp_path.iterdir()} == {
+            "app-a.log": 0, "app-a.log.old": 19, "app-short.log": 4,
+        }  # fmt: skip
+        log.write(b"five\n")
+        assert read_part(tmp_path, "app-a.log", "8", 6) == ("three\n", "14")
+        assert read_part(tmp_path, "app-a.log", "14", 100) == ("four\n", "0")
+        assert read_part(tmp_path, "app-a.log", "0", 100) == ("five\n", "5")
+        assert read_part(tmp_path, "app-a.log", "19", 100) == ("five\n", "5")
 
 
 def test_an_app_that_has_written_nothing_has_no_log(tmp_path: Path) -> None:

@@ -240,8 +240,8 @@ def run_command(
 
 def _followed(session: Session, system: str, path: str, one: LogExcerpt, place: int) -> int:
     """Print the log of an instance after an offset; returns the next offset."""
-    if one.next <= place:
-        return one.next
+    if one.next == place:  # a smaller one: the log was emptied, and the rest of the old one comes first
+        return place
     params = {"path": path, "instance": one.instance, "after": place}
     for more in _written(session, system, params):
         place = _shown(more)

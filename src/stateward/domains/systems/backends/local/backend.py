@@ -24,6 +24,7 @@ from stateward.domains.systems.backends.local.instance_dir import (
     InstanceDir,
     InstanceOrder,
     LocalInstanceState,
+    old_log,
 )
 from stateward.domains.systems.backends.local.launch import (
     PROXY_PROGRAM,
@@ -303,8 +304,14 @@ def _instance(order: InstanceOrder, state: LocalInstanceState) -> ServiceInstanc
 
 
 def read_excerpt(file: Path, after: int | None, most: int) -> LogExcerpt:
-    """Return a part of a log: its end, or what is after an offset."""
-    size = file.stat().st_size
+    """Return a part of a log: its end, or what is after an offset.
+
+    A reader whose place is behind the end has read what is the old log now: it gets the rest of that, then the new one.
+    """
+    size, old = file.stat().st_size, old_log(file)
+    if after is not None and after > size and old.exists():
+        rest = read_excerpt(old, after, most) if after < old.stat().st_size else LogExcerpt(file.stem, "", after)
+        return rest if rest.next < old.stat().st_size else replace(rest, next=0)
     begin = max(0, size - most) if after is None or after > size else after
     with file.open("rb") as stream:
         stream.seek(begin)

@@ -22,6 +22,7 @@ from stateward.domains.systems.backends.local.instance_dir import (
     BackendDir,
     InstanceDir,
     InstanceOrder,
+    empty_long_log,
     write_record,
 )
 from stateward.domains.systems.backends.local.instance_supervisor import InstanceSupervisor
@@ -42,6 +43,9 @@ POLL_INTERVAL_S = 0.05
 
 MAX_TURN_S = 0.01
 """How long a round occupies the event loop before others get their turn."""
+
+LOG_INTERVAL_S = 10.0
+"""The time between two checks of the logs' length."""
 
 LOCK_RETRY_S = 0.5
 """The time between two tries to get the lock."""
@@ -68,7 +72,7 @@ class BackendSupervisor:
         self._log_distances = GrowingIntervals(time.monotonic)
         self.changed_services: asyncio.Queue[ServiceRef] = asyncio.Queue()
         self._is_supervising = False
-        self._turn_began = 0.0
+        self._turn_began = self._logs_checked = 0.0
         self._changes: Counter[ServiceRef] = Counter()
         self._waiting: dict[ServiceRef, set[asyncio.Event]] = {}
 
@@ -155,11 +159,22 @@ class BackendSupervisor:
             except Exception as error:
                 self._ready.pop(ref, None)  # its proxy may not know the ports yet
                 self._log_failure(ref, "TCP proxy", error)
+        if self._turn_began - self._logs_checked > LOG_INTERVAL_S:
+            await self._empty_long_logs()
         for gone in self._instances.keys() - seen:
             self._instances.pop(gone).close()
         for forgotten in self._ready.keys() - set(refs):
             del self._ready[forgotten], self._changes[forgotten]
             self._waiting.pop(forgotten, None)
+
+    async def _empty_long_logs(self) -> None:
+        """Bound the logs of processes that run; nobody starts one meanwhile, which would rotate its log, too."""
+        self._logs_checked = time.monotonic()
+        for one in list(self._instances.values()):
+            try:
+                await asyncio.to_thread(empty_long_log, one.dir.log)
+            except OSError as error:
+                self._log_failure(one.dir.ref, one.order.name, error)
 
     async def _tick_service(self, ref: ServiceRef, directories: list[InstanceDir], seen: set[str], now: float) -> None:
         changed = False

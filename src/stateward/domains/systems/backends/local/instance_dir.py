@@ -14,6 +14,7 @@ field names never change: a supervisor of another version may have written them.
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -34,6 +35,7 @@ PROXY = "gate"
 MISSING = (FileNotFoundError, NotADirectoryError)
 """The errors that mean that a file is not there; any other one means that nothing is known about it."""
 MAX_LOG_BYTES = 20_000_000
+"""How long a log grows before it becomes the old one of its instance."""
 CACHED_PATHS = 20_000
 """How many paths are kept: making them took half of the time of a round with hundreds of services."""
 MAX_LOGS = 20
@@ -229,10 +231,27 @@ def prepare_log(log: Path) -> None:
     """Rotate a log that is too long, and remove the oldest logs of the service."""
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
-        log.replace(log.with_suffix(".old"))
+        log.replace(old_log(log))
     kept = sorted(log.parent.iterdir(), key=lambda one: one.stat().st_mtime)
     for old in [one for one in kept if one != log][: max(0, len(kept) - MAX_LOGS)]:
         old.unlink(missing_ok=True)
+
+
+def old_log(log: Path) -> Path:
+    """Return the file that a log becomes when it is too long."""
+    return log.with_suffix(".old")
+
+
+def empty_long_log(log: Path) -> None:
+    """Copy a log that is too long, and empty it, while its process writes: each write appends to what there is."""
+    with suppress(FileNotFoundError), log.open("r+b") as stream:
+        if os.fstat(stream.fileno()).st_size <= MAX_LOG_BYTES:
+            return
+        copy = log.with_suffix(".copy")
+        with copy.open("wb") as target:
+            shutil.copyfileobj(stream, target, 2**20)
+        copy.replace(old_log(log))
+        os.ftruncate(stream.fileno(), 0)
 
 
 def _keep_logs(logs: Path, kept: Path) -> None:
