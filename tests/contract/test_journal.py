@@ -58,6 +58,23 @@ async def test_lines_are_chosen_by_what_they_are_about(store: Store) -> None:
     assert await events(store, ns=NS, object="nobody") == []
 
 
+async def test_a_journal_is_read_up_to_a_number(store: Store) -> None:
+    await write(store, journal=[an_entry(event=f"{number}") for number in range(10)])
+    first, *_ = await store.reader.journal(0, 1, JournalFilter())
+    assert await events(store, upto=first.seq + 2) == ["0", "1", "2"]
+    assert await events(store, first.seq, ns=NS, object="a", upto=first.seq + 1) == ["1"]
+
+
+async def test_the_number_that_so_many_entries_reach_is_found(store: Store) -> None:
+    await write(store, journal=[an_entry(ns=["a", "b"][number % 2]) for number in range(10)])
+    numbers = [line.seq for line in await store.reader.journal(0, 10, JournalFilter())]
+    assert await store.reader.journal_reach(0, 4, None) == numbers[3]
+    assert await store.reader.journal_reach(numbers[3], 6, None) == numbers[-1]
+    assert await store.reader.journal_reach(numbers[3], 7, None) is None
+    assert await store.reader.journal_reach(numbers[0], 2, "a") == numbers[4]
+    assert await store.reader.journal_reach(numbers[0], 5, "a") is None
+
+
 async def test_times_are_chosen_from_the_beginning_and_before_the_end(store: Store) -> None:
     await write(store, journal=[an_entry(event=f"{at:.0f}", at=at) for at in (10.0, 20.0, 30.0)])
     assert await events(store, since=20.0) == ["20", "30"]

@@ -11,7 +11,7 @@ from stateward.store.filters import BY_STATE, OperationCursor, OperationFilter
 from stateward.store.records import Status
 from stateward.store.sqlite import SqliteStore, claims, queries, readers, tx
 from stateward.store.sqlite.codec import render_sql
-from stateward.store.sqlite.queries import indexed_table, where_journal, where_objects
+from stateward.store.sqlite.queries import indexed_journal, indexed_table, where_journal, where_objects
 
 WHOLE_TABLE = re.compile(r"SCAN (objects|operations|work|journal|progress|signals|timers|answers)\b(?! USING)")
 SERVED = re.compile(r"objects_by_parent \(ns=\? AND parent=|objects_by_state \(ns=\? AND kind=")
@@ -109,14 +109,16 @@ def test_labels_are_searched_in_their_index(connection: sqlite3.Connection) -> N
     ("only", "index"),
     [
         (JournalFilter(), "INTEGER PRIMARY KEY (rowid>?)"),
-        (JournalFilter(ns="acme", kind="vm"), "INTEGER PRIMARY KEY (rowid>?)"),
+        (JournalFilter(kind="vm", upto=9), "INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
+        (JournalFilter(ns="acme", kind="vm"), "journal_by_namespace (ns=? AND rowid>?)"),
         (JournalFilter(ns="acme", object="a", actor="user"), "journal_by_object (ns=? AND object=? AND rowid>?)"),
     ],
 )
 def test_the_journal_is_walked_in_its_order(connection: sqlite3.Connection, only: JournalFilter, index: str) -> None:
-    steps = plan(connection, render_sql(readers.LINES, where=str(where_journal(only))))
-    assert any(index in step for step in steps), steps
-    assert not any("TEMP B-TREE" in step for step in steps), steps
+    for sql in (readers.LINES, readers.JOURNAL_REACH):
+        steps = plan(connection, render_sql(sql, source=indexed_journal(only), where=str(where_journal(only))))
+        assert any(index in step for step in steps), steps
+        assert not any("TEMP B-TREE" in step for step in steps), steps
 
 
 def test_transitions_are_counted_from_a_number_on(connection: sqlite3.Connection) -> None:

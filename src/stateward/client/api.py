@@ -222,7 +222,8 @@ class ApiClient:
         page = self.http.call(LinePage, "GET", url_path("journal"), params=params)
         if page.next is not None:
             return JournalPage(page.items, int(page.next), True, page.pruned)
-        return JournalPage(page.items, page.items[-1].seq if page.items else after, False, page.pruned)
+        last = page.items[-1].seq if page.items else after
+        return JournalPage(page.items, max(last, page.seq), False, page.pruned)  # an old server reports no `seq`
 
     # --- the deployment ----------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from math import inf, nextafter
 from msgspec import Struct
 
 from stateward.aio.supervise import wait_for_event
+from stateward.engine.bounded_reads import EVERYTHING, read_all
 from stateward.engine.maintenance.horizon import horizon, require_entries
 from stateward.lifecycle import CLOCK, HEALER, TIMED_OUT
 from stateward.store.filters import JournalFilter, Page, Selector
@@ -60,8 +61,8 @@ async def recovered(
 
     `show` returns a journal entry as the reader may see it, or None if the reader may not.
     """
-    by_healer = await reader.journal(0, limit, JournalFilter(ns=ns, actor=HEALER, since=since))
-    by_clock = await reader.journal(0, limit, JournalFilter(ns=ns, actor=CLOCK, since=since))
+    by_healer = await read_all(reader, limit, JournalFilter(ns=ns, actor=HEALER, since=since))
+    by_clock = await read_all(reader, limit, JournalFilter(ns=ns, actor=CLOCK, since=since))
     entries = [*by_healer, *(entry for entry in by_clock if entry.event == TIMED_OUT)]
     shown = [entry for one in sorted(entries, key=lambda entry: entry.seq) if (entry := show(one)) is not None]
     operations = await reader.operations([Key(entry.ns, entry.op) for entry in shown if entry.op is not None])
@@ -77,8 +78,6 @@ def _recovered(entry: JournalEntry, operation: Operation | None) -> Recovered:
 
 WATCH_POLL_MAX_S = 5.0
 """How many seconds pass at most between two reads, should a notification be lost."""
-
-EVERYTHING = JournalFilter()
 
 
 async def watch(

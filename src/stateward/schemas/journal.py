@@ -45,7 +45,8 @@ class SpecChange(Struct, frozen=True):
 
 
 class LinePage(Struct, frozen=True):
-    """A page of journal entries in their order; `next` continues it, null at the end.
+    """A page of journal entries in their order; `next` continues it, null at the end. `seq` is the number up to which
+    the journal was read: to follow the journal, continue after it.
 
     `pruned` is the horizon, where the page begins before it: of the lines up to this number some are gone.
     """
@@ -53,6 +54,7 @@ class LinePage(Struct, frozen=True):
     items: list[LineView]
     next: str | None
     pruned: int | None = None
+    seq: int = 0
 
 
 class TransitionCounts(Struct, frozen=True):

@@ -11,18 +11,15 @@ from asyncio import Lock
 from collections import Counter
 from collections.abc import Callable
 
+from stateward.engine.bounded_reads import last_seq_before
 from stateward.schemas.journal import TransitionCounts
 from stateward.server.views import to_datetime
-from stateward.store.filters import JournalFilter
 from stateward.store.port import Reader
 
 MINUTE_S = 60
 MINUTES = 60
 SETTLE_S = 10.0
 """Entries of concurrent transactions are out of order by less than this."""
-
-NEAR_ENTRIES = 1_000
-"""The first entry is searched until so many entries are left, which cost little to read."""
 
 
 class TransitionHistory:
@@ -51,7 +48,8 @@ class TransitionHistory:
         last = int(now // MINUTE_S)
         first = last - MINUTES + 1
         begin = max(first, self._final)
-        self._before = await self._entry_before(reader, begin * MINUTE_S)
+        last_seq = await reader.last_journal_seq()
+        self._before = await last_seq_before(reader, begin * MINUTE_S - SETTLE_S, self._before, last_seq)
         found = await reader.count_transitions(self._before, begin * MINUTE_S, MINUTE_S)
         kept = {minute: counts for minute, counts in self._minutes.items() if first <= minute < begin}
         self._minutes = {minute: kept.get(minute, Counter()) for minute in range(first, last + 1)}
@@ -60,15 +58,3 @@ class TransitionHistory:
                 self._minutes[begin + step][ns] += number
         self._final = int((now - SETTLE_S) // MINUTE_S)
         return first, last
-
-    async def _entry_before(self, reader: Reader, time: float) -> int:
-        """Return the number of an entry before a time, not far from it."""
-        low, high = self._before, await reader.last_journal_seq()
-        while high - low > NEAR_ENTRIES:
-            middle = (low + high) // 2
-            entries = await reader.journal(middle, 1, JournalFilter())
-            if entries and entries[0].at < time - SETTLE_S:
-                low = middle
-            else:
-                high = middle
-        return low

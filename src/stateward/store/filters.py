@@ -99,7 +99,7 @@ class SearchText(Struct, frozen=True):
 
 
 class JournalFilter(Struct, frozen=True):
-    """A filter of journal entries; None matches all values. `since` is inclusive, `until` exclusive."""
+    """A filter of journal entries; None matches all values. `since` and `upto` are inclusive, `until` is exclusive."""
 
     ns: str | None = None
     object: str | None = None
@@ -108,6 +108,13 @@ class JournalFilter(Struct, frozen=True):
     actor: str | None = None
     since: float | None = None
     until: float | None = None
+    upto: int | None = None  # the number of the last entry
+
+    @property
+    def needs_walk(self) -> bool:
+        """Whether entries that don't match must be read, because no index has all that is named."""
+        by_index = self.ns is not None and self.object is not None
+        return not by_index and (self.object, self.kind, self.op, self.actor) != (None, None, None, None)
 
 
 class OperationFilter(Struct, frozen=True):
@@ -174,12 +181,13 @@ class WhereClause(Struct):
         if value is not None:
             self.add(part, value)
 
-    def add_journal_filter(self, only: JournalFilter, prefix: str = "", at: str = "at") -> None:
-        """Add the conditions of a journal filter; `prefix` comes before the name of a column, `at` is the time's."""
+    def add_journal_filter(self, only: JournalFilter, prefix: str = "") -> None:
+        """Add the conditions of a journal filter; `prefix` comes before the name of a column."""
         for column in ("ns", "object", "kind", "op", "actor"):
             self.add_given(f"{prefix}{column} = ?", getattr(only, column))
-        self.add_given(f"{at} >= ?", only.since)
-        self.add_given(f"{at} < ?", only.until)
+        self.add_given(f"{prefix}at >= ?", only.since)
+        self.add_given(f"{prefix}at < ?", only.until)
+        self.add_given(f"{prefix}seq <= ?", only.upto)
 
     def add_operation_filter(self, only: OperationFilter, before: OperationCursor | None, running: str) -> None:
         """Add the conditions of a filter, but for the namespace, on operations `o` with their work `w`.

@@ -288,6 +288,9 @@ class Reader(Protocol):
     async def journal(self, after: int, limit: int, only: JournalFilter) -> list[JournalEntry]:
         """Return the journal entries after a sequence number, in order."""
 
+    async def journal_reach(self, after: int, rows: int, ns: str | None) -> int | None:
+        """Return the number of the `rows`-th entry after a number, of a namespace or of all; None if there is none."""
+
     async def count_transitions(self, after: int, since: float, step_s: float) -> dict[tuple[str, int], int]:
         """Count the journaled changes of state after an entry, by namespace and by the number of the step from `since`.
 

@@ -17,12 +17,13 @@ from tests.contract.store_calls import write
 
 
 class CountedReads:
-    """A store whose reads of the journal are recorded: the number each began after."""
+    """A store whose reads of the journal are recorded: the number each began after; and of those with a filter."""
 
     def __init__(self, store: SqliteStore) -> None:
         self._reader: Reader = store.reader
         self.subscribe = store.subscribe
         self.began: list[int] = []
+        self.filtered: list[int] = []
         self.on_read: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)
 
     @property
@@ -32,10 +33,12 @@ class CountedReads:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reader, name)
 
-    async def journal(self, after: int, *args: Any) -> list[JournalEntry]:
+    async def journal(self, after: int, limit: int, only: JournalFilter) -> list[JournalEntry]:
         await self.on_read()
         self.began.append(after)
-        return await self._reader.journal(after, *args)
+        if only != JournalFilter():
+            self.filtered.append(after)
+        return await self._reader.journal(after, limit, only)
 
 
 @pytest.fixture

@@ -51,7 +51,11 @@ class Journal:
         if self.errors:
             raise self.errors.pop()
         fitting = (line for line in self.all if only.ns in (None, line.ns) and only.kind in (None, line.kind))
-        return [line for line in fitting if line.seq > after][:limit]
+        return [line for line in fitting if after < line.seq <= (only.upto or line.seq)][:limit]
+
+    async def journal_reach(self, after: int, rows: int, ns: str | None) -> int | None:
+        found = [line.seq for line in self.all if line.seq > after and ns in (None, line.ns)]
+        return found[rows - 1] if len(found) >= rows else None
 
     async def object(self, key: Key) -> None:
         """Tell that nothing was ever pruned."""

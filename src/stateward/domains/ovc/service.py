@@ -28,6 +28,7 @@ from stateward.domains.ovc.model import (
 from stateward.domains.ovc.queuer import KINDS, Queuer
 from stateward.engine import Accepted, Engine, NotFound, Refused, Request
 from stateward.engine.accept.idempotency import RefusedBefore, bare_key, scope_key, was_created_by
+from stateward.engine.bounded_reads import read_all
 from stateward.engine.privacy import Disclosure
 from stateward.engine.queries import Recovered, list_all
 from stateward.engine.requests import Creation
@@ -208,7 +209,7 @@ class Service:
     async def _observed_changes(self, ns: str, since: float, disclosure: Disclosure) -> list[Recovered]:
         """Return the changes that drift detection made."""
         chosen = JournalFilter(ns=ns, actor=PROVIDER, since=since)
-        found = [disclosure.entry(entry) for entry in await self.engine.store.reader.journal(0, MAX_ENTRIES, chosen)]
+        found = [disclosure.entry(entry) for entry in await read_all(self.engine.store.reader, MAX_ENTRIES, chosen)]
         lines = [line for line in found if line is not None and line.kind in KINDS and line.target is not None]
         return [
             Recovered(

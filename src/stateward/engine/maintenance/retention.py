@@ -17,13 +17,13 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.engine.bounded_reads import last_seq_before
 from stateward.engine.kinds import Kind
 from stateward.engine.maintenance.horizon import HISTORY, HISTORY_KEY, HistoryState, Horizon, horizon_in
 from stateward.engine.transitions import absent_object, time_text
 from stateward.errors import count_text
 from stateward.lifecycle import CONTROLLER
 from stateward.store.changes import Changes
-from stateward.store.filters import JournalFilter
 from stateward.store.port import Reader, Store, Tx
 from stateward.store.records import JournalEntry, Key, Object, to_json
 from stateward.store.retention import BEFORE_ALL_KEYS, JournalSpan, PruneCandidate
@@ -158,20 +158,12 @@ async def last_prune_time(reader: Reader) -> float:
 
 
 async def _last_seq_before(reader: Reader, before: float) -> int:
-    """Return the number of the last entry that is older than a time, by bisection: entries are ordered by time.
+    """Return the number of the last entry that is older than a time.
 
     The newest entry always stays, so that the end of the journal never moves back.
     """
-    low, newest = 0, await reader.last_journal_seq()
-    high = newest
-    while low < high:
-        middle = (low + high) // 2
-        found = await reader.journal(middle, 1, JournalFilter())
-        if found and found[0].at < before:
-            low = found[0].seq
-        else:
-            high = middle
-    return min(low, newest - 1)
+    newest = await reader.last_journal_seq()
+    return min(await last_seq_before(reader, before, 0, newest), newest - 1)
 
 
 async def _raise_horizon(tx: Tx, to: Horizon, before: float, done: Pruned | None = None, who: str = "") -> None:

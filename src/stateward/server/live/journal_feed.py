@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from stateward.access.tokens import ANY, SYSTEM
 from stateward.aio.supervise import cancel_tasks, supervise, wait_for_event
+from stateward.engine.bounded_reads import EVERYTHING, read_between
 from stateward.engine.maintenance.horizon import require_entries
 from stateward.store.errors import StoreError
 from stateward.store.filters import JournalFilter
@@ -26,7 +27,6 @@ from stateward.store.topics import Topic
 
 log = logging.getLogger("stateward.feed")
 
-EVERYTHING = JournalFilter()
 PAGE_ENTRIES, PAGE_MAX_CHARS = 500, 500_000
 """How many entries are read or sent at once, and the size of a message, unless a single entry is longer."""
 
@@ -166,13 +166,11 @@ class JournalFeed:
 
     async def _page_from_store(self, interest: Interest, after: int) -> FeedPage:
         kept = self._first
-        entries = await self._store.reader.journal(after, PAGE_ENTRIES, _filter(interest))
+        read = await read_between(self._store.reader, after, kept, PAGE_ENTRIES, _filter(interest))
         await require_entries(self._store.reader, after)
-        texts, seq = _fitting(interest, [self._cached(entry) for entry in entries], after)
-        everything = len(entries) < PAGE_ENTRIES and (not entries or seq == entries[-1].seq)
-        return _feed_page(
-            texts, max(kept, seq) if everything else seq
-        )  # the query covered everything up to the start of the cache
+        texts, seq = _fitting(interest, [self._cached(entry) for entry in read.entries], after)
+        fits = not read.entries or seq == read.entries[-1].seq
+        return _feed_page(texts, read.upto if fits else seq)
 
     def _cached(self, entry: JournalEntry) -> CachedEntry:
         return CachedEntry(entry, self._encode)

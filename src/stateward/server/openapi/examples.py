@@ -85,7 +85,7 @@ EXAMPLES: dict[str, Any] = {
     "LineView": _ENTRY,
     "ObjectPage": {"items": [_OBJECT], "next": "web-1"},
     "OperationPage": {"items": [_OPERATION], "next": None},
-    "LinePage": {"items": [_ENTRY], "next": "42", "pruned": None},
+    "LinePage": {"items": [_ENTRY], "next": "42", "pruned": None, "seq": 42},
     "PrunedView": {
         "before": "2026-08-17T02:57:12.123456Z",
         "operations": 1200,

@@ -15,6 +15,7 @@ from msgspec.structs import astuple, replace
 
 from stateward.access import Grant, Right
 from stateward.access.tokens import ANY
+from stateward.engine.bounded_reads import READ_ROWS, JournalRead, journal_bounds, read_between
 from stateward.engine.maintenance.horizon import horizon
 from stateward.schemas.journal import LinePage, LineView, TransitionCounts
 from stateward.schemas.params import TEXT
@@ -57,24 +58,37 @@ class JournalQuery:
     def __init__(self, reader: Reader, grant: Grant, only: JournalFilter) -> None:
         self._reader = reader
         self._grant = grant
+        self._only = only
         self._filters = _filters(grant, only)
+        self._last: int | None = None
 
-    async def page(self, after: int, limit: int) -> tuple[list[JournalEntry], int | None]:
-        """Return the entries after a number, and the number to continue from, if there may be more."""
-        found: list[JournalEntry] = []
-        for only in self._filters:
-            found += await self._reader.journal(after, limit, only)
+    async def page(self, after: int, limit: int) -> JournalRead:
+        """Return entries after a number, and up to which number this covers the journal as it was at the first call.
+
+        A page has no entries if none of the many that were looked at matches; that needs not be the end.
+        """
+        if self._last is None:
+            after, self._last = await journal_bounds(self._reader, after, self._only)
+        rows = READ_ROWS // max(len(self._filters), 1) + limit
+        reads = [await read_between(self._reader, after, self._last, limit, one, rows) for one in self._filters]
+        upto = min((one.upto for one in reads), default=self._last)
+        found = [entry for one in reads for entry in one.entries if entry.seq <= upto]
         found = sorted(found, key=attrgetter("seq"))[:limit]
-        more = found[-1].seq if len(found) == limit else None
-        return [entry for entry in found if self._grant.opens(entry.ns)], more
+        is_full = len(found) == limit
+        return JournalRead(
+            [entry for entry in found if self._grant.opens(entry.ns)],
+            found[-1].seq if is_full else upto,
+            is_end=not is_full and all(one.is_end for one in reads),
+        )
 
     async def all(self, after: int) -> AsyncIterator[JournalEntry]:
         """Yield all entries after a number."""
-        more: int | None = after
-        while more is not None:
-            entries, more = await self.page(more, CHUNK_ENTRIES)
-            for entry in entries:
+        is_end = False
+        while not is_end:
+            read = await self.page(after, CHUNK_ENTRIES)
+            for entry in read.entries:
                 yield entry
+            after, is_end = read.upto, read.is_end
 
 
 def _filters(grant: Grant, only: JournalFilter) -> list[JournalFilter]:
@@ -105,6 +119,8 @@ async def read_journal(
 ) -> Response[LinePage]:
     """Return a page of the journal, or all lines that fit, as they are read.
 
+    A page looks at a limited number of lines, so it can be empty and have a `next`: more lines may fit.
+
     With `Accept: application/x-ndjson` each line is a JSON object, with `Accept: text/csv` a row of a table.
     """
     only = JournalFilter(ns, about, kind, op, actor, first_moment(since), first_moment(until))
@@ -114,9 +130,10 @@ async def read_journal(
             pruned = await pruned_after(request.service.reader, after)
             headers = {} if pruned is None else {PRUNED.name: str(pruned)}
             return Stream(encode(query, presenter, after), media_type=media_type, headers=headers)  # type: ignore[return-value]
-    entries, more = await query.page(after, request.service.page_size(limit))
+    read = await query.page(after, request.service.page_size(limit))
     pruned = await pruned_after(request.service.reader, after)
-    return Response(LinePage(presenter.entries(entries), None if more is None else str(more), pruned))
+    more = None if read.is_end else str(read.upto)
+    return Response(LinePage(presenter.entries(read.entries), more, pruned, read.upto))
 
 
 @api_route(get, "/journal/counts", Right.READ, TAG, "Count the transitions of the last hour", 404)

@@ -84,7 +84,8 @@ async def get_history(request: ApiRequest, ns: Ns, id: Id, after: AfterNumber = 
     if not entries:
         await _existing_or_removed(service, Key(ns, id))
     pruned = await pruned_after(service.reader, after)
-    return LinePage(request.presenter.entries(entries), str(entries[-1].seq) if len(entries) == most else None, pruned)
+    upto = entries[-1].seq if entries else after
+    return LinePage(request.presenter.entries(entries), str(upto) if len(entries) == most else None, pruned, upto)
 
 
 @api_route(get, "/ns/{ns:str}/objects/{id:str}/changes", Right.READ, TAG, "Who changed an object's spec?", 404)

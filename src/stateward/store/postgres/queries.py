@@ -69,7 +69,7 @@ def _sort_text(found: str) -> str:
 def where_journal(only: JournalFilter) -> PostgresWhere:
     """Return the WHERE clause of a journal filter, on the alias `j`."""
     where = PostgresWhere()
-    where.add_journal_filter(only, "j.", "j.at")
+    where.add_journal_filter(only, "j.")
     return where
 
 

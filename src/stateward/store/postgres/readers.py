@@ -98,6 +98,7 @@ SELECT ns, floor((at - $2) / $3)::integer, count(*) FROM journal
 WHERE seq > $1 AND at >= $2::double precision AND target IS NOT NULL AND source IS DISTINCT FROM target
 GROUP BY 1, 2
 """
+JOURNAL_REACH = "SELECT j.seq FROM journal j WHERE <where> ORDER BY j.seq LIMIT 1 OFFSET "
 LAST_JOURNAL_SEQ = "SELECT coalesce(max(seq), 0) FROM journal"
 # One pass over the table for ids, labels and errors together, which ends at 1,000 objects with the text.
 SEARCHED = """lower((o.id || ' ' || o.labels || ' ' || coalesce(o.error, '')) COLLATE "C")"""
@@ -311,6 +312,13 @@ class PostgresReader:
         place = where.place(limit)
         rows = await self._connections.fetch(LINES.replace("<where>", str(where)) + place, *where.values)
         return [JournalEntry(*row) for row in rows]
+
+    async def journal_reach(self, after: int, rows: int, ns: str | None) -> int | None:
+        where = where_journal(JournalFilter(ns))
+        where.add("j.seq > ?", after)
+        place = where.place(rows - 1)
+        found = await self._connections.fetch(JOURNAL_REACH.replace("<where>", str(where)) + place, *where.values)
+        return found[0][0] if found else None
 
     async def count_transitions(self, after: int, since: float, step_s: float) -> dict[tuple[str, int], int]:
         rows = await self._connections.fetch(TRANSITIONS, after, since, step_s)

@@ -89,10 +89,17 @@ def where_objects(selector: Selector, state: str | None = None) -> WhereClause:
 
 
 def where_journal(only: JournalFilter) -> WhereClause:
-    """Return the WHERE clause of a journal filter. Unless it names one object, the primary key order is used."""
+    """Return the WHERE clause of a journal filter."""
     where = WhereClause()
-    where.add_journal_filter(only, "+" if only.ns is None or only.object is None else "")
+    where.add_journal_filter(only)
     return where
+
+
+def indexed_journal(only: JournalFilter) -> str:
+    """Return the table with the index for a journal filter; each of them is in the order of the numbers."""
+    if only.ns is None:
+        return "journal NOT INDEXED"
+    return f"journal INDEXED BY {'journal_by_namespace' if only.object is None else 'journal_by_object'}"
 
 
 T = TypeVar("T")

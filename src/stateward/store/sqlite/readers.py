@@ -62,6 +62,7 @@ from stateward.store.sqlite.connections import SqliteSettings, open_reader, snap
 from stateward.store.sqlite.errors import translate_error
 from stateward.store.sqlite.queries import (
     KeyQuery,
+    indexed_journal,
     indexed_table,
     like_pattern,
     object_page,
@@ -228,12 +229,13 @@ def operation_page(only: OperationFilter, before: OperationCursor | None) -> tup
     return _shown(page, f" INDEXED BY {operation_index(only)}"), [only.ns, *where.values]
 
 
-LINES = json_packed("{JournalEntry}", "FROM journal WHERE seq > ? AND <where> ORDER BY seq LIMIT ?")
+LINES = json_packed("{JournalEntry}", "FROM <source> WHERE seq > ? AND <where> ORDER BY seq LIMIT ?")
 # NOT INDEXED: for the groups, SQLite would walk a whole index that begins with the namespace.
 TRANSITIONS = """
 SELECT ns, CAST((at - ?2) / ?3 AS INTEGER) AS step, count(*) FROM journal NOT INDEXED
 WHERE seq > ?1 AND at >= ?2 AND target IS NOT NULL AND source IS NOT target GROUP BY ns, step
 """
+JOURNAL_REACH = "SELECT seq FROM <source> WHERE seq > ? AND <where> ORDER BY seq LIMIT 1 OFFSET ?"
 LAST_JOURNAL_SEQ = "SELECT coalesce(max(seq), 0) FROM journal"
 PROGRESS_OF = json_packed("{Progress}", "FROM progress WHERE ns = ? AND op = ? AND seq > ? ORDER BY seq")
 WORKERS = json_packed("{WorkerRecord}", "FROM workers ORDER BY id")
@@ -406,7 +408,16 @@ class SqliteReader:
 
     async def journal(self, after: int, limit: int, only: JournalFilter) -> list[JournalEntry]:
         where = where_journal(only)
-        return await self._all(journal_entry_of, render_sql(LINES, where=str(where)), after, *where.values, limit)
+        sql = render_sql(LINES, source=indexed_journal(only), where=str(where))
+        return await self._all(journal_entry_of, sql, after, *where.values, limit)
+
+    async def journal_reach(self, after: int, rows: int, ns: str | None) -> int | None:
+        only = JournalFilter(ns)
+        where = where_journal(only)
+        sql = render_sql(JOURNAL_REACH, source=indexed_journal(only), where=str(where))
+        values = after, *where.values, rows - 1
+        found = await self._executor.run(lambda connection: connection.execute(sql, values).fetchone())
+        return None if found is None else found[0]
 
     async def count_transitions(self, after: int, since: float, step_s: float) -> dict[tuple[str, int], int]:
         values = after, since, step_s

@@ -318,15 +318,17 @@ def _find_deleted(session: Session, name: str) -> LeaseView:
 
 
 def _find_in_journal(session: Session, name: str) -> list[str]:
-    """Return the ids of leases that the journal knows by an id or by a name, in the order of their making."""
+    """Return the ids of leases that the journal knows by an id, or else by a name, in the order of their making."""
+    if session.client.journal(0, 1, ns=session.ns, kind=KIND, object=name).lines:  # an index has ids, but no names
+        return [name]
     ids: dict[str, None] = {}
     after, more = 0, True
     while more:
         page = session.client.journal(after, ns=session.ns, kind=KIND)
-        named = (one for one in page.lines if one.object == name or (one.spec or {}).get("name") == name)
+        named = (one for one in page.lines if (one.spec or {}).get("name") == name)
         ids |= dict.fromkeys(one.object for one in named)
         after, more = page.after, page.more
-    return [name] if name in ids else list(ids)
+    return list(ids)
 
 
 def _if_found(call: Callable[[], T]) -> T | None:
