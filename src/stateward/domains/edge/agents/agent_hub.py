@@ -38,6 +38,7 @@ from stateward.agents.messages import (
     AnswerPiece,
     Goodbye,
     Hello,
+    OrderAction,
     StatusMessage,
     Upgrade,
     Welcome,
@@ -59,17 +60,20 @@ from stateward.domains.edge.model import (
     agent_slots,
     cloudlet_of,
     cloudlet_status,
+    instance_record,
     instance_status,
     local_name,
     read_spec,
 )
 from stateward.domains.edge.policy.cluster_reservation import IDLE_TIMEOUT_S
 from stateward.domains.edge.records.agent_upgrade import is_upgrade_due, must_disconnect
+from stateward.domains.edge.records.instance_record import needs_undo
 from stateward.engine import Denied, Engine
 from stateward.engine.errors import VersionMismatch
+from stateward.engine.queries import list_all
 from stateward.lifecycle import CONTROLLER
 from stateward.store.errors import StoreError
-from stateward.store.filters import Page, Selector
+from stateward.store.filters import Selector
 from stateward.store.records import JournalEntry, Key, Object
 
 log = logging.getLogger("stateward.edge")
@@ -92,8 +96,6 @@ ORDER_RETRY_S = 10.0
 
 ORDER_STATES = tuple(f"{one}{what}" for one in ("Create", "Update", "Delete") for what in ("Requested", "Error"))
 """The states in which an order for the agent may be due."""
-
-PAGE_SIZE = 1000
 
 INVENTORY_DELAY_S = 0.5
 """Seconds to wait before an agent must send its inventory again, after records have changed without it."""
@@ -189,6 +191,8 @@ class AgentHub:
             connection.rate_limit.spend(REJECTION_COST)
         if result.order is not None:
             await connection.send_order(result.order)
+        if result.is_accepted and isinstance(message, AgentReport):
+            _forget_deleted(connection, message)
         if result.must_resend:
             self._start_task(
                 self.resend_order(connection, Key(connection.ns, f"{connection.site_name}:{message.name}"))
@@ -252,6 +256,7 @@ class AgentHub:
             return False
         if report.event in ENDED.values():
             self._orphan_removals.discard(removal)
+            _forget_deleted(connection, report)
             await self.engine.store.transact(lambda tx: journal_orphan_removed(tx, key.ns, key.id, report.name))
         elif report.event == BUSY:
             connection.sent_orders.pop(report.name, None)
@@ -270,7 +275,7 @@ class AgentHub:
             elif entry.kind == CLOUDLET.kind and key in self.connections:
                 cloudlets[key] = None
                 if entry.event == "change":
-                    self._start_task(self._check(self._request_inventory_for_orphans, key))
+                    self._start_task(self._check(self._apply_changed_policies, key))
             elif entry.kind in INSTANCE_LIFECYCLES and _ended_without_agent(entry):
                 self._request_inventory(Key(entry.ns, cloudlet_of(entry.object)))
             elif entry.kind in INSTANCE_LIFECYCLES and entry.target in ORDER_STATES:
@@ -287,13 +292,18 @@ class AgentHub:
             self._awaiting_inventory.add(key)
             self._start_task(self._disconnect_soon(key))
 
-    async def _request_inventory_for_orphans(self, key: Key) -> None:
-        """Make an agent send its inventory, if the policy now removes its known orphans."""
-        found = await self.engine.store.reader.object(key)
-        if found is None or not cloudlet_status(found).orphan_count:
+    async def _apply_changed_policies(self, key: Key) -> None:
+        """Re-create missing instances, and make an agent send its inventory, if the policies now say so."""
+        reader = self.engine.store.reader
+        found = await reader.object(key)
+        if found is None or found.removed:
             return
-        if read_spec(found, CloudletSpec).orphans == "remove":
+        spec = read_spec(found, CloudletSpec)
+        if spec.orphans == "remove" and cloudlet_status(found).orphan_count:
             self._request_inventory(key)
+        if spec.missing == "recreate":
+            instances = list_all(reader, Selector(key.ns, parent=key.id, states=("Ready",)))
+            self._add_missing(key, [local_name(one.id) async for one in instances if instance_status(one).missing])
 
     async def _disconnect_soon(self, key: Key) -> None:
         await asyncio.sleep(INVENTORY_DELAY_S)
@@ -370,13 +380,14 @@ class AgentHub:
     async def _recreate_missing(self, key: Key) -> None:
         """Re-create missing instances, if the cloudlet's policy says so; clusters before their apps.
 
-        A name is forgotten only after its verdict; after an error, the rest is tried again later.
+        A name is forgotten only after its verdict; after an error, the rest is tried again later. All are forgotten where
+        the policy leaves them: a change of the policy finds them again.
         """
-        cloudlet = await self.engine.store.reader.object(key)
-        if cloudlet is None or read_spec(cloudlet, CloudletSpec).missing != "recreate":
-            return
         left = self._missing.pop(key, set())
         try:
+            cloudlet = await self.engine.store.reader.object(key)
+            if cloudlet is None or cloudlet.removed or read_spec(cloudlet, CloudletSpec).missing != "recreate":
+                left.clear()
             for name in sorted(left):
                 if await self._recreate_one(Key(key.ns, f"{key.id}:{name}")):
                     left.discard(name)
@@ -425,15 +436,17 @@ class AgentHub:
         """Send due orders that were not sent, or were not answered in time; the agent executes each once."""
         for ns in {key.ns for key in self.connections}:
             for kind in INSTANCE_LIFECYCLES:
-                waiting = Selector(ns, kind, states=ORDER_STATES)
-                for found in await self.engine.store.reader.list_objects(waiting, Page(limit=PAGE_SIZE)):
+                async for found in list_all(self.engine.store.reader, Selector(ns, kind, states=ORDER_STATES)):
                     if self._is_order_overdue(found, now):
                         self._start_task(self.send_due_order(found.key, self.retry_s))
 
     def _is_order_overdue(self, found: Object, now: float) -> bool:
         name = local_name(found.id)
         connections = [one for one in self.connections.get(Key(found.ns, cloudlet_of(found.id)), ()) if one.is_synced]
-        return any(name not in one.sent_orders or now - one.sent_orders[name][1] > self.retry_s for one in connections)
+        is_late = any(
+            name not in one.sent_orders or now - one.sent_orders[name][1] > self.retry_s for one in connections
+        )
+        return is_late and _may_have_order(found)
 
     def serving_connection(self, key: Key) -> AgentConnection | None:
         """Return the newest connection of a cloudlet's agent in this process that has sent its inventory."""
@@ -465,6 +478,19 @@ class AgentHub:
         await self.disconnect_all()
         await cancel_tasks(self._tasks)
         await self.batcher.drain()
+
+
+def _forget_deleted(connection: AgentConnection, report: AgentReport) -> None:
+    """Forget the order for an instance that is deleted; that of a new one of its name may have been sent meanwhile."""
+    number = connection.sent_orders.get(report.name, (math.inf,))[0]
+    if report.event == ENDED[OrderAction.DELETE] and number <= report.operation:
+        del connection.sent_orders[report.name]
+
+
+def _may_have_order(found: Object) -> bool:
+    """Tell whether an order may be due for an instance; an error whose undos have failed rests."""
+    record = instance_record(found, None)
+    return found.op is not None or record.operation > 0 or needs_undo(record)
 
 
 def _ended_without_agent(entry: JournalEntry) -> bool:
