@@ -159,6 +159,18 @@ async def test_equal_interests_share_one_message() -> None:
     await feed.stop()
 
 
+async def test_pages_of_readers_at_many_places_are_not_all_kept() -> None:
+    journal = Journal()
+    feed = await opened(journal)
+    journal.commit(*[("a", "x")] * 300)
+    await feed.wait_for_entries(0)
+    for after in range(300):
+        await feed.page(EVERYBODY, after)
+    assert len(feed._pages) == feeds.KEPT_PAGES
+    assert await feed.page(EVERYBODY, 299) is await feed.page(EVERYBODY, 299)
+    await feed.stop()
+
+
 async def test_no_more_is_kept_than_was_said_and_the_rest_comes_from_the_store() -> None:
     journal = Journal()
     feed = await opened(journal, keep=10)

@@ -36,6 +36,9 @@ CACHE_ENTRIES, CACHE_MAX_CHARS = 20_000, 32_000_000
 UNWATCHED_CACHE_ENTRIES = 1_000
 """How many entries are cached while there is no reader, so that a reader can reconnect without a query."""
 
+KEPT_PAGES = 100
+"""How many pages are kept until the next entry, for readers at the same place; each has up to `PAGE_MAX_CHARS`."""
+
 TYPICAL_ENTRY_CHARS = 400
 """The typical size of an entry without its reason and spec."""
 
@@ -159,9 +162,10 @@ class JournalFeed:
         if after < self._first:
             return await self._page_from_store(interest, after)
         begin = bisect_right(self._entries, after, key=_seq)
-        made = self._pages[interest, after] = _feed_page(
-            *_fitting(interest, self._entries[begin : begin + PAGE_ENTRIES], after)
-        )
+        made = _feed_page(*_fitting(interest, self._entries[begin : begin + PAGE_ENTRIES], after))
+        if len(self._pages) >= KEPT_PAGES:
+            del self._pages[next(iter(self._pages))]
+        self._pages[interest, after] = made
         return made
 
     async def _page_from_store(self, interest: Interest, after: int) -> FeedPage:
