@@ -106,3 +106,14 @@ async def test_a_running_operation_has_its_start_and_its_attempts(store: Store) 
     assert running.started is not None
     assert now <= running.started <= await store.reader.time()
     assert running.attempts == 1
+
+
+async def test_a_list_can_end_at_the_operation_that_so_many_entries_reach(store: Store) -> None:
+    await write(store, operations=[an_operation(f"op-{n}", "a", created=float(n // 2)) for n in range(10)])
+    await write(store, operations=[an_operation("part", "a", parent="op-9", created=9.0)])
+    reached = await store.reader.operation_reach(NS, None, 3)
+    assert reached == OperationCursor(3.0, "op-7")
+    assert await ids(store, replace(EVERYTHING, oldest=reached)) == ["op-9", "op-8", "op-7"]
+    assert await store.reader.operation_reach(NS, reached, 7) == OperationCursor(0.0, "op-0")
+    assert await store.reader.operation_reach(NS, reached, 8) is None
+    assert await store.reader.operation_reach("elsewhere", None, 1) is None

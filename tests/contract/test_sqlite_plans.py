@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec.structs import replace
 
 from stateward.store import JournalFilter, Page, Selector
 from stateward.store.filters import BY_STATE, OperationCursor, OperationFilter
@@ -96,6 +97,8 @@ def test_operations_are_listed_by_an_index(
     assert not [step for step in steps if re.match(r"SCAN (?!\(subquery)", step)], steps
     parts = [step for step in steps if re.match(r"SEARCH [pw] ", step)]
     assert all(PART_OR_WORK.match(step) for step in parts), parts
+    reached = plan(connection, readers.operation_page(replace(only, oldest=OperationCursor(2.0, "a")), before)[0])
+    assert "operations_by_time" not in index or any("(ns=? AND (created,id)>" in step for step in reached), reached
     if "operations_by_time" in index:  # the newest are found without a look at all others
         assert not any("TEMP B-TREE" in step for step in steps), steps
 

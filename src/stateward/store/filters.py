@@ -117,6 +117,17 @@ class JournalFilter(Struct, frozen=True):
         return not by_index and (self.object, self.kind, self.op, self.actor) != (None, None, None, None)
 
 
+class OperationCursor(NamedTuple):
+    """A place in a list of operations, newest first: behind the operation of this time and id."""
+
+    created: float
+    id: str
+
+
+NEWEST = OperationCursor(float("inf"), "")
+"""The place before the newest operation."""
+
+
 class OperationFilter(Struct, frozen=True):
     """A filter of operations in one namespace; None matches all values.
 
@@ -131,11 +142,18 @@ class OperationFilter(Struct, frozen=True):
     statuses: tuple[Status, ...] | None = None
     who: str | None = None
     group: str | None = None  # the entry that they are parts of
+    oldest: OperationCursor | None = None  # the last operation that may be looked at
 
     @property
     def wants_entries(self) -> bool:
         """Whether it matches entries only."""
         return self.object is None and self.group is None
+
+    @property
+    def needs_walk(self) -> bool:
+        """Whether entries that don't match must be read, because no index has what is named."""
+        is_filtered = (self.kind, self.action, self.statuses, self.who) != (None, None, None, None)
+        return self.wants_entries and is_filtered and not self.is_about_open_work
 
     @property
     def is_about_open_work(self) -> bool:
@@ -145,13 +163,6 @@ class OperationFilter(Struct, frozen=True):
 
 OPEN_STATUSES = (Status.WAITING, Status.RUNNING)
 """The statuses of operations that have not ended."""
-
-
-class OperationCursor(NamedTuple):
-    """A place in a list of operations, newest first: behind the operation of this time and id."""
-
-    created: float
-    id: str
 
 
 ENTRY = "o.parent IS NULL AND (o.bulk IS NULL OR o.bulk = o.id)"
@@ -197,6 +208,8 @@ class WhereClause(Struct):
         self.add_given("o.who = ?", only.who)
         if before is not None:
             self.add("(o.created, o.id) < (?, ?)", *before)
+        if only.oldest is not None:
+            self.add("(o.created, o.id) >= (?, ?)", *only.oldest)
         if only.wants_entries:
             self.add(ENTRY)
             self._add_entry_filter(only, running)

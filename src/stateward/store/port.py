@@ -276,6 +276,9 @@ class Reader(Protocol):
     ) -> list[Operation]:
         """Return a page of the operations that a filter matches, newest first."""
 
+    async def operation_reach(self, ns: str, before: OperationCursor | None, rows: int) -> OperationCursor | None:
+        """Return the `rows`-th entry of the list of operations behind a place, newest first; None if there is none."""
+
     async def count_parts(self, ns: str, entries: Collection[str]) -> dict[str, dict[Status, int]]:
         """Count the parts of each of these operations by their status: children, or the operations of a bulk."""
 

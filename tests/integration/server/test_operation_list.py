@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from stateward.engine import Permanent, Temporary
+from stateward.server.routes import operation_routes
 from tests.integration.server.server_harness import NS, ServerHarness
 
 OPERATIONS = f"/ns/{NS}/operations"
@@ -123,3 +124,25 @@ async def test_changes_of_a_spec_are_told_field_by_field(harness: ServerHarness)
     assert (change["who"], change["event"]) == ("olga", "tune")
     assert change["fields"] == [{"field": "litres", "how": "changed", "before": 3, "after": 5}]
     assert (await harness.get(f"/ns/{NS}/objects/none/changes")).status_code == 404
+
+
+@pytest.mark.parametrize("path", [OPERATIONS, "/operations"])
+async def test_a_filter_that_matches_nothing_looks_at_so_many_operations_per_page(
+    harness: ServerHarness, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(operation_routes, "READ_ROWS", 2)
+    monkeypatch.setattr(operation_routes, "MAX_READS", 2)
+    await harness.built("p0")
+    for _ in range(8):
+        await harness.ended(await harness.post(f"/ns/{NS}/objects/p0/actions/pump"))
+    first = (await harness.get(f"{path}?action=build")).json()
+    assert first["items"] == []
+    found: list[dict[str, Any]] = []
+    pages, after = 1, first["next"]
+    while after is not None:
+        page = (await harness.get(path, params={"action": "build", "after": after})).json()
+        found, pages, after = [*found, *page["items"]], pages + 1, page["next"]
+    assert [(one["object"], one["action"]) for one in found] == [("p0", "build")]
+    assert pages > 1
+    whole = (await harness.get(path)).json()
+    assert (len(whole["items"]), whole["next"]) == (9, None)

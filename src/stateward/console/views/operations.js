@@ -42,12 +42,16 @@ async function show(context) {
     foot: () => `${counted(rows.rows.length, "operation")}${next === null ? "" : ", more below"}, newest first`,
   });
 
-  /** @param {string | null} after */
-  const read = (after) => {
+  /** A page that looked at many operations without a match is empty, and not the end. @param {string | null} after */
+  const read = async (after) => {
     const ns = filter.ns || (store.ns === "*" ? "" : store.ns);
     const { object, kind, action, status, who, group } = filter;
     const where = ns ? `/ns/${part(ns)}/operations` : "/operations";
-    return get(where, { object, kind, action, status, who, group, after, limit: PAGE_SIZE }, context.signal);
+    for (;;) {
+      const page = await get(where, { object, kind, action, status, who, group, after, limit: PAGE_SIZE }, context.signal);
+      if (page.items.length || page.next === null) return page;
+      after = page.next;
+    }
   };
   /** @param {{items: Operation[], next: string | null}} page */
   const take = (page) => ((next = page.next), page.items);

@@ -48,7 +48,10 @@ MAX_SPANS, MAX_PARTS = 1_000, 100
 """How many journal entries, how many lines of output, and how many parts a timeline has at most."""
 
 MAX_READS = 10
-"""How often a page is read on, if all that was found is hidden from the caller."""
+"""How often a page is read on, if nothing matches, or all that was found is hidden from the caller."""
+
+READ_ROWS = 5_000
+"""How many operations one read looks at, if no index has what its filter names: about 5 ms."""
 
 
 async def show_operation(request: ApiRequest, key: Key) -> OperationView:
@@ -74,6 +77,8 @@ async def list_operations(
     An action on a composite or on many objects is one entry: its operation, or the first one, with the number of its
     `parts`. An entry matches if its operation or one of its parts does. `group` lists the parts of an entry, and
     `object` everything that was done to one object.
+
+    With a filter, a page looks at a limited number of operations, so it can be empty and have a `next`.
     """
     only = OperationFilter(ns, of, kind, action, _statuses(status), who, group)
     return await _page(request, only, [ns], after, limit)
@@ -111,22 +116,32 @@ def _require_known(field: str, given: str, known: Collection[str]) -> None:
 async def _page(
     request: ApiRequest, only: OperationFilter, namespaces: Sequence[str], after: str | None, limit: int
 ) -> OperationPage:
-    """Return a page of what a filter matches in some namespaces."""
+    """Return a page of what a filter matches in some namespaces, among so many operations: `next` continues there."""
     await _require_known_names(request, only, namespaces)
-    filters = [replace(only, ns=ns) for ns in namespaces]
     reader, most = request.service.reader, request.service.page_size(limit)
     cursor, shown, is_last = _cursor(after), list[OperationView](), False
     for _ in range(MAX_READS):
+        reached = await _reach(reader, namespaces, cursor) if only.needs_walk else None
+        filters = [replace(only, ns=ns, oldest=reached) for ns in namespaces]
         found = [one for each in filters for one in await reader.list_operations(each, cursor, most)]
         found = sorted(found, key=lambda one: (one.created, one.id), reverse=True)[:most]
         taken = found[: most - len(shown)]
         cursor = OperationCursor(taken[-1].created, taken[-1].id) if taken else cursor
         shown += request.presenter.operations(taken)
-        is_last = len(found) < most and len(taken) == len(found)
+        is_read = len(found) < most and len(taken) == len(found)
+        is_last = is_read and reached is None
+        cursor = reached if is_read and reached is not None else cursor
         if is_last or len(shown) == most:
             break
     items = await _with_parts(reader, shown) if only.wants_entries else shown
     return OperationPage(items, None if is_last or cursor is None else f"{cursor.created!r}_{cursor.id}")
+
+
+async def _reach(reader: Reader, namespaces: Sequence[str], before: OperationCursor | None) -> OperationCursor | None:
+    """Return the last operation that one read looks at, in all namespaces; None: all that are left."""
+    rows = READ_ROWS // max(len(namespaces), 1) + 1
+    found = [await reader.operation_reach(ns, before, rows) for ns in namespaces]
+    return max((one for one in found if one is not None), default=None)
 
 
 def _cursor(after: str | None) -> OperationCursor | None:

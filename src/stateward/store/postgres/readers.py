@@ -5,6 +5,8 @@ from typing import Any
 
 from stateward.store.filters import (
     BY_STATE,
+    ENTRY,
+    NEWEST,
     GroupField,
     JournalFilter,
     OperationCursor,
@@ -92,6 +94,11 @@ WHERE o.ns = $1 AND o.<group> = ANY ($2::text[]) GROUP BY 1, 2
 PARTS_OF = " UNION ALL ".join(render_sql(PARTS, group=one, status=DISPLAYED_STATUS) for one in ("parent", "bulk"))
 CHILDREN_OF = render_sql("<shown> WHERE o.ns = $1 AND o.parent = $2 ORDER BY o.created, o.id", shown=DISPLAYED)
 QUEUE_OF = render_sql("SELECT {WorkItem:w} FROM work w WHERE w.ns || '' = $1 AND w.queue = $2 ORDER BY w.seq")
+OPERATION_REACH = render_sql(
+    "SELECT o.created, o.id FROM operations o WHERE o.ns = $1 AND <entry>"
+    " AND (o.created, o.id) < ($2, $3) ORDER BY o.created DESC, o.id DESC LIMIT 1 OFFSET $4",
+    entry=ENTRY,
+)
 LINES = render_sql("SELECT {JournalEntry:j} FROM journal j WHERE <where> ORDER BY j.seq LIMIT ")
 TRANSITIONS = """
 SELECT ns, floor((at - $2) / $3)::integer, count(*) FROM journal
@@ -293,6 +300,10 @@ class PostgresReader:
     ) -> list[Operation]:
         sql, values = operation_page(only, before, limit)
         return [operation_of(row) for row in await self._connections.fetch(sql, *values)]
+
+    async def operation_reach(self, ns: str, before: OperationCursor | None, rows: int) -> OperationCursor | None:
+        found = await self._connections.fetch(OPERATION_REACH, ns, *(before or NEWEST), rows - 1)
+        return OperationCursor(*found[0]) if found else None
 
     async def count_parts(self, ns: str, entries: Collection[str]) -> dict[str, dict[Status, int]]:
         found: dict[str, dict[Status, int]] = {}

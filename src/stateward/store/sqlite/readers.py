@@ -18,6 +18,8 @@ from msgspec.structs import replace
 from stateward.store.errors import StoreBusy, Unavailable
 from stateward.store.filters import (
     BY_STATE,
+    ENTRY,
+    NEWEST,
     GroupField,
     JournalFilter,
     OperationCursor,
@@ -229,6 +231,11 @@ def operation_page(only: OperationFilter, before: OperationCursor | None) -> tup
     return _shown(page, f" INDEXED BY {operation_index(only)}"), [only.ns, *where.values]
 
 
+OPERATION_REACH = render_sql(
+    "SELECT o.created, o.id FROM operations o INDEXED BY operations_by_time"
+    " WHERE o.ns = ? AND <entry> AND (o.created, o.id) < (?, ?) ORDER BY o.created DESC, o.id DESC LIMIT 1 OFFSET ?",
+    entry=ENTRY,
+)
 LINES = json_packed("{JournalEntry}", "FROM <source> WHERE seq > ? AND <where> ORDER BY seq LIMIT ?")
 # NOT INDEXED: for the groups, SQLite would walk a whole index that begins with the namespace.
 TRANSITIONS = """
@@ -390,6 +397,11 @@ class SqliteReader:
     ) -> list[Operation]:
         sql, values = operation_page(only, before)
         return await self._all(operation_of, sql, *values, limit)
+
+    async def operation_reach(self, ns: str, before: OperationCursor | None, rows: int) -> OperationCursor | None:
+        values = ns, *(before or NEWEST), rows - 1
+        found = await self._executor.run(lambda connection: connection.execute(OPERATION_REACH, values).fetchone())
+        return None if found is None else OperationCursor(*found)
 
     async def count_parts(self, ns: str, entries: Collection[str]) -> dict[str, dict[Status, int]]:
         values = ns, encode([*entries]).decode()
