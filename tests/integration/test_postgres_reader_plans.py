@@ -8,9 +8,10 @@ import asyncpg
 import pytest
 
 from stateward.store.changes import Changes
-from stateward.store.filters import OperationCursor, OperationFilter
+from stateward.store.filters import OperationCursor, OperationFilter, Selector
 from stateward.store.postgres import readers
 from stateward.store.postgres.connections import READER_SETTINGS
+from stateward.store.postgres.queries import where_objects
 from stateward.store.records import Status
 from tests.contract.samples import NS, an_object, an_operation, some_work
 from tests.integration.postgres_helpers import in_loop, opened
@@ -60,6 +61,19 @@ async def test_operations_are_listed_by_an_index(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @in_loop
+async def test_a_page_of_a_kind_is_read_in_the_order_of_its_ids(version: int) -> None:
+    for after in (None, "on-2000"):
+        where = where_objects(Selector(NS, kind="vm"))
+        where.add_given("o.id > ?", after)
+        plan = await explain(version, readers.OBJECT_PAGE.replace("<where>", str(where)) + "100", *where.values)
+        assert "Sort" not in {one["Node Type"] for one in plan}, plan
+    rare = where_objects(Selector(NS, kind="rare"))
+    plan = await explain(version, readers.OBJECT_PAGE.replace("<where>", str(rare)) + "100", *rare.values)
+    assert "objects_by_kind" in {one.get("Index Name") for one in plan}, plan
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@in_loop
 async def test_ids_are_searched_by_their_key(version: int) -> None:
     for sql in (readers.ID_BEGINS, readers.OPERATION_BEGINS):
         plan = await explain(version, sql, [NS], "o7", "o8", 5)
@@ -91,7 +105,7 @@ async def filled(version: int) -> str:
             rows += [an_operation(f"b{n}", f"on-{n}", bulk=f"b{n % 5}", created=102.0, **done) for n in range(500)]
             rows += [an_operation(f"w{n}", f"on-{n}", created=190.0) for n in range(20)]
             work = [some_work(f"w{n}", f"on-{n}") for n in range(20)]
-            objects = [an_object(f"on-{n}") for n in range(4_000)]
+            objects = [an_object(f"on-{n}", kind="vm" if n % 40 else "rare") for n in range(4_000)]
             await store.transact(lambda tx: tx.apply(Changes(objects=objects, operations=rows, new_work=work)))
         connection = await asyncpg.connect(dsn)
         await connection.execute("VACUUM ANALYZE")

@@ -142,3 +142,16 @@ async def test_the_journal_is_exported_as_a_table_without_formulas(harness: Serv
     ]
     assert rows[-1]["reason"] == "'" + paged[-1]["reason"]
     assert any(one["spec"] == '{"litres":5}' for one in rows)
+
+
+COUNTS = ("count_states", "count_by_namespace", "count_groups")
+
+
+async def test_namespaces_are_counted_by_one_read(harness: ServerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    for ns in ("bank", "shop"):
+        await harness.built("p1", ns)
+    counts = {name: AsyncMock(wraps=getattr(harness.engine.store.reader, name)) for name in COUNTS}
+    for name, count in counts.items():
+        monkeypatch.setattr(harness.engine.store.reader, name, count)
+    assert {one["ns"] for one in (await harness.get("/namespaces")).json()} >= {"bank", "shop"}
+    assert sum(count.await_count for count in counts.values()) == 1

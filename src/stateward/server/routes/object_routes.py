@@ -47,7 +47,7 @@ from stateward.server.presenter import sees_internal
 from stateward.server.routes.declare import api_route
 from stateward.server.routes.kind_routes import public_kind
 from stateward.server.routes.object_sorting import MAX_ID_CHARS, decode_cursor, encode_cursor, parse_sort
-from stateward.server.service import ApiRequest, Service
+from stateward.server.service import ApiRequest
 from stateward.store.changes import Changes
 from stateward.store.filters import GroupColumn, GroupField, Page, Selector, SortedPage
 from stateward.store.port import Tx
@@ -65,8 +65,11 @@ ETAG = ResponseHeader(name="ETag", description="the object's version", documenta
 @api_route(get, "/namespaces", Right.READ, TAG, "List the namespaces")
 async def list_namespaces(request: ApiRequest) -> list[NamespaceView]:
     """Return the namespaces of the token that have objects, with counts by kind and state."""
-    found = [await _count_objects(request.service, ns) for ns in await readable_namespaces(request)]
-    return [one for one in found if one.counts]
+    found = await request.service.reader.count_by_namespace(await readable_namespaces(request))
+    namespaces: dict[str, dict[str, dict[str, int]]] = {}
+    for (ns, kind, state), count in sorted(found.counts.items()):
+        namespaces.setdefault(ns, {}).setdefault(kind, {})[state] = count
+    return [NamespaceView(ns, counts) for ns, counts in namespaces.items()]
 
 
 async def readable_namespaces(request: ApiRequest) -> list[str]:
@@ -90,13 +93,6 @@ async def require_known_labels(request: ApiRequest, chosen: Selector, field: str
     for name in wanted:
         if name not in known:
             raise UnknownValue(field, "label", name, known)
-
-
-async def _count_objects(service: Service, ns: str) -> NamespaceView:
-    counts: dict[str, dict[str, int]] = {}
-    for (kind, state), count in sorted((await service.reader.count_states(Selector(ns))).items()):
-        counts.setdefault(kind, {})[state] = count
-    return NamespaceView(ns, counts)
 
 
 @api_route(get, "/ns/{ns:str}/objects", Right.READ, TAG, "List objects")

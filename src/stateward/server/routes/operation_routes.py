@@ -22,7 +22,7 @@ from stateward.server.routes.declare import api_route
 from stateward.server.routes.object_routes import readable_namespaces
 from stateward.server.service import ApiRequest
 from stateward.server.views import span_view, to_datetime
-from stateward.store.filters import JournalFilter, OperationCursor, OperationFilter, Selector
+from stateward.store.filters import JournalFilter, OperationCursor, OperationFilter
 from stateward.store.port import Reader
 from stateward.store.records import STATUSES, Key, Status
 
@@ -158,8 +158,7 @@ async def _require_known_names(request: ApiRequest, only: OperationFilter, names
     """Refuse a kind or an action that no operation can have; kinds of plug-ins that are not loaded may have objects."""
     kinds = request.service.engine.kinds
     if only.kind is not None and only.kind not in kinds:
-        counts = [await request.service.reader.count_states(Selector(ns, only.kind)) for ns in namespaces]
-        if not any(counts):
+        if not (await request.service.reader.count_by_namespace(namespaces, only.kind)).counts:
             _require_known("kind", only.kind, [kind.name for kind in kinds])
     elif only.action is not None:
         named = kinds if only.kind is None else [kinds[only.kind]]

@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.access.tokens import ANY, SYSTEM
+from stateward.aio.shared_reads import SharedReads
 from stateward.server.live.journal_feed import Interest
 from stateward.server.live.stream_server import StateSnapshot
 from stateward.store.port import LaneLoad, LaneWork, StateCounts, Store
@@ -43,6 +44,7 @@ class SnapshotReader:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._counts: SharedReads[tuple[tuple[str, ...], str | None], StateCounts] = SharedReads(self._count)
 
     async def take(self, namespaces: frozenset[str] | None = None) -> DeploymentSnapshot:
         """Return a snapshot of the whole deployment, or of some namespaces only.
@@ -57,7 +59,7 @@ class SnapshotReader:
         alive = [one.is_alive(now) for one in await reader.workers()] if is_whole else []
         timers = await reader.timers(None, 1) if is_whole else []
         return DeploymentSnapshot(
-            objects=_counts(await reader.count_by_namespace(names)),
+            objects=_sums(await self._counts.get((tuple(names), None))),
             lanes=_lanes(loads, work, now),
             stuck=len(await reader.stuck(MAX_STUCK_COUNTED, namespaces)),
             workers_alive=sum(alive),
@@ -67,11 +69,14 @@ class SnapshotReader:
 
     async def count_states(self, interest: Interest) -> StateSnapshot:
         """Return the number of objects of interest to a reader, and the journal entry after which it is valid."""
-        census = await self._store.reader.count_by_namespace(await self._names(interest), interest.kind)
+        census = await self._counts.get((tuple(await self._names(interest)), interest.kind))
         found: dict[str, dict[str, dict[str, int]]] = {}
         for (ns, kind, state), count in census.counts.items():
             found.setdefault(ns, {}).setdefault(kind, {})[state] = count
         return StateSnapshot(census.seq, found)
+
+    async def _count(self, wanted: tuple[tuple[str, ...], str | None]) -> StateCounts:
+        return await self._store.reader.count_by_namespace(*wanted)
 
     async def _names(self, interest: Interest) -> list[str]:
         known = await self._store.reader.namespaces()
@@ -79,7 +84,7 @@ class SnapshotReader:
         return [ns for ns in opened if interest.only is None or ns in interest.only]
 
 
-def _counts(census: StateCounts) -> dict[tuple[str, str], int]:
+def _sums(census: StateCounts) -> dict[tuple[str, str], int]:
     """Return how many objects there are by kind and state, over all namespaces."""
     counts: dict[tuple[str, str], int] = defaultdict(int)
     for (_, kind, state), count in census.counts.items():
