@@ -29,11 +29,10 @@ from stateward.domains.edge.model import (
 )
 from stateward.domains.edge.policy.app_members import app_status
 from stateward.engine import Ending, Job, Request
+from stateward.engine.queries import list_all
 from stateward.lifecycle import SUCCEEDED
-from stateward.store.filters import Page, Selector
+from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, Status
-
-MAX_LISTED = 100_000
 
 
 class ProvisionedApp(Struct, frozen=True):
@@ -135,8 +134,7 @@ class MaintenanceHandler:
     async def _plan(self, job: Job, left: Sequence[str], tried: Sequence[FailOver]) -> list[dict[str, str]]:
         apps = await self._provisioned_apps(job.ns, {one.rpartition(":")[2] for one in left})
         reader = self._handlers.engine.store.reader
-        cloudlets = await reader.list_objects(Selector(job.ns, CLOUDLET.kind), Page(limit=MAX_LISTED))
-        online = {one.id for one in cloudlets if is_online(one)}
+        online = {one.id async for one in list_all(reader, Selector(job.ns, CLOUDLET.kind)) if is_online(one)}
         found: list[dict[str, str]] = msgspec.to_builtins(plan_failover(left, apps, online, tried))
         return found
 

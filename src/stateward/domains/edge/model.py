@@ -131,9 +131,10 @@ class AutoprovSpec(Struct, frozen=True):
 
 
 class ControllerSpec(Struct, frozen=True):
-    """A controller: the URL at which other controllers reach it, if it has one."""
+    """A controller: the URL at which other controllers reach it, if it has one, and whether it has a worker."""
 
     url: str = ""
+    works: bool = False
 
 
 class ClusterInst(Struct, frozen=True):

@@ -89,11 +89,11 @@ class EdgeRuntime(DomainRuntime):
         """Create the parts of the domain that need the engine."""
         self._handlers.engine = engine
         self.service = Service(engine, report_s=REPORT_INTERVALS * self._times["measure_s"])
-        times = {"interval_s": self._policy_interval_s, "idle_s": self._settings.idle}
-        self.policy_controller = PolicyController(self.service, **times)
         self.controller_lease = ControllerLease(
             engine, self._context.server_url, lambda: self.agent_hub.disconnect_all(), lease_s=self._lease_s
         )
+        times = {"interval_s": self._policy_interval_s, "idle_s": self._settings.idle}
+        self.policy_controller = PolicyController(self.service, self.controller_lease.is_first_worker, **times)
         hub = {**self._times, "idle_s": self._settings.idle}
         self.agent_hub = AgentHub(engine, self.controller_lease.id, self._context.random, self._on_load, **hub)
 
@@ -119,7 +119,7 @@ class EdgeRuntime(DomainRuntime):
     async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:
         """Follow the journal and the agents' connections; where there is a worker, apply policies."""
         self._last_seq = await engine.store.reader.last_journal_seq()
-        await self.controller_lease.acquire()
+        await self.controller_lease.acquire(works=works)
         await self.agent_hub.record_disconnects(await self.controller_lease.lost_connections())
 
         async def follow() -> None:

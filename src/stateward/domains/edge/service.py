@@ -43,13 +43,13 @@ from stateward.domains.edge.policy.cluster_release import count_interval
 from stateward.domains.edge.policy.demand import ClusterLoad, desired_nodes
 from stateward.engine import Accepted, AlreadyExists, Denied, Engine, NotFound, Refused
 from stateward.engine.errors import KeyReused
+from stateward.engine.queries import list_all
 from stateward.engine.requests import Creation
 from stateward.errors import BadInput
 from stateward.schemas.caller import Caller
-from stateward.store.filters import Page, Selector
+from stateward.store.filters import Selector
 from stateward.store.records import Key, Object
 
-MAX_LISTED = 100_000
 FIX_TRIES = 3
 REPORT_INTERVALS = 6
 """For how many intervals of measurement a reported load counts instead of the measured one."""
@@ -199,8 +199,8 @@ class Service:
 
     async def list_all(self, ns: str, kind: str, parent: str | None = None) -> list[Object]:
         """Return all objects of a kind that exist."""
-        found = await self.engine.store.reader.list_objects(Selector(ns, kind, parent), Page(limit=MAX_LISTED))
-        return [one for one in found if one.state != NOT_PRESENT]
+        found = list_all(self.engine.store.reader, Selector(ns, kind, parent))
+        return [one async for one in found if one.state != NOT_PRESENT]
 
     async def loads_of(self, ns: str, instances: Sequence[Object]) -> dict[str, KeptLoad]:
         """Return the known loads of instances, by id; two queries read those of all cloudlets."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,14 +28,14 @@ async def test_an_error_with_one_app_keeps_no_other_from_being_deployed(
 ) -> None:
     await harness.cloudlet()
     await harness.autoprov("near", "munich", min=1)
-    provide = harness.plugin.policy_controller.reconcile_app
+    provide = harness.plugin.policy_controller._deploy
 
-    async def provide_or_fail(ns: str, app: Object) -> None:
+    async def provide_or_fail(ns: str, app: Object, *rest: Any) -> None:
         if app.id == "app.bad":
             raise ValueError("broken")
-        await provide(ns, app)
+        await provide(ns, app, *rest)
 
-    monkeypatch.setattr(harness.plugin.policy_controller, "reconcile_app", provide_or_fail)
+    monkeypatch.setattr(harness.plugin.policy_controller, "_deploy", provide_or_fail)
     for name in ("bad", "web"):
         await harness.app(name, autoprov="near")
     await harness.plugin.policy_controller._reconcile_all()

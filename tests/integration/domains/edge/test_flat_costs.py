@@ -1,15 +1,21 @@
 """What the controller's loops read, send and keep, when there is a lot that is none of their business."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST
 from stateward.domains.edge.model import ClusterInst, InstanceStatus, instance_status
+from stateward.engine import queries
 from stateward.store.changes import Changes
+from stateward.store.filters import Page, Selector
+from stateward.store.port import Store
 from stateward.store.records import Key, Object, to_json
-from tests.integration.domains.edge.conftest import ANN, NS, PATIENT, EdgeHarness
+from tests.integration.domains.edge.conftest import ANN, NS, PATIENT, EdgeHarness, open_harness
 
 C1 = "munich:c1"
 
@@ -21,7 +27,7 @@ def cluster_row(id_: str, state: str, status: InstanceStatus | None = None, op: 
 
 
 async def write(harness: EdgeHarness, *rows: Object) -> None:
-    await harness.engine.store.transact(lambda tx: tx.apply(Changes(objects=rows)))
+    await harness.engine.store.transact(lambda tx: tx.apply(Changes(objects=list(rows))))
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -99,3 +105,83 @@ async def test_a_connection_keeps_no_order_for_an_instance_that_was_deleted(harn
     (connection,) = harness.hub.connections[Key(NS, "munich")]
     await until(lambda: "c1" not in connection.sent_orders)
     assert set(connection.sent_orders) == {"c2"}
+
+
+# --- rounds of the policy controller ---------------------------------------------------------------------------------
+
+
+async def calls_of_a_round(harness: EdgeHarness, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count the queries and the transactions of a round."""
+    calls: Counter[str] = Counter()
+    engine, ours = harness.engine, asyncio.current_task()
+
+    def count(owner: object, name: str) -> None:
+        call = getattr(owner, name)
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            calls[name] += asyncio.current_task() is ours
+            return call(*args, **kwargs)
+
+        patch.setattr(owner, name, counted)
+
+    with monkeypatch.context() as patch:
+        for name in ("object", "objects", "list_objects"):
+            count(engine.store.reader, name)
+        count(engine.store, "transact")
+        await harness.plugin.policy_controller._reconcile_all()
+    return calls
+
+
+async def test_a_round_asks_and_writes_no_more_for_more_apps_and_cloudlets(
+    harness: EdgeHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await harness.cloudlet()
+    await harness.cluster()
+    await harness.autoprov("near", "munich", min=0)
+    for name in ("plain", "provided"):
+        await harness.app(f"{name}0", autoprov="near" if name == "provided" else "")
+        await harness.deployed(f"{name}0")
+    before = await calls_of_a_round(harness, monkeypatch)
+    assert before["transact"] == 0
+    await harness.cloudlet("berlin")
+    for number in range(1, 5):
+        await harness.app(f"plain{number}")
+        await harness.app(f"provided{number}", autoprov="near")
+        await harness.deployed(f"plain{number}")
+        await harness.deployed(f"provided{number}")
+    assert await calls_of_a_round(harness, monkeypatch) == before
+
+
+async def test_one_of_the_processes_with_a_worker_does_the_rounds(
+    new_store: Callable[[], Store], tmp_path: Path
+) -> None:
+    async with (
+        open_harness(new_store(), tmp_path / "a", works=False) as idle,
+        open_harness(new_store(), tmp_path / "b") as one,
+        open_harness(new_store(), tmp_path / "c") as other,
+    ):
+        first, second = sorted((one, other), key=lease_id)
+        leases = [each.plugin.controller_lease for each in (idle, first, second)]
+        assert [await each.is_first_worker() for each in leases] == [False, True, False]
+        await first.plugin.controller_lease.release()
+        assert await second.plugin.controller_lease.is_first_worker()
+
+
+def lease_id(harness: EdgeHarness) -> str:
+    return harness.plugin.controller_lease.id
+
+
+async def test_lists_are_read_page_by_page_to_their_end(harness: EdgeHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "PAGE_SIZE", 2)
+    reader, limits, ours = harness.engine.store.reader, set(), asyncio.current_task()
+    list_objects = reader.list_objects
+
+    async def limited(chosen: Selector, page: Page) -> list[Object]:
+        if asyncio.current_task() is ours:
+            limits.add(page.limit)
+        return await list_objects(chosen, page)
+
+    monkeypatch.setattr(reader, "list_objects", limited)
+    await write(harness, *(cluster_row(f"munich:c{number}", "Ready") for number in range(5)))
+    assert len(await harness.service.list_all(NS, CLUSTERINST.kind)) == 5
+    assert limits == {2}

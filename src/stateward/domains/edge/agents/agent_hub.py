@@ -380,8 +380,8 @@ class AgentHub:
     async def _recreate_missing(self, key: Key) -> None:
         """Re-create missing instances, if the cloudlet's policy says so; clusters before their apps.
 
-        A name is forgotten only after its verdict; after an error, the rest is tried again later. All are forgotten where
-        the policy leaves them: a change of the policy finds them again.
+        A name is forgotten only after its verdict; after an error, the rest is tried again later. If the policy leaves
+        them, all are forgotten: a change of the policy finds them again.
         """
         left = self._missing.pop(key, set())
         try:

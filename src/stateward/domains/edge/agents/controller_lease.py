@@ -10,18 +10,17 @@ from contextlib import suppress
 
 from stateward.domains.edge.agents.connections import Disconnect
 from stateward.domains.edge.lifecycle import CLOUDLET, LISTENER
-from stateward.domains.edge.model import CONTROLLER_NS, ControllerSpec, cloudlet_status
+from stateward.domains.edge.model import CONTROLLER_NS, ControllerSpec, cloudlet_status, read_spec
 from stateward.engine import Denied, Engine
+from stateward.engine.queries import list_all
 from stateward.lifecycle import CONTROLLER
 from stateward.naming import new_id
 from stateward.store.errors import StoreError
-from stateward.store.filters import Page, Selector
+from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, Timer
 
 CONTROLLER_LEASE_S = 15.0
 """Seconds without a renewal after which a controller counts as dead."""
-
-MAX_LISTED = 100_000
 
 
 class ControllerLease:
@@ -37,10 +36,12 @@ class ControllerLease:
     ) -> None:
         self._engine, self._url, self._on_expired, self._lease_s = engine, url, on_expired, lease_s
         self._has_expired = False
+        self._works = False
         self.id = f"controller-{new_id()}"
 
-    async def acquire(self) -> None:
+    async def acquire(self, *, works: bool) -> None:
         """Take the lease; the sole user of a database ends the leases of former controllers at once."""
+        self._works = works
         await self._renew()
         if await self._engine.store.is_sole_user():
             for other in await self._other_controllers():
@@ -64,18 +65,25 @@ class ControllerLease:
         The controllers are read last: one that starts meanwhile, and takes agents over, is among them.
         """
         reader = self._engine.store.reader
-        cloudlets: list[Object] = []
-        for ns in await reader.namespaces():
-            cloudlets += await reader.list_objects(Selector(ns, CLOUDLET.kind), Page(limit=MAX_LISTED))
+        namespaces = await reader.namespaces()
+        cloudlets = [one for ns in namespaces async for one in list_all(reader, Selector(ns, CLOUDLET.kind))]
         alive = {self.id, *(one.id for one in await self._other_controllers())}
         return [lost for one in cloudlets for lost in _lost_connections(one, alive)]
+
+    async def is_first_worker(self) -> bool:
+        """Tell whether this controller is the first of those that have a worker: one of them applies the policies.
+
+        After the death of the first one, that is another one as soon as its lease has ended.
+        """
+        others = [one.id for one in await self._other_controllers() if read_spec(one, ControllerSpec).works]
+        return self._works and all(self.id < one for one in others)
 
     async def _renew(self) -> None:
         """Extend the lease by one period; a controller whose lease has expired takes a new one."""
         found = await self._engine.store.reader.object(Key(CONTROLLER_NS, self.id))
         if found is None or found.removed:
             self._has_expired = True
-            spec = ControllerSpec(self._url)
+            spec = ControllerSpec(self._url, self._works)
             await self._engine.create(CONTROLLER_NS, self.id, LISTENER.kind, "listen", actor=CONTROLLER, spec=spec)
         now = await self._engine.store.reader.time()
         await self._engine.set_timer(
@@ -86,12 +94,8 @@ class ControllerLease:
             self._has_expired = False
 
     async def _other_controllers(self) -> list[Object]:
-        reader = self._engine.store.reader
-        return [
-            one
-            for one in await reader.list_objects(Selector(CONTROLLER_NS, LISTENER.kind), Page(limit=MAX_LISTED))
-            if one.id != self.id
-        ]
+        found = list_all(self._engine.store.reader, Selector(CONTROLLER_NS, LISTENER.kind))
+        return [one async for one in found if one.id != self.id]
 
     async def _end_controller(self, controller: str) -> None:
         with suppress(Denied):

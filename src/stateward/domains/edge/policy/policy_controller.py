@@ -1,21 +1,23 @@
 """The policy controller: keeps app members up to date, and deploys apps by demand.
 
-Each transaction checks its conditions again, so any number of policy controllers may run at once.
+Each process with a worker has one, and the first of these processes does the rounds over all apps. Each transaction
+checks its conditions again, so two rounds at the same time do no harm. A round reads each object once.
 """
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
 from stateward.domains.edge.agents.measures import KnownLoads, loads_on, reported_loads_on
-from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, CLOUDLET, CLUSTERINST, AppInstState
+from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, AUTOSCALE, CLOUDLET, CLUSTERINST, AppInstState
 from stateward.domains.edge.lookups import NOT_PRESENT, cluster_of, is_online
 from stateward.domains.edge.model import (
     AUTOCLUSTER_PREFIX,
     AppSpec,
     AutoprovSpec,
+    AutoscaleSpec,
     ClusterInst,
     CountedRequests,
     ReportedLoad,
@@ -25,7 +27,7 @@ from stateward.domains.edge.model import (
     read_spec,
     record_id,
 )
-from stateward.domains.edge.policy.app_members import app_status
+from stateward.domains.edge.policy.app_members import app_status, refresh_member
 from stateward.domains.edge.policy.capacity import has_stale_alert, update_capacity_alert
 from stateward.domains.edge.policy.cluster_release import (
     count_measured_interval,
@@ -37,7 +39,7 @@ from stateward.domains.edge.policy.cluster_release import (
 )
 from stateward.domains.edge.policy.cluster_reservation import IDLE_TIMEOUT_S
 from stateward.domains.edge.policy.crash_loops import end_crash_loops, is_looping
-from stateward.domains.edge.policy.demand import ClusterLoad, plan_deployment
+from stateward.domains.edge.policy.demand import ClusterLoad, desired_nodes, plan_deployment
 from stateward.domains.edge.records.restarts import is_stable
 from stateward.domains.edge.service import Service
 from stateward.engine import Denied, NotFound
@@ -62,9 +64,14 @@ class PolicyController:
     """Reconciles apps and clusters with their policies."""
 
     def __init__(
-        self, service: Service, *, interval_s: float = POLICY_INTERVAL_S, idle_s: float = IDLE_TIMEOUT_S
+        self,
+        service: Service,
+        is_first: Callable[[], Awaitable[bool]],
+        *,
+        interval_s: float = POLICY_INTERVAL_S,
+        idle_s: float = IDLE_TIMEOUT_S,
     ) -> None:
-        self._service, self._interval_s, self._idle_s = service, interval_s, idle_s
+        self._service, self._is_first, self._interval_s, self._idle_s = service, is_first, interval_s, idle_s
         self._reader = service.engine.store.reader
         self._faults = FaultIsolation(log)
 
@@ -88,7 +95,8 @@ class PolicyController:
         await self._remove_absent()
         while True:
             with suppress(StoreError):
-                await self._reconcile_all()
+                if await self._is_first():
+                    await self._reconcile_all()
             await asyncio.sleep(self._interval_s)
 
     async def _remove_absent(self) -> None:
@@ -117,11 +125,17 @@ class PolicyController:
                 await self._free_unused_clusters(clusters, apps)
             with self._faults.isolate(f"scaling of clusters in {ns}"):
                 await self._scale_clusters(ns, clusters, loads, await reported_loads_on(self._reader, online))
+            instances, serving = {one.id: one for one in apps}, {one.id for one in online}
+            policies = {one.id: one for one in await self._service.list_all(ns, AUTOPROV.kind)}
             for app in await self._service.list_all(ns, APP.kind):
+                policy = policies.get(record_id(AUTOPROV.kind, read_spec(app, AppSpec).autoprov))
                 with self._faults.isolate(f"measured demand of {app.id} in {ns}"):
-                    await self._count_demand(ns, app, loads)
+                    if policy is not None and read_spec(policy, AutoprovSpec).demand == "measured":
+                        await self._count_demand(ns, app, loads)
                 with self._faults.isolate(f"reconciliation of {app.id} in {ns}"):
-                    await self._refresh_members(ns, app)
+                    await self._refresh_members(ns, app, instances)
+                    if policy is not None:
+                        await self._deploy(ns, app, read_spec(policy, AutoprovSpec), serving, instances)
 
     async def _check_capacities(self, cloudlets: Sequence[Object], clusters: Sequence[Object]) -> None:
         """Begin and end the alerts of cloudlets whose clusters take more than there is."""
@@ -157,18 +171,21 @@ class PolicyController:
         reported: Mapping[str, ReportedLoad],
     ) -> None:
         """Apply known loads again: a change may have been refused when the load was reported, and is now possible."""
+        policies = {one.id: read_spec(one, AutoscaleSpec) for one in await self._service.list_all(ns, AUTOSCALE.kind)}
         for cluster in clusters:
             kept = loads.get(cloudlet_of(cluster.id), {}).get(local_name(cluster.id))
             known = reported.get(cluster.id) or (None if kept is None else kept.load)
-            if known is not None and read_spec(cluster, ClusterInst).autoscale:
+            spec = read_spec(cluster, ClusterInst)
+            policy = policies.get(record_id(AUTOSCALE.kind, spec.autoscale))
+            if known is None or policy is None:
+                continue
+            load = ClusterLoad(known.cpu, known.mem, known.connections)
+            if desired_nodes(policy, spec.nodes, load) != spec.nodes:
                 with suppress(NotFound):
-                    load = ClusterLoad(known.cpu, known.mem, known.connections)
                     await self._service.apply_load(ns, cluster.id, load)
 
     async def _count_demand(self, ns: str, app: Object, loads: Mapping[str, KnownLoads]) -> None:
         """Count an interval of an app's measured requests."""
-        if not read_spec(app, AppSpec).autoprov:
-            return
         totals: dict[str, CountedRequests] = {}
         for member in app_status(app).members:
             cloudlet = cloudlet_of(member)
@@ -179,30 +196,34 @@ class PolicyController:
         count = partial(count_measured_interval, ns=ns, app=app.id, totals=totals, interval_s=self._interval_s)
         await self._service.engine.store.transact(count)
 
-    async def _refresh_members(self, ns: str, app: Object) -> None:
-        keys = [Key(ns, member) for member in app_status(app).members]
-        found = await self._reader.objects(keys)
-        for key in keys:
-            one = found.get(key)
-            if one is None or one.state == NOT_PRESENT or key.id in app_status(app).leaving:
-                await self.release(key)
-        await self.reconcile_app(ns, app)
-
-    async def _missing_members(self, ns: str, app: Object) -> set[str]:
-        """Return the instances of an app that are missing at their cloudlets."""
-        found = await self._reader.objects([Key(ns, member) for member in app_status(app).members])
-        return {one.id for one in found.values() if instance_status(one).missing}
+    async def _refresh_members(self, ns: str, app: Object, instances: Mapping[str, Object]) -> None:
+        """Release the members that have settled; one that is newer than the listing only costs a transaction."""
+        status = app_status(app)
+        for member in status.members:
+            found = instances.get(member)
+            if refresh_member(status, member, None if found is None else found.state) != status:
+                await self.release(Key(ns, member))
 
     async def reconcile_app(self, ns: str, app: Object) -> None:
         """Deploy and remove instances of an app by its auto-provisioning policy."""
-        name = app.id.partition(".")[2]
-        policy_name = read_spec(app, AppSpec).autoprov
-        found = await self._reader.object(Key(ns, record_id(AUTOPROV.kind, policy_name)))
-        if not policy_name or found is None or found.removed:
+        name = read_spec(app, AppSpec).autoprov
+        found = await self._reader.object(Key(ns, record_id(AUTOPROV.kind, name))) if name else None
+        if found is None or found.removed:
             return
-        policy = read_spec(found, AutoprovSpec)
-        online = {one.id for one in await self._service.list_all(ns, CLOUDLET.kind) if is_online(one)}
-        plan = plan_deployment(policy, app_status(app), online, await self._missing_members(ns, app))
+        policy, members = read_spec(found, AutoprovSpec), app_status(app).members
+        keys = [Key(ns, one) for one in {*policy.cloudlets, *members}]
+        objects = {key.id: one for key, one in (await self._reader.objects(keys)).items() if not one.removed}
+        online = {one for one in policy.cloudlets if one in objects and is_online(objects[one])}
+        await self._deploy(ns, app, policy, online, objects)
+
+    async def _deploy(
+        self, ns: str, app: Object, policy: AutoprovSpec, online: Collection[str], instances: Mapping[str, Object]
+    ) -> None:
+        """Carry out the plan for an app; `instances` has its members, as far as they exist."""
+        name, status = app.id.partition(".")[2], app_status(app)
+        found = (instances[one] for one in status.members if one in instances)
+        missing = {one.id for one in found if instance_status(one).missing}
+        plan = plan_deployment(policy, status, online, missing)
         for cloudlet in plan.deploy:
             with suppress(Denied):
                 await self._service.create_app(ns, cloudlet, f"{AUTOCLUSTER_PREFIX}-{name}"[:63], name, AUTOPROV_CALLER)
