@@ -5,7 +5,8 @@ the first two count, and only if two observations agree that are so far apart th
 first. A VM that has lost its power becomes HALTED; a firewall that has lost its power is started again.
 
 Every process with a worker runs a detector; a node is checked by one of them at a time, which claims it by a
-compare-and-set. An action that began since the object was read has changed its version, so that the drift is refused.
+compare-and-set. Only then it reads the objects of the namespace, and keeps what is on the nodes that it has claimed. An
+action that began since the object was read has changed its version, so that the drift is refused.
 Orphans (`orphan_scan`) are noted with the node; the files of disks and images, which all nodes share, with one node of
 each namespace.
 """
@@ -13,8 +14,9 @@ each namespace.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
+from functools import partial
 from random import Random
 
 import msgspec
@@ -52,20 +54,30 @@ DRIFT_EVENTS: dict[tuple[str, Power], str] = {
 }  # fmt: skip
 """The event of a VM at rest, by its state and the power that its node shows; other pairs are no drift."""
 
+CLAIMED_TOGETHER = 100
+"""Nodes that one transaction claims, at most."""
+
+READ_CONCURRENTLY = 4
+"""Namespaces whose objects are read concurrently, at most; their nodes are checked concurrently, however many."""
+
 IN_SERVICE = (NodeState.ENABLED, NodeState.MAINTENANCE)
 """The states of a node that is checked for orphans, also if no known machine is on it."""
 
 
 class WatchedObject(Struct, frozen=True):
-    """An object at rest, and where its machine runs."""
+    """An object at rest, and where its machine runs; there are as many of these in memory as VMs on claimed nodes."""
 
-    found: Object
-    at: PlacementSeen
+    key: Key
+    kind: str
+    state: str
+    version: int
+    node: str
+    machine: str
 
     def drift_event(self, power: Power) -> str:
         """Return the event of the object's drift; empty if its machine has the right power."""
-        if self.found.kind == VM.kind:
-            return DRIFT_EVENTS.get((self.found.state, power), "")
+        if self.kind == VM.kind:
+            return DRIFT_EVENTS.get((self.state, power), "")
         return "place firewall" if power is Power.OFF else ""
 
 
@@ -84,6 +96,7 @@ class DriftDetector:
         self._engine, self._nodes, self._chance = engine, nodes, chance
         self._every, self._apart = every, apart
         self._faults = FaultIsolation(log)
+        self._readers = asyncio.Semaphore(READ_CONCURRENTLY)
         self._orphans = OrphanScanner(engine.store.reader, disk_store or NoDiskStore(), apart, every)
 
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
@@ -105,116 +118,138 @@ class DriftDetector:
 
     async def check_namespace(self, ns: str) -> None:
         """Check the nodes of a namespace that are due, concurrently."""
-        watched: defaultdict[Key, list[WatchedObject]] = defaultdict(list)
-        for one in await self._list_watched(ns):
-            watched[Key(ns, one.at.node if one.at.machine else "")].append(one)
-        serving = [
-            one.key async for one in list_all(self._engine.store.reader, Selector(ns, NODE.kind, states=IN_SERVICE))
-        ]
-        keeper = serving[0] if serving else None
-        visits = {**{node: [] for node in serving}, **watched}
+        async with self._readers:
+            serving, due = await self._list_nodes(ns)
+            claimed = await self._claim_nodes(ns, due)
+            watched = await self._list_watched(ns, claimed) if claimed else {}
+        keeper = next(iter(serving), None)
+        await self._report_all([(one, Power.OFF) for one in watched.get("", ())])  # on no node: no power for certain
         await asyncio.gather(
-            *(self._check_node_isolated(node, those, node == keeper) for node, those in visits.items())
+            *(
+                self._check_node_isolated(Key(ns, id_), seen, watched.get(id_, []), id_ == keeper)
+                for id_, seen in claimed.items()
+                if id_ in watched or id_ in serving
+            )
         )
 
-    async def _list_watched(self, ns: str) -> list[WatchedObject]:
-        """Return the objects at rest that have a machine, or should have one."""
+    async def _list_watched(self, ns: str, nodes: Collection[str]) -> dict[str, list[WatchedObject]]:
+        """Return the objects at rest that have a machine on one of the nodes, or should have one, by node."""
         reader = self._engine.store.reader
         vms = list_all(reader, Selector(ns, VM.kind, states=(OvcVmState.RUNNING, OvcVmState.PAUSED)))
         boxes = list_all(reader, Selector(ns, CLOUDSPACE.kind, states=FIREWALL_ON_STATES))
-        watched: list[WatchedObject] = []
+        watched: defaultdict[str, list[WatchedObject]] = defaultdict(list)
         for found, reader_of in ((vms, vm_seen), (boxes, cloudspace_seen)):
             async for one in found:
                 with self._faults.isolate(f"look at {one.id} in {ns}"):
-                    watched.append(WatchedObject(one, reader_of(one)))
-        return [one for one in watched if one.found.op is None and _is_ours(one)]
+                    at = reader_of(one)
+                    node = at.node if at.machine else ""
+                    if one.op is None and (node in nodes or _waits_for_node(one, at)):
+                        watch = WatchedObject(one.key, one.kind, one.state, one.version, at.node, at.machine)
+                        watched[node].append(watch)
+        return dict(watched)
 
-    async def _check_node_isolated(self, node: Key, those: list[WatchedObject], keeper: bool) -> None:
+    async def _check_node_isolated(self, node: Key, seen: NodeSeen, those: list[WatchedObject], keeper: bool) -> None:
         """Check a node; an error does not affect the other nodes."""
         with self._faults.isolate(f"look at node {node.id} of {node.ns}"):
-            await self._check_node(node, those, keeper)
+            await self._check_node(node, seen, those, keeper)
 
-    async def _check_node(self, node: Key, those: list[WatchedObject], keeper: bool) -> None:
-        """Report the drift of a node, and its orphans; an object on no node has no power for certain."""
-        if not node.id:
-            await self._report_all([(one, Power.OFF) for one in those])
-        elif (seen := await self._claim_node(node)) is not None and (
-            hypervisor := await self._connect(node)
-        ) is not None:
-            await self._report_all(await self._confirm_drift(node, hypervisor, those))
-            found, complete = await self._find_orphans(node, hypervisor, those, keeper)
-            if found or seen.orphans:
-                await self._engine.store.transact(lambda tx: record_orphans(tx, node, found, complete=complete))
+    async def _check_node(self, node: Key, seen: NodeSeen, those: list[WatchedObject], keeper: bool) -> None:
+        """Report the drift of a claimed node, and its orphans."""
+        hypervisor = await self._connect(node, seen)
+        if hypervisor is None:
+            return
+        await self._report_all(await self._confirm_drift(node, seen, hypervisor, those))
+        found, complete = await self._find_orphans(node, hypervisor, those, keeper)
+        if found or seen.orphans:
+            await self._engine.store.transact(lambda tx: record_orphans(tx, node, found, complete=complete))
 
-    async def _connect(self, node: Key) -> Hypervisor | None:
+    async def _connect(self, node: Key, seen: NodeSeen) -> Hypervisor | None:
         try:
             return await self._nodes.get(*node)
         except (WorkError, msgspec.ValidationError) as error:
-            await self._record_trouble(node, str(error))
+            await self._record_trouble(node, seen, str(error))
             return None
 
     # --- claims ------------------------------------------------------------------------------------------------------
 
-    async def _claim_node(self, node: Key) -> NodeSeen | None:
-        """Claim a node for this check; None if another process has checked it meanwhile."""
-        return await self._engine.store.transact(lambda tx: _claim_turn(tx, node, self._every * 0.6))
+    async def _list_nodes(self, ns: str) -> tuple[dict[str, None], list[str]]:
+        """Return the nodes in service, and those that no process has checked lately: the claims decide about them."""
+        serving: dict[str, None] = {}
+        due: list[str] = []
+        lately = await self._engine.store.reader.time() - self._every * 0.6
+        async for one in list_all(self._engine.store.reader, Selector(ns, NODE.kind)):
+            if one.state in IN_SERVICE:
+                serving[one.id] = None
+            with self._faults.isolate(f"look at node {one.id} of {ns}"):
+                if node_seen(one).looked <= lately:
+                    due.append(one.id)
+        return serving, due
 
-    async def _record_trouble(self, node: Key, trouble: str) -> None:
-        await self._engine.store.transact(lambda tx: _save_trouble(tx, node, trouble))
+    async def _claim_nodes(self, ns: str, nodes: Sequence[str]) -> dict[str, NodeSeen]:
+        """Claim nodes for this check; those that another process has checked meanwhile are not among the result."""
+        claimed: dict[str, NodeSeen] = {}
+        for first in range(0, len(nodes), CLAIMED_TOGETHER):
+            some = [Key(ns, id_) for id_ in nodes[first : first + CLAIMED_TOGETHER]]
+            claimed |= await self._engine.store.transact(partial(_claim_turns, nodes=some, rest=self._every * 0.6))
+        return claimed
+
+    async def _record_trouble(self, node: Key, seen: NodeSeen, trouble: str) -> None:
+        if trouble != seen.trouble:
+            await self._engine.store.transact(lambda tx: _save_trouble(tx, node, trouble))
 
     # --- observation -------------------------------------------------------------------------------------------------
 
     async def _confirm_drift(
-        self, node: Key, hypervisor: Hypervisor, those: list[WatchedObject]
+        self, node: Key, seen: NodeSeen, hypervisor: Hypervisor, those: list[WatchedObject]
     ) -> list[tuple[WatchedObject, Power]]:
         """Return the objects whose drift two observations confirm."""
-        first = await hypervisor.get_powers([one.at.machine for one in those])
+        first = await hypervisor.get_powers([one.machine for one in those])
         unknown = sum(power is Power.UNKNOWN for power in first.values())
-        await self._record_trouble(node, f"it cannot say what {unknown} of its machines are" if unknown else "")
-        doubtful = [one for one in those if one.drift_event(first[one.at.machine])]
+        await self._record_trouble(node, seen, f"it cannot say what {unknown} of its machines are" if unknown else "")
+        doubtful = [one for one in those if one.drift_event(first[one.machine])]
         if not doubtful:
             return []
         await asyncio.sleep(hypervisor.lag + self._apart)
-        again = await hypervisor.get_powers([one.at.machine for one in doubtful])
-        shown = [(one, again[one.at.machine]) for one in doubtful]
-        return [(one, power) for one, power in shown if power is first[one.at.machine]]
+        again = await hypervisor.get_powers([one.machine for one in doubtful])
+        shown = [(one, again[one.machine]) for one in doubtful]
+        return [(one, power) for one, power in shown if power is first[one.machine]]
 
     async def _find_orphans(
         self, node: Key, hypervisor: Hypervisor, those: list[WatchedObject], keeper: bool
     ) -> tuple[set[OrphanId], bool]:
         """Return the orphans of a node, and whether its listing was complete."""
-        found, complete = await self._orphans.find_machines(node, hypervisor, {one.at.machine for one in those})
+        found, complete = await self._orphans.find_machines(node, hypervisor, {one.machine for one in those})
         return (found | await self._orphans.find_files() if keeper else found), complete
 
     async def _report_all(self, news: list[tuple[WatchedObject, Power]]) -> None:
         for one, power in news:
-            with self._faults.isolate(f"news of {one.found.id} in {one.found.ns}"):
+            with self._faults.isolate(f"news of {one.key.id} in {one.key.ns}"):
                 await self._report(one, power)
 
     async def _report(self, one: WatchedObject, power: Power) -> None:
-        found = one.found
-        actor = PROVIDER if found.kind == VM.kind else CONTROLLER
+        actor = PROVIDER if one.kind == VM.kind else CONTROLLER
         with suppress(Denied):  # an action began meanwhile: its own observation counts
-            await self._engine.act(
-                found.ns, found.id, one.drift_event(power), actor=actor, who=one.at.node, version=found.version
-            )
+            await self._engine.act(*one.key, one.drift_event(power), actor=actor, who=one.node, version=one.version)
 
 
-def _is_ours(one: WatchedObject) -> bool:
-    """Tell whether there is a machine to check, or a firewall that waits for a node."""
-    return bool(one.at.machine) or one.found.kind == CLOUDSPACE.kind
+def _waits_for_node(found: Object, at: PlacementSeen) -> bool:
+    """Tell whether an object is a firewall without a machine."""
+    return found.kind == CLOUDSPACE.kind and not at.machine
 
 
-async def _claim_turn(tx: Tx, node: Key, rest: float) -> NodeSeen | None:
+async def _claim_turns(tx: Tx, nodes: Sequence[Key], rest: float) -> dict[str, NodeSeen]:
     uow = UnitOfWork(tx)
-    await uow.load([node])
-    found = uow.objects.get(node)
-    if found is None or found.kind != NODE.kind or node_seen(found).looked > uow.now - rest:
-        return None
-    seen = replace(node_seen(found), looked=uow.now)
-    update_seen(uow, found, seen)
-    await uow.apply()
-    return seen
+    await uow.load(nodes)
+    claimed: dict[str, NodeSeen] = {}
+    for key in nodes:
+        found = uow.objects.get(key)
+        if found is None or found.removed or found.kind != NODE.kind or node_seen(found).looked > uow.now - rest:
+            continue
+        claimed[key.id] = replace(node_seen(found), looked=uow.now)
+        update_seen(uow, found, claimed[key.id])
+    if claimed:
+        await uow.apply()
+    return claimed
 
 
 async def _save_trouble(tx: Tx, node: Key, trouble: str) -> None:

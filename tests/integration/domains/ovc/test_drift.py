@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 
 from stateward.domains.ovc.drift_detector import DriftDetector
-from stateward.domains.ovc.lifecycle import VM
+from stateward.domains.ovc.lifecycle import NODE, VM
 from stateward.domains.ovc.model import node_seen, vm_seen
 from stateward.domains.ovc.nodes.port import Hypervisor, Power
 from stateward.domains.ovc.settings import Settings
 from stateward.engine import Denied, Refused
 from stateward.lifecycle import PROVIDER
 from stateward.store import open_store
+from stateward.store.filters import Page, Selector
+from stateward.store.records import Object
 from tests.integration.domains.ovc.machine_processes import nodes_in, vms_of
 from tests.integration.domains.ovc.ovc_harness import ADA, FILES, Cloud, open_cloud
 from tests.integration.drivers.local.host_machines import kill_all_in, needs_qemu
@@ -191,6 +193,45 @@ async def test_a_node_is_looked_at_by_one_process_at_a_time(cloud: Cloud, monkey
     await asyncio.gather(*(one.check_all() for one in both))
     assert len(looks) == 1
     assert node_seen(await cloud.get(await cloud.node_of(vm))).looked > 0.0
+
+
+async def test_the_objects_of_a_namespace_are_read_only_by_who_has_claimed_a_node(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cloud.vm()
+    reader, read = cloud.engine.store.reader, []
+    list_objects = reader.list_objects
+
+    async def counted(chosen: Selector, page: Page) -> list[Object]:
+        read.append(chosen.kind)
+        return await list_objects(chosen, page)
+
+    monkeypatch.setattr(reader, "list_objects", counted)
+    both = [DriftDetector(cloud.engine, cloud.plugin.nodes, Random(1), every=3600.0, apart=0.0) for _ in range(2)]
+    for one in both:
+        await one.check_namespace(cloud.ns)
+    assert read.count(NODE.kind) == 2
+    assert read.count(VM.kind) == 1
+
+
+async def test_nodes_without_trouble_are_written_in_one_transaction(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vm = await cloud.vm()
+    await behind(cloud, vm)
+    detector, store = rounds(cloud), cloud.engine.store
+    await detector.check_namespace(cloud.ns)
+    transactions, transact, ours = 0, store.transact, asyncio.all_tasks()
+
+    async def counted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal transactions
+        transactions += asyncio.current_task() not in ours or asyncio.current_task() is this
+        return await transact(*args, **kwargs)
+
+    this = asyncio.current_task()
+    monkeypatch.setattr(store, "transact", counted)
+    await detector.check_namespace(cloud.ns)
+    assert transactions == 1
 
 
 async def test_update_status_takes_no_node_for_a_person(cloud: Cloud) -> None:
