@@ -1,6 +1,8 @@
 """Drift: changes at the provider are found, journaled with the provider as actor, and applied; other VMs stay."""
 
 import asyncio
+import gc
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -10,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.mci.control.drift import apply_vm_drift
-from stateward.domains.mci.lifecycle import MciState
+from stateward.domains.mci.lifecycle import VM, MciState
 from stateward.domains.mci.model import vm_of, vm_seen
 from stateward.domains.mci.provider import provider_client
 from stateward.domains.mci.provider.provider_client import ProviderClient
@@ -22,9 +24,9 @@ from stateward.engine import HistoryEntry
 from stateward.engine.external_reports import Sighting
 from stateward.errors import BadInput
 from stateward.lifecycle import PROVIDER
-from stateward.store.filters import JournalFilter
+from stateward.store.filters import JournalFilter, Page, Selector
 from stateward.store.port import Store
-from stateward.store.records import Status
+from stateward.store.records import Object, Status
 from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, group, mci, open_harness
 
 SEOUL = ProviderRegion("aws", "ap-northeast-2")
@@ -178,6 +180,30 @@ async def test_a_machine_that_no_record_knows_is_reported_and_left_alone(harness
     (found,) = await harness.plugin.reconciler.reconcile_all()
     assert (found.connection, found.key, found.name) == ("aws-ap-northeast-2", "stray", "stray")
     assert truth(harness)["stray"] is MachineState.RUNNING
+
+
+async def test_a_round_that_sees_an_orphan_holds_no_vm_twice(
+    harness: MciHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await harness.created(mci())
+    harness.cloud.create_orphan(SEOUL, MachineSpec("stray", "stray", "t3.nano", "ubuntu22.04"))
+    reader, ours = harness.engine.store.reader, asyncio.current_task()
+    list_objects, held = reader.list_objects, list[list[int]]()
+    read: list[Object] = []
+
+    async def noted(chosen: Selector, page: Page) -> list[Object]:
+        if asyncio.current_task() is not ours or chosen.kind != VM.kind:
+            return await list_objects(chosen, page)
+        gc.collect()
+        held.append([sys.getrefcount(one) for one in read])
+        read.extend(found := await list_objects(chosen, page))
+        return found
+
+    monkeypatch.setattr(reader, "list_objects", noted)
+    assert [one.key for one in await harness.plugin.reconciler.reconcile_all()] == ["stray"]
+    free = [sys.getrefcount(one) for one in [object()]]
+    assert held[-1]
+    assert set(held[-1]) == set(free)
 
 
 async def test_a_machine_that_is_made_while_the_provider_is_asked_is_no_orphan(

@@ -9,7 +9,7 @@ that is not newer.
 import asyncio
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from random import Random
 from time import monotonic
@@ -101,7 +101,6 @@ class Reconciler:
         self._orphan_subnets = OrphanSubnetFinder()
         self._log_intervals = GrowingIntervals(monotonic)
         self._faults = FaultIsolation(log)
-        self._has_unreadable_records = False  # a VM record could not be decoded in the last round
 
     # --- rounds ------------------------------------------------------------------------------------------------------
 
@@ -157,14 +156,10 @@ class Reconciler:
         with self._faults.isolate("removal of claims without a VM"):
             await remove_void_claims(self._engine)
         await self._mark_stale_mcis(vm for known in records.values() for vm in known.values())
-        if not unowned:
-            return []
-        newer = await self._read_vms()  # a machine created during the listings is no orphan
-        if self._has_unreadable_records:  # an orphan may belong to the unreadable record
-            return []
-        # Several connections may lead to the same region.
-        owned = owned_until(vm for known in newer.values() for vm in known.values())
-        return [orphan for one in unowned for orphan in orphans_in(one, owned)]
+        records.clear()  # what follows reads all VMs again; two copies of all of them are too much
+        parts.clear()
+        owned = await self._owned_until({machine.key for one in unowned for machine in one.listing.machines})
+        return [] if owned is None else [orphan for one in unowned for orphan in orphans_in(one, owned)]
 
     async def _reconcile_connection(
         self, connection: CloudConnection, known: dict[str, Object], parts: list[Object]
@@ -183,19 +178,36 @@ class Reconciler:
                 log.warning("connection %s: not reconciled: %s", connection.name, error)
         return unowned
 
+    async def _all_vms(self) -> AsyncIterator[Object]:
+        for ns in await self._engine.store.reader.namespaces():
+            async for found in list_all(self._engine.store.reader, Selector(ns, VM.kind)):
+                yield found
+
     async def _read_vms(self) -> dict[str, dict[str, Object]]:
         """Return all VMs, by connection and uid."""
         records: dict[str, dict[str, Object]] = defaultdict(dict)
-        found_all = read_all = 0
-        for ns in await self._engine.store.reader.namespaces():
-            async for found in list_all(self._engine.store.reader, Selector(ns, VM.kind)):
-                found_all += 1
-                with self._faults.isolate(f"reading of VM {found.id} in {ns}"):
-                    vm = vm_of(found)
-                    records[vm.connection][vm.uid] = found
-                    read_all += 1
-        self._has_unreadable_records = read_all < found_all
+        async for found in self._all_vms():
+            with self._faults.isolate(f"reading of VM {found.id} in {found.ns}"):
+                vm = vm_of(found)
+                records[vm.connection][vm.uid] = found
         return records
+
+    async def _owned_until(self, keys: Collection[str]) -> dict[str, float] | None:
+        """Return until when machines belong to VMs, at any connection: several may lead to the same region.
+
+        The VMs are read after the listings, because a machine created meanwhile is no orphan. None: a record could not
+        be read, and any of the machines may belong to it.
+        """
+        if not keys:
+            return {}
+        owned: dict[str, float] = {}
+        found_all = read_all = 0
+        async for found in self._all_vms():
+            found_all += 1
+            with self._faults.isolate(f"reading of VM {found.id} in {found.ns}"):
+                owned |= {key: until for key, until in owned_until([found]).items() if key in keys}
+                read_all += 1
+        return owned if read_all == found_all else None
 
     async def _mark_stale_mcis(self, vms: Iterable[Object]) -> None:
         """Mark MCIs whose state differs from their VMs: the process that should update them may have died."""
