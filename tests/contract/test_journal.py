@@ -65,6 +65,19 @@ async def test_a_journal_is_read_up_to_a_number(store: Store) -> None:
     assert await events(store, first.seq, ns=NS, object="a", upto=first.seq + 1) == ["1"]
 
 
+async def test_the_newest_lines_are_read_backwards(store: Store) -> None:
+    await write(store, journal=[an_entry("ab"[number % 2], event=f"{number}", at=number) for number in range(10)])
+
+    async def back(before: int | None, limit: int, **about: object) -> list[str]:
+        return [one.event for one in await store.reader.newest_entries(before, limit, JournalFilter(**about))]  # type: ignore[arg-type]
+
+    assert await back(None, 3) == ["9", "8", "7"]
+    assert await back(None, 2, ns=NS, object="a") == ["8", "6"]
+    assert await back(None, 2, ns=NS, until=5.0) == ["4", "3"]
+    (sixth,) = await store.reader.newest_entries(None, 1, JournalFilter(until=6.5))
+    assert await back(sixth.seq, 100, ns=NS, object="b") == ["5", "3", "1"]
+
+
 async def test_the_number_that_so_many_entries_reach_is_found(store: Store) -> None:
     await write(store, journal=[an_entry(ns=["a", "b"][number % 2]) for number in range(10)])
     numbers = [line.seq for line in await store.reader.journal(0, 10, JournalFilter())]

@@ -22,6 +22,8 @@ from stateward.store.records import JournalEntry, Key, Object, Operation
 from stateward.store.topics import Topic
 
 PAGE_SIZE = 1000
+FIRST_PAGE = 20
+"""How many entries are read first where one of the newest is probably the wanted one."""
 
 
 async def list_all(reader: Reader, chosen: Selector) -> AsyncIterator[Object]:
@@ -139,10 +141,30 @@ async def state_at(reader: Reader, key: Key, time: float) -> PastState:
     From before the horizon, each object keeps at least the last entry that has its state. Earlier entries may be
     missing, so the states before that last one are unknown.
     """
-    entries = await reader.journal(0, 1_000_000, JournalFilter(ns=key.ns, object=key.id))
+    found = await _last_state_before(reader, key, nextafter(time, inf))
     kept = await horizon(reader)
-    with_state = [entry for entry in entries if entry.target is not None]
-    last_old = max((entry.at for entry in with_state if entry.at < kept.before), default=kept.before)
-    if time < last_old:
-        return PastState(None, known=False)
-    return PastState(next((entry.target for entry in reversed(with_state) if entry.at < nextafter(time, inf)), None))
+    if time < kept.before:
+        last_old = await _last_state_before(reader, key, kept.before)
+        if last_old is None or time < last_old.at:
+            return PastState(None, known=False)
+    return PastState(None if found is None else found.target)
+
+
+async def _last_state_before(reader: Reader, key: Key, time: float) -> JournalEntry | None:
+    """Return the last entry before a time that has a state of the object."""
+    async for entry in entries_back(reader, key, until=time):
+        if entry.target is not None:
+            return entry
+    return None
+
+
+async def entries_back(reader: Reader, key: Key, until: float | None = None) -> AsyncIterator[JournalEntry]:
+    """Yield the entries of an object before a time, newest first."""
+    only, before, page = JournalFilter(ns=key.ns, object=key.id, until=until), None, FIRST_PAGE
+    while True:
+        entries = await reader.newest_entries(before, page, only)
+        for entry in entries:
+            yield entry
+        if len(entries) < page:
+            return
+        before, page = entries[-1].seq, PAGE_SIZE

@@ -291,6 +291,9 @@ class Reader(Protocol):
     async def journal(self, after: int, limit: int, only: JournalFilter) -> list[JournalEntry]:
         """Return the journal entries after a sequence number, in order."""
 
+    async def newest_entries(self, before: int | None, limit: int, only: JournalFilter) -> list[JournalEntry]:
+        """Return the last journal entries before a number (None: of all), newest first."""
+
     async def journal_reach(self, after: int, rows: int, ns: str | None) -> int | None:
         """Return the number of the `rows`-th entry after a number, of a namespace or of all; None if there is none."""
 

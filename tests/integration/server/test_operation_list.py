@@ -1,10 +1,11 @@
 """The list of operations: entries, filters, pages, and what a token may see."""
 
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
-from stateward.engine import Permanent, Temporary
+from stateward.engine import Permanent, Temporary, queries
 from stateward.server.routes import operation_routes
 from tests.integration.server.server_harness import NS, ServerHarness
 
@@ -124,6 +125,21 @@ async def test_changes_of_a_spec_are_told_field_by_field(harness: ServerHarness)
     assert (change["who"], change["event"]) == ("olga", "tune")
     assert change["fields"] == [{"field": "litres", "how": "changed", "before": 3, "after": 5}]
     assert (await harness.get(f"/ns/{NS}/objects/none/changes")).status_code == 404
+
+
+async def test_the_newest_changes_are_read_without_the_entries_before(
+    harness: ServerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "FIRST_PAGE", 8)
+    await harness.built(spec={"litres": 0})
+    for litres in range(1, 6):
+        await harness.post(f"/ns/{NS}/objects/p1/actions/tune?wait=30", {"spec": {"litres": litres}}, "operator")
+    newest = AsyncMock(wraps=harness.engine.store.reader.newest_entries)
+    monkeypatch.setattr(harness.engine.store.reader, "newest_entries", newest)
+    changes = (await harness.get(f"/ns/{NS}/objects/p1/changes?limit=2")).json()
+    assert [(one["fields"][0]["before"], one["fields"][0]["after"]) for one in changes] == [(4, 5), (3, 4)]
+    newest.assert_awaited_once()
+    assert len((await harness.get(f"/ns/{NS}/objects/p1/changes")).json()) == 5
 
 
 @pytest.mark.parametrize("path", [OPERATIONS, "/operations"])

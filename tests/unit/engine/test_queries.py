@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from stateward.engine.queries import watch_pages
+from stateward.engine.queries import FIRST_PAGE, PastState, state_at, watch_pages
 from stateward.store.filters import JournalFilter
 from stateward.store.port import Reader
 from stateward.store.records import JournalEntry
 from stateward.store.sqlite import SqliteStore
-from tests.contract.samples import an_entry
+from tests.contract.samples import an_entry, key
 from tests.contract.store_calls import write
 
 
@@ -24,6 +24,7 @@ class CountedReads:
         self.subscribe = store.subscribe
         self.began: list[int] = []
         self.filtered: list[int] = []
+        self.rows = 0  # read backwards
         self.on_read: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)
 
     @property
@@ -32,6 +33,11 @@ class CountedReads:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reader, name)
+
+    async def newest_entries(self, before: int | None, limit: int, only: JournalFilter) -> list[JournalEntry]:
+        found = await self._reader.newest_entries(before, limit, only)
+        self.rows += len(found)
+        return found
 
     async def journal(self, after: int, limit: int, only: JournalFilter) -> list[JournalEntry]:
         await self.on_read()
@@ -75,3 +81,12 @@ async def test_a_follower_misses_no_entry_that_is_committed_between_its_reads(st
     counted.on_read = commit_once
     async with aclosing(watch_pages(counted, 0, JournalFilter(kind="disk"))) as pages:
         assert [entry.seq for entry in await anext(pages)] == [2]
+
+
+async def test_the_state_at_a_time_is_read_from_that_time_backwards(store: SqliteStore) -> None:
+    entries = [an_entry(at=float(number), target=f"S{number}" if number % 30 == 0 else None) for number in range(500)]
+    await write(store, journal=entries)
+    counted = CountedReads(store)
+    assert await state_at(counted, key("a"), 600.0) == PastState("S480")
+    assert counted.rows == FIRST_PAGE
+    assert [(await state_at(counted, key("a"), at)).state for at in (89.0, 90.0, -1.0)] == ["S60", "S90", None]

@@ -1,14 +1,13 @@
 """The routes `allowed`, `history`, `changes` and `at` of one object: actions, journal, spec changes, past states."""
 
-from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 from litestar import get
 
 from stateward.access import Right
 from stateward.access.roles import ACTORS
 from stateward.engine import NotFound
-from stateward.engine.queries import state_at
+from stateward.engine.queries import entries_back, state_at
 from stateward.lifecycle import Lifecycle, Move, decide
 from stateward.lifecycle.moves import AllowedEvent
 from stateward.plugin.request_params import Ns
@@ -23,7 +22,6 @@ from stateward.store.filters import JournalFilter
 from stateward.store.records import JournalEntry, Key, Object
 
 TAG = "objects"
-ENTRIES_AT_ONCE = 1_000
 
 
 def allowed_actions(lifecycle: Lifecycle, state: str, actor: str, origin: str | None) -> list[Possible]:
@@ -93,20 +91,18 @@ async def get_changes(request: ApiRequest, ns: Ns, id: Id, limit: Limit = 100) -
     """Return the changes of the object's spec, newest first: who, when, and each field from and to."""
     service, disclosure = request.service, request.presenter.disclosure
     await _existing_or_removed(service, Key(ns, id))
-    found = deque[SpecChange](maxlen=service.page_size(limit))
-    entries = [entry async for entry in _entries_of(service, Key(ns, id)) if entry.spec is not None]
-    pairs = ((entry, shown) for entry in entries if (shown := disclosure.entry(entry)) is not None)
-    found.extend(spec_changes(pairs))
-    return list(reversed(found))
-
-
-async def _entries_of(service: Service, key: Key) -> AsyncIterator[JournalEntry]:
-    after: int | None = 0
-    while after is not None:
-        page = await service.reader.journal(after, ENTRIES_AT_ONCE, JournalFilter(key.ns, key.id))
-        for entry in page:
-            yield entry
-        after = page[-1].seq if len(page) == ENTRIES_AT_ONCE else None
+    found, most = list[SpecChange](), service.page_size(limit)
+    later: tuple[JournalEntry, JournalEntry] | None = None
+    async for entry in entries_back(service.reader, Key(ns, id)):
+        shown = disclosure.entry(entry)
+        if shown is None or entry.spec is None or shown.spec is None:
+            continue
+        if later is not None:
+            found += spec_changes([(entry, shown), later])
+        if len(found) == most:
+            break
+        later = entry, shown
+    return found
 
 
 @api_route(get, "/ns/{ns:str}/objects/{id:str}/at", Right.READ, TAG, "In which state was an object?", 404)

@@ -105,6 +105,7 @@ SELECT ns, floor((at - $2) / $3)::integer, count(*) FROM journal
 WHERE seq > $1 AND at >= $2::double precision AND target IS NOT NULL AND source IS DISTINCT FROM target
 GROUP BY 1, 2
 """
+LINES_BACK = render_sql("SELECT {JournalEntry:j} FROM journal j WHERE <where> ORDER BY j.seq DESC LIMIT ")
 JOURNAL_REACH = "SELECT j.seq FROM journal j WHERE <where> ORDER BY j.seq LIMIT 1 OFFSET "
 LAST_JOURNAL_SEQ = "SELECT coalesce(max(seq), 0) FROM journal"
 # One pass over the table for ids, labels and errors together, which ends at 1,000 objects with the text.
@@ -322,6 +323,13 @@ class PostgresReader:
         where.add("j.seq > ?", after)
         place = where.place(limit)
         rows = await self._connections.fetch(LINES.replace("<where>", str(where)) + place, *where.values)
+        return [JournalEntry(*row) for row in rows]
+
+    async def newest_entries(self, before: int | None, limit: int, only: JournalFilter) -> list[JournalEntry]:
+        where = where_journal(only)
+        where.add_given("j.seq < ?", before)
+        place = where.place(limit)
+        rows = await self._connections.fetch(LINES_BACK.replace("<where>", str(where)) + place, *where.values)
         return [JournalEntry(*row) for row in rows]
 
     async def journal_reach(self, after: int, rows: int, ns: str | None) -> int | None:

@@ -242,6 +242,7 @@ TRANSITIONS = """
 SELECT ns, CAST((at - ?2) / ?3 AS INTEGER) AS step, count(*) FROM journal NOT INDEXED
 WHERE seq > ?1 AND at >= ?2 AND target IS NOT NULL AND source IS NOT target GROUP BY ns, step
 """
+LINES_BACK = json_packed("{JournalEntry}", "FROM <source> WHERE <where> ORDER BY seq DESC LIMIT ?")
 JOURNAL_REACH = "SELECT seq FROM <source> WHERE seq > ? AND <where> ORDER BY seq LIMIT 1 OFFSET ?"
 LAST_JOURNAL_SEQ = "SELECT coalesce(max(seq), 0) FROM journal"
 PROGRESS_OF = json_packed("{Progress}", "FROM progress WHERE ns = ? AND op = ? AND seq > ? ORDER BY seq")
@@ -422,6 +423,12 @@ class SqliteReader:
         where = where_journal(only)
         sql = render_sql(LINES, source=indexed_journal(only), where=str(where))
         return await self._all(journal_entry_of, sql, after, *where.values, limit)
+
+    async def newest_entries(self, before: int | None, limit: int, only: JournalFilter) -> list[JournalEntry]:
+        where = where_journal(only)
+        where.add_given("seq < ?", before)
+        sql = render_sql(LINES_BACK, source=indexed_journal(only), where=str(where))
+        return await self._all(journal_entry_of, sql, *where.values, limit)
 
     async def journal_reach(self, after: int, rows: int, ns: str | None) -> int | None:
         only = JournalFilter(ns)
