@@ -16,7 +16,7 @@ STATEMENTS = {
     for name, sql in vars(retention).items()
     if name.isupper() and isinstance(sql, str) and name not in ("FREE", "PAGE")
 }
-PAGES = {"IDEMPOTENCY_RECORDS", "QUEUE_USERS", "TIMERS"}
+PAGES = {"IDEMPOTENCY_RECORDS"}
 """What goes on behind a whole key, as far as a number of rows."""
 
 

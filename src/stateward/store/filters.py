@@ -192,10 +192,10 @@ class WhereClause(Struct):
         if value is not None:
             self.add(part, value)
 
-    def add_journal_filter(self, only: JournalFilter, prefix: str = "") -> None:
-        """Add the conditions of a journal filter; `prefix` comes before the name of a column."""
-        for column in ("ns", "object", "kind", "op", "actor"):
-            self.add_given(f"{prefix}{column} = ?", getattr(only, column))
+    def add_journal_filter(self, only: JournalFilter, prefix: str = "", ns: str = "ns") -> None:
+        """Add the conditions of a journal filter; `prefix` comes before the name of a column, `ns` is the first one."""
+        for column in (ns, "object", "kind", "op", "actor"):
+            self.add_given(f"{prefix}{column} = ?", only.ns if column == ns else getattr(only, column))
         self.add_given(f"{prefix}at >= ?", only.since)
         self.add_given(f"{prefix}at < ?", only.until)
         self.add_given(f"{prefix}seq <= ?", only.upto)

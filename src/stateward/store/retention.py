@@ -75,13 +75,9 @@ class Retention(Protocol):
     async def objects(self, span: JournalSpan, before: float) -> list[PruneCandidate]:
         """Return the deletable objects that entries of a span before the time are about.
 
-        They were removed before the time; no work item, lock or younger operation refers to them, and no existing (or
-        later removed) object has them as its parent. `referenced_objects` finds the references without an index, from
-        timers and from queues.
+        They were removed before the time; no work item, lock, timer or younger operation refers to them, and no
+        existing (or later removed) object has them as its parent or uses their queue.
         """
-
-    async def referenced_objects(self, before: float) -> set[Key]:
-        """Return the objects that a timer refers to, or whose queue another existing object uses."""
 
     async def journal_entries(
         self,
@@ -119,8 +115,6 @@ class RetentionSql(Struct, frozen=True):
     span: str
     operations: str
     objects: str
-    queue_users: str
-    timers: str
     journal_entries: str
     idempotency_records: str
     drop_progress: str
@@ -163,16 +157,6 @@ class SqlRetention(Retention):
         rows = await self._rows(sql, *span, before)
         return [PruneCandidate(Key(ns, id_), bool(is_first)) for ns, id_, is_first in rows]
 
-    async def referenced_objects(self, before: float) -> set[Key]:
-        keys = set[Key]()
-        for sql in (self._sql.queue_users, self._sql.timers):
-            after: Key | None = BEFORE_ALL_KEYS
-            while after is not None:
-                page = await self._page(sql, after, before, BATCH_ROWS)
-                keys.update(page.keys)
-                after = page.next
-        return keys
-
     async def journal_entries(
         self,
         span: JournalSpan,
@@ -185,10 +169,7 @@ class SqlRetention(Retention):
         return [seq for (seq,) in await self._rows(self._sql.journal_entries, *span, before, last, *deleted)]
 
     async def idempotency_records(self, after: Key, before: float, most: int) -> KeyPage:
-        return await self._page(self._sql.idempotency_records, after, before, most)
-
-    async def _page(self, sql: str, after: Key, before: float, most: int) -> KeyPage:
-        return key_page(await self._rows(sql, *after, before, most))
+        return key_page(await self._rows(self._sql.idempotency_records, *after, before, most))
 
     async def drop_operations(self, keys: Collection[Key]) -> int:
         packed = self._packed(keys)

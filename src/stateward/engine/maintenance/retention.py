@@ -91,14 +91,13 @@ class PruneRun:
     def __init__(self, store: Store, before: float, *, dry: bool, portion: int) -> None:
         self._store, self._pruning = store, store.retention
         self._before, self._dry, self._portion = before, dry, portion
-        self._referenced: set[Key] | None = None
         self._counted: set[Key] = set()
         self.done = Pruned()
 
     async def prune_span(self, span: JournalSpan, last: int) -> None:
         """Prune a span of the journal: operations and objects first, because entries name them."""
         operations = await self._pruning.operations(span, self._before)
-        objects = await self._unreferenced(await self._pruning.objects(span, self._before))
+        objects = await self._pruning.objects(span, self._before)
         if self._dry:
             keys = {one.key for one in operations}, {one.key for one in objects}
             entries = await self._pruning.journal_entries(span, self._before, last, *keys)
@@ -130,12 +129,6 @@ class PruneRun:
             return 0
         await self._store.transact(lambda tx: _raise_horizon(tx, Horizon(numbers[-1], self._before), self._before))
         return await self._pruning.drop_journal_entries(numbers)
-
-    async def _unreferenced(self, objects: Sequence[PruneCandidate]) -> list[PruneCandidate]:
-        """Leave out objects that timers and queues refer to; those are read once, and only if there are objects."""
-        if objects and self._referenced is None:
-            self._referenced = await self._pruning.referenced_objects(self._before)
-        return [one for one in objects if one.key not in (self._referenced or ())]
 
     def _count_begun(self, found: Sequence[PruneCandidate]) -> int:
         """Count rows that began in a span; a row on the edge of two spans was counted with the first."""

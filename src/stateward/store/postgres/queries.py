@@ -67,9 +67,9 @@ def _sort_text(found: str) -> str:
 
 
 def where_journal(only: JournalFilter) -> PostgresWhere:
-    """Return the WHERE clause of a journal filter, on the alias `j`."""
+    """Return the WHERE clause of a journal filter, on the alias `j`; without an object, the namespace has an index."""
     where = PostgresWhere()
-    where.add_journal_filter(only, "j.")
+    where.add_journal_filter(only, "j.", "ns || ''" if only.object is None else "ns")
     return where
 
 

@@ -61,6 +61,11 @@ AND NOT EXISTS (
 AND NOT EXISTS (
     SELECT FROM objects c WHERE {c.ns==o.ns} AND c.parent = o.id AND NOT (c.removed AND c.since < <before>) OFFSET 0
 )
+AND NOT EXISTS (SELECT FROM timers t WHERE {t.ns || ''==o.ns} AND t.object = o.id OFFSET 0)
+AND NOT EXISTS (
+    SELECT FROM objects u
+    WHERE {u.ns==o.ns} AND u.queue = o.id AND u.queue <> u.id AND NOT (u.removed AND u.since < <before>) OFFSET 0
+)
 """
 OBJECTS = render_sql(
     """
@@ -105,14 +110,6 @@ UNION ALL
 """
 _ended = "NOT EXISTS (SELECT FROM work w WHERE {w.ns==answers.ns} AND w.op = answers.op)"
 IDEMPOTENCY_RECORDS = render_sql(PAGE, table="answers", key="key", wanted="key", **{"if": f"at < $3 AND {_ended}"})
-QUEUE_USERS = render_sql(
-    PAGE,
-    table="objects",
-    key="id",
-    wanted='queue COLLATE "C"',
-    **{"if": "queue <> id AND NOT (removed AND since < $3)"},
-)
-TIMERS = render_sql(PAGE, table="timers", key="id", wanted="object", **{"if": "$3::double precision IS NOT NULL"})
 
 
 def _drop_by_operation(table: str) -> str:
@@ -154,8 +151,6 @@ SQL = RetentionSql(
     span=SPAN,
     operations=OPERATIONS,
     objects=OBJECTS,
-    queue_users=QUEUE_USERS,
-    timers=TIMERS,
     journal_entries=JOURNAL_ENTRIES,
     idempotency_records=IDEMPOTENCY_RECORDS,
     drop_progress=DROP_PROGRESS,

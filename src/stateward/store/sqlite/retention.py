@@ -68,6 +68,11 @@ AND NOT EXISTS (
 AND NOT EXISTS (
     SELECT 1 FROM objects c WHERE c.ns = o.ns AND c.parent = o.id AND NOT (c.removed = 1 AND c.since < <before>)
 )
+AND NOT EXISTS (SELECT 1 FROM timers t WHERE t.ns = o.ns AND t.object = o.id)
+AND NOT EXISTS (
+    SELECT 1 FROM objects u INDEXED BY objects_by_queue
+    WHERE u.ns = o.ns AND u.queue = o.id AND u.queue <> u.id AND NOT (u.removed = 1 AND u.since < <before>)
+)
 """
 OBJECTS = render_sql(
     PACKED,
@@ -122,10 +127,6 @@ SELECT * FROM (SELECT ns, id, 1 FROM page ORDER BY ns DESC, id DESC LIMIT 1)
 )
 _ended = "NOT EXISTS (SELECT 1 FROM work w WHERE w.ns = answers.ns AND w.op = answers.op)"
 IDEMPOTENCY_RECORDS = render_sql(PAGE, table="answers", key="key", wanted="key", **{"if": f"at < ?3 AND {_ended}"})
-QUEUE_USERS = render_sql(
-    PAGE, table="objects", key="id", wanted="queue", **{"if": "queue <> id AND NOT (removed = 1 AND since < ?3)"}
-)
-TIMERS = render_sql(PAGE, table="timers", key="id", wanted="object", **{"if": "?3 IS NOT NULL"})
 
 KEYS = {
     "keys": "json_each(?1) k CROSS JOIN",
@@ -164,8 +165,6 @@ SQL = RetentionSql(
     span=SPAN,
     operations=OPERATIONS,
     objects=OBJECTS,
-    queue_users=QUEUE_USERS,
-    timers=TIMERS,
     journal_entries=JOURNAL_ENTRIES,
     idempotency_records=IDEMPOTENCY_RECORDS,
     drop_progress=DROP_PROGRESS,
