@@ -69,6 +69,9 @@ OBSERVE_INTERVAL_S = 5.0
 """Seconds between two observations of the site."""
 
 MAX_MISSED_HEARTBEATS = 3
+
+MAX_ENDED_MEMORIES = 1000
+"""How many things that are gone the agent remembers: an order that overtakes their removal is younger."""
 NOTHING_EXISTS = Existing()
 UNSEEN = "it could not be observed"
 
@@ -391,8 +394,18 @@ class Agent:
         self._ended_works += 1
         if self._existing.get(order.name, NOTHING_EXISTS).generation == 0:
             self._existing.pop(order.name, None)
+        self._memories.pop(order.name, None)  # the order of memories is that of their ends
         self._memories[order.name] = InstanceMemory(0, None, order.operation, event)
+        self._forget_oldest()
         await self._report(order, event, error)
+
+    def _forget_oldest(self) -> None:
+        """Forget half of the things that are gone, if there are too many."""
+        if len(self._memories) - len(self._existing) <= MAX_ENDED_MEMORIES:
+            return
+        gone = [name for name, one in self._memories.items() if one.work is None and name not in self._existing]
+        for name in gone[: MAX_ENDED_MEMORIES // 2]:
+            del self._memories[name]
 
     async def _report(self, order: AgentOrder, event: str, error: str = "") -> None:
         numbers = order.operation, order.generation, self.notify

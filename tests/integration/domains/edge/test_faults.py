@@ -15,13 +15,14 @@ from msgspec.structs import replace
 
 from stateward.access import Role, Tokens
 from stateward.access.tokens import SYSTEM
+from stateward.agents import agent as agent_module
 from stateward.agents.messages import AgentOrder, Existing, InventoryItem, OrderAction, ProgressMessage
 from stateward.agents.simulation import SimulatedSite
 from stateward.agents.site import SiteError
 from stateward.domains.edge import runtime
 from stateward.domains.edge.agents.agent_reports import AgentMessage, process_messages
 from stateward.domains.edge.agents.connections import ConnectRequest, Disconnect
-from stateward.domains.edge.lifecycle import CLOUDLET
+from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST
 from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_status, instance_status, read_spec
 from stateward.engine import Accepted
 from stateward.engine.maintenance.horizon import EntriesPruned
@@ -32,6 +33,7 @@ from stateward.store.records import JournalEntry, Key, Object
 from tests.integration.domains.edge.conftest import (
     ANN,
     NS,
+    PATIENT,
     AgentRunner,
     EdgeHarness,
     hold_work,
@@ -248,6 +250,24 @@ async def test_an_agent_at_work_on_a_cluster_is_busy_for_what_is_in_it(harness: 
     await agent._handle_order(AgentOrder(OrderAction.CREATE, 4, 4, notify, "c2"))
     assert said == ["c1 creating", "c1:web busy", "c1 busy", "c2 creating"]
     runner.site.free.set()
+
+
+async def test_neither_agent_nor_controller_remembers_every_instance_that_there_ever_was(
+    harness: EdgeHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_module, "MAX_ENDED_MEMORIES", 4)
+    runner = await harness.cloudlet()
+    (connection,) = harness.hub.connections[Key(NS, "munich")]
+    await harness.cluster("kept")
+    for number in range(7):
+        assert (await harness.cluster(f"c{number}")).status == "succeeded"
+        removed = await harness.service.delete(NS, f"munich:c{number}", CLUSTERINST.kind, ANN)
+        assert (await harness.ended(removed)).status == "succeeded"
+    assert 2 < len(runner.agent._memories) <= 5
+    assert {"kept", "c6"} < runner.agent._memories.keys()
+    async with asyncio.timeout(PATIENT):
+        while connection.sent_orders:
+            await asyncio.sleep(0.005)
 
 
 async def test_a_newer_connection_makes_the_older_one_count_for_nothing(harness: EdgeHarness) -> None:

@@ -356,6 +356,19 @@ async def test_the_log_of_an_instance_that_runs_is_bounded_and_read_on_across_th
         await end_all(backend)
 
 
+async def test_changes_that_nobody_reads_wait_once_for_each_service_that_is_there(folder: Path) -> None:
+    async with run_backend(folder) as backend:
+        await start(backend, shell("exec sleep 60"))
+        await ready(backend)  # it has changed twice
+        changed = backend._supervisor.changed_services
+        assert len(changed) == 1
+        await backend.stop(WEB, "one")
+        await until(backend, lambda seen: not seen)
+        await backend.forget(WEB)
+        while len(changed):
+            await asyncio.sleep(0.01)
+
+
 async def test_the_log_of_a_service_that_a_failed_deploy_removes_is_kept_until_it_is_removed_again(
     folder: Path,
 ) -> None:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from stateward.agents.node_messages import WantedImage
 from stateward.aio.supervise import wait_for_event
+from stateward.domains.systems.backends.changed_services import ChangedServices
 from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.backends.port import (
     CommandOutcome,
@@ -71,7 +72,7 @@ class NodesBackend:
         self._refreshes = count(1)
         self._refreshed: dict[ServiceRef, int] = {}  # the refresh that has set the addresses
         self._proxies = LocalBackend(folder, ready_addresses=lambda ref: self._ready.get(ref, []))
-        self._changed: asyncio.Queue[ServiceRef] = asyncio.Queue()
+        self._changed = ChangedServices()
         self._moved: dict[ServiceRef, asyncio.Event] = {}
         self._moving: set[ServiceRef] = set()  # that must leave a node, and may have to wait for room
         self._is_retried = False
@@ -259,13 +260,13 @@ class NodesBackend:
                 await self._refresh_ready(ref)
             if ref in self._moved:
                 self._moved[ref].set()
-            self._changed.put_nowait(ref)
+            self._changed.add(ref)
 
     def _retry_moving(self) -> None:
         """Let services be reconciled that must leave a node; those without room are noted again."""
         self._is_retried = False
         for ref in self._moving:
-            self._changed.put_nowait(ref)
+            self._changed.add(ref)
         self._moving.clear()
 
     async def refresh_all(self) -> None:
@@ -273,10 +274,9 @@ class NodesBackend:
         for ref in self._proxies.proxied_services():
             await self._refresh_ready(ref)
 
-    async def changed_services(self) -> AsyncIterator[ServiceRef]:
+    def changed_services(self) -> AsyncIterator[ServiceRef]:
         """Yield the services whose instances have changed."""
-        while True:
-            yield await self._changed.get()
+        return aiter(self._changed)
 
     def live(self) -> AbstractAsyncContextManager[None]:
         """Supervise the TCP proxies of this host."""

@@ -14,6 +14,7 @@ from math import inf
 from msgspec.structs import replace
 
 from stateward.aio.supervise import wait_for_event
+from stateward.domains.systems.backends.changed_services import ChangedServices
 from stateward.domains.systems.backends.port import (
     CommandOutcome,
     InstancePhase,
@@ -41,7 +42,7 @@ class SimulatedBackend:
         self._hanging: set[str] = set()
         self._running_once: dict[tuple[ServiceRef, str], int] = {}
         self._pools: dict[tuple[SystemRef, str], NodePool] = {}
-        self._changed: asyncio.Queue[ServiceRef] = asyncio.Queue()
+        self._changed = ChangedServices()
         self._moved: dict[ServiceRef, asyncio.Event] = {}
 
     # --- faults ------------------------------------------------------------------------------------------------------
@@ -85,7 +86,7 @@ class SimulatedBackend:
         self._notify(ref)
 
     def _notify(self, ref: ServiceRef) -> None:
-        self._changed.put_nowait(ref)
+        self._changed.add(ref)
         if ref in self._moved:
             self._moved[ref].set()
 
@@ -223,10 +224,9 @@ class SimulatedBackend:
         finally:
             self._moved.pop(ref, None)
 
-    async def changed_services(self) -> AsyncIterator[ServiceRef]:
+    def changed_services(self) -> AsyncIterator[ServiceRef]:
         """Yield the services with injected faults."""
-        while True:
-            yield await self._changed.get()
+        return aiter(self._changed)
 
     @asynccontextmanager
     async def live(self) -> AsyncIterator[None]:

@@ -229,10 +229,9 @@ class OrderBackend:
         """Wait until a service has changed since its instances were read."""
         await self._supervisor.wait_for_change(ref, self._seen.get(ref, -1), seconds)
 
-    async def changed_services(self) -> AsyncIterator[ServiceRef]:
+    def changed_services(self) -> AsyncIterator[ServiceRef]:
         """Yield the services that the supervisor of this process changes; none if another process supervises."""
-        while True:
-            yield await self._supervisor.changed_services.get()
+        return aiter(self._supervisor.changed_services)
 
     def live(self) -> AbstractAsyncContextManager[None]:
         """Supervise the instances, or wait to take over."""

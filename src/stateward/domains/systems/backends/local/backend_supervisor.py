@@ -17,6 +17,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 
 from stateward.aio.backoff import GrowingIntervals
 from stateward.aio.supervise import background, wait_for_event
+from stateward.domains.systems.backends.changed_services import ChangedServices
 from stateward.domains.systems.backends.local.instance_dir import (
     PROXY,
     BackendDir,
@@ -70,7 +71,7 @@ class BackendSupervisor:
         self._ready: dict[ServiceRef, Sequence[int | str]] = {}
         self._wakeup = asyncio.Event()
         self._log_distances = GrowingIntervals(time.monotonic)
-        self.changed_services: asyncio.Queue[ServiceRef] = asyncio.Queue()
+        self.changed_services = ChangedServices()
         self._is_supervising = False
         self._turn_began = self._logs_checked = 0.0
         self._changes: Counter[ServiceRef] = Counter()
@@ -98,7 +99,7 @@ class BackendSupervisor:
 
     def _note_change(self, ref: ServiceRef) -> None:
         self._changes[ref] += 1
-        self.changed_services.put_nowait(ref)
+        self.changed_services.add(ref)
         for changed in self._waiting.get(ref, ()):
             changed.set()
 
@@ -118,7 +119,7 @@ class BackendSupervisor:
         try:
             for system_ref in self._dir.systems():
                 for ref in self._dir.services(system_ref):
-                    self.changed_services.put_nowait(ref)
+                    self.changed_services.add(ref)
             async with self._observing():
                 while True:
                     self._wakeup.clear()
@@ -166,6 +167,7 @@ class BackendSupervisor:
         for forgotten in self._ready.keys() - set(refs):
             del self._ready[forgotten], self._changes[forgotten]
             self._waiting.pop(forgotten, None)
+            self.changed_services.discard(forgotten)
 
     async def _empty_long_logs(self) -> None:
         """Bound the logs of processes that run; nobody starts one meanwhile, which would rotate its log, too."""
