@@ -5,14 +5,18 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from stateward.domains.systems.lifecycle import INSTANCE
+from stateward.domains.systems.lifecycle import INSTANCE, NODE
 from stateward.domains.systems.nodes import node_hub, node_volumes
 from stateward.domains.systems.nodes.node_model import NodeStatus, node_status
+from stateward.domains.systems.nodes.node_records import save_seen, unit_of_work
 from stateward.store.filters import Page, Selector
-from stateward.store.port import Store
+from stateward.store.port import Store, Tx
+from stateward.store.records import Key
 from tests.integration.domains.systems.conftest import NS
 from tests.integration.domains.systems.simulated_nodes import SimulatedNodes, simulated_nodes
+from tests.integration.domains.systems.test_node_reads import listings
 
 WEB = "services: {web: {image: shop:1, volumes: {data: /data}}}"
 
@@ -111,9 +115,38 @@ async def test_a_node_that_is_registered_again_removes_old_volumes_and_its_forme
     await nodes.node_actions.act("a", "delete")
     await nodes.node_actions.register("a", {})
     status = node_status(await nodes.node_actions.node("a"))
-    assert status == NodeStatus(former.notify, deleted_systems=("shop",), has_had_engine=True)
+    assert status == NodeStatus(former.notify, deleted_systems=("shop",), systems=(), has_had_engine=True)
     await nodes.ended(await nodes.actions.create("shop", "nodes"))
     node.connect(nodes)
     await nodes.until(lambda: nodes.is_node("a", "ready"))
     assert (await nodes.deploy(WEB)).error is None
     assert node.site.had_volumes == [False, False]
+
+
+async def test_a_deletion_is_noted_only_with_nodes_that_had_a_container_of_the_system(
+    nodes: SimulatedNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await nodes.join("b")
+    assert node_status(await nodes.node_actions.node("a")).systems == ("shop",)
+    found = listings(nodes.engine, monkeypatch)
+    await delete_shop(nodes)
+    assert [one.event for one in await nodes.engine.history(NS, "a")].count("system deleted") == 1
+    assert "system deleted" not in [one.event for one in await nodes.engine.history(NS, "b")]
+    for name in "ab":
+        status = node_status(await nodes.node_actions.node(name))
+        assert (status.systems, status.deleted_systems) == ((), ())
+    assert len([one for one in found if one.kind == NODE.kind]) == 1  # however long it waits
+
+
+async def test_a_node_of_an_earlier_version_may_have_volumes_of_all_systems_that_exist(nodes: SimulatedNodes) -> None:
+    async def forget(tx: Tx) -> None:
+        async with unit_of_work(tx, [Key(NS, "a")]) as uow:
+            found = uow.objects[Key(NS, "a")]
+            save_seen(uow, found, replace(node_status(found), systems=None))
+
+    await nodes.engine.store.transact(forget)
+    await restart(nodes, has_engine=True)
+    assert node_status(await nodes.node_actions.node("a")).systems == ("shop",)
+    await nodes.engine.store.transact(forget)
+    await delete_shop(nodes)
+    assert nodes.nodes["a"].site.volumes == {"other"}

@@ -32,16 +32,17 @@ async def guard_node(uow: UnitOfWork, request: Request, found: Object) -> Reques
         status = node_status(found)
         save_alerts(uow, found, status.alerts, ())
         return replace(request, seen=to_json(replace(status, alerts=())))
-    former = uow.objects.get(found.key) if request.creates is not None else None
-    if former is not None and former.kind == NODE.kind:
-        before = node_status(former)
-        kept = NodeStatus(
-            notify=before.notify,
-            deleted_systems=before.deleted_systems,
-            has_had_engine=before.has_had_engine or before.containers,
-        )
-        return replace(request, seen=to_json(kept))
-    return None
+    if request.creates is None:
+        return None
+    former = uow.objects.get(found.key)
+    before = NodeStatus(systems=()) if former is None or former.kind != NODE.kind else node_status(former)
+    kept = NodeStatus(
+        notify=before.notify,
+        deleted_systems=before.deleted_systems,
+        systems=before.systems,
+        has_had_engine=before.has_had_engine or before.containers,
+    )
+    return replace(request, seen=to_json(kept))
 
 
 def node_kinds() -> list[Kind]:

@@ -46,6 +46,7 @@ class NodeStatus(Struct, frozen=True, omit_defaults=True):
     cordoned: bool = False  # it was lost while it took no new instances
     alerts: Alerts = ()
     deleted_systems: tuple[str, ...] = ()  # systems whose volumes are to be removed there
+    systems: tuple[str, ...] | None = None  # those whose containers were placed there; None: unknown, by an old record
     has_had_engine: bool = False  # an agent of it has had a container engine, so there may be volumes
     server: str = ""  # the URL of the server that its agent is connected to; empty: unknown to other servers
 

@@ -15,7 +15,15 @@ from msgspec.structs import replace
 from stateward.agents.messages import InventoryItem
 from stateward.agents.site import SiteCapacity
 from stateward.domains.systems.backends.port import InstancePhase, ServiceInstance
-from stateward.domains.systems.lifecycle import INSTANCE, NODE, SERVING, TAKES_ROOM, InstanceState, SystemNodeState
+from stateward.domains.systems.lifecycle import (
+    INSTANCE,
+    NODE,
+    SERVING,
+    SYSTEM,
+    TAKES_ROOM,
+    InstanceState,
+    SystemNodeState,
+)
 from stateward.domains.systems.nodes.node_model import (
     NODE_LABEL,
     NODE_LOST,
@@ -195,6 +203,9 @@ async def sync_node(tx: Tx, kinds: Kinds, inventory: AgentInventory) -> str:
             return SUPERSEDED
         alerts = without_alerts(status.alerts, NODE_LOST)
         save_alerts(uow, found, status.alerts, alerts)
+        if status.systems is None:  # each volume there is of a system that exists, or whose deletion is noted
+            existing = await uow.peek_selected(Selector(key.ns, SYSTEM.kind))
+            status = replace(status, systems=tuple(one.id for one in existing))
         status = replace(
             status, connected=True, cordoned=False, renewals=status.renewals + 1, renewed=uow.now, alerts=alerts
         )

@@ -1,10 +1,10 @@
 """The removal of the volumes of deleted systems from nodes.
 
 A node keeps the volumes of a system when its instances leave, and only its agent knows which ones it has. So the
-deletion of a system is noted with each node of the namespace that has, or has had, a container engine. The process that
-has the connection of the node asks its agent to remove the volumes, and clears the note when the agent has answered. A
-node that is away, or whose agent runs without an engine, is asked when it returns with one, and starts no container of
-a new system of the same name before: that one finds no old data. A node that is registered again has its notes.
+deletion of a system is noted with each node on which containers of it were placed. The process that has the connection
+of the node asks its agent to remove the volumes, and clears the note when the agent has answered. A node that is away,
+or whose agent runs without an engine, is asked when it returns with one, and starts no container of a new system of the
+same name before: that one finds no old data. A node that is registered again has its notes.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from stateward.domains.systems.errors import NodeCannotAnswer
 from stateward.domains.systems.lifecycle import NODE, SERVING
 from stateward.domains.systems.nodes.node_model import NodeStatus, node_status
 from stateward.domains.systems.nodes.node_records import loaded_node, save_seen, unit_of_work
-from stateward.engine import Engine
+from stateward.engine import Engine, list_all
 from stateward.engine.transitions import journal
 from stateward.lifecycle import CONTROLLER
-from stateward.store.filters import Page, Selector
+from stateward.store.filters import Selector
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object
 
@@ -38,8 +38,6 @@ POLL_INTERVAL_S = 0.1
 WAIT_S = 30.0
 """How long a deletion waits for the nodes that are connected; their volumes are removed later, if that takes longer."""
 
-MAX_LISTED = 10_000
-
 
 class NodeVolumes:
     """The volumes of deleted systems on nodes; `connections` are those of this process."""
@@ -50,17 +48,15 @@ class NodeVolumes:
 
     async def on_system_deleted(self, system_ref: SystemRef) -> None:
         """Have the volumes of a system removed, and wait for the nodes that are connected."""
-        nodes = [one.key for one in await self._nodes(system_ref.ns)]
+        reader, every_node = self._engine.store.reader, Selector(system_ref.ns, NODE.kind)
+        nodes = [one.key async for one in list_all(reader, every_node) if _may_have_volumes(one, system_ref.system)]
         await self._engine.store.transact(partial(_note, nodes=nodes, system=system_ref.system))
         try:
             async with asyncio.timeout(WAIT_S):
-                while any(_keeps_waiting(one, system_ref) for one in await self._nodes(system_ref.ns)):
+                while any(_keeps_waiting(one, system_ref) for one in (await reader.objects(nodes)).values()):
                     await asyncio.sleep(POLL_INTERVAL_S)
         except TimeoutError:
             log.warning("volumes of system %s in %s are not removed yet", system_ref.system, system_ref.ns)
-
-    async def _nodes(self, ns: str) -> list[Object]:
-        return await self._engine.store.reader.list_objects(Selector(ns, NODE.kind), Page(None, MAX_LISTED))
 
     async def deleted_systems(self, node: Key) -> tuple[str, ...]:
         """Return the systems whose volumes are to be removed from a node, if its agent can."""
@@ -94,9 +90,14 @@ def _deleted_systems(node: Object | None) -> tuple[str, ...]:
     return status.deleted_systems if status.containers else ()
 
 
+def _may_have_volumes(node: Object, system: str) -> bool:
+    status = node_status(node)
+    return status.has_had_engine or status.containers if status.systems is None else system in status.systems
+
+
 def _keeps_waiting(node: Object, system_ref: SystemRef) -> bool:
     status = node_status(node)
-    is_asked = node.state in SERVING and status.connected and status.containers
+    is_asked = not node.removed and node.state in SERVING and status.connected and status.containers
     return is_asked and system_ref.system in status.deleted_systems
 
 
@@ -104,10 +105,11 @@ async def _note(tx: Tx, nodes: Collection[Key], system: str) -> None:
     async with unit_of_work(tx, nodes) as uow:
         for found in filter(None, (loaded_node(uow, node) for node in nodes)):
             status = node_status(found)
-            if not (status.containers or status.has_had_engine):
+            if not _may_have_volumes(found, system):
                 continue
             noted = tuple(sorted({*status.deleted_systems, system}))
-            save_seen(uow, found, replace(status, deleted_systems=noted))
+            left = None if status.systems is None else tuple(one for one in status.systems if one != system)
+            save_seen(uow, found, replace(status, deleted_systems=noted, systems=left))
             journal(uow, found, found.op, CONTROLLER, "", SYSTEM_DELETED, reason=system)
 
 

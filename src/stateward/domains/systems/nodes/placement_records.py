@@ -20,7 +20,7 @@ from stateward.domains.systems.nodes.node_model import (
     ref_of_instance,
     service_key,
 )
-from stateward.domains.systems.nodes.node_records import step_request, take_steps, unit_of_work
+from stateward.domains.systems.nodes.node_records import save_seen, step_request, take_steps, unit_of_work
 from stateward.domains.systems.nodes.placement import InstanceNeeds, NodeRoom, choose_host
 from stateward.domains.systems.object_ids import pool_id
 from stateward.engine.kinds import Kinds
@@ -93,7 +93,17 @@ async def _place(
     step = replace(step_request(request.key, "place", CONTROLLER), creates=creation, spec=spec)
     await take_steps(uow, kinds, [replace(step, seen="{}")])
     placed.append(uow.objects[request.key])
+    if request.want.service.image is not None:
+        _note_system(uow, Key(request.key.ns, node), request.ref.system.system)
     return None
+
+
+def _note_system(uow: UnitOfWork, node: Key, system: str) -> None:
+    """Note with a node that it may have volumes of a system."""
+    found = uow.objects[node]
+    status = node_status(found)
+    if status.systems is not None and system not in status.systems:
+        save_seen(uow, found, replace(status, systems=(*status.systems, system)))
 
 
 def _choose_node(
