@@ -130,6 +130,13 @@ async def test_readers_see_lanes_without_work_too(store: Store) -> None:
     assert (await loads(store)).keys() == {"busy"}
 
 
+async def test_lanes_that_are_removed_are_listed_no_more_unless_they_have_work(store: Store) -> None:
+    await write(store, lanes=[Lane(name, "far", 5, 0.0, 0.0, 0) for name in ("idle", "busy", "other")])
+    await write(store, accepted("a", lane="busy", grp="far"))
+    await write(store, lanes_gone=["idle", "busy", "unknown"])
+    assert {name: load.lane.capacity for name, load in (await known(store)).items()} == {"busy": 5, "other": 5}
+
+
 async def test_many_lanes_are_all_found(store: Store) -> None:
     names = [f"lane {number:02}" for number in range(60)]
     await write(

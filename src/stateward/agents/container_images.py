@@ -5,7 +5,6 @@ that names another registry cannot collect it.
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from msgspec import Struct
 
 from stateward.agents.app_manifest import AppPart
 from stateward.agents.site import ReportProgress, SiteError
+from stateward.aio.named_locks import NamedLocks
 from stateward.containers import (
     ContainerEngine,
     EngineRefusal,
@@ -69,7 +69,7 @@ class ImageSource:
         self, engine: ContainerEngine, archives: Path | None = None, logins: Mapping[str, RegistryLogin] | None = None
     ) -> None:
         self._engine, self._archives, self._logins = engine, archives, logins or {}
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # no image is pulled twice at a time
+        self._locks = NamedLocks()  # no image is pulled twice at a time
 
     async def ensure(self, part: AppPart, report_progress: ReportProgress) -> None:
         """Have the engine have a part's image."""

@@ -499,6 +499,10 @@ class Engine:
         """Set how many lanes of a group, and how many operations of a lane, may be active at once."""
         await self._change(Changes(groups=list(groups_), lanes=list(lanes)))
 
+    async def remove_limits(self, lanes: Sequence[str]) -> None:
+        """Remove lanes that get no operations any more; one that has some keeps its limits."""
+        await self._change(Changes(lanes_gone=list(lanes)))
+
     async def _change(self, changes: Changes) -> None:
         await self._open_store.transact(lambda tx: tx.apply(changes))
 

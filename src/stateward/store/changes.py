@@ -67,6 +67,7 @@ class Changes(Struct):
     timers_gone: list[Key] = field(default_factory=list)
     idempotency_records: list[IdempotencyRecord] = field(default_factory=list)
     lanes: list[Lane] = field(default_factory=list)
+    lanes_gone: list[str] = field(default_factory=list)  # unless they have work
     groups: list[LaneGroup] = field(default_factory=list)
     frees_capacity: bool = True  # removed work may have freed a lane slot that others wait for
     fences_running_work: bool = False  # a worker must stop an operation

@@ -2,9 +2,14 @@
 
 import asyncio
 
+import pytest
+
 from stateward.access import Grant, Role
+from stateward.access.lifecycle import TOKEN, TokenState
+from stateward.server.live import stream_server
 from stateward.server.live.journal_feed import JournalFeed
 from stateward.server.live.stream_server import CloseCode, JournalStream, Subscription
+from tests.contract.samples import an_entry
 
 
 class FakeSocket:
@@ -42,3 +47,12 @@ async def test_an_unexpected_error_of_the_sender_closes_the_connection() -> None
         assert await socket.closed == CloseCode.FAILED
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
+
+
+def test_the_newest_tokens_and_sessions_that_have_ended_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_server, "MAX_ENDED_RECORDS", 3)
+    stream = JournalStream(JournalFeed(None, lambda _entry, _internal: None), None)  # type: ignore[arg-type]
+    for number in range(5):
+        stream._on_entries([an_entry(f"token-{number}", kind=TOKEN.kind, target=TokenState.REVOKED.word)])
+    over = [stream.is_over(Grant(f"{number}", "ann", Role.VIEWER, frozenset({"*"}))) for number in range(5)]
+    assert over == [False, False, True, True, True]

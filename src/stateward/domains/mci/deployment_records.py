@@ -18,7 +18,7 @@ from stateward.domains.mci.lifecycle import CONNECTION, NAMESPACE, SETTING
 from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, TumblebugSetting, record_id, setting_record
 from stateward.domains.mci.provider.catalogue import BUILT_IN, Catalogue
 from stateward.domains.mci.provider.provider_pool import ProviderClients
-from stateward.domains.mci.remote.command_retention import forget_ended_commands
+from stateward.domains.mci.remote.command_retention import command_lane, forget_ended_commands
 from stateward.engine import Accepted, AlreadyExists, Engine, NotFound
 from stateward.engine.errors import VersionMismatch
 from stateward.engine.queries import list_all
@@ -118,6 +118,8 @@ class DeploymentRecords:
         else:
             await self.engine.act(DEPLOYMENT_NS, record_id("connection", name), "remove", actor=CONTROLLER, who=by.who)
         await self.clients.discard(name)
+        if known.lane not in {one.lane for one in await self.catalogue.all_connections()}:
+            await self.engine.remove_limits([known.lane])
 
     async def _change_connection(self, name: str, change: Change, by: Caller) -> CloudConnection:
         """Write the changed record; retry if other requests change it at the same time."""
@@ -196,6 +198,7 @@ class DeploymentRecords:
         found = await self.namespace(ns)
         await self.engine.act(*found.key, "remove", actor=CONTROLLER, who=by.who)
         await forget_ended_commands(self.engine, ns)
+        await self.engine.remove_limits([command_lane(ns)])
 
     async def ensure_namespaces(self, names: Iterable[str]) -> None:
         """Create missing namespaces."""

@@ -5,13 +5,12 @@ Groups and key pairs have names derived from their keys, so EC2 itself refuses a
 two: a driver that finds another one removes its own, and reports a transient failure.
 """
 
-import asyncio
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
+from stateward.aio.named_locks import NamedLocks
 from stateward.drivers.aws.ec2_client import Ec2Client
 from stateward.drivers.aws.errors import Ec2CallFailed
 from stateward.drivers.aws.instances import OWN_FILTER, PAGE_SIZE, key_filter
@@ -53,7 +52,7 @@ class Ec2Resources:
     def __init__(self, calls: Ec2Client, provider_region: ProviderRegion) -> None:
         self._calls = calls
         self._region = provider_region
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks = NamedLocks()
 
     async def ensure(self, resource: CloudResource) -> Outcome:
         """Find a resource by its key, or create it."""

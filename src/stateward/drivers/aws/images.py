@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from stateward.drivers.aws.ec2_client import Ec2Client
 from stateward.drivers.aws.errors import Ec2CallFailed
+from stateward.drivers.found_images import FoundImages
 from stateward.drivers.port import CallRefused, Inconclusive, RefusalReason
 
 
@@ -19,17 +20,19 @@ class Ec2Image(Struct, frozen=True):
 
 
 class ImageLookup:
-    """Finds images, and remembers them: a repeated create must have the same image as the first."""
+    """Finds images, and remembers them for a while: a repeated create must have the same image as the first."""
 
     def __init__(self, calls: Ec2Client) -> None:
         self._calls = calls
-        self._found: dict[str, Ec2Image] = {}
+        self._found = FoundImages[Ec2Image]()
 
     async def find(self, image: str) -> Ec2Image:
         """Find an image by its id, or the newest with a name; raises `Ec2CallFailed`."""
-        if image not in self._found:
-            self._found[image] = await self._describe(image)
-        return self._found[image]
+        if (known := self._found.get(image)) is not None:
+            return known
+        found = await self._describe(image)
+        self._found.put(image, found)
+        return found
 
     async def _describe(self, image: str) -> Ec2Image:
         query: dict[str, object] = {"ImageIds": [image]}

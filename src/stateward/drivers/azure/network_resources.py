@@ -5,11 +5,10 @@ the rules of a group. Subnets have no tags: their keys are tags of the network. 
 provisioned or gone, because the next call depends on it.
 """
 
-import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
+from stateward.aio.named_locks import NamedLocks
 from stateward.drivers.azure.arm_client import ArmClient
 from stateward.drivers.azure.arm_names import (
     SECURITY_GROUP,
@@ -65,7 +64,7 @@ class NetworkResources:
 
     def __init__(self, arm: ArmClient) -> None:
         self._arm = arm
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks = NamedLocks()
 
     async def ensure(self, resource: CloudResource) -> Outcome:
         """Find a resource by its key, or create it."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from stateward.drivers.found_images import FoundImages
 from stateward.drivers.gcp.errors import GceCallFailed, refuse
 from stateward.drivers.gcp.gce_client import GceClient
 from stateward.drivers.port import CallRefused, Inconclusive, RefusalReason
@@ -44,22 +45,25 @@ class ImageAddress(Struct, frozen=True):
 
 
 class GceImages:
-    """Finds images, and remembers where a name is: in which project, and whether it is a family."""
+    """Finds images, and remembers for a while where a name is: in which project, and whether it is a family."""
 
     def __init__(self, calls: GceClient) -> None:
         self._calls = calls
-        self._found: dict[str, ImageAddress] = {}
+        self._found = FoundImages[ImageAddress]()
 
     async def source(self, image: str) -> str:
         """Return the address of an image; it is looked up only if it is not complete. Raises `GceCallFailed`."""
         if (address := parse_address(image)) is not None:
             return address.source
-        if image not in self._found:
-            await self.find(image)
-        return self._found[image].source
+        if (known := self._found.get(image)) is not None:
+            return known.source
+        return (await self._find(image))[0].source
 
     async def find(self, image: str) -> Any:  # noqa: ANN401 - the library's type
         """Find an image, the newest if it is a family; raises `GceCallFailed`."""
+        return (await self._find(image))[1]
+
+    async def _find(self, image: str) -> tuple[ImageAddress, Any]:
         for address in self._candidates(image, (await self._calls.settings()).project):
             try:
                 found = await self._get(address)
@@ -67,8 +71,8 @@ class GceImages:
                 if failed.why is not RefusalReason.NOT_FOUND:
                     raise
             else:
-                self._found[image] = address
-                return found
+                self._found.put(image, address)
+                return address, found
         raise refuse("images.get", RefusalReason.NOT_FOUND, f"there is no image and no family {image!r} here")
 
     async def _get(self, address: ImageAddress) -> Any:  # noqa: ANN401

@@ -5,13 +5,12 @@ one. Its description has the record with the key: nothing without that is ever r
 operation is done, because the next resource needs this one.
 """
 
-import asyncio
-from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from msgspec import Struct
 
+from stateward.aio.named_locks import NamedLocks
 from stateward.drivers.gcp.errors import GceCallFailed
 from stateward.drivers.gcp.firewall_groups import SecurityGroups
 from stateward.drivers.gcp.gce_client import GceClient
@@ -51,7 +50,7 @@ class GceResources:
     def __init__(self, calls: GceClient, keys: ProjectKeys) -> None:
         self._calls, self._keys = calls, keys
         self._groups = SecurityGroups(calls)
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks = NamedLocks()
 
     async def ensure(self, resource: CloudResource) -> Outcome:
         """Find a resource by its key, or create it."""

@@ -6,8 +6,6 @@ removes its own, and reports a transient failure. Only resources of the own proj
 network with any description.
 """
 
-import asyncio
-from collections import defaultdict
 from collections.abc import Mapping
 from ipaddress import ip_network
 from typing import Any
@@ -15,6 +13,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
+from stateward.aio.named_locks import NamedLocks
 from stateward.drivers.openstack.cloud_client import ApiCall, OpenStackClient
 from stateward.drivers.openstack.errors import OpenStackCallFailed
 from stateward.drivers.openstack.keypairs import Keypairs
@@ -58,7 +57,7 @@ class NeutronResources:
     def __init__(self, calls: OpenStackClient) -> None:
         self._calls = calls
         self._keypairs = Keypairs(calls)
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks = NamedLocks()
 
     async def ensure(self, resource: CloudResource) -> Outcome:
         """Find a resource by its key, or create it."""

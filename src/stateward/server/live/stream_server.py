@@ -58,6 +58,10 @@ class CloseCode(IntEnum):
     TOO_MANY = 4429  # the token is over its rate limit; reconnect later
 
 
+MAX_ENDED_RECORDS = 100_000
+"""How many tokens and sessions that have ended are known; no stream in use is as old as all of these."""
+
+
 class StreamClosed(Exception):
     """The stream has to be closed, and why."""
 
@@ -108,7 +112,7 @@ class JournalStream:
     def __init__(self, feed: JournalFeed, take_snapshot: TakeSnapshot) -> None:
         self.feed, self.take_snapshot = feed, take_snapshot
         self.keepalive_s, self.send_timeout_s = KEEPALIVE_S, SEND_TIMEOUT_S
-        self._ended_records: set[str] = set()
+        self._ended_records: dict[str, None] = {}
         feed.listen(self._on_entries)
 
     async def serve(self, socket: Socket, admit: Authorize) -> None:
@@ -129,11 +133,13 @@ class JournalStream:
 
     def is_over(self, grant: Grant) -> bool:
         """Return whether the token or the session of a grant has ended while it was in use here."""
-        return not self._ended_records.isdisjoint(grant.records)
+        return any(one in self._ended_records for one in grant.records)
 
     def _on_entries(self, entries: Sequence[JournalEntry]) -> None:
         ended = (entry.object for entry in entries if entry.target not in (None, VALID.get(entry.kind, entry.target)))
-        self._ended_records.update(ended)
+        self._ended_records |= dict.fromkeys(ended)
+        for _ in range(len(self._ended_records) - MAX_ENDED_RECORDS):
+            del self._ended_records[next(iter(self._ended_records))]
 
 
 class StreamReader:

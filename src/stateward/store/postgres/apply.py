@@ -190,6 +190,9 @@ REMOVED_TIMERS = _delete("stopped", "timers", "{t.ns==r.ns} AND t.id = r.id")
 TIMERS = _insert("timed", "timers", "{Timer:r}", "ON CONFLICT (ns, id) DO UPDATE SET {Timer=excluded}")
 IDEMPOTENCY_RECORDS = _insert("answered", "answers", "{IdempotencyRecord:r}", "ON CONFLICT DO NOTHING", exact=True)
 LANES = _insert("laned", "lanes", "{Lane:r}", "ON CONFLICT (lane) DO UPDATE SET grp = excluded.grp, {Lane=excluded}")
+REMOVED_LANES = _delete(
+    "unlaned", "lanes", "t.lane = r.id AND NOT EXISTS (SELECT FROM work w WHERE w.lane = r.id OFFSET 0)"
+)
 LANE_GROUPS = _insert(
     "grouped", "lane_groups", "{LaneGroup:r}", "ON CONFLICT (grp) DO UPDATE SET lanes = excluded.lanes"
 )
@@ -257,6 +260,7 @@ def _all_rows(changes: Changes, known: Mapping[Key, Object], now: float) -> Iter
     yield REMOVED_TIMERS, changes.timers_gone
     yield TIMERS, _tuples({one.key: one for one in changes.timers}.values())
     yield IDEMPOTENCY_RECORDS, sorted(_tuples(changes.idempotency_records), key=_first_two)
+    yield REMOVED_LANES, [("", one) for one in changes.lanes_gone]
     yield LANES, sorted(_tuples({one.lane: one for one in changes.lanes}.values()))
     yield LANE_GROUPS, sorted(_tuples({one.grp: one for one in changes.groups}.values()))
     yield PROGRESS_ENTRIES, _tuples(changes.progress)

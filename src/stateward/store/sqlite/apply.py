@@ -158,6 +158,11 @@ REMOVED_TIMERS = _delete("stopped", "timers", "id")
 
 IDEMPOTENCY_RECORDS = _insert("answers", IDEMPOTENCY_RECORD, exact=True)
 LANES = _upsert("lanes", layout_of(Lane), ("lane",))
+REMOVED_LANES = _via_trigger(
+    "unlaned",
+    _columns_only("lane"),
+    "DELETE FROM lanes WHERE lane = NEW.lane AND NOT EXISTS (SELECT 1 FROM work w WHERE w.lane = NEW.lane)",
+)
 LANE_GROUPS = _upsert("lane_groups", layout_of(LaneGroup), ("grp",))
 PROGRESS_ENTRIES = _insert("progress", PROGRESS)
 JOURNAL_ENTRIES = _insert("journal", JOURNAL_ENTRY)
@@ -177,6 +182,7 @@ TRIGGERED = (
     RELEASED_LOCKS,
     TAKEN_SIGNALS,
     REMOVED_TIMERS,
+    REMOVED_LANES,
 )
 
 
@@ -308,6 +314,7 @@ class ChangeWriter:
         self._put(REMOVED_TIMERS, [[*key] for key in changes.timers_gone])
         self._put(TIMERS, [list(astuple(one)) for one in changes.timers])
         self._put(IDEMPOTENCY_RECORDS, [row(one, IDEMPOTENCY_RECORD) for one in changes.idempotency_records])
+        self._put(REMOVED_LANES, [[one] for one in changes.lanes_gone])
         self._put(LANES, [list(astuple(one)) for one in changes.lanes])
         self._put(LANE_GROUPS, [list(astuple(one)) for one in changes.groups])
 

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stateward.access import Role, Tokens
 from stateward.domains.mci.api import request_log_store
@@ -23,8 +24,9 @@ from stateward.drivers.simulated.faults import CALM
 from stateward.engine.queries import list_all
 from stateward.store import open_store
 from stateward.store.filters import Selector
-from stateward.store.records import Key
+from stateward.store.records import Key, default_lane
 from tests.integration.domains.mci.api_harness import AWS, DEAD, NS, ApiHarness, mci, open_api
+from tests.integration.domains.mci.conftest import ANN
 
 M1 = f"/ns/{NS}/mci/m1"
 FEW, CROWD = 8, 4
@@ -91,6 +93,24 @@ async def test_a_namespace_is_made_described_and_removed(api: ApiHarness) -> Non
     assert (await api.delete("/ns/ns01")).json() == {"message": "The ns ns01 has been deleted"}
     assert (await api.get("/ns/ns01")).status_code == 404
     assert (await api.post("/ns", {"name": "ns01"})).status_code == 200
+
+
+async def test_the_lanes_of_removed_namespaces_and_connections_go_with_them(api: ApiHarness) -> None:
+    async def lanes() -> set[str]:
+        return {load.lane.lane for load in (await api.engine.store.reader.lanes())[1]}
+
+    before, service = await lanes(), api.plugin.service
+    await api.post("/ns", {"name": "ns01"})
+    await api.engine.set_limits(lanes=[default_lane("commands/ns01", "commands")])
+    known = await service.catalogue.connection(AWS)
+    for name in ("one", "two"):
+        await service.add_connection(replace(known, name=name, region="far"), ANN)
+    assert await lanes() - before == {"commands/ns01", f"{known.provider}/far"}
+    await api.delete("/ns/ns01")
+    await service.remove_connection("one", ANN)
+    assert await lanes() - before == {f"{known.provider}/far"}
+    await service.remove_connection("two", ANN)
+    assert await lanes() == before
 
 
 async def test_a_namespace_with_something_in_it_stays(api: ApiHarness) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from stateward.domains.mci.handlers.command_handlers import LANE_GROUP
 from stateward.domains.mci.model import CommandInput, CommandSpec, PostCommand, VmChoice, command_seen, mci_seen, vm_of
 from stateward.domains.mci.remote.begun_runs import INTERRUPTED
 from stateward.domains.mci.remote.command_requests import submit_command
+from stateward.domains.mci.remote.command_retention import LANE_GROUP
 from stateward.drivers import MachineHandle
 from stateward.drivers.simulated import SimulatedDriver
 from stateward.drivers.simulated.faults import FaultProfile

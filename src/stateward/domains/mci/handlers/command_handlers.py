@@ -25,6 +25,7 @@ from stateward.domains.mci.model import (
     vm_of,
 )
 from stateward.domains.mci.remote.begun_runs import BegunRuns
+from stateward.domains.mci.remote.command_retention import LANE_GROUP, command_lane
 from stateward.domains.mci.remote.kept_output import KeptOutput
 from stateward.domains.mci.remote.vm_shells import CopyOrder, RunOrder, ShellGroup, VmShells
 from stateward.domains.mci.shared_schemas import STDERR_MARK
@@ -37,9 +38,6 @@ from stateward.store.records import Key, Object, to_json
 
 MAX_CONCURRENT = 100
 """VMs on which one command runs at once."""
-
-LANE_GROUP = "commands"
-"""The group of the lanes of commands: each namespace has one, so that none keeps the others from running theirs."""
 
 STREAM_INTERVAL_S, MAX_PIECE_CHARS, MAX_STREAMED_CHARS = 0.5, 20_000, 1_000_000
 """Streamed output: the interval, the largest piece, and the largest sum; the stored results have their own limits."""
@@ -208,7 +206,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _route(found: Object, _action: str) -> Route:
-    return Route(LANE_GROUP, f"{LANE_GROUP}/{found.ns}")
+    return Route(LANE_GROUP, command_lane(found.ns))
 
 
 class OutputStream:

@@ -15,10 +15,18 @@ from stateward.store.filters import Selector
 
 log = logging.getLogger("stateward.mci")
 
+LANE_GROUP = "commands"
+"""The group of the lanes of commands: each namespace has one, so that none keeps the others from running theirs."""
+
 KEPT_COMMANDS, PRUNE_INTERVAL_S = 500, 600.0
 """How many ended commands a namespace keeps, and the time between two prunings."""
 
 ENDED_STATES = tuple(state.word for state in ENDED_COMMAND)
+
+
+def command_lane(ns: str) -> str:
+    """Return the lane of the commands of a namespace."""
+    return f"{LANE_GROUP}/{ns}"
 
 
 async def prune_commands_loop(engine: Engine) -> None:

@@ -94,15 +94,16 @@ async def _place(
     await take_steps(uow, kinds, [replace(step, seen="{}")])
     placed.append(uow.objects[request.key])
     if request.want.service.image is not None:
-        _note_system(uow, Key(request.key.ns, node), request.ref.system.system)
+        await _note_system(uow, next(one for one in nodes if one.id == node), request.ref.system.system)
     return None
 
 
-def _note_system(uow: UnitOfWork, node: Key, system: str) -> None:
+async def _note_system(uow: UnitOfWork, node: Object, system: str) -> None:
     """Note with a node that it may have volumes of a system."""
-    found = uow.objects[node]
+    found = uow.objects.get(node.key, node)
     status = node_status(found)
     if status.systems is not None and system not in status.systems:
+        await uow.load([], [] if node.key in uow.objects else [node])
         save_seen(uow, found, replace(status, systems=(*status.systems, system)))
 
 
