@@ -6,13 +6,14 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock, patch
 
 import pytest
 
 from stateward.config import Config
 from stateward.engine.maintenance.horizon import horizon
 from stateward.engine.maintenance.retention import prune
-from stateward.server.routes.retention_routes import prune_hourly
+from stateward.server.routes.retention_routes import _prune_if_due, prune_hourly
 from stateward.server.run import open_application
 from stateward.store.port import Store
 from stateward.store.records import Key
@@ -198,6 +199,23 @@ async def test_with_a_limit_a_process_prunes_by_itself(store: Store) -> None:
     await filled(store)
     async with prune_hourly(store, 30):
         await until_gone(store)
+
+
+async def test_by_the_hour_only_what_follows_the_last_run_is_looked_at_and_once_a_day_all(years: Years) -> None:
+    store, span = SqliteStore(":memory:", clock=years), AsyncMock()
+    await store.open()
+    span.side_effect = store.retention.journal_span
+    walked = []
+    with patch.object(store.retention, "journal_span", span):
+        for _ in range(26):
+            await write(store, journal=[an_entry(at=years()) for _ in range(3)])
+            years.pass_days(1 / 24)
+            span.reset_mock()
+            assert await _prune_if_due(store, 1.0) == 3_600
+            walked.append(span.await_args_list[0].args[0])
+    assert [hour for hour, after in enumerate(walked) if not after] == [0, 24]
+    assert walked[23] > walked[22] > walked[2] > 0
+    await store.close()
 
 
 async def test_without_a_limit_nothing_is_ever_pruned(store: Store) -> None:

@@ -32,10 +32,15 @@ HISTORY_KEY = Key("(system)", "history")
 
 
 class Horizon(Struct, frozen=True):
-    """Entries up to this number, all of them older than this time, may have been pruned."""
+    """Entries up to this number, all of them older than this time, may have been pruned.
+
+    Pruning has walked the journal up to the number `walked`, and last from its very beginning at the time `whole_at`.
+    """
 
     seq: int = 0
     before: float = 0.0
+    walked: int = 0
+    whole_at: float = 0.0
 
 
 class EntriesPruned(StatewardError):

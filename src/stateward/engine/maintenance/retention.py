@@ -15,11 +15,11 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from stateward.engine.bounded_reads import last_seq_before
 from stateward.engine.kinds import Kind
-from stateward.engine.maintenance.horizon import HISTORY, HISTORY_KEY, HistoryState, Horizon, horizon_in
+from stateward.engine.maintenance.horizon import HISTORY, HISTORY_KEY, HistoryState, Horizon, horizon, horizon_in
 from stateward.engine.transitions import absent_object, time_text
 from stateward.errors import count_text
 from stateward.lifecycle import CONTROLLER
@@ -32,6 +32,9 @@ T = TypeVar("T")
 
 PORTION_ROWS = 1_000
 """How many journal entries are read, and how many rows are dropped at most in one transaction."""
+
+WHOLE_INTERVAL_S = 86_400.0
+"""How often pruning by the hour begins at the very beginning of the journal."""
 
 
 class Pruned(Struct, frozen=True):
@@ -71,6 +74,7 @@ async def prune(
     run = PruneRun(store, before, dry=dry, portion=portion)
     clock = asyncio.get_running_loop().time
     begun, last, seq = clock(), await _last_seq_before(store.reader, before), after
+    began_at, known = await store.reader.time(), await horizon(store.reader)
     if not after:  # first: a key that is still known must find its operation
         await run.prune_idempotency_records()
     while (span := await store.retention.journal_span(seq, last, portion)) is not None:
@@ -81,7 +85,9 @@ async def prune(
             break
     done = run.done if span is None else replace(run.done, next=seq)
     if not dry:
-        await store.transact(lambda tx: _raise_horizon(tx, Horizon(), before, done, who))
+        is_whole = not after and span is None
+        walked = Horizon(walked=seq if after <= known.walked else 0, whole_at=began_at if is_whole else 0.0)
+        await store.transact(lambda tx: _raise_horizon(tx, walked, before, done, who))
     return done
 
 
@@ -144,6 +150,17 @@ class PruneRun:
         )
 
 
+async def prune_news(store: Store, before: float) -> Pruned:
+    """Prune what has become old since the last run, and once a day all that has.
+
+    Some of what earlier runs kept can go later without a new journal entry. Looking at all of it once a day is enough,
+    because it is at least an entry for each object, and all idempotency records.
+    """
+    known = await horizon(store.reader)
+    is_whole = await store.reader.time() - known.whole_at >= WHOLE_INTERVAL_S
+    return await prune(store, before, after=0 if is_whole else known.walked)
+
+
 async def last_prune_time(reader: Reader) -> float:
     """Return when the history was last pruned; 0 if never."""
     found = await reader.object(HISTORY_KEY)
@@ -163,7 +180,7 @@ async def _raise_horizon(tx: Tx, to: Horizon, before: float, done: Pruned | None
     """Raise the horizon; the end of a run is recorded as well, and journaled if something was pruned."""
     found = (await tx.objects([HISTORY_KEY])).get(HISTORY_KEY)
     former = horizon_in(found)
-    raised = Horizon(max(former.seq, to.seq), max(former.before, to.before))
+    raised = Horizon(*map(max, zip(astuple(former), astuple(to), strict=True)))
     spec = to_json(raised)
     known = found or absent_object(HISTORY_KEY, HISTORY, tx.now)
     changed = replace(known, spec=spec, version=known.version + 1, since=known.since if done is None else tx.now)

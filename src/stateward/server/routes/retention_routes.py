@@ -10,7 +10,7 @@ from litestar.params import JSONBody
 
 from stateward.access import Right
 from stateward.aio.supervise import background, repeat
-from stateward.engine.maintenance.retention import last_prune_time, prune
+from stateward.engine.maintenance.retention import last_prune_time, prune, prune_news
 from stateward.schemas.deployment import PrunedView
 from stateward.schemas.request_bodies import Prune
 from stateward.server.routes.declare import api_route
@@ -68,7 +68,7 @@ async def _prune_if_due(store: Store, older: float) -> float:
     since = now - await last_prune_time(store.reader)
     if since < HOUR_S:
         return HOUR_S - since
-    done = await prune(store, now - older)
+    done = await prune_news(store, now - older)
     log.info("retention pruned the history: %s", done)
     return HOUR_S
 
