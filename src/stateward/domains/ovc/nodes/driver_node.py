@@ -21,6 +21,7 @@ from stateward.drivers import (
     Driver,
     MachineAction,
     MachineHandle,
+    MachineListing,
     MachineSpec,
     MachineState,
     Outcome,
@@ -47,7 +48,6 @@ class DriverNode:
 
     def __init__(self, driver: Driver, image: str, size: str = "") -> None:
         self._driver, self._image, self._size = driver, image, size
-        self._troubles: dict[str, str] = {}
 
     @property
     def lag(self) -> float:
@@ -106,10 +106,17 @@ class DriverNode:
 
     async def _wait_for_power(self, key: str, *wanted: Power) -> None:
         """Wait until a machine has the wanted power; raises if it ended, once the listing is younger than the call."""
-        pause, began = POLL_MIN_S, time.monotonic()
-        while (power := await self.get_power(key)) not in wanted:
+        pause, began, why = POLL_MIN_S, time.monotonic(), "it has ended"
+        while True:
+            listing = await self._driver.observe([key])
+            power = _powers_in(listing, [key])[key]
+            if power in wanted:
+                return
+            shown = next((one for one in listing.machines if one.key == key), None)
+            if power is Power.OFF and shown is not None:  # a later listing may not show the machine any more
+                why = shown.details.get("complaint", shown.native_state)
             if power is Power.OFF and time.monotonic() - began > self.lag:
-                raise Permanent(f"machine {key} is not there: {self._troubles.get(key, 'it has ended')}")
+                raise Permanent(f"machine {key} is not there: {why}")
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, POLL_MAX_S)
 
@@ -135,11 +142,7 @@ class DriverNode:
 
     async def get_powers(self, keys: Collection[str]) -> dict[str, Power]:
         """Return the power of machines, by one listing; a missing one is OFF only if the listing is complete."""
-        listing = await self._driver.observe(keys)
-        shown = {one.key: POWERS.get(one.state, Power.CHANGING) for one in listing.machines}
-        ended = [one for one in listing.machines if shown[one.key] is Power.OFF]
-        self._troubles.update((one.key, one.details.get("complaint", one.native_state)) for one in ended)
-        return {key: shown.get(key, Power.OFF if listing.complete else Power.UNKNOWN) for key in keys}
+        return _powers_in(await self._driver.observe(keys), keys)
 
     async def list_machines(self) -> NodeInventory:
         """Return the machines on the node, without those that have ended."""
@@ -180,3 +183,8 @@ class DriverNode:
     async def close(self) -> None:
         """Close the driver."""
         await self._driver.close()
+
+
+def _powers_in(listing: MachineListing, keys: Collection[str]) -> dict[str, Power]:
+    shown = {one.key: POWERS.get(one.state, Power.CHANGING) for one in listing.machines}
+    return {key: shown.get(key, Power.OFF if listing.complete else Power.UNKNOWN) for key in keys}
