@@ -6,6 +6,7 @@ immediately and in their order. An update that succeeded gets its new hosts here
 
 from msgspec.structs import replace
 
+from stateward.domains.leases.ended_leases import EndedLeases
 from stateward.domains.leases.lifecycle import LeaseState
 from stateward.domains.leases.model import read_lease, status_of
 from stateward.domains.leases.part_history import append_part_history
@@ -20,8 +21,8 @@ from stateward.store.records import Key, Operation, Status, to_json
 class LeaseEndHook:
     """The hook at the end of every operation on a lease."""
 
-    def __init__(self, resources: ResourcePlugins) -> None:
-        self._resources = resources
+    def __init__(self, resources: ResourcePlugins, ended: EndedLeases) -> None:
+        self._resources, self._ended = resources, ended
 
     async def __call__(self, uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
         """End an update, journal the moves of the lease's parts, and set its timers."""
@@ -40,3 +41,4 @@ class LeaseEndHook:
             ahead = pending_timers(replace(lease, seen=seen), *PENDING_EVENTS.get(status_of(found), ()))
             is_error = status_of(found) is LeaseState.ERROR  # an operation before the start may have ended in it
             uow.changes.timers += [one for one in ahead if is_error or one.due <= uow.now]
+            uow.changes.timers += self._ended.timers(replace(lease, object=uow.objects[key]))

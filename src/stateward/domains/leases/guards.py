@@ -28,6 +28,7 @@ from stateward.domains.leases.bookings import (
     release_proposed,
 )
 from stateward.domains.leases.combination import derived_status
+from stateward.domains.leases.ended_leases import EndedLeases
 from stateward.domains.leases.errors import (
     HostNotFree,
     HostStillBooked,
@@ -67,7 +68,7 @@ from stateward.domains.leases.timers import (
     timer_keys,
 )
 from stateward.domains.leases.wire_values import MAX_CLEANING_MINUTES, MAX_SIZE, check_host_name, read_whole_number
-from stateward.engine import Request
+from stateward.engine import NothingToDo, Request
 from stateward.engine.errors import blocker_of
 from stateward.engine.kind_types import require_known_fields
 from stateward.engine.protection import PEOPLE, require_no_flag
@@ -98,8 +99,8 @@ class GuardCall(NamedTuple):
 class LeaseGuard:
     """The guard of leases; `notifies`: a policy service is told of the ends of leases."""
 
-    def __init__(self, resources: ResourcePlugins, *, notifies: bool = False) -> None:
-        self._resources = resources
+    def __init__(self, resources: ResourcePlugins, ended: EndedLeases, *, notifies: bool = False) -> None:
+        self._resources, self._ended = resources, ended
         self._notifies = notifies
         self._rules = {
             "create": self._create,
@@ -109,12 +110,13 @@ class LeaseGuard:
             "update": self._update,
             "heal": self._heal,
             "delete": self._delete,
+            "forget": self._forget,
             "recover": self._recover,
         }
 
     def lock_set(self, request: Request, found: Object | None) -> Iterable[Key]:
         """Return the keys of the hosts that a request books or takes over, and of the notice that it queues."""
-        if request.action in ("end", "delete"):
+        if request.action in ("end", "delete", "forget"):
             return [notice_key(request.ns, request.object)] if self._notifies else ()
         seen = [request.seen] if request.action in ("create", "update") else []
         seen += [found.seen] if request.action in ("start", "recover", "update") and found is not None else []
@@ -186,6 +188,8 @@ class LeaseGuard:
         call.uow.changes.timers += pending_timers(replace(lease, seen=seen), *PENDING_EVENTS.get(status, ()))
         if any(one.lost or one.missing_resources or _has_failed_host(call, one) for one in seen.reservations.values()):
             call.uow.changes.timers.append(heal_timer(*call.found.key, "", call.uow.now))
+        rested = replace(call.found, state=status.word, since=call.uow.now)
+        call.uow.changes.timers += self._ended.timers(replace(lease, object=rested))
         return seen
 
     def _restored_hosts(
@@ -251,6 +255,12 @@ class LeaseGuard:
     def _queue_end_notice(self, call: GuardCall, seen: LeaseSeen, status: LeaseState) -> LeaseSeen:
         """Queue the notice of the lease's end, if there is a policy service."""
         return queue_notice(call.uow, call.found, seen, status, call.request.op) if self._notifies else seen
+
+    async def _forget(self, call: GuardCall) -> LeaseSeen | None:
+        if not self._ended.keep_s:  # the setting was taken back since the timer was set
+            raise NothingToDo
+        TooEarly.unless_due(self._ended.due(call.lease), call.uow.now)
+        return await self._delete(call)
 
     async def _heal(self, call: GuardCall) -> LeaseSeen | None:
         return lease_parts.require_valid(L.UPDATING, call.lease.seen)

@@ -12,6 +12,7 @@ from stateward.domains.leases.booking_writer import BookingWriter
 from stateward.domains.leases.context import LeaseContext
 from stateward.domains.leases.demo import run_demo
 from stateward.domains.leases.end_hooks import LeaseEndHook
+from stateward.domains.leases.ended_leases import EndedLeases
 from stateward.domains.leases.guards import HostGuard, LeaseGuard, concerned_leases
 from stateward.domains.leases.host_service import HostService
 from stateward.domains.leases.lifecycle import EVENT, HOST, LEASE, NOTICE, PROPERTY, RESERVATION
@@ -33,6 +34,7 @@ WORK: dict[str, Work] = {
     "start": handlers.start,
     "end": handlers.end,
     "delete": handlers.delete,
+    "forget": handlers.delete,
     "update": update.update,
     "heal": host_replacement.heal,
 }
@@ -56,7 +58,8 @@ class LeasesRuntime(DomainRuntime):
         self._settings = settings or Settings()
         self._resources = installed_resources(context, more)
         self._filters = create_filters(self._settings, context.parts.get(FILTERS, ()))
-        guard = LeaseGuard(self._resources, notifies=self._filters.notifies)
+        ended = EndedLeases(self._settings.keep_ended)
+        guard = LeaseGuard(self._resources, ended, notifies=self._filters.notifies)
         handlers = {name: Handler(self._handler(work)) for name, work in WORK.items()}
         kinds = [
             Kind(
@@ -64,7 +67,7 @@ class LeasesRuntime(DomainRuntime):
                 handlers,
                 guard=guard,
                 lock_set=guard.lock_set,
-                on_end=LeaseEndHook(self._resources),
+                on_end=LeaseEndHook(self._resources, ended),
                 cancels=False,
                 fault=describe_reservation_errors,
                 spec_actions=("update",),
@@ -75,7 +78,7 @@ class LeasesRuntime(DomainRuntime):
             Kind(PROPERTY, spec=PropertySpec),
             Kind(NOTICE, {"deliver": Handler(self._handler(deliver))}, general=False),
         ]
-        super().__init__(kinds)
+        super().__init__(kinds, tasks=[ended.set_timers])
 
     @cached_property
     def routes(self) -> Sequence[ControllerRouterHandler]:

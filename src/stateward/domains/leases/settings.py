@@ -19,6 +19,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     )
     cleaning: Annotated[Seconds, about("seconds between two leases of a host that has no cleaning_time")] = 0.0
     replace_after: Annotated[Seconds, about("seconds that a host must have failed before its leases replace it")] = 5.0
+    keep_ended: Annotated[
+        Seconds, about("seconds that a lease is kept after its end or an error; 0: until it is deleted")
+    ] = 0.0
     max_duration: Annotated[Seconds, about("seconds that a lease may last; 0: no limit")] = 0.0
     max_duration_exempt: Annotated[str, about("namespaces without that limit, with commas between them")] = ""
     check_url: Annotated[str, about("policy service that is asked about leases and told of their end; empty: none")] = (

@@ -7,6 +7,7 @@ the warning and of the end are set when the lease starts; a lease that is in ERR
 
 from collections.abc import Iterable
 
+from stateward.domains.leases.ended_leases import forget_timer_id
 from stateward.domains.leases.lifecycle import EventState, LeaseState
 from stateward.domains.leases.model import ACTIONS, EventType, Lease, status_of
 from stateward.store.records import Key, Timer
@@ -41,7 +42,7 @@ def rescheduled_timers(lease: Lease, before: Lease) -> list[Timer]:
 
 def timer_keys(ns: str, lease: str) -> list[Key]:
     """Return the keys of all timers that a lease may have."""
-    return [Key(ns, _timer_name(lease, event)) for event in EventType]
+    return [*(Key(ns, _timer_name(lease, event)) for event in EventType), Key(ns, forget_timer_id(lease))]
 
 
 def heal_timer(ns: str, lease: str, host: str, due: float) -> Timer:
