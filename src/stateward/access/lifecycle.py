@@ -18,7 +18,7 @@ ROWS = (
     step(NEW,                   "issue",  ADMIN | CONTROLLER, T.ACTIVE),
     step(T.ACTIVE,              "revoke", ADMIN | CONTROLLER, T.REVOKED),
     step(T.ACTIVE,              "expire", CLOCK,              T.EXPIRED),
-    step(T.REVOKED | T.EXPIRED, "remove", ADMIN,              GONE),
+    step(T.REVOKED | T.EXPIRED, "remove", ADMIN | CLOCK,      GONE),
 )  # fmt: skip
 
 TOKEN = declare("access.token", TokenState, ROWS, ADMIN | CONTROLLER | CLOCK, about="an API token")

@@ -8,6 +8,7 @@ issue, revocation and expiry stands in the journal.
 
 import hmac
 import secrets
+from contextlib import suppress
 from hashlib import sha256
 from math import inf
 
@@ -18,9 +19,10 @@ from stateward.access.lifecycle import TOKEN, TokenState
 from stateward.access.roles import Role
 from stateward.engine import Denied, Engine, Kind, Request
 from stateward.engine.accept.idempotency import scope_key
+from stateward.engine.queries import list_all
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
-from stateward.lifecycle import CONTROLLER
+from stateward.lifecycle import CLOCK, CONTROLLER
 from stateward.naming import check_text
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object, Timer
@@ -213,6 +215,14 @@ class Tokens:
         """Revoke a token."""
         done = await self._engine.act(SYSTEM, _object(id_), "revoke", actor=CONTROLLER, who=who)
         return _info(done.object)
+
+    async def remove_ended(self, before: float) -> None:
+        """Remove the tokens that were revoked or have expired before a time."""
+        ended = Selector(SYSTEM, TOKEN.kind, states=(TokenState.REVOKED.word, TokenState.EXPIRED.word))
+        async for one in list_all(self._engine.store.reader, ended):
+            if one.since < before:
+                with suppress(Denied):  # another process was faster
+                    await self._engine.act(*one.key, "remove", actor=CLOCK, who="retention")
 
     async def list(self, after: str | None = None, limit: int = 1000) -> list[TokenInfo]:
         """Return all tokens, in every state."""

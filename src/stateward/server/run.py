@@ -153,7 +153,8 @@ async def engine_of(config: Config, traces: Traces, runtimes: Sequence[DomainRun
         stack.push_async_callback(engine.close)
         for runtime in runtimes:
             await stack.enter_async_context(runtime.running(engine, works=config.worker))
-        await stack.enter_async_context(prune_hourly(engine.store, config.history if config.worker else 0))
+        days = config.history if config.worker else 0
+        await stack.enter_async_context(prune_hourly(engine.store, days, Tokens(engine).remove_ended))
         yield engine
 
 

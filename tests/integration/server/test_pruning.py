@@ -10,7 +10,10 @@ from unittest.mock import AsyncMock, patch
 
 import pytest
 
+from stateward.access import Role, Tokens
+from stateward.access.tokens import SYSTEM, token_kind
 from stateward.config import Config
+from stateward.engine import Engine
 from stateward.engine.maintenance.horizon import horizon
 from stateward.engine.maintenance.retention import prune
 from stateward.server.routes.retention_routes import _prune_if_due, prune_hourly
@@ -216,6 +219,19 @@ async def test_by_the_hour_only_what_follows_the_last_run_is_looked_at_and_once_
     assert [hour for hour, after in enumerate(walked) if not after] == [0, 24]
     assert walked[23] > walked[22] > walked[2] > 0
     await store.close()
+
+
+async def test_by_the_hour_tokens_are_removed_that_ended_before_the_limit(years: Years) -> None:
+    store = SqliteStore(":memory:", clock=years)
+    async with Engine(store, [token_kind()], works=False) as engine:
+        tokens = Tokens(engine)
+        old, late, valid = [(await tokens.issue(name, Role.VIEWER, [NS]))[1] for name in ("old", "late", "valid")]
+        await tokens.revoke(old.id)
+        years.pass_days(40)
+        await tokens.revoke(late.id)
+        await _prune_if_due(store, 30.0 * DAY, tokens.remove_ended)
+        assert {one.id for one in await tokens.list()} == {late.id, valid.id}
+        assert [one.event for one in await engine.history(SYSTEM, f"token-{old.id}")][-1] == "remove"
 
 
 async def test_without_a_limit_nothing_is_ever_pruned(store: Store) -> None:

@@ -1,7 +1,7 @@
 """Retention of the history: pruned on request, and once an hour by a worker if `history` is set."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from random import uniform
 
@@ -25,6 +25,8 @@ HOUR_S, DAY_S = 3_600.0, 86_400.0
 START_SPREAD_S = 60.0
 """The random delay of workers before they prune: the first one does it, and the others see that it is done."""
 
+RemoveEnded = Callable[[float], Awaitable[None]]
+
 CALL_MAX_S = 10.0
 """About how many seconds one request prunes."""
 
@@ -45,8 +47,11 @@ async def prune_history(request: ApiRequest, data: JSONBody[Prune]) -> PrunedVie
 
 
 @asynccontextmanager
-async def prune_hourly(store: Store, days: int) -> AsyncIterator[None]:
-    """Prune records older than so many days, once an hour; with 0 days, never."""
+async def prune_hourly(store: Store, days: int, remove_ended: RemoveEnded | None = None) -> AsyncIterator[None]:
+    """Prune records older than so many days, once an hour; with 0 days, never.
+
+    `remove_ended` removes objects that ended before a time; their records are pruned when they are as old again.
+    """
     rest = 0.0
 
     def interval_s() -> float:
@@ -55,19 +60,21 @@ async def prune_hourly(store: Store, days: int) -> AsyncIterator[None]:
     async def run_once() -> None:
         nonlocal rest
         rest = HOUR_S  # the next attempt if this one fails
-        rest = await _prune_if_due(store, days * DAY_S)
+        rest = await _prune_if_due(store, days * DAY_S, remove_ended)
 
     loops = [repeat("retention of the history", run_once, interval_s, log, transient=StoreError)] if days else []
     async with background(*loops):
         yield
 
 
-async def _prune_if_due(store: Store, older: float) -> float:
+async def _prune_if_due(store: Store, older: float, remove_ended: RemoveEnded | None = None) -> float:
     """Prune if no worker has done so for an hour; returns the seconds until it is due again."""
     now = await store.reader.time()
     since = now - await last_prune_time(store.reader)
     if since < HOUR_S:
         return HOUR_S - since
+    if remove_ended is not None:
+        await remove_ended(now - older)
     done = await prune_news(store, now - older)
     log.info("retention pruned the history: %s", done)
     return HOUR_S
