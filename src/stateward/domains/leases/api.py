@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 import msgspec
 from litestar import Request, Response, delete, get, patch, post, put
@@ -14,7 +15,7 @@ from litestar.datastructures import ResponseHeader
 from litestar.di import NamedDependency, Provide
 from litestar.exceptions import HTTPException
 from litestar.params import JSONBody, PathParameter, QueryParameter
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from stateward.access import Right
 from stateward.access.tokens import ANY
@@ -29,6 +30,7 @@ from stateward.domains.leases.schemas import (
     LeaseChange,
     LeaseList,
     NewLease,
+    NextLink,
     PluginList,
     PropertyAnswer,
     PropertyChange,
@@ -40,7 +42,7 @@ from stateward.domains.leases.schemas import (
     property_view,
     version_view,
 )
-from stateward.domains.leases.service import LeaseCaller, LeaseService
+from stateward.domains.leases.service import LeaseCaller, LeaseService, in_order_of_start
 from stateward.errors import BadInput
 from stateward.naming import IDEMPOTENCY_HEADER, NAME, NAME_MEANS, PATH_PART
 from stateward.plugin.owned_router import OwnedRouter
@@ -108,6 +110,9 @@ PropertyName = Annotated[str, PathParameter(pattern=PATH_PART, description="the 
 HostId = Annotated[str, PathParameter(pattern=PATH_PART, description="the host's name")]
 OnlyLease = Annotated[str | None, QueryParameter(description="only what is promised to this lease")]
 OnlyReservation = Annotated[str | None, QueryParameter(description="only what is promised to this reservation")]
+Limit = Annotated[int | None, QueryParameter(ge=1, description="most entries wanted; never more than 10,000")]
+LeaseMarker = Annotated[str | None, QueryParameter(description="the id of a lease; only those that follow it")]
+HostMarker = Annotated[str | None, QueryParameter(description="the name of a host; only those that follow it")]
 Properties = Annotated[dict[str, str | int | float | bool | None], Meta(description="properties of a host, by name")]
 
 
@@ -125,6 +130,14 @@ def caller_of(request: Call) -> LeaseCaller:
         raise BadInput("namespace", named, f"a name of {NAME_MEANS}, that begins with a letter or digit")
     key = grant.own_key(request.headers.get(IDEMPOTENCY_HEADER))
     return LeaseCaller(actor_of(request), grant.name, key=key, ns=str(named))
+
+
+def next_links(request: Call, marker: str | None) -> list[NextLink] | UnsetType:
+    """Return the link to the page after a marker; nothing at the end of the list."""
+    if marker is None:
+        return UNSET
+    query = urlencode({**dict(request.query_params.items()), "marker": marker})
+    return [NextLink(f"{str(request.base_url).rstrip('/')}{request.url.path}?{query}")]
 
 
 def check_version(header: str) -> None:
@@ -162,9 +175,14 @@ async def list_plugins(request: Call, leases: TheLeases) -> PluginList:
 
 
 @get("/leases", opt=READ, summary="List leases")
-async def list_leases(request: Call, leases: TheLeases) -> LeaseList:
-    """Return all leases, in the order of their starts."""
-    return LeaseList([lease_view(one) for one in await leases.list(caller_of(request).ns)])
+async def list_leases(request: Call, leases: TheLeases, limit: Limit = None, marker: LeaseMarker = None) -> LeaseList:
+    """Return all leases, in the order of their starts; with `limit` or `marker`, in the order of their ids.
+
+    A list that was cut has `leases_links`, with the link to the next page; it is cut after 10,000 leases at the latest.
+    """
+    found, last = await leases.page(caller_of(request).ns, marker, limit)
+    ordered = in_order_of_start(found) if limit is None and marker is None else found
+    return LeaseList([lease_view(one) for one in ordered], next_links(request, last))
 
 
 @post("/leases", opt=ACT | can_dry_run() | {RESUMES: True}, summary="Create a lease")
@@ -206,9 +224,10 @@ async def recover_lease(request: Call, leases: TheLeases, lease_id: LeaseId) -> 
 
 
 @get("/os-hosts", opt=READ, summary="List hosts")
-async def list_hosts(request: Call, hosts: TheHosts) -> HostList:
-    """Return all hosts."""
-    return HostList([host_view(one) for one in await hosts.list(caller_of(request).ns)])
+async def list_hosts(request: Call, hosts: TheHosts, limit: Limit = None, marker: HostMarker = None) -> HostList:
+    """Return all hosts, in the order of their names; a list that was cut has `hosts_links`, to the next page."""
+    found, last = await hosts.page(caller_of(request).ns, marker, limit)
+    return HostList([host_view(one) for one in found], next_links(request, last))
 
 
 @post(
@@ -223,11 +242,20 @@ async def create_host(request: Call, hosts: TheHosts, data: JSONBody[Properties]
 
 @get("/os-hosts/allocations", opt=READ, summary="List allocations")
 async def list_allocations(
-    request: Call, hosts: TheHosts, lease_id: OnlyLease = None, reservation_id: OnlyReservation = None
+    request: Call,
+    hosts: TheHosts,
+    lease_id: OnlyLease = None,
+    reservation_id: OnlyReservation = None,
+    limit: Limit = None,
+    marker: HostMarker = None,
 ) -> AllocationList:
-    """Return the bookings of all hosts: all of them, or those of one lease or reservation."""
-    found = await hosts.list(caller_of(request).ns)
-    return AllocationList([allocation_view(one, lease_id, reservation_id) for one in found])
+    """Return the bookings of all hosts: all of them, or those of one lease or reservation.
+
+    A list that was cut has `allocations_links`, with the link to the next page.
+    """
+    found, last = await hosts.page(caller_of(request).ns, marker, limit)
+    views = [allocation_view(one, lease_id, reservation_id) for one in found]
+    return AllocationList(views, next_links(request, last))
 
 
 @get("/os-hosts/properties", opt=READ, summary="List the properties of hosts")

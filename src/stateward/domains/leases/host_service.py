@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from stateward.domains.leases.errors import BlazarBadInput
 from stateward.domains.leases.lifecycle import HOST, PROPERTY, PropertyState
+from stateward.domains.leases.list_pages import read_page
 from stateward.domains.leases.model import SIZES, HostSpec, LeaseHost, Property, Share, host_key, read_host
 from stateward.domains.leases.schemas import GIVEN_BY_SERVER, NAME_FIELDS, shown_fields
 from stateward.domains.leases.service import MAX_TRIES, LeaseCaller
@@ -46,6 +47,13 @@ class HostService:
         if found.kind != HOST.kind:
             raise NotFound(*key)
         return read_host(found)
+
+    async def page(self, ns: str, marker: str | None, limit: int | None) -> tuple[list[LeaseHost], str | None]:
+        """Return the hosts that follow a name, in the order of names, and the last name if others follow."""
+        after = None if marker is None else host_key(ns, marker).id
+        page = await read_page(self._engine.store.reader, Selector(ns, kind=HOST.kind), after, limit)
+        hosts = [read_host(one) for one in page.objects]
+        return hosts, None if page.last is None else hosts[-1].spec.name
 
     async def list(self, ns: str) -> list[LeaseHost]:
         """Return all hosts of a namespace."""

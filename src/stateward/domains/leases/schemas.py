@@ -45,10 +45,18 @@ class LeaseAnswer(Struct, frozen=True):
     lease: dict[str, Any]
 
 
+class NextLink(Struct, frozen=True):
+    """The link to the next page of a list that was cut."""
+
+    href: str
+    rel: str = "next"
+
+
 class LeaseList(Struct, frozen=True):
     """Leases."""
 
     leases: list[dict[str, Any]]
+    leases_links: list[NextLink] | UnsetType = UNSET
 
 
 class HostAnswer(Struct, frozen=True):
@@ -61,6 +69,7 @@ class HostList(Struct, frozen=True):
     """Hosts."""
 
     hosts: list[dict[str, Any]]
+    hosts_links: list[NextLink] | UnsetType = UNSET
 
 
 class AllocationAnswer(Struct, frozen=True):
@@ -73,6 +82,7 @@ class AllocationList(Struct, frozen=True):
     """The bookings of hosts."""
 
     allocations: list[dict[str, Any]]
+    allocations_links: list[NextLink] | UnsetType = UNSET
 
 
 class PropertyChange(Struct, frozen=True, forbid_unknown_fields=True):

@@ -5,7 +5,7 @@ first, the commit is refused and the service searches again on fresh data. Of tw
 gets it and the other one is refused.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
@@ -20,6 +20,7 @@ from stateward.domains.leases.errors import HostsTaken, LeaseActionFailed, Lease
 from stateward.domains.leases.host_pool import HostPool
 from stateward.domains.leases.lease_specs import read_changed_spec, read_new_spec
 from stateward.domains.leases.lifecycle import LEASE, LeaseState
+from stateward.domains.leases.list_pages import read_page
 from stateward.domains.leases.model import EventType, Lease, LeaseSeen, LeaseSpec, ReservationSeen, read_lease
 from stateward.engine import Accepted, Engine, NotFound
 from stateward.engine.errors import VersionMismatch
@@ -81,11 +82,16 @@ class LeaseService:
             raise NotFound(ns, id_)
         return read_lease(found)
 
+    async def page(self, ns: str, marker: str | None, limit: int | None) -> tuple[list[Lease], str | None]:
+        """Return the leases that follow an id, in the order of ids, and the last id if others follow."""
+        page = await read_page(self.engine.store.reader, Selector(ns, kind=LEASE.kind), marker, limit)
+        return [read_lease(one) for one in page.objects if one.seen != "{}"], page.last
+
     async def list(self, ns: str) -> list[Lease]:
         """Return all leases of a namespace, in the order of their starts."""
         found = list_all(self.engine.store.reader, Selector(ns, kind=LEASE.kind))
         leases = [read_lease(one) async for one in found if one.seen != "{}"]
-        return sorted(leases, key=lambda one: (one.spec.start, one.spec.name))
+        return in_order_of_start(leases)
 
     # --- commands ----------------------------------------------------------------------------------------------------
 
@@ -217,6 +223,11 @@ class LeaseService:
         if operation is not None and operation.status is not Status.SUCCEEDED:
             raise LeaseActionFailed(operation)
         return await self.get(accepted.object.ns, accepted.object.id)
+
+
+def in_order_of_start(leases: Iterable[Lease]) -> list[Lease]:
+    """Return leases in the order of their starts."""
+    return sorted(leases, key=lambda one: (one.spec.start, one.spec.name))
 
 
 def _with_plan(lease: Lease, spec: LeaseSpec, plan: AllocationPlan, now: float) -> LeaseSeen:

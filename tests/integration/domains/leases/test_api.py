@@ -12,6 +12,7 @@ from stateward.access import Role, Tokens
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
+from stateward.domains.leases import list_pages
 from stateward.domains.leases.runtime import LeasesRuntime
 from stateward.domains.leases.settings import Settings
 from stateward.engine import Engine
@@ -299,3 +300,32 @@ async def test_who_has_no_token_is_told_so(api: Api) -> None:
     async with await api.client() as client:
         answer = await client.get(LEASES, headers={"X-Auth-Token": "nobody's"})
         assert (answer.status_code, answer.json()["error_name"]) == (401, "Unauthorized")
+
+
+# --- pages of lists --------------------------------------------------------------------------------------------------
+
+
+async def test_a_list_that_is_cut_says_so_and_its_links_lead_to_the_end(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(list_pages, "MAX_LISTED", 2)
+    async with await api.client() as client:
+        for number in range(5):
+            assert (await client.post(HOSTS, json={"name": f"h{number}"})).status_code == 201
+            wish = {**NIGHT, "name": f"night {number}", "reservations": []}
+            assert (await client.post(LEASES, json=wish)).status_code == 201
+        for path, field, most in ((LEASES, "leases", ""), (HOSTS, "hosts", ""), (HOSTS, "hosts", "?limit=1")):
+            sizes, names, following = [], set(), f"{path}{most}"
+            while following:
+                page = (await client.get(following)).json()
+                sizes.append(len(page[field]))
+                names |= {one["id"] for one in page[field]}
+                links = page.get(f"{field}_links", [])
+                following = links[0]["href"] if links else ""
+            assert (len(names), sizes) == (5, [1] * 5 if most else [2, 2, 1])
+        some = (await client.get(f"{HOSTS}/allocations?limit=2&marker=h1")).json()
+        assert [one["resource_id"] for one in some["allocations"]] == ["h2", "h3"]
+        assert "marker=h3" in some["allocations_links"][0]["href"]
+        monkeypatch.undo()
+        assert set((await client.get(LEASES)).json()) == {"leases"}
+        assert (await client.get(f"{LEASES}?limit=0")).status_code == 400

@@ -15,6 +15,7 @@ from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.cli.main import app as command_line
 from stateward.config import Config
+from stateward.domains.leases import list_pages
 from stateward.domains.leases.runtime import LeasesRuntime
 from stateward.domains.leases.settings import Settings
 from stateward.engine import Engine
@@ -217,3 +218,14 @@ def test_what_is_refused_is_told_with_its_reason(cli: LeaseCliServer) -> None:
         answer = cli.run(*words)
         assert answer.exit_code != 0
         assert told in f"{answer.output} {answer.exception}", words
+
+
+def test_lists_follow_the_pages_of_the_server(cli: LeaseCliServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(list_pages, "MAX_LISTED", 2)
+    for number in range(3):
+        cli.done("host", "add", f"paged-{number}")
+    for number in range(5):
+        cli.done("create", f"lease-{number}", "--start", f"{9 - number}d", "--end", "1h")
+    hosts = [one["hypervisor_hostname"] for one in cli.found("host", "list")]
+    assert hosts == ["node-1", "node-2", "paged-0", "paged-1", "paged-2"]
+    assert [one["name"] for one in cli.found("list")] == [f"lease-{number}" for number in reversed(range(5))]

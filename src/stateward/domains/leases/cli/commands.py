@@ -6,7 +6,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from types import NoneType
 from typing import Annotated, Any, TypeVar
+from urllib.parse import parse_qs, urlsplit
 
+import msgspec
 import typer
 
 from stateward.client.arguments import parse_pairs
@@ -284,11 +286,25 @@ def _show_host(session: Session, method: str, *parts: str | NamedPart, body: obj
 
 
 def _leases(session: Session) -> list[LeaseView]:
-    return _checked(session, _call(session, dict[str, list[LeaseView]], "GET", "leases")["leases"])
+    found = _list(session, LeaseView, "leases", "leases")
+    return sorted(_checked(session, found), key=lambda one: (one.start_date, one.name))
 
 
 def _hosts(session: Session) -> list[LeaseHostView]:
-    return _checked(session, _call(session, dict[str, list[LeaseHostView]], "GET", "os-hosts")["hosts"])
+    return _checked(session, _list(session, LeaseHostView, "hosts", "os-hosts"))
+
+
+def _list(session: Session, entry: type[T], name: str, *parts: str) -> list[T]:
+    """Return all entries of a list, page by page; servers of earlier versions answer with one page."""
+    found: list[T] = []
+    params: Params = NOTHING
+    while True:
+        page = _call(session, dict[str, msgspec.Raw], "GET", *parts, params=params)
+        found += msgspec.json.decode(page[name], type=list[entry])  # type: ignore[valid-type]
+        links = msgspec.json.decode(page.get(f"{name}_links", b"[]"), type=list[dict[str, str]])
+        if not links:
+            return found
+        params = {"marker": parse_qs(urlsplit(links[0]["href"]).query)["marker"][0]}
 
 
 def _checked(session: Session, found: list[T]) -> list[T]:
