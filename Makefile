@@ -17,7 +17,7 @@ REAPED := $(VENV)/python -m tools.reaper
 APART := $(MAKE) --no-print-directory --jobs=2 .venv/.tempest .venv/.nova
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-as-user flake prove coverage check check-types check-rest bench bench-compare simulate chaos rehearse soak mutate audit setup lock format draw screenshots console-soak docs clean
+.PHONY: help run test test-as-user flake prove coverage check check-types check-rest bench bench-compare growth simulate chaos rehearse soak mutate audit setup lock format draw screenshots console-soak docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -69,6 +69,9 @@ bench: .venv/.bench ## run the benchmarks; prints ratios against the raw limit a
 
 bench-compare: .venv/.bench ## run them again; shows what is worse by more than a fifth than what is kept
 	@$(REAPED) $(VENV)/python -m bench compare $(ARGS)
+
+growth: .venv/.dev ## compare what requests cost with 10,000 and with 1,000,000 objects, on both stores; shows what costs more
+	@$(REAPED) $(VENV)/python -m pytest -s -m long --timeout 10800 tests/growth $(ARGS)
 
 simulate: .venv/.dev ## run the whole engine under a seeded scheduler: SEEDS=1000, or ARGS="--seed 7" to replay one
 	@$(REAPED) $(VENV)/python -m tests.simulation --seeds $(or $(SEEDS),200) $(ARGS)

@@ -94,15 +94,20 @@ class Stored:
 @pytest.fixture(params=["sqlite", "postgres"])
 def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Stored:
     """Unpack a database."""
-    folder, database = tmp_path / "data", ""
-    with tarfile.open(HERE / f"{request.param}.tar.gz") as archive:
+    return unpack(request.param, tmp_path / "data", request)
+
+
+def unpack(store: str, folder: Path, request: pytest.FixtureRequest) -> Stored:
+    """Unpack a database, as if it had been written just now, with the tables of this version."""
+    database = ""
+    with tarfile.open(HERE / f"{store}.tar.gz") as archive:
         archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.2, of Debian 12, has none yet
         archive.extractall(folder)
-    if request.param == "postgres":
+    if store == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres_server")
         database = server.new_database()
         server.load(database, (folder / "dump.sql").read_bytes())
-    found = Stored(request.param, folder, database)
+    found = Stored(store, folder, database)
     found.move_to_now()
     if database:  # as docs/howto/upgrade.md says; an embedded database is migrated by the server
         done = CliRunner().invoke(command_line, ["migrate", "--database", database])

@@ -249,7 +249,7 @@ class EngineContract(ABC):
         assert {one.id for one in await engine.read_stats(running)} == set(running)
         found = await engine.read_stats([*running, created, "no-such-container"])
         assert {one.id for one in found} == set(running)
-        assert all(one.memory_bytes > 0 and one.pids == 1 and one.cpu_s >= 0 for one in found)
+        assert all(one.memory_bytes > 0 and one.pids == 1 and one.cpu_s >= 0 for one in found), found
         assert [one.id for one in await engine.read_stats(running[:1])] == running[:1]
 
     # --- what a container is given -----------------------------------------------------------------------------------

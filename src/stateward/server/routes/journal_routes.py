@@ -15,7 +15,8 @@ from msgspec.structs import astuple, replace
 
 from stateward.access import Grant, Right
 from stateward.access.tokens import ANY
-from stateward.engine.bounded_reads import READ_ROWS, JournalRead, journal_bounds, read_between
+from stateward.engine import bounded_reads
+from stateward.engine.bounded_reads import JournalRead, journal_bounds, read_between
 from stateward.engine.maintenance.horizon import horizon
 from stateward.schemas.journal import LinePage, LineView, TransitionCounts
 from stateward.schemas.params import TEXT
@@ -69,7 +70,7 @@ class JournalQuery:
         """
         if self._last is None:
             after, self._last = await journal_bounds(self._reader, after, self._only)
-        rows = READ_ROWS // max(len(self._filters), 1) + limit
+        rows = bounded_reads.READ_ROWS // max(len(self._filters), 1) + limit
         reads = [await read_between(self._reader, after, self._last, limit, one, rows) for one in self._filters]
         upto = min((one.upto for one in reads), default=self._last)
         found = [entry for one in reads for entry in one.entries if entry.seq <= upto]

@@ -1,0 +1,165 @@
+"""Nothing costs more because there is more of everything else: the same calls on a small and on a large deployment.
+
+Both are filled with copies of the same objects. What costs more on the larger one must be in `GROWS`, with its reason.
+`make growth` runs the long form, and shows what grows; the suite runs the short form.
+"""
+
+import asyncio
+import re
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from itertools import product
+from pathlib import Path
+
+import httpx
+import pytest
+from litestar.routes import HTTPRoute
+
+from stateward.config import Config
+from stateward.engine import bounded_reads
+from stateward.server.routes import operation_routes
+from stateward.server.run import ServerApplication, prepare_application
+from stateward.store import open_store
+from stateward.store.filters import JournalFilter, Page, Selector
+from tests.growth.filled import fill
+from tests.growth.meters import Meter, PostgresMeter, SqliteMeter
+from tests.integration.server.server_harness import open_server
+from tests.long_forms import in_long_form
+from tests.stored.test_stored_databases import Stored, unpack
+from tests.stored.write import NS
+
+SIZES = {(2_000, 10_000): "short", (10_000, 1_000_000): "long"}
+FACTOR = 1.5
+HOST = "http://test"
+NAMED = {
+    "mci": "mci.mci", "vm": "mci.vm", "host_id": "leases.host", "lease_id": "leases.lease", "system": "systems.system",
+    "cloudlet": "edge.cloudlet", "cluster": "edge.clusterinst", "node": "ovc.node", "space": "ovc.cloudspace",
+}  # fmt: skip
+"""The kinds of what the names in paths stand for."""
+
+FILTERS = {
+    "/api/v1/journal": (f"ns={NS}", "ns=none", "actor=none", "op=none", "kind=none", "since=2100-01-01T00:00:00Z"),
+    f"/api/v1/ns/{NS}/operations": ("status=failed", "who=nobody", "kind=mci.vm&action=none", "status=running"),
+    f"/api/v1/ns/{NS}/objects": ("kind=mci.vm", "kind=none", "state=none"),
+}
+"""Questions that few of the rows answer, or none."""
+
+ROWS = 40
+"""How many rows a page of a filtered list looks at: fewer than there are."""
+
+GROWS = {
+    what: reason
+    for reason, all_of_them in {
+        "counts all objects by an index, at most once a second": (
+            "a start",
+            "/api/v1/namespaces",
+            f"/api/v1/ns/{NS}/counts",
+        ),
+        "sorts the objects of all namespaces by their ids": ("/api/v1/objects?limit=10",),
+        "passes over the timers of other namespaces that are due before": (f"/api/v1/ns/{NS}/timers?limit=10",),
+        "answers every object of the namespace, in parts": (f"/api/v1/ns/{NS}/map",),
+        "the other program's lists have no pages": (
+            f"/tumblebug/ns/{NS}/mci",
+            *(f"/tumblebug/ns/{NS}/resources/{kind}" for kind in ("vNet", "securityGroup", "sshKey", "vm")),
+            "/tumblebug/inspectResourcesOverview",
+            f"/ns/{NS}/blazar/v1/os-hosts/properties",
+        ),
+        "looks at each creation of a VM whose operation is kept": (
+            "/tumblebug/provisioning/log/none",
+            "/tumblebug/provisioning/risk/none",
+        ),
+        "compares all VMs with the lists of all providers": ("/api/v1/mci/orphans",),
+        "PostgreSQL walks a whole index of operations that are few; with 60,000 it doesn't": (
+            f"/api/v1/ns/{NS}/operations?limit=10&who=nobody",
+            f"/api/v1/ns/{NS}/operations?limit=10&status=failed",
+        ),
+        "a list that has no pages yet": (
+            *(f"/ns/{NS}/blazar/v1/{what}" for what in ("leases", "os-hosts", "os-hosts/allocations")),
+            f"/api/v1/edge/ns/{NS}/cloudlets",
+            f"/api/v1/systems/{NS}",
+        ),
+    }.items()
+    for what in all_of_them
+}
+"""What may cost more, and why."""
+
+
+@pytest.mark.parametrize("sizes", in_long_form(SIZES, short=[(2_000, 10_000)]), ids=SIZES.values())
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_no_request_costs_more_in_a_larger_deployment(
+    store: str, sizes: tuple[int, int], request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployments = [(unpack(store, tmp_path / str(size), request), size) for size in sizes]
+    small, large = [asyncio.run(costs(*one, monkeypatch)) for one in deployments]
+    slack = SqliteMeter.slack if store == "sqlite" else PostgresMeter.slack
+    more = {what: (cost, large[what]) for what, cost in small.items() if large[what] > cost * FACTOR + slack}
+    for what, (before, now) in more.items():
+        sys.stdout.write(f"{store}: {before} -> {now} {what}: {GROWS.get(what, 'WITHOUT A REASON')}\n")
+    assert more.keys() <= GROWS.keys()
+
+
+async def costs(stored: Stored, size: int, patch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Fill a deployment, and return what its start, each request made again, and an action cost."""
+    paths = await paths_of(stored)
+    await fill(stored, size)
+    with patch.context() as patched:
+        for module in (bounded_reads, operation_routes):
+            patched.setattr(module, "READ_ROWS", ROWS)
+        meter: Meter = PostgresMeter(patched, stored.database) if stored.database else SqliteMeter(patched)
+        found = {"a start": await meter.cost(lambda: start(stored))}
+        async with served(stored) as client:
+            for path in paths:
+                assert (await client.get(path)).status_code < 500, path
+                found[path] = await meter.cost(lambda path=path: client.get(path))  # type: ignore[misc]
+        async with open_server(open_store(stored.database or str(stored.folder / "stateward.db"))) as server:
+            await server.built("first")
+            found["an action"] = await meter.cost(lambda: server.built("second"))
+        return found
+
+
+async def start(stored: Stored) -> None:
+    """Start a server, and stop it."""
+    async with opened(stored):
+        pass
+
+
+@asynccontextmanager
+async def opened(stored: Stored) -> AsyncIterator[ServerApplication]:
+    """Open a deployment without a worker."""
+    config = Config(str(stored.folder), stored.database, rate=1_000_000, wrong_tokens=1_000_000, worker=False)
+    async with prepare_application(config) as parts:
+        yield parts
+
+
+@asynccontextmanager
+async def served(stored: Stored) -> AsyncIterator[httpx.AsyncClient]:
+    """Serve a deployment, and give an administrator's client."""
+    async with opened(stored) as parts:
+        token = (stored.folder / "admin-token").read_text().strip()
+        transport, headers = httpx.ASGITransport(parts.app), {"Authorization": f"Bearer {token}"}  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url=HOST, headers=headers) as client:
+            yield client
+
+
+async def paths_of(stored: Stored) -> list[str]:
+    """Return the paths of all routes that read, with names of objects of all kinds, and pages of ten."""
+    async with opened(stored) as parts:
+        reader = parts.engine.store.reader
+        objects = {one.kind: one.id for one in await reader.list_objects(Selector(NS), Page(None, 1_000))}
+        (entry,) = await reader.journal(0, 1, JournalFilter(ns=NS))
+        named = {name: [objects[kind]] for name, kind in NAMED.items()}
+        routes = [one for one in parts.app.routes if isinstance(one, HTTPRoute) and "GET" in one.methods]
+        named |= {"ns": [NS], "id": [objects["mci.vm"]], "op": [entry.op or "none"]}
+        return [path for route in routes for path in filled_paths(route, named)]
+
+
+def filled_paths(route: HTTPRoute, named: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield the paths of a route, with the names filled in."""
+    names = re.findall(r"{(\w+):\w+}", route.path)
+    paged = "limit" in route.route_handler_map["GET"][0].parsed_fn_signature.parameters
+    if any(part in route.path for part in ("/console", "/stream", "/docs")):
+        return
+    for values in product(*(named.get(name, ["none"]) for name in names)):
+        path = re.sub(r"{\w+:\w+}", "{}", route.path).format(*values)
+        yield from (path + "?limit=10" * paged, *(f"{path}?limit=10&{only}" for only in FILTERS.get(path, ())))
