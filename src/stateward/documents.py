@@ -116,7 +116,7 @@ class _Size:
 
     def __init__(self) -> None:
         self._open: list[tuple[str | None, int]] = [(None, 0)]  # collections: their anchors, and their values so far
-        self._anchored: dict[str | None, int] = {}
+        self._anchored: dict[str | None, int] = {}  # bounded by: one document
 
     def add(self, event: yaml.Event) -> None:
         """Count an event; raises if the text is too deep or too large."""

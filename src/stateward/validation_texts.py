@@ -66,7 +66,7 @@ _SIGNS = r"\^\[([^\]\\^]+)\](?:[+*]|\{\d+,\d*\})(?:\$|\\[Zz])"
 _SIDES = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
 _UNITS = {"str": "character", "bytes": "byte", "object": "field", "array": "item"}
 
-PATTERN_MEANINGS: dict[str, str] = {}
+PATTERN_MEANINGS: dict[str, str] = {}  # bounded by: the patterns of the program
 """What a text of a pattern is, as it continues "must be"; each pattern is registered next to its constant."""
 
 

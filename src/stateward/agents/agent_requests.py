@@ -45,7 +45,7 @@ class WaitingCaller:
     """A caller that waits for an answer, and the pieces of it so far."""
 
     def __init__(self, connection: AgentConnection) -> None:
-        self.connection, self.pieces = connection, list[str]()
+        self.connection, self.pieces = connection, list[str]()  # bounded by: MAX_PIECES
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
     def fail(self, why: Exception) -> None:

@@ -149,10 +149,11 @@ class AgentConnection:
         self.peer = ""  # the agent's address, empty if it is in this process
         self.is_private = False  # whether nobody on the network can read it
         self.backend = ""  # the cloudlet's, when the agent was accepted
-        self.items: dict[str, InventoryItem] = {}
+        self.items: dict[str, InventoryItem] = {}  # bounded by: MAX_INVENTORY_ITEMS
         self.expected: int | None = None
         self.is_synced = False
         self._is_closed = False  # nothing can be sent any more, and `serve` is about to end
+        # bounded by: the things of the site: the hubs remove those that are gone
         self.sent_orders: dict[str, tuple[int, float]] = {}
         self.last_message_at = clock()
         self.rate_limit = MessageRateLimit(clock)

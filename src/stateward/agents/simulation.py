@@ -18,6 +18,10 @@ FAILING_SETUP = "fail"
 """A set-up script with this text fails."""
 
 
+MAX_APPLIED = 10_000
+"""How many orders a simulated site remembers."""
+
+
 class SimulatedSite:
     """Things in memory; an order takes `steps` steps of `pace` seconds, and waits for the event of its gate."""
 
@@ -47,6 +51,7 @@ class SimulatedSite:
         if spec.get("setup") == FAILING_SETUP and order.work is not OrderAction.DELETE:
             raise SiteError("it was to fail")
         self.applied.append((order.name, order.work, order.operation))
+        del self.applied[:-MAX_APPLIED]
         if order.keep_data:
             self.things[order.name] = Existing(order.generation, whole=False, problem="only its data is left")
         elif order.work is OrderAction.DELETE:

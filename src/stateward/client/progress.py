@@ -3,6 +3,7 @@
 Progress goes to standard error, and only to a terminal: a file or a pipe gets the results and nothing else.
 """
 
+# bounded by: one command
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -30,6 +30,10 @@ def new_id() -> str:
     return token_hex(32)
 
 
+MAX_CHUNKS = 10_000
+"""How many pieces of its output a container keeps."""
+
+
 class SimulatedContainer:
     """One container."""
 
@@ -59,6 +63,7 @@ class SimulatedContainer:
         """Start its program, and give it its ports."""
         self._started_at, self._finished_at, self._exit_code, self._oom_killed = now, None, None, False
         self._written += [(now, chunk) for chunk in run.output]
+        del self._written[:-MAX_CHUNKS]
         self._due = None if run.exit_code is None else now + run.seconds
         self._due_exit_code, self._frozen_at = run.exit_code or 0, None
         self._ended.clear()

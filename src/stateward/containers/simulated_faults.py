@@ -7,6 +7,9 @@ from contextlib import asynccontextmanager
 
 from stateward.containers.errors import EngineRefusal, EngineRefused, EngineUnavailable
 
+MAX_CALLS = 100_000
+"""How many calls are remembered."""
+
 
 class SimulatedFaults:
     """What goes wrong; every field may be changed at any time. Calls have the names of the port's verbs."""
@@ -17,9 +20,11 @@ class SimulatedFaults:
         self.is_down = False  # no connection
         self.is_disk_full = False
         self.hangs: set[str] = set()  # calls that are not answered, and not carried out
+        # bounded by: the verbs of the port
         self.loses: Counter[str] = Counter()  # how many of a call are carried out, but not answered
         self.refuses: dict[str, EngineRefusal] = {}  # calls that are refused, with the reason
         self.half_starts = 0  # how many containers are left half started, as by an engine that is killed
+        # bounded by: half_starts, which tests set
         self._damaged: set[str] = set()  # their ids
         self.calls: list[str] = []  # the calls that have arrived, in order
 
@@ -28,6 +33,7 @@ class SimulatedFaults:
         if self.is_down:
             raise EngineUnavailable(call, "connection refused", sent=False)
         self.calls.append(call)
+        del self.calls[:-MAX_CALLS]
         if call in self.hangs:
             await asyncio.sleep(self.timeout_s)
             raise EngineUnavailable(call, "it took too long", sent=True)

@@ -125,7 +125,7 @@ class Job:
         self._types = types
         self.is_ending = False
         self.sent = 0
-        self.answers: list[Any] = []
+        self.answers: list[Any] = []  # bounded by: one attempt
         self._context = context
         self._clock = asyncio.get_running_loop().time  # also for handlers in threads
         self._claimed_at, self._started_at = claimed_at, self._clock()
@@ -133,7 +133,7 @@ class Job:
         self._steps: Steps = msgspec.json.decode(claim.operation.steps)
         self._writing = asyncio.Lock()  # each write stores all steps, so one that overtakes another would lose some
         self._calls: CallLog | None = None  # most operations call no provider
-        self._undos: dict[str, Undo] = {}
+        self._undos: dict[str, Undo] = {}  # bounded by: the steps of one operation
         self.task = asyncio.current_task()  # the one that calls the handler; None: its thread waits for each method
         self.interrupted_steps = set[str]()  # begun in a task of their own, and not ended there
         self._used: set[str] = set()  # the names of the steps to which this call of the handler came

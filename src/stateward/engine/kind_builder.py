@@ -68,7 +68,7 @@ class KindBuilder:
 
     def __init__(self, name: str, *, about: str = "", unknown: str | None = None, **options: Any) -> None:  # noqa: ANN401
         self._name, self._about, self._unknown, self._options = name, about, unknown, options
-        self._actions: dict[str, _Action] = {}
+        self._actions: dict[str, _Action] = {}  # bounded by: the actions of a kind
 
     def creates(
         self,

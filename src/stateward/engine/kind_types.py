@@ -90,7 +90,7 @@ class KindTypes:
         self.spec = None if spec is None else declared_type(kind, "spec", spec)
         self.args = {action: declared_type(kind, f"args of {action}", one) for action, one in args.items()}
         self.version, self._upgrade = version, upgrade
-        self._kind, self._failed_upgrades = kind, set[int]()
+        self._kind, self._failed_upgrades = kind, set[int]()  # bounded by: the versions of a kind
         types = [*self.args.values(), *([] if self.spec is None else [self.spec])]
         self._secret_names = frozenset(name for one in types for name in one.secret_names)
         self.has_secrets = any(one.has_secrets for one in types)

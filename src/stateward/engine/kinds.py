@@ -84,7 +84,7 @@ class Kind(Struct, eq=False):
     """A lifecycle with its handlers (by action), its route, its guard with the lock set, and its end hook."""
 
     lifecycle: Lifecycle
-    handlers: dict[str, Handler] = field(default_factory=dict)
+    handlers: dict[str, Handler] = field(default_factory=dict)  # bounded by: the actions of a kind
     route: Callable[[Object, str], Route] = lambda _object, _action: ANYWHERE
     guard: Guard | None = None
     lock_set: LockSet | None = None

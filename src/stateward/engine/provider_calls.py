@@ -48,7 +48,7 @@ class CallLog:
 
     def __init__(self, steps: Callable[[], Steps], clock: Callable[[], float], mask: Callable[[str], str]) -> None:
         self._steps, self._clock, self._mask = steps, clock, mask
-        self._equal: dict[tuple[str, str, str, str | None], str] = {}
+        self._equal: dict[tuple[str, str, str, str | None], str] = {}  # bounded by: the calls of one attempt
         taken = steps()
         self._number = max((int(key.removeprefix(CALL)) for key in taken if _is_call(key)), default=0) if taken else 0
         self.records: Steps = {}

@@ -154,9 +154,9 @@ class _SecretFields:
     """The secret fields of a type, by their names in JSON and in Python; raises for secrets that no schema tells."""
 
     def __init__(self, root: inspect.Type) -> None:
-        self.names: set[str] = set()
+        self.names: set[str] = set()  # bounded by: the fields of a type
         self.has_secrets = False
-        self._seen: set[Any] = set()
+        self._seen: set[Any] = set()  # bounded by: the types in a type
         self._walk(root, "")
 
     def _walk(self, kind: inspect.Type, place: str) -> bool:
@@ -192,7 +192,7 @@ def _is_secret_record(kind: inspect.Type, *, is_secret: bool = False) -> bool:
     return _is_secret_record(kind.type, is_secret=is_secret or bool((kind.extra_json_schema or {}).get("writeOnly")))
 
 
-@cache
+@cache  # bounded by: the types of the program
 def value_type(struct: type[Struct]) -> ValueType:
     """Return the type of values of a struct; the schema of each struct is made once."""
     return ValueType(struct)

@@ -5,6 +5,7 @@ of the first. At the end all changes are applied as sets. A row must be loaded (
 unless the unit of work itself has added it.
 """
 
+# bounded by: one transaction
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 

@@ -148,7 +148,7 @@ def installed() -> Plugins:
     return find_plugins(*(os.environ.get(f"{PREFIX}{name}", "") for name in ("DOMAIN", "ONLY")))
 
 
-@cache
+@cache  # bounded by: the domains
 def find_plugins(domain: str = "", only: str = "") -> Plugins:
     """Find the plug-ins of a process.
 

@@ -1,5 +1,6 @@
 """Filters and pages of listings, and the WHERE clause of a filter."""
 
+# bounded by: one query
 import re
 from collections.abc import Collection
 from enum import StrEnum

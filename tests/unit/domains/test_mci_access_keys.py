@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from stateward.domains.mci.errors import NoAccessSecret
+from stateward.domains.mci.remote import access_keys
 from stateward.domains.mci.remote.access_keys import SECRET_FILE, AccessKeys, read_secret
 
 
@@ -51,3 +52,15 @@ def test_a_secret_that_is_short_or_not_private_is_refused(tmp_path: Path, conten
 def test_a_secret_file_that_is_named_is_never_made(tmp_path: Path) -> None:
     with pytest.raises(NoAccessSecret, match="cannot be read"):
         AccessKeys(tmp_path, str(tmp_path / "missing")).pair("shop")
+
+
+def test_the_pairs_of_some_namespaces_are_kept_and_the_others_are_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access_keys, "MAX_PAIRS", 2)
+    keys = AccessKeys(tmp_path)
+    first = keys.public_key("one")
+    for name in ("two", "three", "four"):
+        keys.pair(name)
+    assert len(keys._pairs) <= 2
+    assert keys.public_key("one") == first

@@ -28,7 +28,7 @@ class HostAllocator:
         self._resources = resources
         self._lease = lease
         self._spec = spec
-        self._tentative: AllocationPlan = {}
+        self._tentative: AllocationPlan = {}  # bounded by: the reservations of one lease
 
     def allocate(self) -> AllocationPlan:
         """Return hosts for a new lease."""

@@ -30,6 +30,7 @@ class Calendar:
     """Busy hosts by the hour."""
 
     def __init__(self) -> None:
+        # bounded by: _recompute, which removes what is empty
         self._busy_throughout: dict[int, int] = {}  # by node: hosts that are busy in all of it
         self._busy_below: dict[int, int] = {}  # hosts that are busy anywhere in it
         self._ranges: dict[int, tuple[HourRange, ...]] = {}  # by host

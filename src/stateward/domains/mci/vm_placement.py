@@ -95,9 +95,10 @@ class SubGroupPlacer:
 
     def __init__(self, catalogue: Catalogue, ns: str) -> None:
         self.known, self._ns = catalogue.snapshot(), ns
+        # bounded by: one request
         self._specs: dict[str, tuple[SpecRecord, bool]] = {}  # with whether it is a built-in one
-        self._sites: dict[tuple[str, str, bool], CloudConnection] = {}
-        self._images: dict[tuple[str, str], ImageRecord] = {}
+        self._sites: dict[tuple[str, str, bool], CloudConnection] = {}  # bounded by: one request
+        self._images: dict[tuple[str, str], ImageRecord] = {}  # bounded by: one request
 
     async def load(self, groups: Sequence[SubGroup]) -> None:
         """Read all records that subgroups name at once."""
@@ -159,7 +160,7 @@ async def place_subgroups(
     return planned, troubles
 
 
-@cache
+@cache  # bounded by: the drivers
 def _is_registrar(driver: type[Driver]) -> bool:
     """Tell whether a driver accepts any name; a check of a protocol takes 25 µs, and there are many connections."""
     return issubclass(driver, SpecRegistrar)

@@ -79,6 +79,7 @@ class JobRun:
         self._ref = job_run_ref(self._system, self._path, job.object.partition("@")[2])
         steps: dict[str, Any] = msgspec.json.decode(job.claim.operation.steps)
         noted = (value for name, value in steps.items() if name.startswith(ENDED_STEP))
+        # bounded by: the attempts of one run
         self._ended = [one for value in noted for one in msgspec.convert(value, list[AttemptResult])]
         self._problem = ""
         self._changed = job.claim.object.created  # when something of the run changed last, as far as is known

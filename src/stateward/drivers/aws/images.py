@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from stateward.drivers.aws.ec2_client import Ec2Client
 from stateward.drivers.aws.errors import Ec2CallFailed
-from stateward.drivers.found_images import FoundImages
 from stateward.drivers.port import CallRefused, Inconclusive, RefusalReason
+from stateward.drivers.remembered_images import RememberedImages
 
 
 class Ec2Image(Struct, frozen=True):
@@ -24,7 +24,7 @@ class ImageLookup:
 
     def __init__(self, calls: Ec2Client) -> None:
         self._calls = calls
-        self._found = FoundImages[Ec2Image]()
+        self._found = RememberedImages[Ec2Image]()
 
     async def find(self, image: str) -> Ec2Image:
         """Find an image by its id, or the newest with a name; raises `Ec2CallFailed`."""

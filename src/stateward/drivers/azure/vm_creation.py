@@ -121,6 +121,8 @@ class VmCreation:
         if not native_id:
             return new_ssh_key_pair().public
         if native_id not in self._public_keys:
+            if len(self._public_keys) >= MAX_REMEMBERED_KEYS:
+                self._public_keys.clear()
             names = scope.child_names(native_id, SSH_PUBLIC_KEY) or (native_id,)
             found = await self._arm.call("compute.ssh_public_keys.get", scope.group, names[0])
             self._public_keys[native_id] = str(found["properties"].get("publicKey") or "")

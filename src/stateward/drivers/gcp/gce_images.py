@@ -9,10 +9,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from stateward.drivers.found_images import FoundImages
 from stateward.drivers.gcp.errors import GceCallFailed, refuse
 from stateward.drivers.gcp.gce_client import GceClient
 from stateward.drivers.port import CallRefused, Inconclusive, RefusalReason
+from stateward.drivers.remembered_images import RememberedImages
 
 PUBLIC_PROJECTS = {
     "centos": "centos-cloud",
@@ -49,7 +49,7 @@ class GceImages:
 
     def __init__(self, calls: GceClient) -> None:
         self._calls = calls
-        self._found = FoundImages[ImageAddress]()
+        self._found = RememberedImages[ImageAddress]()
 
     async def source(self, image: str) -> str:
         """Return the address of an image; it is looked up only if it is not complete. Raises `GceCallFailed`."""

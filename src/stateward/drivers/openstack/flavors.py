@@ -8,6 +8,7 @@ from msgspec import Struct
 from stateward.drivers.openstack.cloud_client import ApiCall, OpenStackClient
 from stateward.drivers.openstack.errors import OpenStackCallFailed
 from stateward.drivers.port import CallRefused, Inconclusive, RefusalReason
+from stateward.drivers.remembered_images import RememberedImages
 
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -30,12 +31,12 @@ class GlanceImage(Struct, frozen=True):
 
 
 class FlavorLookup:
-    """Finds flavors and images, and remembers them: a repeated create must have the same ones as the first."""
+    """Finds flavors and images, and remembers them for a while: a repeated create must have the same as the first."""
 
     def __init__(self, calls: OpenStackClient) -> None:
         self._calls = calls
-        self._flavors: dict[str, NovaFlavor] = {}
-        self._images: dict[str, GlanceImage] = {}
+        self._flavors: dict[str, NovaFlavor] = {}  # bounded by: the flavors of the cloud
+        self._images = RememberedImages[GlanceImage]()
 
     async def flavor(self, spec: str) -> NovaFlavor:
         """Find a flavor by its name or id; raises `OpenStackCallFailed`."""
@@ -47,9 +48,11 @@ class FlavorLookup:
 
     async def image(self, image: str) -> GlanceImage:
         """Find an image by its id, or the newest with a name; raises `OpenStackCallFailed`."""
-        if image not in self._images:
-            self._images[image] = await self._find_image(image)
-        return self._images[image]
+        if (known := self._images.get(image)) is not None:
+            return known
+        found = await self._find_image(image)
+        self._images.put(image, found)
+        return found
 
     async def _list_flavors(self) -> dict[str, NovaFlavor]:
         call = ApiCall("ListFlavors", "compute", "GET", "/flavors/detail")

@@ -75,7 +75,7 @@ class CloudSession:
 
     def __init__(self, connection: Connection, timeouts: tuple[float, float]) -> None:
         self._connection, self._timeouts = connection, timeouts
-        self._services: dict[str, Any] = {}
+        self._services: dict[str, Any] = {}  # bounded by: the services of OpenStack
         self._lock = Lock()  # the SDK makes its proxies when they are first used
         self._microversion = ""
 

@@ -88,7 +88,7 @@ class CreateGuard:
         return False
 
 
-@cache
+@cache  # bounded by: the projects and regions of connections
 def guard_of(project: str, region: str) -> CreateGuard:  # noqa: ARG001 - they are what the cache goes by
     """Return the guard of a project in a region, the same for all drivers of this process."""
     return CreateGuard()

@@ -67,6 +67,7 @@ class ServerListing(Struct, frozen=True):
 class ServerPages(Struct):
     """What the pages of one listing have shown so far: our own servers by id."""
 
+    # bounded by: one listing
     machines: dict[str, Observation] = {}  # a server is on two pages if another one was created meanwhile
     number: int = 0
     failed: OpenStackCallFailed | None = None

@@ -71,7 +71,7 @@ class ProcessDriver(HostDriver):
     ) -> None:
         super().__init__(provider_region, ShellMachine(confinement or Confinement()), meter, milestone)
         self._ssh = SshDaemon(self._supervisor.machine_dir.root)
-        self._images = {IMAGE, *_names(provider_region, "images")}
+        self._images = {IMAGE, *_names(provider_region, "images")}  # bounded by: the registered images
         self._specs = _names(provider_region, "specs")
 
     def register(self, spec: str, image: str) -> None:

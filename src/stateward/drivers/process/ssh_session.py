@@ -38,7 +38,7 @@ class MachineSession(asyncssh.SSHServerSession[bytes]):
         self._job: SessionJob | None = None
         self._task: asyncio.Task[None] | None = None
         self._outputs: list[asyncio.ReadTransport] = []
-        self._transports: list[asyncio.ReadTransport] = []
+        self._transports: list[asyncio.ReadTransport] = []  # bounded by: one session
         self._input = PacedInput()
 
     # --- requests of the caller --------------------------------------------------------------------------------------

@@ -51,8 +51,10 @@ class SimulatedCloud:
         self.clock, self.sleep = clock, sleep
         self.chance = chance or random.Random()  # noqa: S311 - no secret is made of it
         self._profile = profile
-        self._regions: dict[str, Region] = {}
+        self._regions: dict[str, Region] = {}  # bounded by: the regions of connections
+        # bounded by: the registered sizes
         self._specs = {provider: {spec.name: spec for spec in specs} for provider, specs in SPECS.items()}
+        # bounded by: the registered images
         self._images = {provider: {image.name: image for image in images} for provider, images in IMAGES.items()}
         self._file = None if path is None else CloudFile(path)  # without a file the cloud ends with its process
         self._number = 0  # of the newest machine or resource

@@ -30,7 +30,7 @@ class TimedTransition(Struct, frozen=True, gc=False):
     then: MachineState
 
 
-@cache
+@cache  # bounded by: the states
 def shared_transition(was: MachineState | None, by: MachineState, then: MachineState) -> TimedTransition:
     """Return a transition; machines share equal ones."""
     return TimedTransition(was, by, then)
@@ -49,7 +49,7 @@ class MachineTemplate(Struct, frozen=True):
         return _details(self.spec, self.image)
 
 
-@cache
+@cache  # bounded by: the registered sizes and images
 def _details(spec: str, image: str) -> Mapping[str, str]:
     return MappingProxyType({"spec": spec, "image": image})
 

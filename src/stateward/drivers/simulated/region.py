@@ -65,10 +65,12 @@ class Region:
         self.profile = self.base_profile = profile  # the base profile is the one without a driver's options
         self.fault_injector = FaultInjector(chance)
         self.machines: dict[str, SimulatedMachine] = {}
+        # bounded by: what is simulated: a used key stays used, as in a cloud
         self.used_keys: dict[str, int] = {}  # keys of forgotten machines, with their numbers
         self.resources = ResourceTable()
         self.listeners: list[ChangeListener] = []
         self._chance, self._spec_problem, self._next_number = chance, wrong, number
+        # bounded by: the sizes, images and parts of what is simulated
         self._builds: dict[MachineTemplate, MachineTemplate] = {}
         self._forget_queue: list[tuple[float, str]] = []  # when each terminated machine leaves the listing
         self._changed: dict[tuple[str, str], None] = {}  # sort and key of each unsaved row, in order

@@ -1,5 +1,6 @@
 """The messages in flight: multisets, each with a small number, so that the search compares numbers only."""
 
+# bounded by: one exploration
 from collections.abc import Callable
 
 from stateward.lifecycle.explore.protocol_model import Bounds, ModelMessage

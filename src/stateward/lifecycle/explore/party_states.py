@@ -4,6 +4,7 @@ The steps of a party depend on its own state and on the message that it receives
 each pair; after that, a step is a number that is added to the number of the world's state.
 """
 
+# bounded by: one exploration
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator

@@ -6,6 +6,7 @@ lowest, then the parties (together the core), then the remaining budgets of faul
 core alone, except for the faults that the budgets still allow. So they are computed once per core, as numbers to add.
 """
 
+# bounded by: one exploration
 from collections.abc import Iterator
 
 from msgspec import Struct

@@ -27,7 +27,7 @@ class LockNode:
         self.parent = parent
         self.segment = segment
         self.counts = 0
-        self.shares: dict[str, int] = {}
+        self.shares: dict[str, int] = {}  # bounded by: the owners of locks: a share that is 0 is removed
         self.children: dict[str, LockNode] = {}
         self.claims: dict[tuple[str, Mode], Acquisition] | None = None  # most nodes are only passed through
 

@@ -37,8 +37,8 @@ OTHERS = "(others)"
 class Attempts(Struct):
     """The attempts of one address in an interval: those that were written, and the number of others by status."""
 
-    written: set[tuple[object, ...]] = field(default_factory=set)
-    more: Counter[int] = field(default_factory=Counter)
+    written: set[tuple[object, ...]] = field(default_factory=set)  # bounded by: MAX_LINES
+    more: Counter[int] = field(default_factory=Counter)  # bounded by: the HTTP statuses
 
 
 class AuditLog:

@@ -60,7 +60,7 @@ def _has_lenient_records(form: Any) -> bool:  # noqa: ANN401 - what a handler de
 class StrictJson(AbstractDTO[Any]):
     """Decodes every body as the type that its handler declares."""
 
-    _decoders: ClassVar[dict[str, BodyDecoder]] = {}
+    _decoders: ClassVar[dict[str, BodyDecoder]] = {}  # bounded by: the routes
 
     @classmethod
     def create_for_field_definition(

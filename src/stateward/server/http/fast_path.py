@@ -53,7 +53,7 @@ class JsonReply(Response[T]):
         self.content = content  # type: ignore[assignment]
         self.status_code = self._status = status
         self._body = b"" if content is None else _encode(content)
-        self._headers = [(b"etag", etag_of(version).encode()), *headers]
+        self._headers = [(b"etag", etag_of(version).encode()), *headers]  # bounded by: one response
         if content is not None:
             self._headers += (_JSON, (b"content-length", b"%d" % len(self._body)))
 
@@ -83,6 +83,7 @@ class FastRoute:
         self._handler = handler
         self._call = handler.fn
         self._validate = handler.signature_model.parse_values_from_connection_kwargs
+        # bounded by: the parameters of the route
         self._headers = {one.field_alias.lower().encode(): one.field_name for one in takes.expected_header_params}
         self._query = {one.field_alias: one.field_name for one in takes.expected_query_params}
         self._list_names = set(takes.sequence_query_parameter_names)

@@ -238,7 +238,7 @@ class _RecordedSend:
         self._send = send
         self.status = 0
         self._headers: list[tuple[bytes, bytes]] = []
-        self._body = bytearray()
+        self._body = bytearray()  # bounded by: one response
         self._is_small = True
 
     async def __call__(self, message: Message) -> None:

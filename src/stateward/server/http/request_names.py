@@ -41,6 +41,10 @@ def bind_query_names(routes: Iterable[BaseRoute], base: str) -> None:
             handler.opt[_STRICT] = route.path.startswith(base) or bool(handler.opt.get(STRICT_QUERY))
 
 
+MAX_KNOWN = 10_000
+"""How many namespaces are known without a read."""
+
+
 class RequestNames:
     """The check of the names in a request. A namespace that was known once stays known, and costs no read."""
 
@@ -78,6 +82,8 @@ class RequestNames:
         """
         stored = await self._engine.store.reader.namespaces()
         if ns in stored or ns in grant.namespaces or await self._is_registered(ns) or await self._has_token(ns):
+            if len(self._known) >= MAX_KNOWN:
+                self._known = {DEFAULT_NAMESPACE}
             self._known.add(ns)
             return
         known = [one for one in stored if one != SYSTEM] if ANY in grant.namespaces else grant.namespaces

@@ -83,7 +83,7 @@ class CachedEntry:
         self.seq, self.ns, self.kind = entry.seq, entry.ns, entry.kind
         self.size = TYPICAL_ENTRY_CHARS + len(entry.spec or "") + len(entry.reason or "")
         self._entry, self._encode = entry, encode
-        self._texts: dict[bool, str | None] = {}
+        self._texts: dict[bool, str | None] = {}  # bounded by: the two forms of an entry
 
     def text(self, internal: bool) -> str | None:
         """Return the encoded entry for a group of readers; None if it is hidden from them."""
@@ -112,7 +112,7 @@ class JournalFeed:
         self._pages: dict[tuple[Interest, int], FeedPage] = {}
         self._new_entries: asyncio.Future[None] | None = None
         self._wakeup = asyncio.Event()
-        self._listeners: list[Callable[[Sequence[JournalEntry]], None]] = []
+        self._listeners: list[Callable[[Sequence[JournalEntry]], None]] = []  # bounded by: the parts of a server
         self._task: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
         self.readers = 0

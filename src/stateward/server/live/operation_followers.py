@@ -38,7 +38,7 @@ class FollowedOperation:
     __slots__ = ("end", "lines", "news", "readers", "task")
 
     def __init__(self) -> None:
-        self.lines: list[Progress] = []
+        self.lines: list[Progress] = []  # bounded by: the lines of an operation that is followed
         self.end: Operation | None = None
         self.news = asyncio.Event()
         self.readers = 0

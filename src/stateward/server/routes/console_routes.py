@@ -79,7 +79,7 @@ class PageFile(Struct, frozen=True):
     media_type: str
 
 
-@cache
+@cache  # bounded by: the plugins of the process
 def page_files(plugins: Plugins) -> dict[str, PageFile]:
     """Return all files of the page by their paths: the console's own, those of the domains, and two made here.
 

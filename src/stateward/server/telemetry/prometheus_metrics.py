@@ -67,8 +67,10 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._kinds = Kinds(kinds)
         self._classifier = JournalClassifier(kinds)
+        # bounded by: the actions of the kinds, and their ends
         self._counters: dict[ActionResult, Counter] = {}  # a lookup by labels costs more than an increment
-        self._verdicts: dict[str, Histogram] = {}
+        self._verdicts: dict[str, Histogram] = {}  # bounded by: the verdicts
+        # bounded by: the routes, methods and statuses
         self._answers: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._survey = survey
         self._surveyed = -SNAPSHOT_MAX_AGE_S

@@ -285,7 +285,7 @@ def split_statements(parts: Iterable[ClauseRows]) -> list[list[ClauseRows]]:
     return found
 
 
-@cache
+@cache  # bounded by: the combinations of changes in transactions
 def compose_statement(written: tuple[Clause, ...], *, journaled: bool, notified: bool) -> str:
     """Return a statement that executes the clauses and returns their row counts.
 

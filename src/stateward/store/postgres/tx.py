@@ -1,5 +1,6 @@
 """The transaction on PostgreSQL: one connection, from BEGIN to COMMIT."""
 
+# bounded by: one transaction
 import asyncio
 from collections.abc import Collection, Mapping
 

@@ -198,6 +198,7 @@ class BulkWriter:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        # bounded by: the statements
         self._written: Counter[str] = Counter()  # rows of each statement, by the text for one row
 
     def write(self, statement: BulkStatement, rows: Sequence[Values]) -> None:

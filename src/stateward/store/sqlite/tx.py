@@ -1,5 +1,6 @@
 """The transaction on SQLite. It holds the database's only write lock, so rows that it has read cannot change."""
 
+# bounded by: one transaction
 import sqlite3
 from collections.abc import Collection, Mapping
 

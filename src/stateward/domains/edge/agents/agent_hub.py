@@ -125,7 +125,7 @@ class AgentHub:
         self.engine, self.controller = engine, controller
         self.heartbeat_s, self.retry_s, self.measure_s = heartbeat_s, retry_s, measure_s
         self.connections: dict[Key, list[AgentConnection]] = {}
-        self.rejected: Counter[str] = Counter()
+        self.rejected: Counter[str] = Counter()  # bounded by: the reasons, which are fixed texts
         self._on_load = on_load
         self._missing: dict[Key, set[str]] = {}
         self._unrecorded: set[Disconnect] = set()  # lost connections that the store has not recorded yet

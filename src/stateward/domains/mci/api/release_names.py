@@ -147,7 +147,7 @@ class RenamedResponse:
     def __init__(self, send: Send) -> None:
         self._send = send
         self._start: Message | None = None
-        self._parts: list[bytes] = []
+        self._parts: list[bytes] = []  # bounded by: one response
 
     async def __call__(self, message: Message) -> None:
         """Send a message."""

@@ -1,5 +1,6 @@
 """Views of MCIs and VMs, of the access to VMs, and of the resources of an MCI. Reading changes nothing but drift."""
 
+# bounded by: one response
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from math import ceil

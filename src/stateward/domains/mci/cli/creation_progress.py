@@ -4,6 +4,7 @@ The journal names the VMs that took part since the operation was accepted. So cr
 in the same way, and 10,000 VMs cost one page of the journal per poll.
 """
 
+# bounded by: one command
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping

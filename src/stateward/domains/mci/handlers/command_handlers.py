@@ -220,6 +220,7 @@ class OutputStream:
         self._is_over = asyncio.Event()
         self._lines: list[str] = []
         self._partial: dict[tuple[str, str], str] = {}
+        # bounded by: the VMs of one command
         self._left_out: Counter[str] = Counter()  # bytes by VM
         self._told, self._streamed, self._pending = 0, 0, 0
 

@@ -155,6 +155,7 @@ class ProviderClients:
         """Close the client of a removed connection."""
         self.invalidate(name)
         known = self._open.pop(name, None)
+        self._records.pop(name, None)
         if known is not None:
             await known.client.close()
 

@@ -24,6 +24,10 @@ KEY_PURPOSE = b"stateward mci access key 1 "
 """The beginning of HKDF's `info`; the namespace follows."""
 
 
+MAX_PAIRS = 1_000
+"""How many key pairs are kept."""
+
+
 class AccessKeys:
     """The access keys of all namespaces, from the secret of the deployment."""
 
@@ -43,6 +47,8 @@ class AccessKeys:
     def pair(self, ns: str) -> KeyPair:
         """Return the key pair of a namespace; raises `NoAccessSecret` if the deployment has no secret."""
         if ns not in self._pairs:
+            if len(self._pairs) >= MAX_PAIRS:
+                self._pairs.clear()  # they are computed again
             seed = HKDF(SHA256(), 32, None, KEY_PURPOSE + ns.encode()).derive(self._secret)
             self._pairs[ns] = pair_of(Ed25519PrivateKey.from_private_bytes(seed), f"stateward-{ns}")
         return self._pairs[ns]

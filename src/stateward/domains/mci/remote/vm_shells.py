@@ -211,9 +211,9 @@ class ShellGroup:
 
     def __init__(self, shells: VmShells, vms: Sequence[Object], stack: AsyncExitStack) -> None:
         self._shells, self._vms, self._stack = shells, vms, stack
-        self._bastions: dict[str, asyncio.Task[SshConnection]] = {}
+        self._bastions: dict[str, asyncio.Task[SshConnection]] = {}  # bounded by: one command
         self._others: list[Object] | None = None
-        self._on_host: dict[str, bool] = {}
+        self._on_host: dict[str, bool] = {}  # bounded by: one command
         self._reading = asyncio.Lock()
 
     async def stop_connecting(self) -> None:

@@ -76,7 +76,7 @@ def load(text: str, file: str) -> Document:
 class _Reader:
     def __init__(self, file: str) -> None:
         self.file = file
-        self.lines: dict[Where, int] = {}
+        self.lines: dict[Where, int] = {}  # bounded by: one document
 
     def value(self, node: yaml.Node, where: Where) -> Any:  # noqa: ANN401 - what YAML can say
         self.lines[where] = node.start_mark.line + 1

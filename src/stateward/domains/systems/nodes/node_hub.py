@@ -6,7 +6,6 @@ orders; it learns from the journal what others have placed. Its memory may be lo
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
@@ -134,7 +133,6 @@ class NodeHub:
         self.instances = NodeInstances(engine)
         self._secrets = NodeSecrets(self.instances, read_secrets)
         self.connections: dict[Key, AgentConnection] = {}
-        self.rejected: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._requests = AgentRequests(NodeCannotAnswer)
         self.images = NodeImages(engine, self.connections, self._requests)
@@ -197,7 +195,7 @@ class NodeHub:
             raise Disconnected(SUPERSEDED)
 
     async def on_message(self, connection: AgentConnection, message: OtherMessage) -> None:
-        """Record a report about an instance, or answer a request for a secret; others are counted and dropped."""
+        """Record a report about an instance, or answer a request for a secret; others are dropped."""
         if isinstance(message, SecretRequest):
             if connection.is_synced and message.notify == connection.notify:
                 await connection.send(await self._secrets.answer(connection, _node(connection), message))
@@ -210,8 +208,7 @@ class NodeHub:
         self, connection: AgentConnection, report: InstanceReport, recorded: asyncio.Future[bool]
     ) -> None:
         try:
-            if not await recorded:
-                self.rejected["it is not about what is placed there now"] += 1
+            await recorded
         except Exception:
             await connection.close(DIAL_AGAIN)  # the agent reports everything over its next connection
             raise
@@ -224,13 +221,11 @@ class NodeHub:
         self._requests.on_answer(connection, piece)
 
     async def on_failure(self, connection: AgentConnection, why: Disconnected) -> None:
-        """Count and log a connection that ends with an error."""
-        self.rejected[why.reason] += 1
+        """Log a connection that ends with an error."""
         log.info("agent of node %s in %s is disconnected: %s", connection.site_name, connection.ns, why)
 
     def refuse_token(self, grant: Grant, ns: str, node: str, why: str) -> None:
-        """Count and audit a token of another node; nothing is written to the journal of the node."""
-        self.rejected[why] += 1
+        """Audit a token of another node; nothing is written to the journal of the node."""
         audit.warning("refused: %s token=%s node=%s/%s", why, grant.token, ns, node)
 
     async def on_closed(self, connection: AgentConnection) -> None:

@@ -41,7 +41,7 @@ class ImagePull:
 
     def __init__(self, image: str) -> None:
         self.image = image
-        self.layers: dict[str, PullProgress] = {}
+        self.layers: dict[str, PullProgress] = {}  # bounded by: the layers of one image
         self.task: asyncio.Task[None]
 
     @property

@@ -42,7 +42,15 @@ class TcpProxy:
                 with open(self._file) as stream:  # noqa: PTH123
                     self._ports = json.load(stream)
                 self._stamp = (found.st_ino, found.st_mtime_ns)
+                self._forget_gone()
         return self._ports
+
+    def _forget_gone(self) -> None:
+        """Forget what is known about ports that are gone and not busy."""
+        for port in self._suspect_until.keys() - {*self._ports}:
+            del self._suspect_until[port]
+        for port in [one for one, count in self._busy.items() if not count]:
+            del self._busy[port]
 
     async def serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Forward a connection."""

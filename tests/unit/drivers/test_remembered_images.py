@@ -1,15 +1,15 @@
 """Images that were found by name are looked up again after a while, and none is kept forever."""
 
-from stateward.drivers.found_images import FOUND_LIFETIME_S, FoundImages
+from stateward.drivers.remembered_images import IMAGE_LIFETIME_S, RememberedImages
 
 
 def test_an_image_is_remembered_for_an_hour() -> None:
     now = 0.0
-    found = FoundImages[str](lambda: now)
+    found = RememberedImages[str](lambda: now)
     found.put("ubuntu", "ami-1")
-    now = FOUND_LIFETIME_S - 1
+    now = IMAGE_LIFETIME_S - 1
     assert found.get("ubuntu") == "ami-1"
-    now = FOUND_LIFETIME_S
+    now = IMAGE_LIFETIME_S
     assert found.get("ubuntu") is None
     found.put("debian", "ami-2")
     assert found._found.keys() == {"debian"}

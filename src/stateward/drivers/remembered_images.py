@@ -8,12 +8,12 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Generic, TypeVar
 
-FOUND_LIFETIME_S = 3600.0
+IMAGE_LIFETIME_S = 3600.0
 
 Image = TypeVar("Image")
 
 
-class FoundImages(Generic[Image]):
+class RememberedImages(Generic[Image]):
     """Images by name, each for an hour."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -22,11 +22,11 @@ class FoundImages(Generic[Image]):
 
     def get(self, name: str) -> Image | None:
         """Return what a name has led to in the last hour."""
-        at, image = self._found.get(name, (-FOUND_LIFETIME_S, None))
-        return image if self._clock() - at < FOUND_LIFETIME_S else None
+        at, image = self._found.get(name, (-IMAGE_LIFETIME_S, None))
+        return image if self._clock() - at < IMAGE_LIFETIME_S else None
 
     def put(self, name: str, image: Image) -> None:
         """Remember what a name leads to, and forget what is old."""
         now = self._clock()
-        self._found = {key: one for key, one in self._found.items() if now - one[0] < FOUND_LIFETIME_S}
+        self._found = {key: one for key, one in self._found.items() if now - one[0] < IMAGE_LIFETIME_S}
         self._found[name] = now, image
