@@ -36,6 +36,9 @@ WHOLE = {"work_claimable", "work_owned"}
 BY_NAMESPACE = {"queries.COUNT_OPEN_OPERATIONS", "queries.NAMESPACES"}
 """What counts within a namespace, up to a number, or goes from one namespace to the next."""
 
+RARE = {"unlaned"}
+"""The removal of lanes, which looks through all open work: it comes with the removal of a connection or namespace."""
+
 
 def read_as_a_whole(node: dict[str, Any]) -> Iterator[str]:
     """Yield what a plan reads from end to end."""
@@ -68,7 +71,7 @@ async def test_nothing_is_read_as_a_whole_even_if_all_tables_seem_empty(version:
     values = f"({', '.join(['NULL'] * places)})" if places else ""
     plan = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE it{values}"))
     await connection.close()
-    assert list(read_as_a_whole(plan[0]["Plan"])) == []
+    assert name in RARE or list(read_as_a_whole(plan[0]["Plan"])) == []
     assert name in BY_NAMESPACE or list(read_by_namespace(plan[0]["Plan"])) == []
 
 
