@@ -95,7 +95,8 @@ class BackendSupervisor:
             try:
                 await wait_for_event(changed, seconds)
             finally:
-                self._waiting[ref].discard(changed)
+                if waiting := self._waiting.get(ref):  # none if the service is gone
+                    waiting.discard(changed)
 
     def _note_change(self, ref: ServiceRef) -> None:
         self._changes[ref] += 1
