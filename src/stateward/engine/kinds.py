@@ -111,6 +111,7 @@ class Kind(Struct, eq=False):
     columns: Sequence[str] = ()  # the fields that a list of its objects shows: `spec.address`, `labels.team`
     delegated: Collection[str] = ()  # actions that operations on other objects carry out, and that need no handler
     removal_actions: Collection[str] = ("delete",)  # that count as removals, wherever their rows lead
+    removes_below: Collection[str] = ()  # actions that also remove what is below the object, which can be protected
     types: KindTypes | None = None  # made of `spec` and `args`
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
 A person who removes the wrong object cannot take that back. A protected object, whatever is below it, and everything in
 a protected namespace is removed by nobody who asks for it, not even with force, before the flag is lifted. Work that
 nobody asked for (a timer, a reconciler) goes on. So do the children of an operation that was accepted before, unless
-their own object is protected.
+their own object is protected. Nor is an object removed that takes a protected one along.
 
 The flag of an object is a label, which only this module writes. So it needs no column, ends with the object, and can be
 selected like any label. The flag of a namespace is a record of the deployment.
@@ -23,6 +23,7 @@ from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.lifecycle import ADMIN, CONTROLLER, GONE, NEW, STABLE, USER, Move, State, declare, step
 from stateward.naming import check_text
+from stateward.store.filters import Selector
 from stateward.store.port import Reader, Tx
 from stateward.store.records import PROTECTED_LABEL, Key, Object, shown_labels, to_json
 
@@ -105,17 +106,41 @@ def parent_key(found: Object) -> Key | None:
     return None if found.parent is None else Key(found.ns, found.parent)
 
 
-async def require_unprotected(uow: UnitOfWork, kind: Kind, request: Request, found: Object, move: Move) -> None:
-    """Refuse a removal that a person asks for, if the object, an ancestor or the namespace is protected."""
+async def require_unprotected(uow: UnitOfWork, kinds: Kinds, request: Request, found: Object, move: Move) -> None:
+    """Refuse a removal that a person asks for, if a flag of the object, above or below it protects it."""
+    kind = kinds.of(found)
     if request.creates is not None or not kind.removes(move):
         return
-    parent = None if request.parent is None else uow.operations.get(Key(request.ns, request.parent))
-    if (request.actor if parent is None else parent.actor) not in PEOPLE:
+    if request.parent is None:
+        if request.actor in PEOPLE:
+            await require_no_flag(uow, request.action, found)
+            await _require_no_flag_below(uow, kinds, request.action, found)
         return
-    if parent is None:
-        await require_no_flag(uow, request.action, found)
-    elif reason := flag_of(found):  # the parent's request was checked for flags above
+    reason = flag_of(found)  # the first request was checked for flags above
+    if reason and await _is_asked_by_person(uow, Key(request.ns, request.parent)):
         raise Protected(request.action, found.ns, found.id, found.id, reason)
+
+
+async def _is_asked_by_person(uow: UnitOfWork, operation: Key | None) -> bool:
+    """Return whether a person asked for an operation, or for one that led to it."""
+    while operation is not None:
+        await uow.load_operations([operation])
+        found = uow.operations.get(operation)
+        if found is None or found.actor in PEOPLE:
+            return found is not None
+        operation = None if found.parent is None else Key(found.ns, found.parent)
+    return False
+
+
+async def _require_no_flag_below(uow: UnitOfWork, kinds: Kinds, action: str, found: Object) -> None:
+    """Raise if the action also removes what is below the object, and something there is protected."""
+    takers = [found.id] if action in kinds.of(found).removes_below else []
+    while takers:
+        below = [one for id_ in takers for one in await uow.peek_selected(Selector(found.ns, parent=id_))]
+        for one in below:
+            if reason := flag_of(one):
+                raise Protected(action, found.ns, found.id, one.id, reason)
+        takers = [one.id for one in below if one.kind in kinds and action in kinds.of(one).removes_below]
 
 
 async def require_no_flag(uow: UnitOfWork, action: str, found: Object) -> None:

@@ -1,19 +1,38 @@
 """Deletion protection in the engine: who asks for a removal is refused; everything else goes on."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 import pytest
 from msgspec.structs import replace
 
-from stateward.engine import Engine, Request, UnitOfWork
+from stateward.engine import Ending, Engine, Handler, Job, Kind, Request, UnitOfWork
 from stateward.engine.errors import NotFound, Protected
 from stateward.engine.protection import protection_kind
 from stateward.errors import BadInput
-from stateward.lifecycle import FORCE
+from stateward.lifecycle import (
+    BACK,
+    CLOCK,
+    CONTROLLER,
+    FORCE,
+    GONE,
+    MINUTE,
+    NEW,
+    STABLE,
+    TRANSITIONAL,
+    USER,
+    State,
+    declare,
+    failure,
+    request,
+    step,
+    success,
+    timeout,
+)
 from stateward.store import open_store
-from stateward.store.filters import Selector
-from stateward.store.records import Key, Object
+from stateward.store.filters import Page, Selector
+from stateward.store.port import Store
+from stateward.store.records import Key, Object, Status
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.pump_kinds import PUMP, STATION, Plant
 from tests.integration.postgres_helpers import looking_at, until_somebody_waits
@@ -155,3 +174,66 @@ async def test_no_removal_is_accepted_after_protection_was_confirmed(postgres_ds
 
 async def finish(work: Awaitable[object]) -> None:
     await work
+
+
+class Crate(State):
+    FULL = "full", STABLE
+    EMPTYING = "emptying", TRANSITIONAL
+
+
+CRATE_ROWS = (
+    step(   NEW,            "pack",  USER,                              Crate.FULL),
+    request(Crate.FULL,     "empty", USER | CONTROLLER, Crate.EMPTYING, GONE, BACK, 1 * MINUTE),
+    success(Crate.EMPTYING, "gone",  CONTROLLER,                        GONE),
+    failure(Crate.EMPTYING, "left",  CONTROLLER,                        Crate.FULL),
+    timeout(Crate.EMPTYING,                                             Crate.FULL),
+)  # fmt: skip
+CRATE = declare("test.crate", Crate, CRATE_ROWS, USER | CONTROLLER | CLOCK)
+
+
+async def packed(engine: Engine) -> list[str]:
+    """Make three crates inside of each other, and return their names, the outermost first."""
+    await engine.create("ns", "c0", CRATE.kind, "pack")
+    await engine.create("ns", "c1", CRATE.kind, "pack", parent="c0")
+    await engine.create("ns", "c2", CRATE.kind, "pack", parent="c1")
+    return ["c0", "c1", "c2"]
+
+
+def crates(gate: asyncio.Event) -> Kind:
+    """Return the kind of crates, which are emptied with what is in them once the gate is open."""
+    inside = {"c0": ["c1"], "c1": ["c2"]}
+
+    async def empty(job: Job) -> Ending:
+        await gate.wait()
+        denied = await job.spawn("inner", [Request(job.ns, one, "empty", "") for one in inside.get(job.object, ())])
+        failed = [one for one in await job.children("inner") if one.status is not Status.SUCCEEDED]
+        return Ending("left" if denied or failed else "gone", CONTROLLER)
+
+    return Kind(CRATE, {"empty": Handler(empty)}, removes_below=("empty",))
+
+
+async def test_an_object_is_not_removed_that_takes_a_protected_one_along(new_store: Callable[[], Store]) -> None:
+    gate = asyncio.Event()
+    gate.set()
+    async with Engine(new_store(), [crates(gate)]) as engine:
+        *outer, inmost = await packed(engine)
+        await engine.protect("ns", inmost, "holds the audit data")
+        for name in outer:
+            with pytest.raises(Protected, match=inmost):
+                await engine.act("ns", name, "empty")
+        await engine.protect("ns", inmost, None)
+        await engine.run("ns", outer[0], "empty")
+        assert await engine.store.reader.list_objects(Selector("ns"), Page(None, 10)) == []
+
+
+async def test_what_is_protected_while_a_removal_begins_stays_however_deep(
+    new_store: Callable[[], Store],
+) -> None:
+    gate = asyncio.Event()
+    async with Engine(new_store(), [crates(gate)]) as engine:
+        names = await packed(engine)
+        accepted = await engine.act("ns", names[0], "empty")
+        await engine.protect("ns", names[-1])
+        gate.set()
+        assert (await engine.wait("ns", accepted.op.id, 30)).status is Status.FAILED
+        assert [(await engine.get("ns", name)).state for name in names] == ["full"] * 3

@@ -23,6 +23,9 @@ from stateward.store.records import Object, to_json
 CHILD_KINDS = {CLOUDSPACE.kind: (VM,), ACCOUNT.kind: (CLOUDSPACE, DISK, IMAGE)}
 """The kinds of children in the order in which they are removed: VMs before the images that they use."""
 
+REMOVALS = ("delete", "destroy")
+"""The actions that remove what is below their object, too."""
+
 OUT = frozenset({"DELETED", "TOBEDELETED", "DESTROYED"})
 UNTOUCHED = frozenset({"VIRTUAL", "MODELED", "ERROR"})
 """States that cannot be deleted to the recycle bin: not created, or incomplete. They stay below the parent."""
@@ -40,7 +43,7 @@ class ContainerHandlers:
             action: Handler(self._apply_to_children, cancelled=self._observe_cancelled)
             for action in ("delete", "restore", "destroy")
         }
-        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end)
+        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end, removes_below=REMOVALS)
 
     def cloudspaces(self, lifecycle: Lifecycle, guard: Guard, lock_set: LockSet, on_end: EndHook) -> Kind:
         """Return the kind of cloudspaces, with its handlers."""
@@ -61,7 +64,7 @@ class ContainerHandlers:
             "destroy": Handler(self._take_down, cancelled=self._observe_cancelled),
             "place firewall": Handler(walls.place, cancelled=walls.observe_placement),
         }
-        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end)
+        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end, removes_below=REMOVALS)
 
     async def _take_down(self, job: Job) -> None:
         await self._apply_to_children(job)

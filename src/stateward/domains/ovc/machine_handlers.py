@@ -7,6 +7,7 @@ may have left behind are recorded, and stopped before anything else.
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from stateward.domains.ovc.container_handlers import REMOVALS
 from stateward.domains.ovc.end_hooks import CLEAN_RESULT
 from stateward.domains.ovc.lifecycle import DiskState, OvcVmState
 from stateward.domains.ovc.model import (
@@ -78,7 +79,7 @@ class OvcVmHandlers:
             action: Handler(run_until_deadline(run, self._observe), self._observe) for action, run in runs.items()
         }
         handlers["migrate"] = Handler(self._migrate, self._observe_move)
-        return Kind(lifecycle, handlers, route_of, guard, lock_set, on_end, general=False)
+        return Kind(lifecycle, handlers, route_of, guard, lock_set, on_end, general=False, removes_below=REMOVALS)
 
     # --- power -------------------------------------------------------------------------------------------------------
 

@@ -59,6 +59,7 @@ class SystemHandlers:
             SYSTEM,
             handlers,
             guard=self.guard,
+            removes_below=("delete",),
             party=_service_controller,
             unhealthy_parts=_unhealthy_parts,
         )

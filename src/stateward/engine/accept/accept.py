@@ -169,7 +169,7 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
     if request.creates is None:
         kinds.require_known(found)
     move = _decide_move(uow, kind, request, found)
-    await require_unprotected(uow, kind, request, found, move)
+    await require_unprotected(uow, kinds, request, found, move)
     kind.check_spec_right(request, found.state)
     original = request  # the fingerprint is that of the request as it came
     if kind.types is not None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from stateward.domains.mci.control.machine_claims import claim_machine, remove_void_claims
 from stateward.domains.mci.handlers.adopted_vms import AdoptedVms
 from stateward.domains.mci.lifecycle import CLAIM, VM
-from stateward.domains.mci.model import DEPLOYMENT_NS, MachineClaim, mci_of, vm_of
+from stateward.domains.mci.model import DEPLOYMENT_NS, MachineClaim, mci_of, vm_id, vm_of
 from stateward.drivers import MachineHandle, MachineSpec, MachineState, ProviderRegion
 from stateward.drivers.simulated.machine import unmarked_key
 from stateward.engine.queries import list_all
@@ -316,6 +316,11 @@ async def test_all_machines_of_a_connection_are_adopted_and_listed_before(api: A
 async def test_a_deregistered_machine_stays_and_can_be_adopted_by_others(api: ApiHarness) -> None:
     native = foreign(api, "leaves")
     await adopted(api, "left", native)
+    vm = vm_id("left", "old1-1")
+    await api.engine.protect(NS, vm, "production")
+    refused = await api.delete(f"/ns/{NS}/deregisterResource/mci/left/vm/old1-1", "operator")
+    assert (refused.status_code, state_at_provider(api, native)[0] == unmarked_key(native)) == (409, False)
+    await api.engine.protect(NS, vm, None)
     answer = await api.delete(f"/ns/{NS}/deregisterResource/mci/left/vm/old1-1", "operator")
     assert answer.status_code == 200, answer.text
     assert state_at_provider(api, native) == (unmarked_key(native), "running")

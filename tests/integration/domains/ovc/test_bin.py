@@ -8,6 +8,7 @@ import pytest
 
 from stateward.domains.ovc.errors import HasRunning, ParentInBin, ParentNotReady
 from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, ImageSpec
+from stateward.engine.errors import Protected
 from stateward.store.filters import Selector
 from stateward.store.port import Store
 from tests.integration.domains.ovc.ovc_harness import ADA, ANN, Cloud, open_cloud
@@ -41,6 +42,18 @@ async def test_a_user_cannot_take_down_machines_that_run_and_an_administrator_ca
                 await cloud.ask(id_, action)
     await cloud.did(cloud.box, "delete", ADA)
     assert await cloud.states(cloud.box, vm, cloud.boot_disk(vm)) == ["DELETED", "DELETED", "TOBEDELETED"]
+
+
+async def test_nothing_is_taken_down_that_takes_a_protected_object_along(cloud: Cloud) -> None:
+    vm = await halted(cloud)
+    disk = cloud.boot_disk(vm)
+    await cloud.engine.protect(cloud.ns, disk, "production")
+    for id_ in (vm, cloud.box, cloud.account):
+        for action in ("delete", "destroy"):
+            with pytest.raises(Protected, match=disk):
+                await cloud.ask(id_, action, ADA)
+    await cloud.engine.protect(cloud.ns, disk, None)
+    await cloud.did(vm, "destroy")
 
 
 async def test_restoring_brings_back_exactly_those_that_went_down_with_it(cloud: Cloud) -> None:

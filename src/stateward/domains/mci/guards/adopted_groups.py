@@ -13,11 +13,12 @@ from stateward.domains.mci.guards.spec_validation import (
     check_user,
     decode_spec,
 )
-from stateward.domains.mci.model import Adoption, Deregistration, MachineToAdopt, MciSpec, SubGroup, mci_of
-from stateward.engine import Request
+from stateward.domains.mci.model import Adoption, Deregistration, MachineToAdopt, MciSpec, SubGroup, mci_of, vm_id
+from stateward.engine import Request, UnitOfWork
+from stateward.engine.protection import PEOPLE, require_no_flag
 from stateward.engine.requests import EMPTY
 from stateward.errors import BadInput
-from stateward.store.records import Object, to_json
+from stateward.store.records import Key, Object, to_json
 from stateward.validation_texts import bad_input
 
 
@@ -60,11 +61,14 @@ def _machine(one: MachineToAdopt) -> tuple[str, str]:
     return one.connection, one.native_id
 
 
-def check_deregistration(request: Request, found: Object) -> None:
-    """Refuse a deregistration that names no VMs."""
+async def check_deregistration(uow: UnitOfWork, request: Request, found: Object) -> None:
+    """Refuse a deregistration that names no VMs, or a protected one: its machine would be released all the same."""
     try:
         wanted = msgspec.json.decode(request.args, type=Deregistration)
     except msgspec.ValidationError as error:
         raise bad_input(error, Deregistration, "args", state=found.state) from error
     if not wanted.vms:
         raise BadInput("args.vms", [], f"the names of VMs of {found.id!r}", state=found.state)
+    for vm in await uow.peek([Key(found.ns, vm_id(found.id, name)) for name in wanted.vms]):
+        if vm is not None and request.actor in PEOPLE:
+            await require_no_flag(uow, request.action, vm)

@@ -51,7 +51,7 @@ async def guard_mci(access_from: tuple[str, ...], uow: UnitOfWork, request: Requ
     if request.action == "delete":
         await _guard_delete(uow, request, found)
     if request.action == "deregister":
-        check_deregistration(request, found)
+        await check_deregistration(uow, request, found)
     if request.action in SCALE_DIRECTIONS:
         return with_scaled_spec(request, found)
     return None

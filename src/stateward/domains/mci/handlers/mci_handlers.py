@@ -93,6 +93,7 @@ class MciHandlers:
             guard=guard,
             spec_actions=("scale out",),
             removal_actions=removal_actions,
+            removes_below=("delete",),
             unhealthy_parts=_unhealthy_vms,
         )
 

@@ -1,10 +1,12 @@
 """`stateward system ...`: deploy, show and tear down systems of services."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
 from stateward.client.action_requests import finish_cancellation, wait_for_outcomes
 from stateward.client.arguments import read_source
@@ -75,6 +77,8 @@ CommandTimeout = Annotated[
 ]
 
 PAUSE = 0.5
+FOLLOWED_BYTES, PARTS_AT_ONCE = 100_000, 20
+"""The size of the parts in which a log is followed, and how many are read before the next pause."""
 MARGIN_S = 20.0
 """Seconds that the server may need besides the command's own."""
 TIMED_OUT = 124
@@ -200,15 +204,26 @@ def logs(
     follow: Follow = False,
 ) -> None:
     """Show what the instances of a service have written."""
-    found = _written(session, system, {"path": path, "instance": instance, "most": tail})
+
+    def read(**wanted: str | int | None) -> list[LogExcerpt]:
+        params = {"path": path, **wanted}
+        return session.client.http.call(list[LogExcerpt], "GET", at(session, ("SYSTEM", system), "logs"), params=params)
+
+    found = read(instance=instance, most=tail)
     if session.json:
         session.print_data(found)
         return
-    places = {one.instance: _shown(one) for one in found}
-    while follow:
+    if not follow:
+        for one in found:
+            job_commands.print_excerpt(one)
+        return
+    follower = LogFollower(read)
+    for one in found:
+        follower.begin(one)
+    while True:
         session.pause(PAUSE)
-        for one in _written(session, system, {"path": path, "instance": instance, "most": 1}):
-            places[one.instance] = _followed(session, system, path, one, places.get(one.instance, 0))
+        for one in read(instance=instance, most=1):
+            follower.follow(one)
 
 
 @app.command("exec")
@@ -238,20 +253,36 @@ def run_command(
         raise typer.Exit(TIMED_OUT if done.exit_status is None else done.exit_status)
 
 
-def _followed(session: Session, system: str, path: str, one: LogExcerpt, place: int) -> int:
-    """Print the log of an instance after an offset; returns the next offset."""
-    if one.next == place:  # a smaller one: the log was emptied, and the rest of the old one comes first
-        return place
-    params = {"path": path, "instance": one.instance, "after": place}
-    for more in _written(session, system, params):
-        place = _shown(more)
-    return place
+class LogFollower:
+    """Prints whole lines of logs as they are written, and a line without an end once nothing follows it."""
 
+    def __init__(self, read: Callable[..., list[LogExcerpt]]) -> None:
+        self._read = read
+        self._places: dict[str, int] = {}
+        self._unended: dict[str, str] = {}
 
-def _written(session: Session, system: str, params: dict[str, Any]) -> list[LogExcerpt]:
-    return session.client.http.call(list[LogExcerpt], "GET", at(session, ("SYSTEM", system), "logs"), params=params)
+    def begin(self, one: LogExcerpt) -> None:
+        """Print the end of a log, where the follower begins."""
+        self._places[one.instance] = one.next
+        self._show(one)
 
+    def follow(self, newest: LogExcerpt) -> None:
+        """Print what was written to a log, given its newest part."""
+        name, place = newest.instance, self._places.get(newest.instance, 0)
+        reads = PARTS_AT_ONCE if newest.next != place else 0  # a smaller one: the log was emptied; its rest comes first
+        for _ in range(reads):
+            begin = place
+            for more in self._read(instance=name, after=begin, most=FOLLOWED_BYTES):
+                place = more.next
+                self._show(more)
+            if place == begin:
+                break
+        if place == self._places.get(name) and (unended := self._unended.pop(name, "")):
+            job_commands.print_excerpt(LogExcerpt(name, unended, place))
+        self._places[name] = place
 
-def _shown(one: LogExcerpt) -> int:
-    job_commands.print_excerpt(one)
-    return one.next
+    def _show(self, one: LogExcerpt) -> None:
+        lines, end, unended = (self._unended.pop(one.instance, "") + one.text).rpartition("\n")
+        if unended:
+            self._unended[one.instance] = unended
+        job_commands.print_excerpt(replace(one, text=lines + end))
