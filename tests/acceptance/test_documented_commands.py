@@ -22,6 +22,8 @@ ELSEWHERE = (
     "make bench",
     "make simulate",
     "make chaos",
+    "make growth",
+    "make year",
     "make mutate",
     "make flake",
     "make docs",

@@ -3,7 +3,6 @@
 import pytest
 
 from stateward.engine import bounded_reads
-from stateward.server.routes import journal_routes
 from stateward.store.changes import Changes
 from stateward.store.records import JournalEntry
 from tests.contract.samples import an_entry
@@ -21,8 +20,7 @@ async def append(harness: ServerHarness, *entries: JournalEntry) -> int:
 @pytest.fixture
 async def last(harness: ServerHarness, monkeypatch: pytest.MonkeyPatch) -> int:
     """Append many entries and one of a disk, and look at five per page; give the number of that one."""
-    for module in (bounded_reads, journal_routes):
-        monkeypatch.setattr(module, "READ_ROWS", 5)
+    monkeypatch.setattr(bounded_reads, "READ_ROWS", 5)
     await harness.built("p1")
     return await append(harness, *(an_entry(ns=NS) for _ in range(MANY)), an_entry(ns=NS, kind="disk"))
 

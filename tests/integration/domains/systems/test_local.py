@@ -341,18 +341,17 @@ async def test_the_log_of_an_instance_that_runs_is_bounded_and_read_on_across_th
         await start(backend, shell(f"echo one; {wait.format('a')} echo two; {wait.format('b')} echo three; sleep 60"))
         await ready(backend)
         (first,) = await backend.logs(WEB, "one", None, 1000)
-        next(folder.rglob("work")).joinpath("a").touch()
-        while not list(folder.rglob("one.old")):
-            await asyncio.sleep(0.01)
-        while next(folder.rglob("one.log")).stat().st_size:
-            await asyncio.sleep(0.01)
-        next(folder.rglob("work")).joinpath("b").touch()
         text, place = first.text, first.next
-        while "three" not in text:
-            (more,) = await backend.logs(WEB, "one", place, 1000)
-            text, place = text + more.text, more.next
-            await asyncio.sleep(0.01)
+        for file, line in (("a", "two"), ("b", "three")):
+            next(folder.rglob("work")).joinpath(file).touch()
+            while line not in text:
+                (more,) = await backend.logs(WEB, "one", place, 1000)
+                text, place = text + more.text, more.next
+                await asyncio.sleep(0.01)
+            while next(folder.rglob("one.log")).stat().st_size > instance_dir.MAX_LOG_BYTES:
+                await asyncio.sleep(0.01)
         assert text == "one\ntwo\nthree\n"
+        assert list(folder.rglob("one.old"))
         await end_all(backend)
 
 
