@@ -17,7 +17,7 @@ REAPED := $(VENV)/python -m tools.reaper
 APART := $(MAKE) --no-print-directory --jobs=2 .venv/.tempest .venv/.nova
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-as-user flake prove coverage check check-types check-rest bench bench-compare growth simulate chaos rehearse soak mutate audit setup lock format draw screenshots console-soak docs clean
+.PHONY: help run test test-as-user flake prove coverage check check-types check-rest bench bench-compare growth year simulate chaos rehearse soak mutate audit setup lock format draw screenshots console-soak docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -72,7 +72,10 @@ bench-compare: .venv/.bench ## run them again; shows what is worse by more than 
 	@$(REAPED) $(VENV)/python -m bench compare $(ARGS)
 
 growth: .venv/.dev ## compare what requests cost with 10,000 and with 1,000,000 objects, on both stores; shows what costs more
-	@$(REAPED) $(VENV)/python -m pytest -s -m long --timeout 10800 tests/growth $(ARGS)
+	@$(REAPED) $(VENV)/python -m pytest -s -m long --timeout 10800 tests/growth/test_growth.py $(ARGS)
+
+year: .venv/.dev ## run a server for a year of virtual time; shows what it takes up early and late: DAYS=60 for less
+	@DAYS=$(or $(DAYS),365) $(REAPED) $(VENV)/python -m pytest -s -m long --timeout 36000 tests/growth/test_year.py $(ARGS)
 
 simulate: .venv/.dev ## run the whole engine under a seeded scheduler: SEEDS=1000, or ARGS="--seed 7" to replay one
 	@$(REAPED) $(VENV)/python -m tests.simulation --seeds $(or $(SEEDS),200) $(ARGS)

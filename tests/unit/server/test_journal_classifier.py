@@ -58,6 +58,13 @@ def test_hidden_work_is_counted_when_it_is_accepted_and_when_it_fails() -> None:
     assert read(line("ovc.vm", WORKER, "failed", None, None)) == ("ovc.vm", "migrate", "failed")
 
 
+def test_an_event_of_a_part_is_not_remembered_as_work_that_will_end() -> None:
+    classifier = JournalClassifier(KINDS)
+    for event in ("fire", "done"):
+        assert classifier.classify(line("leases.event", "clock", event, None, None)).result == "moved"
+    assert not classifier._actions
+
+
 def test_a_report_that_did_not_count_is_rejected_and_named() -> None:
     told = JournalClassifier(KINDS).classify(line("mci.vm", WORKER, "rejected: succeeded", None, None))
     assert told == ("mci.vm", "succeeded", "rejected")

@@ -109,5 +109,8 @@ def _meaning(lifecycle: Lifecycle | None, entry: JournalEntry) -> Meaning | None
         return {"succeeded": Meaning.SUCCESS, "timed out": Meaning.TIMEOUT, "cancelled": Meaning.CANCEL}.get(
             entry.event, Meaning.FAILURE
         )
-    hidden = lifecycle is not None and entry.source is None and entry.event in lifecycle.actions
+    if lifecycle is None or entry.source is not None:
+        return None
+    # An entry without states is about hidden work, or about a part that is no object and has events of its own.
+    hidden = any(row.event == entry.event and row.meaning is Meaning.HIDDEN for row in lifecycle.rows)
     return Meaning.HIDDEN if hidden else None
