@@ -13,8 +13,9 @@ COMPILE = $(VENV)/uv pip compile --quiet --upgrade --universal --python-version 
 # Whatever ends a run, none of its processes and none of its folders remain.
 REAPED := $(VENV)/python -m tools.reaper
 
-# Environments that are apart from the one of the tests, side by side: each takes one processor for a minute.
-APART := $(MAKE) --no-print-directory --jobs=2 .venv/.tempest .venv/.nova
+# Environments that are apart from the one of the tests, side by side: each takes one processor for a minute. And the
+# bytecode of the tests, which each process of the first run would otherwise make for itself, all at the same time.
+APART := $(MAKE) --no-print-directory --jobs=2 .venv/.tempest .venv/.nova .venv/.bytecode
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-as-user flake prove coverage check check-types check-rest bench bench-compare growth year simulate chaos rehearse soak mutate audit setup lock format draw screenshots console-soak docs clean
@@ -127,6 +128,10 @@ docs: .venv/.docs ## build the documentation into build/docs/site; warnings are 
 
 clean: ## remove what was set up
 	@rm -rf .venv node_modules
+
+.venv/.bytecode: | .venv/.dev
+	@$(VENV)/python -m pytest --collect-only --quiet >/dev/null || true  # the run itself reports what cannot be imported
+	@touch $@
 
 .venv/.%: requirements/%.lock pyproject.toml tools/setup.py
 	@$(PYTHON) tools/setup.py $*

@@ -6,7 +6,7 @@ from itertools import product
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stateward.errors import UnknownName
@@ -232,10 +232,7 @@ def refusals(draw: st.DrawFn) -> tuple[Lifecycle, Request, Refusal]:
 
 # --- the properties ---------------------------------------------------------------------------------------------------
 
-thorough = settings(max_examples=100, deadline=None)
 
-
-@thorough
 @given(questions())
 def test_decision_is_what_the_rows_say(question: tuple[Lifecycle, Request]) -> None:
     lifecycle, asked = question
@@ -257,7 +254,6 @@ def test_declared_lifecycles_agree_with_their_rows_in_every_case(lifecycle: Life
             agree(lifecycle, (Request(*key, facts, origin) for key in lifecycle.moves))
 
 
-@thorough
 @given(generated(), st.data())
 def test_generated_lifecycles_agree_with_their_rows_at_every_key(lifecycle: Lifecycle, data: st.DataObject) -> None:
     facts = data.draw(facts_of(lifecycle))
@@ -282,7 +278,6 @@ def consistent_facts(lifecycle: Lifecycle) -> set[frozenset[str]]:
     return {facts for facts in several if len({fact.partition("=")[0] for fact in facts}) == len(facts)}
 
 
-@thorough
 @given(questions())
 def test_plain_words_are_decided_like_states(question: tuple[Lifecycle, Request]) -> None:
     lifecycle, asked = question
@@ -290,7 +285,6 @@ def test_plain_words_are_decided_like_states(question: tuple[Lifecycle, Request]
     assert decide(lifecycle, *asked) == decide(lifecycle, *stated)
 
 
-@thorough
 @given(questions(), st.sampled_from(["state", "event", "actor"]))
 def test_unknown_name_says_what_was_probably_meant(question: tuple[Lifecycle, Request], field: str) -> None:
     lifecycle, asked = question
@@ -308,7 +302,6 @@ def test_unknown_name_says_what_was_probably_meant(question: tuple[Lifecycle, Re
     assert caught.value.name == wrong
 
 
-@thorough
 @given(LIFECYCLES, st.text(), st.text(), st.text(), st.frozensets(st.text()), st.none() | st.text())
 def test_nonsense_is_refused_or_named_and_nothing_else(
     lifecycle: Lifecycle, state: str, event: str, actor: str, facts: frozenset[str], origin: str | None
@@ -317,7 +310,6 @@ def test_nonsense_is_refused_or_named_and_nothing_else(
         assert isinstance(decide(lifecycle, state, event, actor, facts, origin), Move | Refusal)
 
 
-@thorough
 @given(refusals())
 def test_refusal_repeats_the_question(refused: tuple[Lifecycle, Request, Refusal]) -> None:
     lifecycle, asked, refusal = refused
@@ -328,7 +320,6 @@ def test_refusal_repeats_the_question(refused: tuple[Lifecycle, Request, Refusal
     assert f"{refusal.kind} is {asked.state}" in str(refusal)
 
 
-@thorough
 @given(refusals())
 def test_what_a_refusal_lists_as_allowed_is_allowed(refused: tuple[Lifecycle, Request, Refusal]) -> None:
     lifecycle, asked, refusal = refused
@@ -340,7 +331,6 @@ def test_what_a_refusal_lists_as_allowed_is_allowed(refused: tuple[Lifecycle, Re
                 assert (decision.target, decision.desired) == (line.target, line.desired)
 
 
-@thorough
 @given(refusals())
 def test_a_refusal_tells_apart_what_is_allowed_as_it_is_and_what_needs_facts(
     refused: tuple[Lifecycle, Request, Refusal],
@@ -359,7 +349,6 @@ def test_a_refusal_tells_apart_what_is_allowed_as_it_is_and_what_needs_facts(
         assert isinstance(found, Move) or found.reason is RefusalCode.OTHER_ORIGIN
 
 
-@thorough
 @given(questions())
 def test_what_is_allowed_is_listed(question: tuple[Lifecycle, Request]) -> None:
     lifecycle, asked = question
@@ -373,7 +362,6 @@ def test_what_is_allowed_is_listed(question: tuple[Lifecycle, Request]) -> None:
         )
 
 
-@thorough
 @given(refusals())
 def test_missing_facts_are_what_was_missing(refused: tuple[Lifecycle, Request, Refusal]) -> None:
     lifecycle, asked, refusal = refused
@@ -384,7 +372,6 @@ def test_missing_facts_are_what_was_missing(refused: tuple[Lifecycle, Request, R
         assert isinstance(given_them, Move) or given_them.reason is RefusalCode.OTHER_ORIGIN
 
 
-@thorough
 @given(refusals())
 def test_reason_follows_from_who_can_do_what_and_where(refused: tuple[Lifecycle, Request, Refusal]) -> None:
     lifecycle, asked, refusal = refused
@@ -409,7 +396,6 @@ def test_reason_follows_from_who_can_do_what_and_where(refused: tuple[Lifecycle,
         assert refusal.reason is at_rest[refusal.state_class]
 
 
-@thorough
 @given(refusals())
 def test_sources_are_where_it_would_be_possible(refused: tuple[Lifecycle, Request, Refusal]) -> None:
     lifecycle, asked, refusal = refused
