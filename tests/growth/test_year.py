@@ -20,7 +20,7 @@ SHORT = (3, 7)
 """The days after which the server is measured: on the third, the tokens of the first are pruned for the first time."""
 
 FACTOR = 1.1
-SLACK = {"rows": 20, "bytes": 64 * 1024, "time series": 5, "memory": 10_000, "containers": 10, "objects": 200}
+SLACK = {"rows": 20, "bytes": 64 * 1024, "time series": 5, "memory": 10_000, "containers": 11, "objects": 200}
 """How many more there may be however long it has run: pages that are less full, what was met for the first time."""
 
 GROWS = {
@@ -30,10 +30,6 @@ GROWS = {
             "containers: stateward.drivers.simulated.region.Region.used_keys",
             "containers: stateward.drivers.simulated.region.Region._builds",
         ),
-        "full buckets of tokens that were used are dropped when there are too many": (
-            "containers: stateward.server.auth.rate_limit.RateLimiter._buckets",
-        ),
-        "texts; not found yet": ("memory: blocks", "memory: all"),
     }.items()
     for what in all_of_them
 }
