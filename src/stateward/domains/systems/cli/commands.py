@@ -258,7 +258,7 @@ class LogFollower:
 
     def __init__(self, read: Callable[..., list[LogExcerpt]]) -> None:
         self._read = read
-        self._places: dict[str, int] = {}
+        self._places: dict[str, int] = {}  # bounded by: the instances of one service while it is followed
         self._unended: dict[str, str] = {}
 
     def begin(self, one: LogExcerpt) -> None:
