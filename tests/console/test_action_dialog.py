@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 from tests.console.browser import signed_in
 from tests.console.server_process import ConsoleServer, run_console_server
 
-VMS = 2_000
+VMS = 1_200
 HEAD = ".who-is .badge:not(.protected)"
 
 
