@@ -5,22 +5,22 @@ each test takes too long; so it's done only after tests at whose end the process
 """
 
 import gc
+import os
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from _pytest.unraisableexception import collect_unraisable
 
-OPEN_FILES = Path("/proc/self/fd")
+OPEN_FILES = "/proc/self/fd"
 AT_START = pytest.StashKey[int]()
 
 
 def count_sockets() -> int:
-    """Count the open sockets of this process."""
+    """Count the open sockets of this process; with `Path`, it takes three times as long, before and after each test."""
     found = 0
-    for one in OPEN_FILES.iterdir():
+    for one in os.listdir(OPEN_FILES):  # noqa: PTH208
         with suppress(OSError):  # that of this listing is closed by now
-            found += str(one.readlink()).startswith("socket:")
+            found += os.readlink(f"{OPEN_FILES}/{one}").startswith("socket:")  # noqa: PTH115
     return found
 
 
