@@ -47,6 +47,7 @@ from stateward.agents.messages import (
     Upgrade,
     Welcome,
     encode,
+    fulfils_order,
     read_controller,
 )
 from stateward.agents.node_messages import ImageRequest, SecretAnswer, VolumeRemoval
@@ -354,6 +355,8 @@ class Agent:
                 await self._finish(order, ENDED[order.work])
             case OrderVerdict.REPEAT:
                 await self._report(order, memory.answer)
+                if memory.answer == ENDED[order.work] and not fulfils_order(existing.generation, existing.whole, order):
+                    await self._send(self._item(order.name))  # it is gone since, and nobody was there to be told
             case OrderVerdict.BUSY:
                 await self._report(order, BUSY)
 

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from stateward.agents.messages import AgentOrder, AgentReport, Existing, OrderAction
+from stateward.agents.messages import ENDED, AgentOrder, AgentReport, Existing, OrderAction
 from stateward.agents.site import ReportProgress, SiteError
 from stateward.domains.edge.lifecycle import CLUSTERINST, IGNORE_AGENT
 from stateward.domains.edge.model import CloudletSpec
@@ -127,3 +127,21 @@ async def test_records_of_absent_instances_that_an_earlier_version_kept_are_remo
     await harness.engine.store.transact(program)
     await harness.plugin.policy_controller._remove_absent()
     await assert_absent(harness, C1)
+
+
+async def test_a_thing_that_is_lost_before_the_end_of_its_creation_was_heard_of_is_made_again(
+    harness: EdgeHarness,
+) -> None:
+    runner = await harness.cloudlet(missing="recreate")
+    report = runner.agent._report
+
+    async def lose(order: AgentOrder, event: str, error: str = "") -> None:
+        if event == ENDED[OrderAction.CREATE]:
+            runner.agent._report = report  # type: ignore[method-assign]
+            runner.dialer.break_connections()
+            del runner.site.things[order.name]
+        await report(order, event, error)
+
+    runner.agent._report = lose  # type: ignore[method-assign]
+    assert (await harness.cluster()).status == "succeeded"
+    await harness.until_true(C1, lambda one: one.state == "Ready" and "c1" in runner.site.things)
