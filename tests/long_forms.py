@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import pytest
+from hypothesis import settings
 
 T = TypeVar("T")
 
@@ -14,6 +15,11 @@ T = TypeVar("T")
 def in_long_form(values: Iterable[T], *, short: Collection[T]) -> list[object]:
     """Return the values as cases; only those of the short form are in the suite."""
     return [one if one in short else pytest.param(one, marks=pytest.mark.long) for one in values]
+
+
+def examples(most: int) -> int:
+    """Return how many examples a property tries: half of the most in the suite, all of them in `make prove`."""
+    return most * settings().max_examples // 100
 
 
 class SecondPart(NamedTuple):

@@ -4,6 +4,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.integration.cli.cli_server import CliServer
+from tests.long_forms import examples
 
 texts = st.text(max_size=20) | st.sampled_from(["p1", "pump/p1", "a=b", "kind=pump", "idle", "1", "-1", "nan", "/", ""])
 shapes = st.sampled_from(
@@ -35,7 +36,7 @@ shapes = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(shapes, st.lists(texts, min_size=4, max_size=4), st.booleans())
 def test_nonsense_gets_a_clear_answer(cli: CliServer, shape: tuple[str, ...], given: list[str], json: bool) -> None:
     filling = iter(given)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from stateward.engine.typed_values import value_type
 from tests.integration.engine.record_kinds import Change, RecordSpec, RecordWork
 from tests.integration.server.server_harness import NS, Answer, ServerHarness, open_server
+from tests.long_forms import examples
 from tests.unit.engine.test_typed_values_fuzz import fitting, values
 
 
@@ -44,7 +45,7 @@ def test_any_spec_is_accepted_or_refused_with_its_field() -> None:
                 f"/ns/{NS}/plan", {"requests": [{"object": "www", "action": "change", "args": args}]}
             )
 
-        @settings(max_examples=100, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=examples(100), deadline=None, database=None, suppress_health_check=list(HealthCheck))
         @given(spec=near(RecordSpec), args=near(Change))
         def check(spec: Any, args: Any) -> None:
             for answer, allowed in ((portal.call(create, spec), 202), (portal.call(change, args), 200)):

@@ -27,6 +27,7 @@ from tests.contract.samples import (
     some_work,
 )
 from tests.contract.store_calls import write
+from tests.long_forms import examples
 
 LIMIT, NOW = 50, 100.0
 NAMES = ("a", "b", "c", "d")
@@ -184,7 +185,7 @@ def family(name: str, kept: Kept) -> set[str]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(worlds, st.integers(1, 7))
 def test_nothing_of_the_present_is_touched(world: Any, portion: int) -> None:
     async def test(store: Store) -> None:
@@ -200,7 +201,7 @@ def test_nothing_of_the_present_is_touched(world: Any, portion: int) -> None:
     on_a_store(world, test)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(worlds, st.integers(1, 7))
 def test_what_goes_goes_as_a_whole_and_what_refers_to_it_keeps_it(world: Any, portion: int) -> None:
     async def test(store: Store) -> None:
@@ -221,7 +222,7 @@ def test_what_goes_goes_as_a_whole_and_what_refers_to_it_keeps_it(world: Any, po
     on_a_store(world, test)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(worlds, st.integers(1, 7))
 def test_the_past_is_told_as_it_was_or_not_at_all(world: Any, portion: int) -> None:
     async def told(store: Store) -> dict[tuple[str, int], PastState]:
@@ -238,7 +239,7 @@ def test_the_past_is_told_as_it_was_or_not_at_all(world: Any, portion: int) -> N
     on_a_store(world, test)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(worlds, st.integers(1, 7))
 def test_a_dry_run_says_what_will_go_and_a_second_run_finds_nothing(world: Any, portion: int) -> None:
     async def test(store: Store) -> None:
@@ -252,7 +253,7 @@ def test_a_dry_run_says_what_will_go_and_a_second_run_finds_nothing(world: Any, 
     on_a_store(world, test)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(worlds)
 def test_whatever_lines_are_missing_lie_behind_the_horizon(world: Any) -> None:
     async def test(store: Store) -> None:

@@ -19,6 +19,7 @@ from stateward.lifecycle.explore import (
     ViolationKind,
     explore,
 )
+from tests.long_forms import examples
 
 NAMES = ("a", "b")
 COPIES, IN_FLIGHT = 2, 3
@@ -175,7 +176,7 @@ def _explored(tables: tuple[Table, Table], bad: tuple[int, int], rests: set[int]
     rests=st.sets(st.integers(0, 2), min_size=1),
     budgets=st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 1), st.integers(0, 1)),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_it_finds_what_the_plain_search_finds_and_as_short(
     tables: tuple[Table, Table], bad: tuple[int, int], rests: set[int], budgets: tuple[int, int, int, int]
 ) -> None:

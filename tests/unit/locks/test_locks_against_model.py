@@ -20,6 +20,7 @@ from stateward.locks import (
     compatible,
     intention,
 )
+from tests.long_forms import examples
 
 PATHS = ["/", "/a", "/ab", "/a/b", "/a/bc", "/a/b/c", "/a/b/d", "/b", "/b/c/d"]
 OWNERS = ["o1", "o2", "o3", "o4"]
@@ -253,6 +254,6 @@ def has_cycle(edges: dict[str, set[str]]) -> bool:
 
 
 TestTree = TreeAgainstModel.TestCase
-TestTree.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestTree.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 TestQueue = QueueAgainstModel.TestCase
-TestQueue.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestQueue.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
