@@ -36,6 +36,7 @@ GROWS = {
 """What may grow, and why."""
 
 
+@pytest.mark.timeout(36_000)  # a day takes two or three seconds of processor
 @pytest.mark.parametrize(
     "days", in_long_form([SHORT, (max(3, YEAR // 12), YEAR)], short=[SHORT]), ids=["short", "long"]
 )
