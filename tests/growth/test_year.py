@@ -29,6 +29,7 @@ GROWS = {
         "a simulated cloud keeps used keys and descriptions of machines, as the cloud that it stands for does": (
             "containers: stateward.drivers.simulated.region.Region.used_keys",
             "containers: stateward.drivers.simulated.region.Region._builds",
+            "objects: stateward.drivers.simulated.machine.MachineTemplate",
         ),
     }.items()
     for what in all_of_them
