@@ -2,7 +2,7 @@
 
 import pytest
 
-from stateward.domains.mci.lifecycle import TERMINATE_FIRST, VM
+from stateward.domains.mci.lifecycle import TERMINATE_FIRST
 from stateward.engine.errors import Protected
 from stateward.lifecycle import PROVIDER
 from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, mci
@@ -33,14 +33,14 @@ async def test_a_protected_mci_keeps_its_vms(harness: MciHarness) -> None:
     await harness.engine.act(NS, vms[0], "shows terminated", actor=PROVIDER)
 
 
-async def test_a_protected_vm_outlives_the_deletion_of_its_mci(harness: MciHarness) -> None:
+async def test_an_mci_with_a_protected_vm_is_not_deleted(harness: MciHarness) -> None:
     await harness.created(mci())
     first, second = [one.id for one in await harness.service.vms(NS, "m1")]
     await harness.engine.protect(NS, first)
-    await harness.ended(await harness.engine.act(NS, "m1", "delete", facts={TERMINATE_FIRST}))
+    with pytest.raises(Protected, match=first):
+        await harness.engine.act(NS, "m1", "delete", facts={TERMINATE_FIRST})
     left = await harness.service.vms(NS, "m1")
-    assert [(one.id, one.state, one.kind) for one in left] == [(first, "Running", VM.kind)]
-    assert second != first
+    assert [(one.id, one.state) for one in left] == [(first, "Running"), (second, "Running")]
 
 
 async def test_a_protected_namespace_is_not_removed(harness: MciHarness) -> None:

@@ -112,7 +112,7 @@ def is_alive(pid: int) -> bool:
     """Tell whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second one, if it ends between open and read
         return False
 
 
