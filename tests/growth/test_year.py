@@ -1,7 +1,7 @@
 """A year in an hour: what a server takes up depends on what exists, and not on what has been.
 
 A server lives in virtual time under a steady load, and is measured twice at rest, early and late. What has grown must
-be in `GROWS`, with its reason. `make year` runs the long form, and shows the figures; the suite runs the short form.
+be in `GROWS`, with its reason. `make year` and `make prove` run it.
 """
 
 import os
@@ -40,9 +40,7 @@ GROWS = {
 
 
 @pytest.mark.timeout(36_000)  # a day takes two or three seconds of processor
-@pytest.mark.parametrize(
-    "days", in_long_form([SHORT, (max(3, YEAR // 12), YEAR)], short=[SHORT]), ids=["short", "long"]
-)
+@pytest.mark.parametrize("days", in_long_form([SHORT, (max(3, YEAR // 12), YEAR)], short=[]), ids=["short", "long"])
 def test_a_server_takes_up_no_more_the_longer_it_lives(days: tuple[int, int], tmp_path: Path) -> None:
     with ProcessPoolExecutor(1, get_context("spawn")) as fresh:  # here, objects of other tests would be counted
         found, took = fresh.submit(timed, tmp_path, days).result()
