@@ -62,6 +62,12 @@ async def test_objects_are_chosen_by_kind(fleet: Store) -> None:
     assert await chosen(fleet, Selector(NS, kind="nothing")) == []
 
 
+async def test_objects_are_chosen_by_one_of_several_parents(fleet: Store) -> None:
+    assert await chosen(fleet, Selector(NS, parent=("mci-2", "nobody", "mci-1"))) == ["vm-1", "vm-2", "vm-3"]
+    assert await chosen(fleet, Selector(NS, parent=("mci-2",), states=("Suspended",))) == ["vm-2"]
+    assert await chosen(fleet, Selector(NS, parent=())) == []
+
+
 async def test_objects_are_chosen_by_state(fleet: Store) -> None:
     assert await chosen(fleet, Selector(NS, states=("Suspended",))) == ["mci-2", "vm-2"]
     assert await chosen(fleet, Selector(NS, kind="vm", states=("Suspended", "Running", "Suspended"))) == [

@@ -134,13 +134,13 @@ async def _is_asked_by_person(uow: UnitOfWork, operation: Key | None) -> bool:
 
 async def _require_no_flag_below(uow: UnitOfWork, kinds: Kinds, action: str, found: Object) -> None:
     """Raise if the action also removes what is below the object, and something there is protected."""
-    takers = [found.id] if action in kinds.of(found).removes_below else []
+    takers: tuple[str, ...] = (found.id,) if action in kinds.of(found).removes_below else ()
     while takers:
-        below = [one for id_ in takers for one in await uow.peek_selected(Selector(found.ns, parent=id_))]
+        below = await uow.peek_selected(Selector(found.ns, parent=takers))
         for one in below:
             if reason := flag_of(one):
                 raise Protected(action, found.ns, found.id, one.id, reason)
-        takers = [one.id for one in below if one.kind in kinds and action in kinds.of(one).removes_below]
+        takers = tuple(one.id for one in below if one.kind in kinds and action in kinds.of(one).removes_below)
 
 
 async def require_no_flag(uow: UnitOfWork, action: str, found: Object) -> None:

@@ -393,7 +393,10 @@ def with_age(text: str, operation: Operation, now: float) -> str:
 def _is_selected(one: Object, chosen: Selector) -> bool:
     if one.removed or one.ns != chosen.ns or chosen.kind not in (None, one.kind):
         return False
-    if chosen.parent not in (None, one.parent) or (chosen.states is not None and one.state not in chosen.states):
+    parents = chosen.parent if isinstance(chosen.parent, tuple) else (chosen.parent,)
+    if parents != (None,) and one.parent not in parents:
+        return False
+    if chosen.states is not None and one.state not in chosen.states:
         return False
     if chosen.name_like is not None and chosen.name_like.lower() not in one.id.lower():
         return False

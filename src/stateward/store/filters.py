@@ -18,7 +18,7 @@ class Selector(Struct, frozen=True):
 
     ns: str | tuple[str, ...]
     kind: str | None = None
-    parent: str | None = None
+    parent: str | tuple[str, ...] | None = None
     states: tuple[str, ...] | None = None
     labels: tuple[tuple[str, str], ...] = ()
     name_like: str | None = None  # a part of the id, case-insensitive

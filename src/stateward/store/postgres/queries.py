@@ -38,7 +38,7 @@ def where_objects(selector: Selector) -> PostgresWhere:
     is_one = isinstance(selector.ns, str)
     where.add(f"o.ns = {'?' if is_one else 'ANY (?::text[])'} AND NOT o.removed", selector.ns)
     where.add_given("o.kind = ?", selector.kind)
-    where.add_given("o.parent = ?", selector.parent)
+    where.add_given(f"o.parent = {'ANY (?::text[])' if isinstance(selector.parent, tuple) else '?'}", selector.parent)
     where.add_given("o.state = ANY (?::text[])", selector.states)
     for name, value in selector.labels:
         where.add("o.labels::json ->> ?::text = ?", name, value)

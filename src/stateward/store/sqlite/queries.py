@@ -74,7 +74,10 @@ def where_objects(selector: Selector, state: str | None = None) -> WhereClause:
     else:
         where.add("ns IN (SELECT value FROM json_each(?)) AND removed = 0", encode(selector.ns).decode())
     where.add_given("kind = ?", selector.kind)
-    where.add_given("parent = ?", selector.parent)
+    if isinstance(selector.parent, tuple):
+        where.add("parent IN (SELECT value FROM json_each(?))", encode(selector.parent).decode())
+    else:
+        where.add_given("parent = ?", selector.parent)
     if state is not None:
         where.add("state = ?", state)
     elif selector.states is not None:
