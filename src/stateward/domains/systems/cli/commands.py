@@ -269,7 +269,8 @@ class LogFollower:
     def follow(self, newest: LogExcerpt) -> None:
         """Print what was written to a log, given its newest part."""
         name, place = newest.instance, self._places.get(newest.instance, 0)
-        reads = PARTS_AT_ONCE if newest.next != place else 0  # a smaller one: the log was emptied; its rest comes first
+        # A log that was emptied ends before the place: what it held comes first, then its new beginning.
+        reads = PARTS_AT_ONCE if newest.next != place else 0
         for _ in range(reads):
             begin = place
             for more in self._read(instance=name, after=begin, most=FOLLOWED_BYTES):
