@@ -127,7 +127,7 @@ def leaves(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any
     """Yield the commands that speak with a server."""
     if isinstance(command, LazyGroup):
         for one in command.lazy_commands():
-            yield from leaves(imported_command(None, one), (one.name,))
+            yield from leaves(imported_command(one), (one.name,))
     elif isinstance(command, typer.core.TyperGroup):
         for name, part in command.commands.items():
             yield from leaves(part, (*words, name))

@@ -52,7 +52,7 @@ def every_parameter() -> list[tuple[str, str, str]]:
     root = typer.main.get_command(app)
     assert isinstance(root, LazyGroup)
     for one in root.lazy_commands():
-        walk(imported_command(None, one), one.name)
+        walk(imported_command(one), one.name)
     return found
 
 

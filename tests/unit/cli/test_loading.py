@@ -88,4 +88,4 @@ def test_a_locale_without_a_letter_prints_a_question_mark_and_data_in_utf_8(
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda one: one.name)
 def test_the_line_of_a_command_is_the_first_sentence_of_its_help(command: LazyCommand) -> None:
-    assert imported_command(None, command).get_short_help_str(1000).rstrip(".") == command.about.rstrip(".")
+    assert imported_command(command).get_short_help_str(1000).rstrip(".") == command.about.rstrip(".")
