@@ -13,6 +13,7 @@ from tests.left_sockets import pytest_runtest_setup, pytest_runtest_teardown
 from tests.long_forms import shorten_second_parts
 from tests.poolers import pgbouncer
 from tests.random_order import shuffle
+from tests.route_signatures import parse_signatures_once
 from tests.servers import postgres_server
 from tests.skip_summary import pytest_terminal_summary
 from tools.reaper import restore_signals
@@ -25,6 +26,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 gc.disable()  # until all tests are known: they are no garbage, and to look for some takes a fifth of the time
 
+parse_signatures_once()
 restore_signals()
 raise_open_file_limit()  # a test may hold a thousand connections
 

@@ -88,7 +88,7 @@ def _listed(command: LazyCommand) -> TyperCommand:
     return TyperCommand(command.name, help=command.about, rich_help_panel=command.panel)
 
 
-@cache
+@cache  # bounded by: the commands there are
 def imported_command(command: LazyCommand) -> Any:  # noqa: ANN401
     """Import a command, or a group of them, once: to build a large group takes 50 ms."""
     module, _, attribute = command.target.partition(":")
