@@ -20,7 +20,6 @@ from stateward.errors import UnknownName
 NAMES = (
     "decide",
     "memory",
-    "locks",
     "explore",
     "engine.throughput",
     "engine.group",

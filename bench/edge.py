@@ -34,10 +34,10 @@ from stateward.domains.edge.api.routes import AGENTS_PATH
 from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST
 from stateward.domains.edge.model import ClusterInst, InstanceStatus
 from stateward.lifecycle import AGENT, CONTROLLER
-from stateward.lifecycle.explore import Bounds, FaultBudget, explore
 from stateward.store import open_store
 from stateward.store.changes import Changes
 from stateward.store.records import Object, to_json
+from stateward.testing.protocols import Bounds, FaultBudget, explore
 from tests.models.edge_protocol.upgrade_protocol import gathering, upgrade_protocol
 
 NS, MANY, EACH = "lab", 1_000, 20

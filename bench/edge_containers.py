@@ -32,7 +32,6 @@ from stateward.agents.inprocess import InProcessDialer
 from stateward.agents.messages import AgentOrder, OrderAction
 from stateward.agents.self_upgrade import NoUpgrade
 from stateward.aio.supervise import cancel_tasks
-from stateward.containers import SimulatedEngine
 from stateward.domains.edge.lifecycle import APP
 from stateward.domains.edge.model import AppSpec, CloudletSpec, ClusterInst
 from stateward.domains.edge.runtime import EdgeRuntime
@@ -41,6 +40,7 @@ from stateward.lifecycle import USER
 from stateward.plugin.runtime import ProcessContext
 from stateward.schemas.caller import Caller
 from stateward.store.records import to_json
+from stateward.testing.containers import SimulatedEngine
 
 NS, IMAGE = "lab", "web:1"
 BY = Caller(USER, "bench")

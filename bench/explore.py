@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from bench.figures import Better, Line, plain
 from stateward.lifecycle import AGENT, CONTROLLER
-from stateward.lifecycle.explore import Bounds, Exploration, FaultBudget, explore
+from stateward.testing.protocols import Bounds, Exploration, FaultBudget, explore
 from tests.models.edge_protocol import Scenario, instance_protocol, listing
 
 BOUNDS = Bounds(copies=1)

@@ -44,7 +44,7 @@ class Area(NamedTuple):
 STORE = ("unit/store", "contract/test_[!s]*.py", "contract/test_s[!q]*.py")
 ACCESS = ("access", "sessions", "quotas", "authentication", "last_administrator", "cross_origin")
 AREAS = {
-    "locks": Area("locks/**/*.py", ("unit/locks",)),
+    "locks": Area("locks/*.py", ("unit/locks", "unit/engine/test_row_locks.py")),
     "access": Area("access/*.py", tuple(f"integration/server/test_{one}.py" for one in ACCESS)),
     "engine": Area("engine/**/*.py", ("unit/engine", "integration/engine")),
     "sqlite": Area(

@@ -24,7 +24,6 @@ ROLES = frozenset({
 """Module names that say which role a module has in its package."""
 
 SHARED_MODULES: dict[str, str] = {
-    "compat": "names of the seeds that only callers outside of a domain use",
     "end_hooks": "a domain's hooks at the end of operations (`Kind.on_end`)",
     "agent": "the command, and the agent itself",
     "lanes": "the command, and the records of the API",

@@ -16,7 +16,14 @@ from msgspec import Struct
 
 from tools.reference.markdown import code, joined, table
 
-PACKAGES = ("stateward.plugin", "stateward.lifecycle", "stateward.engine", "stateward.blocking", "stateward.testing")
+PACKAGES = (
+    "stateward.plugin",
+    "stateward.lifecycle",
+    "stateward.engine",
+    "stateward.blocking",
+    "stateward.testing",
+    "stateward.compat",
+)
 PRIVATE = "_"
 WIDTH = 100
 

@@ -1,4 +1,4 @@
-"""Containers over the Docker Engine API: one port for Docker, Podman and a simulated engine."""
+"""Containers over the Docker Engine API: one port for Docker and Podman."""
 
 from stateward.containers.container_records import (
     KEY_LABEL,
@@ -34,7 +34,6 @@ from stateward.containers.engine_requests import DEFAULT_REGISTRY, registry_of
 from stateward.containers.engine_transport import EngineTls
 from stateward.containers.errors import EngineRefusal, EngineRefused, EngineUnavailable, ExecTimedOut
 from stateward.containers.port import ContainerEngine
-from stateward.containers.simulated_engine import SimulatedEngine
 
 __all__ = [
     "DEFAULT_REGISTRY",
@@ -69,7 +68,6 @@ __all__ = [
     "PublishedPort",
     "PullProgress",
     "RegistryLogin",
-    "SimulatedEngine",
     "VolumeMount",
     "describe_pull",
     "registry_of",

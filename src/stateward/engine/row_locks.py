@@ -3,23 +3,13 @@
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from stateward.locks.modes import Mode, compatible, intention
-from stateward.locks.paths import Path, parse_path
+from stateward.locks import Mode, Path, conflict_between, parse_path
 from stateward.store.records import Lock
 
 
 def conflicts(one: Lock, other: Lock) -> bool:
     """Return whether different operations cannot hold two locks of a tree at once."""
-    if one.op == other.op:
-        return False
-    here, there = _read(one.path), _read(other.path)
-    if here == there:
-        return not compatible(Mode(one.mode), Mode(other.mode))
-    if _below(there, here):
-        return not compatible(Mode(one.mode), intention(Mode(other.mode)))
-    if _below(here, there):
-        return not compatible(intention(Mode(one.mode)), Mode(other.mode))
-    return False  # they share common ancestors only, where both have intentions, which never conflict
+    return one.op != other.op and conflict_between(_read(one.path), Mode(one.mode), _read(other.path), Mode(other.mode))
 
 
 def conflicting_locks(wanted: Lock, locks: Iterable[Lock]) -> list[Lock]:
@@ -46,7 +36,3 @@ def grantable_operations(locks: Sequence[Lock]) -> list[str]:
 @lru_cache(maxsize=10_000)  # each lock of a tree is compared with all others
 def _read(path: str) -> Path:
     return parse_path(path)
-
-
-def _below(path: Path, ancestor: Path) -> bool:
-    return len(path) > len(ancestor) and path[: len(ancestor)] == ancestor

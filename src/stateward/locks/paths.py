@@ -18,6 +18,7 @@ from __future__ import annotations
 from unicodedata import category, normalize
 
 from stateward.errors import BadInput
+from stateward.locks.modes import Mode, compatible, intention
 
 MAX_LEVELS = 1_000
 """How deep a path may be."""
@@ -58,6 +59,17 @@ def parse_path(text: object, field: str = "path") -> Path:
     if len(path) > MAX_LEVELS:
         raise BadInput(field, _shown(text), f"a path of at most {MAX_LEVELS:,} levels (it has {len(path):,})")
     return path
+
+
+def conflict_between(path: Path, mode: Mode, other_path: Path, other_mode: Mode) -> bool:
+    """Return whether two owners cannot hold these two locks of a tree at the same time."""
+    if path == other_path:
+        return not compatible(mode, other_mode)
+    if other_path[: len(path)] == path:
+        return not compatible(mode, intention(other_mode))
+    if path[: len(other_path)] == other_path:
+        return not compatible(intention(mode), other_mode)
+    return False  # they share common ancestors only, where both have intentions, which never conflict
 
 
 def _refuse_unseen(text: str, field: str) -> None:

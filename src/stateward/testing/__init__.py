@@ -10,19 +10,6 @@ The fixtures `engine` and `engine_factory` are in the pytest plug-in, which pyte
 deterministic: what fails once fails again.
 """
 
-from stateward.lifecycle.explore import (
-    NETWORK,
-    Bounds,
-    Exploration,
-    FaultBudget,
-    ModelMessage,
-    ModelParty,
-    Predicate,
-    Protocol,
-    ProtocolViolation,
-    Step,
-    explore,
-)
 from stateward.testing.crash_world import CrashPoint, CrashRun
 from stateward.testing.crashes import CrashReport, PromiseBroken, crash_everywhere
 from stateward.testing.domain_simulation import (
@@ -37,6 +24,19 @@ from stateward.testing.engines import EngineFactory
 from stateward.testing.handler_calls import CodeLine
 from stateward.testing.interleaving_world import InterleavingPoint, InterleavingRun
 from stateward.testing.interleavings import InterleavingReport, RaceFound, interleave_everywhere
+from stateward.testing.protocols import (
+    NETWORK,
+    Bounds,
+    Exploration,
+    FaultBudget,
+    ModelMessage,
+    ModelParty,
+    Predicate,
+    Protocol,
+    ProtocolViolation,
+    Step,
+    explore,
+)
 from stateward.testing.virtual_loop import VirtualLoop
 
 __all__ = [

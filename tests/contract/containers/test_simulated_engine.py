@@ -2,7 +2,8 @@
 
 import pytest
 
-from stateward.containers import ContainerEngine, EngineRefusal, EngineRefused, EngineUnavailable, SimulatedEngine
+from stateward.containers import ContainerEngine, EngineRefusal, EngineRefused, EngineUnavailable
+from stateward.testing.containers import SimulatedEngine
 from tests.contract.containers.engine_contract import EngineContract
 
 IMAGE = "simulated-busybox:1"

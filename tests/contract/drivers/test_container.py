@@ -12,7 +12,6 @@ from stateward.containers import (
     EngineClient,
     PullProgress,
     RegistryLogin,
-    SimulatedEngine,
 )
 from stateward.drivers import (
     AlreadyDone,
@@ -29,6 +28,7 @@ from stateward.drivers import (
 )
 from stateward.drivers.container import ContainerDriver
 from stateward.drivers.container.reboot_records import RebootRecords
+from stateward.testing.containers import SimulatedEngine
 from tests.containers import IMAGE, PodmanService
 from tests.contract.drivers.conformance import REAL_MACHINES, Conformance
 from tests.contract.drivers.driver_case import find

@@ -17,7 +17,6 @@ from stateward.containers import (
     EngineRefused,
     EngineTls,
     EngineUnavailable,
-    SimulatedEngine,
 )
 from stateward.drivers import (
     AlreadyDone,
@@ -31,6 +30,7 @@ from stateward.drivers import (
 )
 from stateward.drivers.container import ContainerDriver
 from stateward.errors import BadInput
+from stateward.testing.containers import SimulatedEngine
 from tests.containers import IMAGE, PodmanService
 from tests.integration.containers.socket_proxy import SocketProxy
 

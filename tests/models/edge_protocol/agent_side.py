@@ -17,7 +17,7 @@ from stateward.agents.messages import (
 )
 from stateward.agents.order_admission import InstanceMemory, OrderVerdict
 from stateward.lifecycle import AGENT, CONTROLLER
-from stateward.lifecycle.explore import ModelMessage, ModelParty, Step
+from stateward.testing.protocols import ModelMessage, ModelParty, Step
 from tests.models.edge_protocol.parties import Agent, Dialled, Rules, Site
 
 TWO_AT_ONCE = "two changes are never at work at once"

@@ -26,7 +26,7 @@ from stateward.domains.edge.records.instance_record import (
 )
 from stateward.domains.edge.records.reconcile import NOT_LISTED, ReconcileStep, on_inventory_item, on_report
 from stateward.lifecycle import AGENT, CLOCK, CONTROLLER, TIMED_OUT, TRANSITIONAL, Move
-from stateward.lifecycle.explore import ModelMessage, ModelParty, Step
+from stateward.testing.protocols import ModelMessage, ModelParty, Step
 from tests.models.edge_protocol.parties import ClockEvent, Controller, Dialled, Link, Rules, UserRequest
 
 Steps: TypeAlias = Iterable[Step[Controller]]

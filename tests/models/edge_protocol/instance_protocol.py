@@ -5,7 +5,7 @@ from msgspec import Struct
 from stateward.agents.messages import InventoryEnd, InventoryItem
 from stateward.domains.edge.records.instance_record import ERROR_STATES, InstanceRecord, S, needs_undo
 from stateward.lifecycle import AGENT, CLOCK, CONTROLLER, USER
-from stateward.lifecycle.explore import NETWORK, ModelMessage, ModelParty, Predicate, Protocol, Step
+from stateward.testing.protocols import NETWORK, ModelMessage, ModelParty, Predicate, Protocol, Step
 from tests.models.edge_protocol.agent_side import agent_party
 from tests.models.edge_protocol.controller_side import controller_party
 from tests.models.edge_protocol.parties import USER_REQUESTS, Agent, ClockEvent, Controller, Rules, Site, UserRequest

@@ -28,7 +28,7 @@ from stateward.domains.edge.records.agent_upgrade import (
     on_disconnect,
 )
 from stateward.lifecycle import ADMIN, AGENT, CLOCK, CONTROLLER, NO_FACTS, TIMED_OUT, USER, Move, decide
-from stateward.lifecycle.explore import NETWORK, ModelMessage, ModelParty, Predicate, Protocol, Step
+from stateward.testing.protocols import NETWORK, ModelMessage, ModelParty, Predicate, Protocol, Step
 
 OLD, NEW = "v1", "v2"
 SUCCESS_IS_TRUE = "an upgrade that has succeeded is true: the new agent has taken over"

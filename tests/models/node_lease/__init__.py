@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.systems.nodes.lease_rules import Watched, is_overdue, lease_end, watch_renewals
-from stateward.lifecycle.explore import ModelParty, Predicate, Protocol, Step
+from stateward.testing.protocols import ModelParty, Predicate, Protocol, Step
 
 LEASE, MARGIN = 2, 2
 MAX_IN_FLIGHT = 2

@@ -11,8 +11,9 @@ from stateward.agents.app_manifest import AppPart, PartPort, PartVolume
 from stateward.agents.container_identity import GENERATION_LABEL, INSTANCE_LABEL, NUMBER_LABEL, PART_LABEL
 from stateward.agents.container_site import ContainerOptions, ContainerSite
 from stateward.agents.messages import AgentOrder, OrderAction
-from stateward.containers import ContainerState, EngineRefusal, EngineRefused, EngineUnavailable, SimulatedEngine
+from stateward.containers import ContainerState, EngineRefusal, EngineRefused, EngineUnavailable
 from stateward.store.records import to_json
+from stateward.testing.containers import SimulatedEngine
 
 INSTALLATION = "0f8fad5bd9cb469fa165708c7a3d3c11"
 OPTIONS = ContainerOptions(patience_s=5.0, stable_after_s=0.0)

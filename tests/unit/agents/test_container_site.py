@@ -15,8 +15,8 @@ from stateward.agents.container_site import ContainerOptions, ContainerSite
 from stateward.agents.messages import CommandRequest, LogRequest
 from stateward.agents.probe_specs import CommandProbe
 from stateward.agents.site import SiteError
-from stateward.containers import ContainerSpec, EngineRefusal, RegistryLogin, SimulatedEngine
-from stateward.containers.simulated_faults import SimulatedFaults
+from stateward.containers import ContainerSpec, EngineRefusal, RegistryLogin
+from stateward.testing.containers import SimulatedEngine, SimulatedFaults
 from tests.unit.agents.container_world import (
     DATA,
     INSTALLATION,

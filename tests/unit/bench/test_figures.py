@@ -98,7 +98,7 @@ def test_compare_is_content_with_what_is_kept(capsys: pytest.CaptureFixture[str]
 def test_a_run_of_one_benchmark_renews_its_rows_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = tmp_path / "figures.json"
     other = Run(WHERE, (gain("kept", 7, "b"),))
-    kept.save(Kept({"decide": Run(WHERE, (gain("old", 1, "b"),)), "locks": other}), store)
+    kept.save(Kept({"decide": Run(WHERE, (gain("old", 1, "b"),)), "memory": other}), store)
     found: list[object] = ["a title", gain("new", 2, "b")]
     bench = ModuleType("bench.decide")
     bench.report = lambda: found  # type: ignore[attr-defined]
@@ -106,7 +106,7 @@ def test_a_run_of_one_benchmark_renews_its_rows_alone(tmp_path: Path, monkeypatc
     program.main(["decide", "--store", str(store)])
     runs = kept.load(store).runs
     assert [one.name for one in runs["decide"].figures] == ["new"]
-    assert runs["locks"] == other
+    assert runs["memory"] == other
 
 
 # --- pages -----------------------------------------------------------------------------------------------------------

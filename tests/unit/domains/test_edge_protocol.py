@@ -16,7 +16,7 @@ from stateward.domains.edge.records.report_fencing import (
     fence,
 )
 from stateward.lifecycle import AGENT, CONTROLLER, Lifecycle, Meaning, Move, Refusal, declare
-from stateward.lifecycle.explore import (
+from stateward.testing.protocols import (
     Bounds,
     Exploration,
     FaultBudget,

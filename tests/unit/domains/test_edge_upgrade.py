@@ -17,7 +17,7 @@ from stateward.domains.edge.records.agent_upgrade import (
     on_inventory,
 )
 from stateward.lifecycle import AGENT, CONTROLLER
-from stateward.lifecycle.explore import Bounds, FaultBudget, ViolationKind, explore
+from stateward.testing.protocols import Bounds, FaultBudget, ViolationKind, explore
 from tests.models.edge_protocol.upgrade_protocol import (
     AT_REST,
     NEW,

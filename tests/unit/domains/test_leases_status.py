@@ -3,11 +3,11 @@ from collections.abc import Callable
 
 import pytest
 
-from stateward.domains.leases.compat import EventStatus, LeaseStatus, PartStatuses, ReservationStatus, lease_status
+from stateward.compat import EventStatus, LeaseStatus, PartStatuses, ReservationStatus, lease_status
+from stateward.compat.decorated_actions import ActionRefused, AttributeHolder
 from stateward.domains.leases.lifecycle import EventState, LeaseState, ReservationState
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import CLOCK, GONE, USER, Actor, State
-from stateward.lifecycle.decorate import ActionRefused, AttributeHolder
 
 L, R, E = LeaseState, ReservationState, EventState
 

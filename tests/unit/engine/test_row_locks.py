@@ -1,11 +1,11 @@
-"""The durable locks follow the same rules as `stateward.locks`: compared with its tree and its queue."""
+"""The durable locks, compared with their definition: a lock is an intention on each ancestor, and waits in a queue."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stateward.engine.row_locks import conflicting_locks, conflicts, grantable_operations
-from stateward.locks import LockConflict, LockQueue, LockTree, Mode, WaitTicket
+from stateward.locks import Mode, compatible, intention, parse_path
 from stateward.store.records import Lock
 
 PATHS = ["/", "/a", "/ab", "/a/b", "/a/bc", "/a/b/c", "/b", "/b/c/d"]
@@ -64,36 +64,38 @@ def test_several_are_granted_at_once_that_go_together() -> None:
 any_lock = st.builds(lock, st.sampled_from(OPS), st.sampled_from(PATHS), st.sampled_from(Mode).map(str))
 
 
+def spelled_out(lock: Lock) -> dict[tuple[str, ...], Mode]:
+    """Return every node that a lock touches, with the mode in which it does."""
+    path, mode = parse_path(lock.path), Mode(lock.mode)
+    return {**{path[:depth]: intention(mode) for depth in range(len(path))}, path: mode}
+
+
+def clash(one: Lock, other: Lock) -> bool:
+    mine, theirs = spelled_out(one), spelled_out(other)
+    return one.op != other.op and any(not compatible(mine[node], theirs[node]) for node in mine.keys() & theirs.keys())
+
+
 @given(any_lock, any_lock)
-def test_two_locks_clash_exactly_where_the_tree_refuses_the_second(one: Lock, other: Lock) -> None:
-    tree = LockTree()
-    tree.acquire(one.op, one.path, Mode(one.mode))
-    try:
-        tree.acquire(other.op, other.path, Mode(other.mode))
-        refused = False
-    except LockConflict:
-        refused = True
-    assert conflicts(one, other) == refused == conflicts(other, one)
+def test_two_locks_clash_exactly_where_they_clash_on_a_node(one: Lock, other: Lock) -> None:
+    assert conflicts(one, other) == clash(one, other) == conflicts(other, one)
 
 
 wishes_of_all = st.lists(st.tuples(st.sampled_from(PATHS), st.sampled_from(Mode)), min_size=1, max_size=5)
 
 
 @given(wishes_of_all, st.data())
-def test_one_wish_each_is_granted_exactly_as_by_the_queue(wishes: list[tuple[str, Mode]], data: st.DataObject) -> None:
-    """Operations with one lock each ask in turn, then leave in any order: rows and queue hold the same all along."""
-    queue, rows = LockQueue(), list[Lock]()
+def test_a_wish_waits_exactly_while_an_earlier_one_clashes(wishes: list[tuple[str, Mode]], data: st.DataObject) -> None:
+    """Operations with one lock each ask in turn, then leave in any order."""
+    rows: list[Lock] = []
     for op, (path, mode) in zip(OPS, wishes, strict=False):
-        waits = isinstance(queue.request(op, path, mode), WaitTicket)
         wish = lock(op, path, mode)
         rows.append(replace(wish, waiting=bool(conflicting_locks(wish, rows))))
-        assert rows[-1].waiting == waits
     for op in data.draw(st.permutations([row.op for row in rows])):
-        queue.release_all(op)
+        for number, row in enumerate(rows):
+            assert row.waiting == any(clash(row, earlier) for earlier in rows[:number])
         rows = [row for row in rows if row.op != op]
         lucky = grantable_operations(rows)
         rows = [replace(row, waiting=row.waiting and row.op not in lucky) for row in rows]
-        assert [row.op for row in rows if row.waiting] == [one.owner for one in queue.waiting()]
 
 
 @given(st.lists(any_lock, max_size=8))

@@ -4,13 +4,6 @@ import pytest
 
 from stateward.errors import BadInput
 from stateward.locks import Mode, as_mode, compatible, intention
-from stateward.locks.inmemory.intention_lock import (
-    BLOCKING_FIELDS,
-    BLOCKING_FIELDS_BELOW,
-    FIELD_ORDER,
-    UNIT,
-    unpack_counts,
-)
 
 GRAY = """
          IS   IX   S    SIX  X
@@ -36,17 +29,6 @@ def test_compatibility_is_as_printed_by_gray(a: Mode, b: Mode, expected: bool) -
     assert compatible(a, b) is expected
 
 
-@pytest.mark.parametrize(("a", "b", "expected"), PAIRS)
-def test_counts_say_the_same_as_the_matrix(a: Mode, b: Mode, expected: bool) -> None:
-    assert (not UNIT[a] & BLOCKING_FIELDS[b]) is expected
-
-
-@pytest.mark.parametrize("a", Mode)
-@pytest.mark.parametrize("b", Mode)
-def test_counts_below_say_the_same_as_the_intention(a: Mode, b: Mode) -> None:
-    assert (not UNIT[a] & BLOCKING_FIELDS_BELOW[b]) is compatible(intention(a), b)
-
-
 @pytest.mark.parametrize(
     ("mode", "above"),
     [(Mode.IS, Mode.IS), (Mode.S, Mode.IS), (Mode.IX, Mode.IX), (Mode.SIX, Mode.IX), (Mode.X, Mode.IX)],
@@ -57,14 +39,6 @@ def test_readers_intend_to_read_and_writers_to_write(mode: Mode, above: Mode) ->
 
 def test_intentions_never_stop_each_other() -> None:
     assert all(compatible(intention(a), intention(b)) for a in Mode for b in Mode)
-
-
-def test_each_mode_has_a_place_in_the_counts() -> None:
-    assert sorted(FIELD_ORDER) == sorted(Mode)
-
-
-def test_counts_unfold_into_how_often_each_mode_is_held() -> None:
-    assert unpack_counts(3 * UNIT[Mode.IX] + UNIT[Mode.SIX]) == {Mode.IX: 3, Mode.SIX: 1}
 
 
 def test_a_mode_is_known_by_its_word() -> None:

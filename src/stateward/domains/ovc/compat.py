@@ -1,4 +1,4 @@
-"""The seed's own two names: TRANSITION_STATES and validate_transition. Only callers outside of the domain use them."""
+"""The design's own two names, TRANSITION_STATES and validate_transition, as `stateward.compat` has them."""
 
 from stateward.domains.ovc.model import OBJECT_TYPES, TRANSITION_STATES
 from stateward.errors import UnknownName

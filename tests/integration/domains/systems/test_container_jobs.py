@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from stateward.containers import EngineClient, SimulatedEngine
-from stateward.containers.simulated_programs import ProgramRun, stdout
+from stateward.containers import EngineClient
 from stateward.domains.systems.backends.port import job_run_ref
 from stateward.domains.systems.definition import JobDefinition, Service, Tree
 from stateward.domains.systems.job_service import JobActions
 from stateward.domains.systems.model import DesiredJob, JobRunSeen, seen_of, spec_of
 from stateward.store.records import Status
+from stateward.testing.containers import ProgramRun, SimulatedEngine, stdout
 from tests.containers import PodmanService
 from tests.integration.domains.systems.container_harness import HOME, NS, PATIENT, ContainerHost, run_host, shell
 

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from stateward.agents.messages import AgentOrder, LogRequest, OrderAction
 from stateward.agents.node_messages import ImageRequest, VolumeRemoval, WantedImage
 from stateward.agents.site import SiteError
-from stateward.containers import ContainerSpec, SimulatedEngine
-from stateward.containers.simulated_programs import ProgramRun, stdout
+from stateward.containers import ContainerSpec
 from stateward.domains.systems.backends.container import container_instance, engine_listing
 from stateward.domains.systems.backends.local.launch import HostPlace
 from stateward.domains.systems.backends.port import InstancePhase, InstanceSpec, ServiceInstance, ServiceRef
@@ -23,6 +22,7 @@ from stateward.domains.systems.nodes.container_fence import CONTAINERS
 from stateward.domains.systems.nodes.node_model import NodeOrder
 from stateward.domains.systems.nodes.node_site import NodeSite
 from stateward.drivers.confinement import Confinement
+from stateward.testing.containers import ProgramRun, SimulatedEngine, stdout
 
 PATIENT = 60.0
 SERVE = Service(image="shop:1", command=("serve",), drain=0.05, grace=1.0, volumes={"data": "/data"})

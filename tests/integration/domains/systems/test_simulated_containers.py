@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from stateward.containers import ContainerSpec, EngineRefusal, SimulatedEngine
-from stateward.containers.simulated_programs import ProgramRun, stdout
+from stateward.containers import ContainerSpec, EngineRefusal
 from stateward.domains.systems.backends.container import ContainerBackend, container_instance, engine_listing
 from stateward.domains.systems.backends.port import InstancePhase, InstanceSpec, ServiceInstance, ServiceRef, SystemRef
 from stateward.domains.systems.definition import Service, Tree, revision_of
 from stateward.store.records import Status
+from stateward.testing.containers import ProgramRun, SimulatedEngine, stdout
 from tests.containers import IMAGE
 from tests.integration.domains.systems.container_harness import HOME, NS, run_host, shell
 

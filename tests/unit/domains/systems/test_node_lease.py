@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from stateward.lifecycle.explore import Bounds, explore
+from stateward.testing.protocols import Bounds, explore
 from tests.models.node_lease import NOT_DOUBLED, Faults, Rules, protocol
 
 BOUNDS = Bounds(states=3_000_000)

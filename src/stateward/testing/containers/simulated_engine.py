@@ -29,10 +29,10 @@ from stateward.containers.engine_commands import collect_output
 from stateward.containers.engine_requests import check_spec, container_labels, has_labels, secrets_volume
 from stateward.containers.errors import EngineRefusal, EngineRefused, ExecTimedOut
 from stateward.containers.port import EXEC_TIMEOUT_S, MAX_OUTPUT_BYTES
-from stateward.containers.simulated_container import SimulatedContainer, new_id
-from stateward.containers.simulated_faults import SimulatedFaults
-from stateward.containers.simulated_programs import PROGRAMS, Program, ProgramInput, run_program
-from stateward.containers.simulated_resources import SimulatedResources
+from stateward.testing.containers.simulated_container import SimulatedContainer, new_id
+from stateward.testing.containers.simulated_faults import SimulatedFaults
+from stateward.testing.containers.simulated_programs import PROGRAMS, Program, ProgramInput, run_program
+from stateward.testing.containers.simulated_resources import SimulatedResources
 
 _ENDED = (ContainerState.EXITED, ContainerState.CREATED)
 

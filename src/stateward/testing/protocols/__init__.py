@@ -6,7 +6,7 @@ proves that either. So a protocol is declared as parties made of pure functions.
 breadth first, within budgets of faults, and reports the shortest way to a violation.
 """
 
-from stateward.lifecycle.explore.protocol_model import (
+from stateward.testing.protocols.protocol_model import (
     NETWORK,
     Bounds,
     FaultBudget,
@@ -16,7 +16,7 @@ from stateward.lifecycle.explore.protocol_model import (
     Protocol,
     Step,
 )
-from stateward.lifecycle.explore.search import Exploration, ProtocolViolation, Trace, ViolationKind, explore
+from stateward.testing.protocols.search import Exploration, ProtocolViolation, Trace, ViolationKind, explore
 
 __all__ = [
     "NETWORK",

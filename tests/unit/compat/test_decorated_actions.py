@@ -5,6 +5,7 @@ from threading import Barrier, Thread
 
 import pytest
 
+from stateward.compat.decorated_actions import ATTEMPTS, ActionRefused, AttributeHolder, Contended, performs
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import (
     AGENT,
@@ -26,7 +27,6 @@ from stateward.lifecycle import (
     request,
     step,
 )
-from stateward.lifecycle.decorate import ATTEMPTS, ActionRefused, AttributeHolder, Contended, performs
 
 
 class Lamp(State):

@@ -12,9 +12,9 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from stateward.lifecycle.explore.party_states import FIELD, Transition
-from stateward.lifecycle.explore.protocol_model import Bounds, FaultBudget, Predicate, Protocol
-from stateward.lifecycle.explore.state_space import StateSpace
+from stateward.testing.protocols.party_states import FIELD, Transition
+from stateward.testing.protocols.protocol_model import Bounds, FaultBudget, Predicate, Protocol
+from stateward.testing.protocols.state_space import StateSpace
 
 
 class ViolationKind(StrEnum):

@@ -17,7 +17,7 @@ from stateward.containers.container_records import (
     PublishedPort,
 )
 from stateward.containers.engine_requests import secrets_volume
-from stateward.containers.simulated_programs import ProgramRun
+from stateward.testing.containers.simulated_programs import ProgramRun
 
 FIRST_ANY_PORT = 40_000
 SIMULATED_MEMORY_BYTES = 1 << 20

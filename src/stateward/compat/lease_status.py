@@ -1,6 +1,4 @@
-"""The seed's names: LeaseStatus, ReservationStatus, EventStatus, and the decorator `lease_status`.
-
-Only callers outside of the domain use them.
+"""The Blazar design's names: LeaseStatus, ReservationStatus, EventStatus, and the decorator `lease_status`.
 
     @lease_status(transition=LeaseState.STARTING, result_in=(LeaseState.ACTIVE, LeaseState.ERROR))
     def start_lease(lease): ...
@@ -15,11 +13,11 @@ from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from msgspec import Struct
 
+from stateward.compat.decorated_actions import AsyncStateHolder, StateHolder, first_argument, performs
 from stateward.domains.leases.combination import derived_status, holds
 from stateward.domains.leases.lifecycle import EVENT, LEASE, RESERVATION, EventState, LeaseState, ReservationState
 from stateward.errors import BadInput
 from stateward.lifecycle import FAILED, GONE, SUCCEEDED, TRANSITIONAL, Actor, Back, Lifecycle, Meaning, Move, Row, State
-from stateward.lifecycle.decorate import AsyncStateHolder, StateHolder, first_argument, performs
 
 P = ParamSpec("P")
 R = TypeVar("R")

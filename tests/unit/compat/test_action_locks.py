@@ -2,8 +2,8 @@
 
 import pytest
 
+from stateward.compat import LifecycleActionManager, LockConflict
 from stateward.errors import BadInput
-from stateward.locks import LifecycleActionManager, LockBlocker, LockConflict, Mode
 
 
 def test_deploys_of_disjoint_paths_run_side_by_side() -> None:
@@ -17,10 +17,11 @@ def test_deploys_of_disjoint_paths_run_side_by_side() -> None:
 @pytest.mark.parametrize("path", ["/a", "/a/b", "/a/b/c"])
 def test_a_deploy_refuses_others_above_at_and_below_its_path(path: str) -> None:
     actions = LifecycleActionManager()
-    actions.deploy("shop", "d1", "/a/b")
+    held = actions.deploy("shop", "d1", "/a/b").lock
     with pytest.raises(LockConflict) as refused:
         actions.deploy("shop", "d2", path)
-    assert refused.value.blockers == (LockBlocker("d1", "/a/b", Mode.X),)
+    assert refused.value.blockers == (held,)
+    assert str(refused.value) == f"d2 cannot lock {path}, because of d1 (X on /a/b)"
 
 
 def test_a_teardown_is_the_only_action_on_its_system() -> None:
@@ -41,6 +42,14 @@ def test_a_teardown_is_refused_and_names_every_deploy() -> None:
     with pytest.raises(LockConflict) as refused:
         actions.teardown("shop", "t1")
     assert [blocker.owner for blocker in refused.value.blockers] == ["d1", "d2"]
+
+
+def test_a_conflict_with_many_names_some_and_counts_the_rest() -> None:
+    actions = LifecycleActionManager()
+    for number in range(7):
+        actions.deploy("shop", f"d{number}", f"/{number}")
+    with pytest.raises(LockConflict, match=r"d4 \(X on /4\) and 2 more$"):
+        actions.teardown("shop", "t1")
 
 
 def test_a_delete_is_refused_while_a_deploy_runs() -> None:
@@ -89,7 +98,7 @@ def test_a_system_without_a_name_is_refused() -> None:
 
 def test_the_unlocker_knows_what_it_will_give_back() -> None:
     unlocker = LifecycleActionManager().deploy("shop", "d1", "a/b/")
-    assert (unlocker.system, unlocker.acquisition.path, unlocker.mode) == ("shop", "/a/b", Mode.X)
+    assert (unlocker.lock.system, unlocker.lock.path) == ("shop", "/a/b")
 
 
 def test_a_second_unlock_does_nothing() -> None:
@@ -113,13 +122,13 @@ def test_an_old_unlocker_means_nothing_to_a_system_that_returned() -> None:
 def test_a_deploy_that_locks_its_path_twice_holds_it_once() -> None:
     actions = LifecycleActionManager()
     first, second = actions.deploy("shop", "d1", "/a"), actions.deploy("shop", "d1", "/a")
-    assert first.acquisition == second.acquisition
-    assert actions.in_progress("shop") == (first.acquisition,)
+    assert first.lock == second.lock
+    assert actions.in_progress("shop") == (first.lock,)
 
 
 def test_releasing_an_action_gives_back_all_its_paths() -> None:
     actions = LifecycleActionManager()
-    held = (actions.deploy("shop", "d1", "/a").acquisition, actions.deploy("shop", "d1", "/b").acquisition)
+    held = (actions.deploy("shop", "d1", "/a").lock, actions.deploy("shop", "d1", "/b").lock)
     actions.deploy("shop", "d2", "/c")
     assert actions.release("shop", "d1") == held
     assert [one.owner for one in actions.in_progress("shop")] == ["d2"]

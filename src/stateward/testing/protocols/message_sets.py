@@ -3,7 +3,7 @@
 # bounded by: one exploration
 from collections.abc import Callable
 
-from stateward.lifecycle.explore.protocol_model import Bounds, ModelMessage
+from stateward.testing.protocols.protocol_model import Bounds, ModelMessage
 
 FULL = -1
 """Returned in place of a multiset that would be larger than allowed."""

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from stateward.errors import BadInput, UnknownName
-from stateward.lifecycle.explore import (
+from stateward.testing.protocols import (
     NETWORK,
     Bounds,
     Exploration,

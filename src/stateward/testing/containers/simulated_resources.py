@@ -17,8 +17,8 @@ from stateward.containers.container_records import (
 )
 from stateward.containers.engine_requests import has_labels, pull_reference
 from stateward.containers.errors import EngineRefusal, EngineRefused
-from stateward.containers.simulated_container import SimulatedContainer, new_id
-from stateward.containers.simulated_faults import SimulatedFaults
+from stateward.testing.containers.simulated_container import SimulatedContainer, new_id
+from stateward.testing.containers.simulated_faults import SimulatedFaults
 
 
 class SimulatedResources:

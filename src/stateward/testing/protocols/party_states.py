@@ -14,8 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.errors import BadInput
-from stateward.lifecycle.explore.message_sets import EMPTY, MessageSets
-from stateward.lifecycle.explore.protocol_model import NETWORK, ModelMessage, ModelParty, Step
+from stateward.testing.protocols.message_sets import EMPTY, MessageSets
+from stateward.testing.protocols.protocol_model import NETWORK, ModelMessage, ModelParty, Step
 
 WIDTH = 30
 FIELD = (1 << WIDTH) - 1

@@ -40,15 +40,15 @@ class Step(Struct, Generic[S], frozen=True):
     breach: str | None = None
 
 
-def _idle(_: Any) -> Iterable[Step[Any]]:  # noqa: ANN401
+def _idle(_: Any) -> Iterable[Step[Any]]:
     return ()
 
 
-def _drop_message(_: Any, __: Any) -> Iterable[Step[Any]]:  # noqa: ANN401
+def _drop_message(_: Any, __: Any) -> Iterable[Step[Any]]:
     return ()
 
 
-def _as_left(state: Any) -> Iterable[Step[Any]]:  # noqa: ANN401
+def _as_left(state: Any) -> Iterable[Step[Any]]:
     return (Step(state),)
 
 

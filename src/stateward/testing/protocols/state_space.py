@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from stateward.errors import BadInput, UnknownName
-from stateward.lifecycle.explore.message_sets import EMPTY, FULL, MessageSets
-from stateward.lifecycle.explore.party_states import FIELD, WIDTH, CrashedState, PartyStates, Transition
-from stateward.lifecycle.explore.protocol_model import NETWORK, Bounds, FaultBudget, Predicate, Protocol
+from stateward.testing.protocols.message_sets import EMPTY, FULL, MessageSets
+from stateward.testing.protocols.party_states import FIELD, WIDTH, CrashedState, PartyStates, Transition
+from stateward.testing.protocols.protocol_model import NETWORK, Bounds, FaultBudget, Predicate, Protocol
 
 BUDGET_WIDTH = 8
 BUDGET = (1 << BUDGET_WIDTH) - 1

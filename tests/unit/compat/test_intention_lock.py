@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stateward.compat import IntentionLock, Unlocker
 from stateward.errors import BadInput
-from stateward.locks import IntentionLock, Mode, Unlocker, compatible
+from stateward.locks import Mode, compatible
 
 
 def taken(lock: IntentionLock, mode: Mode) -> Unlocker:

@@ -2,12 +2,12 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from itertools import count
 from threading import Barrier, Thread
 
 import pytest
 
-from stateward.locks import GrantedLock, IntentionLock, LifecycleActionManager, LockConflict, LockQueue, LockTree, Mode
+from stateward.compat import IntentionLock, LifecycleActionManager, LockConflict
+from stateward.locks import Mode
 
 THREADS = 8
 ROUNDS = 300
@@ -73,20 +73,6 @@ def test_an_exclusive_lock_is_never_held_by_two_threads() -> None:
     assert lock.held() == {}
 
 
-def test_a_lock_is_checked_under_its_guard() -> None:
-    """Some interpreters happen never to switch threads between the check and the taking; do not rely on them."""
-    lock, guarded = IntentionLock(), list[bool]()
-
-    class Watched(int):
-        def __and__(self, other: int) -> int:
-            guarded.append(lock._guard.locked())
-            return super().__and__(other)
-
-    lock._counts = Watched()
-    assert lock.try_lock(Mode.X) is not None
-    assert guarded == [True]
-
-
 def test_threads_that_unlock_the_same_unlocker_give_back_once() -> None:
     lock = IntentionLock()
     kept = lock.try_lock(Mode.IX)
@@ -100,51 +86,6 @@ def test_threads_that_unlock_the_same_unlocker_give_back_once() -> None:
     run_together(work)
     assert kept is not None
     assert lock.held() == {Mode.IX: 1}
-
-
-def test_an_exclusive_path_is_never_held_by_two_threads() -> None:
-    tree, room = LockTree(), Room()
-
-    def work(number: int) -> None:
-        try:
-            held = tree.acquire(f"t{number}", "/a/b" if number % 2 else "/a", Mode.X)
-        except LockConflict:
-            return
-        room.visit(number)
-        assert tree.release(held)
-
-    run_together(work)
-    assert room.visits
-    assert room.crowds == []
-    assert tree.nodes() == {}
-
-
-def test_threads_on_disjoint_paths_never_refuse_each_other() -> None:
-    tree = LockTree()
-
-    def work(number: int) -> None:
-        tree.release(tree.acquire(f"t{number}", f"/a/{number}/b", Mode.X))
-
-    run_together(work)
-    assert tree.nodes() == {}
-
-
-def test_everybody_who_waits_gets_a_turn_and_is_alone_in_it() -> None:
-    queue, room, numbers = LockQueue(), Room(), count()
-
-    def work(_number: int) -> None:
-        visitor = next(numbers)
-        answer = queue.request(f"t{visitor}", "/a", Mode.X)
-        turns = [answer] if isinstance(answer, GrantedLock) else []
-        while turns:
-            turn = turns.pop().acquisition
-            room.visit(turn.number)
-            turns += queue.release(turn)
-
-    run_together(work)
-    assert room.visits == THREADS * ROUNDS
-    assert room.crowds == []
-    assert len(queue) == 0
 
 
 def test_a_system_is_never_torn_down_twice_at_once() -> None:

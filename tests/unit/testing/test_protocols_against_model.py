@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateward.lifecycle.explore import (
+from stateward.testing.protocols import (
     Bounds,
     Exploration,
     FaultBudget,

@@ -1,7 +1,6 @@
 """The decorator `@performs(LIFECYCLE, "start")`: a plain function as the work of an action.
 
-The server does not use it. It is for users who embed a lifecycle in a program of their own, and for the compatibility
-module of the leases domain.
+The server does not use it. It is for users who embed a lifecycle in a program of their own, and for `lease_status`.
 
 A function that starts, updates or ends something must check the state before it, mark it while it works, and leave a
 truthful state behind however it ends. Written by hand, one of these is forgotten sooner or later. Here the move before
