@@ -1,6 +1,5 @@
 """Amazon EC2 behind the drivers' port, on boto3 (the extra `aws`)."""
 
-from stateward.drivers.aws.credential_refs import CredentialMissing
 from stateward.drivers.aws.driver import AwsDriver
 
-__all__ = ["AwsDriver", "CredentialMissing"]
+__all__ = ["AwsDriver"]

@@ -10,11 +10,11 @@ from errno import ENOTSUP
 
 from stateward.drivers.aws.ec2_client import Ec2Client
 from stateward.drivers.aws.ec2_resources import Ec2Resources
-from stateward.drivers.aws.errors import Ec2CallFailed
 from stateward.drivers.aws.images import Ec2Image, ImageLookup, check_spec
 from stateward.drivers.aws.instance_adoption import adopt_instance, release_instance
 from stateward.drivers.aws.instances import MAX_BULK, PAGE_SIZE, InstanceActions, describe_instances, describe_unmarked
 from stateward.drivers.aws.machines import GONE, launch_parameters
+from stateward.drivers.cloud.errors import CloudCallFailed
 from stateward.drivers.port import (
     AlreadyDone,
     CallAccepted,
@@ -132,7 +132,7 @@ class AwsDriver:
             image = await self._image(machine_spec)
             parameters = launch_parameters(machine_spec, image.native_id, image.root_device, self._provider_region.zone)
             made = await self._calls.call("run_instances", **parameters)
-        except Ec2CallFailed as failed:
+        except CloudCallFailed as failed:
             return failed.outcome_for(machine_spec.key)
         except BadInput as error:
             return CallRefused(machine_spec.key, RefusalReason.INVALID, str(error))

@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from stateward.aio.named_locks import NamedLocks
 from stateward.drivers.aws.ec2_client import Ec2Client
-from stateward.drivers.aws.errors import Ec2CallFailed
 from stateward.drivers.aws.instances import OWN_FILTER, PAGE_SIZE, key_filter
 from stateward.drivers.aws.machines import client_token, key_of, tag_specifications
 from stateward.drivers.aws.security_groups import complete_rules, rules_of
+from stateward.drivers.cloud.errors import CloudCallFailed
 from stateward.drivers.port import (
     AlreadyDone,
     CallAccepted,
@@ -68,14 +68,14 @@ class Ec2Resources:
         async with self._locks[resource.key]:
             try:
                 return await work(resource)
-            except Ec2CallFailed as failed:
+            except CloudCallFailed as failed:
                 return failed.outcome_for(resource.key)
 
     async def listing(self) -> ResourceListing:
         """List what carries one of our keys, kind by kind."""
         try:
             kinds = [await self._list_kind(kind) for kind in RESOURCE_NAMES]
-        except Ec2CallFailed as failed:
+        except CloudCallFailed as failed:
             return ResourceListing((), complete=False, problem=str(failed))
         return ResourceListing([resource for resources in kinds for resource in resources], complete=True)
 
@@ -99,7 +99,7 @@ class Ec2Resources:
             return await self._complete_existing(resource, found[0])
         try:
             made = await self._make(resource)
-        except Ec2CallFailed as failed:
+        except CloudCallFailed as failed:
             if failed.code.endswith(".Duplicate") and (found := await self._find(resource)):
                 return await self._complete_existing(resource, found[0])
             raise
@@ -124,7 +124,7 @@ class Ec2Resources:
     async def _has_duplicates(self, resource: CloudResource, native: str) -> bool:
         try:
             return any(one[RESOURCE_NAMES[resource.kind].id] != native for one in await self._find(resource))
-        except Ec2CallFailed:
+        except CloudCallFailed:
             return False  # it is created; a duplicate is found the next time
 
     async def _add_rules(self, resource: CloudResource, made: Mapping[str, Any]) -> None:
@@ -132,7 +132,7 @@ class Ec2Resources:
         try:
             fresh = await self._find(resource)
             await complete_rules(self._calls, resource, fresh[0] if fresh else made)
-        except Ec2CallFailed as failed:
+        except CloudCallFailed as failed:
             if failed.why is not None:
                 await self._delete(resource, made)
             raise
@@ -153,7 +153,7 @@ class Ec2Resources:
         names = RESOURCE_NAMES[resource.kind]
         try:
             await self._calls.call(f"delete_{names.noun}", **{names.id: found[names.id]})
-        except Ec2CallFailed as failed:
+        except CloudCallFailed as failed:
             if failed.why is RefusalReason.NOT_FOUND:
                 return False
             raise

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from stateward.drivers.aws.ec2_client import Ec2Client
-from stateward.drivers.aws.errors import Ec2CallFailed
+from stateward.drivers.cloud.errors import CloudCallFailed, refusal
 from stateward.drivers.port import CallRefused, Inconclusive, RefusalReason
 from stateward.drivers.remembered_images import RememberedImages
 
@@ -27,7 +27,7 @@ class ImageLookup:
         self._found = RememberedImages[Ec2Image]()
 
     async def find(self, image: str) -> Ec2Image:
-        """Find an image by its id, or the newest with a name; raises `Ec2CallFailed`."""
+        """Find an image by its id, or the newest with a name; raises `CloudCallFailed`."""
         if (known := self._found.get(image)) is not None:
             return known
         found = await self._describe(image)
@@ -40,8 +40,7 @@ class ImageLookup:
             query = {"Filters": [{"Name": "name", "Values": [image]}, {"Name": "state", "Values": ["available"]}]}
         images = (await self._calls.call("describe_images", **query)).get("Images", ())
         if not images:
-            none = CallRefused(image, RefusalReason.NOT_FOUND, f"there is no image {image!r} here")
-            raise Ec2CallFailed("describe_images", "NotFound", none)
+            raise refusal("describe_images", RefusalReason.NOT_FOUND, f"there is no image {image!r} here")
         newest = max(images, key=lambda one: (one.get("CreationDate", ""), one["ImageId"]))
         return Ec2Image(newest["ImageId"], newest.get("RootDeviceName") or "/dev/sda1", newest.get("Architecture", ""))
 
@@ -53,7 +52,7 @@ async def check_spec(calls: Ec2Client, images: ImageLookup, spec: str, image: st
         if not sizes:
             return CallRefused(spec, RefusalReason.NOT_FOUND, f"there is no size {spec!r} here")
         return _mismatch(sizes[0], await images.find(image))
-    except Ec2CallFailed as failed:
+    except CloudCallFailed as failed:
         return failed.outcome_for(image if failed.call == "describe_images" else spec)
 
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from stateward.drivers.aws.ec2_client import Ec2Client
-from stateward.drivers.aws.errors import Ec2CallFailed
 from stateward.drivers.aws.instances import describe_instances
 from stateward.drivers.aws.machines import GONE, KEY_TAG, observation
+from stateward.drivers.cloud.errors import CloudCallFailed
 from stateward.drivers.port import (
     AlreadyDone,
     CallAccepted,
@@ -29,7 +29,7 @@ async def adopt_instance(calls: Ec2Client, handle: MachineHandle) -> Outcome:
         if shown.key:
             return _marked(handle, shown)
         await calls.call("create_tags", Resources=[native], Tags=[{"Key": KEY_TAG, "Value": handle.key}])
-    except Ec2CallFailed as failed:
+    except CloudCallFailed as failed:
         return failed.outcome_for(handle.key)
     return CallAccepted(handle.key, native)
 
@@ -50,7 +50,7 @@ async def release_instance(calls: Ec2Client, handle: MachineHandle) -> Outcome:
         return AlreadyDone(handle.key)
     try:
         await calls.call("delete_tags", Resources=[native], Tags=[{"Key": KEY_TAG, "Value": handle.key}])
-    except Ec2CallFailed as failed:
+    except CloudCallFailed as failed:
         return (
             AlreadyDone(handle.key, native) if failed.why is RefusalReason.NOT_FOUND else failed.outcome_for(handle.key)
         )

@@ -12,13 +12,12 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec import Struct
 
 from stateward.drivers.aws.ec2_client import Ec2Client
-from stateward.drivers.aws.errors import Ec2CallFailed
 from stateward.drivers.aws.machines import ACTION_CALLS, GONE, KEY_TAG, already_done_ids, key_of, observation
+from stateward.drivers.cloud.errors import CloudCallFailed
 from stateward.drivers.port import (
     AlreadyDone,
     CallAccepted,
     CallRefused,
-    CallThrottled,
     MachineAction,
     MachineHandle,
     MachineListing,
@@ -39,15 +38,13 @@ class DescribeResult(Struct, frozen=True):
     """The machines that were listed, and the failure that ended the listing, if any."""
 
     machines: Sequence[Observation]
-    failed: Ec2CallFailed | None = None
+    failed: CloudCallFailed | None = None
 
     def listing(self) -> MachineListing:
         """Return the result as the listing of the port."""
         if self.failed is None:
             return MachineListing(self.machines, complete=True)
-        outcome = self.failed.outcome
-        after = outcome.retry_after_s if isinstance(outcome, CallThrottled) else 0.0
-        return MachineListing(self.machines, complete=False, problem=str(self.failed), retry_after_s=after)
+        return self.failed.listing(self.machines)
 
 
 async def describe_instances(calls: Ec2Client, keys: Collection[str] | None = None) -> DescribeResult:
@@ -80,7 +77,7 @@ async def _pages(calls: Ec2Client, filtered: Mapping[str, object] | None) -> Des
         async for page in calls.pages("describe_instances", **only, MaxResults=PAGE_SIZE):
             machines = [one for reservation in page.get("Reservations", ()) for one in reservation["Instances"]]
             seen |= {one["InstanceId"]: observation(one) for one in machines if key_of(one) or not only}
-    except Ec2CallFailed as failed:
+    except CloudCallFailed as failed:
         return DescribeResult(list(seen.values()), failed)
     return DescribeResult(list(seen.values()))
 
@@ -116,21 +113,21 @@ class InstanceActions:
         ends = {native: end for each in done for native, end in each.items()}
         return [self._outcome(action, handle, known[handle], ends) for handle in handles]
 
-    async def _resolve(self, keys: Sequence[str]) -> dict[str, str | Ec2CallFailed]:
+    async def _resolve(self, keys: Sequence[str]) -> dict[str, str | CloudCallFailed]:
         """Find machines by their keys; a live one has priority over a terminated one."""
         seen = await describe_instances(self._calls, keys)
-        found: dict[str, str | Ec2CallFailed] = {} if seen.failed is None else dict.fromkeys(keys, seen.failed)
+        found: dict[str, str | CloudCallFailed] = {} if seen.failed is None else dict.fromkeys(keys, seen.failed)
         for one in sorted(seen.machines, key=lambda one: one.state not in GONE):
             found[one.key] = one.native_id
         return found
 
-    async def _portion(self, action: MachineAction, ids: Sequence[str]) -> dict[str, bool | Ec2CallFailed]:
+    async def _portion(self, action: MachineAction, ids: Sequence[str]) -> dict[str, bool | CloudCallFailed]:
         """Carry out an action on some instances; returns for each whether it was done already, or the failure."""
         if not ids:
             return {}
         try:
             answer = await self._calls.call(ACTION_CALLS[action].call, InstanceIds=list(ids))
-        except Ec2CallFailed as failed:
+        except CloudCallFailed as failed:
             if len(ids) == 1 or failed.why in (None, RefusalReason.AUTH):
                 return dict.fromkeys(ids, failed)
             bad = ids_in_text(failed.outcome.message, ids)
@@ -147,13 +144,13 @@ class InstanceActions:
         self,
         action: MachineAction,
         handle: MachineHandle,
-        native: str | Ec2CallFailed | None,
-        ends: dict[str, bool | Ec2CallFailed],
+        native: str | CloudCallFailed | None,
+        ends: dict[str, bool | CloudCallFailed],
     ) -> Outcome:
         if native is None:
             return CallRefused(handle.key, RefusalReason.NOT_FOUND, f"no machine carries the key {handle.key!r}")
-        end = native if isinstance(native, Ec2CallFailed) else ends.get(native, True)
-        if isinstance(end, Ec2CallFailed):
+        end = native if isinstance(native, CloudCallFailed) else ends.get(native, True)
+        if isinstance(end, CloudCallFailed):
             return end.outcome_for(handle.key)
         assert isinstance(native, str)
         if action is MachineAction.REBOOT:

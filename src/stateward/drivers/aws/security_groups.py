@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stateward.drivers.aws.ec2_client import Ec2Client
-from stateward.drivers.aws.errors import Ec2CallFailed
-from stateward.drivers.port import CallRefused, CloudResource, RefusalReason
+from stateward.drivers.cloud.errors import CloudCallFailed, refusal
+from stateward.drivers.port import CloudResource, RefusalReason
 from stateward.drivers.security_rules import ANY, SecurityRule, wanted_rules
 from stateward.errors import BadInput
 
@@ -47,12 +47,11 @@ def _permission(rule: SecurityRule) -> dict[str, object]:
 
 
 def rules_of(resource: CloudResource) -> set[SecurityRule]:
-    """Read the rules that a group must have; raises `Ec2CallFailed` for bad ones."""
+    """Read the rules that a group must have; raises `CloudCallFailed` for bad ones."""
     try:
         return wanted_rules(resource.facts.get("rules", ""))
     except BadInput as error:
-        refusal = CallRefused(resource.key, RefusalReason.INVALID, str(error))
-        raise Ec2CallFailed("rules", "BadInput", refusal) from None
+        raise refusal("rules", RefusalReason.INVALID, str(error)) from None
 
 
 async def complete_rules(calls: Ec2Client, resource: CloudResource, group: Mapping[str, Any]) -> bool:
@@ -88,7 +87,7 @@ def _references(permissions: Iterable[Mapping[str, Any]]) -> list[dict[str, obje
 async def _revoke(calls: Ec2Client, call: str, native: str, permissions: list[dict[str, object]]) -> None:
     try:
         await calls.call(call, GroupId=native, IpPermissions=permissions)
-    except Ec2CallFailed as failed:
+    except CloudCallFailed as failed:
         if failed.code != "InvalidPermission.NotFound":
             raise
         for one in permissions if len(permissions) > 1 else ():  # one of them is gone by now; the others may not be
@@ -100,7 +99,7 @@ async def _add(calls: Ec2Client, call: str, native: str, rules: set[SecurityRule
         return
     try:
         await calls.call(call, GroupId=native, IpPermissions=permissions_of(rules))
-    except Ec2CallFailed as failed:
+    except CloudCallFailed as failed:
         if failed.code != "InvalidPermission.Duplicate":
             raise
         for rule in rules if len(rules) > 1 else ():  # one of them exists by now; the others may not

@@ -9,14 +9,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from msgspec.structs import replace
-
 from stateward.drivers.azure.arm_names import ArmScope
 from stateward.drivers.azure.arm_sdk import SDK_ERRORS, ArmConnection, TokenFailed
-from stateward.drivers.azure.errors import AzureCallFailed, classify_error, not_connected
+from stateward.drivers.azure.errors import classify_error
 from stateward.drivers.azure.service_principal import read_principal
 from stateward.drivers.azure.settings import AzureSettings, read_settings
-from stateward.drivers.port import Meter, ProviderRegion, RefusalReason, TransientFailure
+from stateward.drivers.cloud.errors import REJECTED, CloudCallFailed, driver_closed, not_connected
+from stateward.drivers.port import Meter, ProviderRegion, RefusalReason
 from stateward.errors import StatewardError
 
 MAX_CONCURRENT_CALLS = 32
@@ -40,7 +39,7 @@ class ArmClient:
         self._closed = False
 
     async def call(self, name: str, *args: object, **parameters: object) -> ArmAnswer:
-        """Make one call; raises only `AzureCallFailed`."""
+        """Make one call; raises only `CloudCallFailed`."""
 
         async def send(method: Callable[..., Awaitable[Any]]) -> ArmAnswer:
             if not name.rpartition(".")[2].startswith("begin_"):
@@ -61,7 +60,7 @@ class ArmClient:
 
         try:
             return await self._request(name, send)
-        except AzureCallFailed as failed:
+        except CloudCallFailed as failed:
             if failed.why is RefusalReason.NOT_FOUND:
                 return False
             raise
@@ -118,7 +117,8 @@ class ArmClient:
                 return await task
             except (*SDK_ERRORS, TokenFailed) as error:
                 failed = classify_error(name, error)
-                self._renew_if_rejected(connection, failed)
+                if failed.status == REJECTED and self._connection is connection:
+                    self._connection = None  # the next call reads the credential again: it may have been renewed
             except asyncio.CancelledError:
                 if not self._closed or _is_cancelled():
                     raise
@@ -127,28 +127,20 @@ class ArmClient:
                 del self._requests[task]
                 if connection is not self._connection and connection not in self._requests.values():
                     await connection.close()
-            raise _without_secrets(failed, connection)
+            raise failed.hiding(connection.principal.hide)
 
     def _connected(self, name: str) -> ArmConnection:
         if self._closed:
-            raise _closed(name)
+            raise driver_closed(name)
         if self._connection is None:
+            hide: Callable[[str], str] = str
             try:
                 principal = read_principal(self._region.credential)
-            except StatewardError as error:
-                raise not_connected(name, error, RefusalReason.AUTH) from None
-            try:
+                hide = principal.hide
                 self._connection = ArmConnection(read_settings(self._region), principal)
             except (StatewardError, ValueError) as error:
-                failed = not_connected(name, error, RefusalReason.INVALID)
-                message = principal.hide(failed.outcome.message)
-                raise AzureCallFailed(name, 0, failed.code, replace(failed.outcome, message=message)) from None
+                raise not_connected(name, error).hiding(hide) from None
         return self._connection
-
-    def _renew_if_rejected(self, connection: ArmConnection, failed: AzureCallFailed) -> None:
-        """Let the next call read the credential again if it was rejected: it may have been renewed meanwhile."""
-        if failed.why is RefusalReason.AUTH and failed.status in (0, 401) and self._connection is connection:
-            self._connection = None
 
 
 def _method(connection: ArmConnection, name: str) -> Any:  # noqa: ANN401 - the libraries' methods have many types
@@ -161,12 +153,3 @@ def _method(connection: ArmConnection, name: str) -> Any:  # noqa: ANN401 - the 
 def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _closed(name: str) -> AzureCallFailed:
-    return AzureCallFailed(name, 0, "Closed", TransientFailure("", "the driver is closed"))
-
-
-def _without_secrets(failed: AzureCallFailed, connection: ArmConnection) -> AzureCallFailed:
-    outcome = replace(failed.outcome, message=connection.principal.hide(failed.outcome.message))
-    return AzureCallFailed(failed.call, failed.status, failed.code, outcome)

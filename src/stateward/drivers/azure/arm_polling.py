@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from stateward.drivers.azure.arm_client import ArmClient
-from stateward.drivers.azure.errors import AzureCallFailed
 from stateward.drivers.azure.vm_records import provisioning_of
-from stateward.drivers.port import CallRefused, RefusalReason, TransientFailure
+from stateward.drivers.cloud.errors import CloudCallFailed, refusal
+from stateward.drivers.port import RefusalReason, TransientFailure
 
 MAX_POLLS = 30
 MAX_PAUSE_FACTOR = 5.0
@@ -20,10 +20,10 @@ UNFINISHED = ("Creating", "Updating")
 
 
 async def find_resource(arm: ArmClient, operations: str, *names: str) -> Mapping[str, Any] | None:
-    """Return a resource of a group of operations, such as `network.subnets`, or None; raises `AzureCallFailed`."""
+    """Return a resource of a group of operations, such as `network.subnets`, or None; raises `CloudCallFailed`."""
     try:
         return await arm.call(f"{operations}.get", *names)
-    except AzureCallFailed as failed:
+    except CloudCallFailed as failed:
         if failed.why is RefusalReason.NOT_FOUND:
             return None
         raise
@@ -32,7 +32,7 @@ async def find_resource(arm: ArmClient, operations: str, *names: str) -> Mapping
 async def wait_until_provisioned(
     arm: ArmClient, shown: Mapping[str, Any] | None, operations: str, *names: str
 ) -> Mapping[str, Any]:
-    """Wait until a resource is provisioned; raises `AzureCallFailed` if it fails, or is not there."""
+    """Wait until a resource is provisioned; raises `CloudCallFailed` if it fails, or is not there."""
     for number in range(MAX_POLLS):
         state = "" if shown is None else provisioning_of(shown)
         if shown is not None and state not in UNFINISHED:
@@ -45,8 +45,8 @@ async def wait_until_provisioned(
         return shown
     if state == "Deleting":
         raise _unfinished(operations, names, "is being removed")
-    refusal = CallRefused("", RefusalReason.CONFLICT, f"{names[-1]} is {state}: remove it, and create it again")
-    raise AzureCallFailed(f"{operations}.get", 200, state, refusal)
+    text = f"{names[-1]} is {state}: remove it, and create it again"
+    raise refusal(f"{operations}.get", RefusalReason.CONFLICT, text)
 
 
 async def delete_resource(arm: ArmClient, operations: str, *names: str, delete: str = "begin_delete") -> bool:
@@ -65,5 +65,5 @@ async def _pause(arm: ArmClient, number: int) -> None:
     await asyncio.sleep((await arm.settings()).poll_interval * min(1 + number / 2, MAX_PAUSE_FACTOR))
 
 
-def _unfinished(operations: str, names: tuple[str, ...], problem: str) -> AzureCallFailed:
-    return AzureCallFailed(f"{operations}.get", 0, "Unfinished", TransientFailure("", f"{names[-1]} {problem}"))
+def _unfinished(operations: str, names: tuple[str, ...], problem: str) -> CloudCallFailed:
+    return CloudCallFailed(f"{operations}.get", "Unfinished", TransientFailure("", f"{names[-1]} {problem}"))

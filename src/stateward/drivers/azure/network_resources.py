@@ -24,9 +24,9 @@ from stateward.drivers.azure.arm_names import (
     tags_of,
 )
 from stateward.drivers.azure.arm_polling import delete_resource, find_resource, wait_until_provisioned
-from stateward.drivers.azure.errors import AzureCallFailed
 from stateward.drivers.azure.network_rules import group_rules, missing_rules, surplus_rules
 from stateward.drivers.azure.vm_records import properties_of
+from stateward.drivers.cloud.errors import CloudCallFailed, refusal
 from stateward.drivers.port import (
     AlreadyDone,
     CallAccepted,
@@ -81,7 +81,7 @@ class NetworkResources:
             found = [one async for one in self._list_networks(scope)]
             found += [one async for one in self._list_kind(scope, ResourceKind.SECURITY_GROUP)]
             found += [one async for one in self._list_kind(scope, ResourceKind.SSH_KEY)]
-        except AzureCallFailed as failed:
+        except CloudCallFailed as failed:
             return ResourceListing((), complete=False, problem=str(failed))
         return ResourceListing(found, complete=True)
 
@@ -91,7 +91,7 @@ class NetworkResources:
         async with self._locks[resource.key]:
             try:
                 return await work(resource, await self._arm.scope())
-            except AzureCallFailed as failed:
+            except CloudCallFailed as failed:
                 return failed.outcome_for(resource.key)
 
     async def _ensure(self, resource: CloudResource, scope: ArmScope) -> Outcome:
@@ -104,7 +104,7 @@ class NetworkResources:
         if found is None:
             try:
                 return await self._create(resource, scope)
-            except AzureCallFailed as failed:
+            except CloudCallFailed as failed:
                 if failed.status != EXISTS:
                     raise
             found = await self._arm.call(f"{operations}.get", scope.group, name)
@@ -179,7 +179,7 @@ class NetworkResources:
         return (CallAccepted if networks else AlreadyDone)(resource.key, resource.native_id)
 
     async def _tag_network(self, scope: ArmScope, network: str, changes: Mapping[str, str | None]) -> None:
-        """Change tags of a network; raises `AzureCallFailed` if there is no network."""
+        """Change tags of a network; raises `CloudCallFailed` if there is no network."""
         async with self._locks[f"tags of {network}"]:
             found = await self._arm.call(f"{NETWORKS}.get", scope.group, network)
             tags = dict(found.get("tags") or {})
@@ -230,26 +230,25 @@ def create_body(resource: CloudResource, scope: ArmScope) -> tuple[dict[str, obj
 
 
 def _rules(resource: CloudResource) -> set[SecurityRule]:
-    """Read the rules that a group must have; raises `AzureCallFailed` for bad ones."""
+    """Read the rules that a group must have; raises `CloudCallFailed` for bad ones."""
     if resource.kind is not ResourceKind.SECURITY_GROUP:
         return set()
     try:
         return wanted_rules(resource.facts.get("rules", ""))
     except BadInput as error:
-        refusal = CallRefused(resource.key, RefusalReason.INVALID, str(error))
-        raise AzureCallFailed("rules", 0, "BadInput", refusal) from None
+        raise refusal("rules", RefusalReason.INVALID, str(error)) from None
 
 
 def _check_key(resource: CloudResource, found: Mapping[str, Any]) -> None:
     """Refuse to touch a resource of the same name that is not ours."""
     if key_of(found) != resource.key:
         message = f"{found.get('name')} does not carry the key {resource.key!r}"
-        raise AzureCallFailed("key", 200, "Foreign", CallRefused("", RefusalReason.CONFLICT, message))
+        raise refusal("key", RefusalReason.CONFLICT, message)
 
 
 def _network_name(native_id: str, scope: ArmScope) -> str:
     names = scope.child_names(native_id, VIRTUAL_NETWORK)
     if names is None or len(names) != 1:
         message = f"{native_id!r} is no network of the resource group {scope.group}"
-        raise AzureCallFailed("network", 0, "Invalid", CallRefused("", RefusalReason.INVALID, message))
+        raise refusal("network", RefusalReason.INVALID, message)
     return names[0]

@@ -6,8 +6,8 @@ to a restart is lost, a repetition restarts the machine again.
 
 from stateward.drivers.azure.arm_client import ArmClient
 from stateward.drivers.azure.arm_names import VIRTUAL_MACHINE, arm_name
-from stateward.drivers.azure.errors import AzureCallFailed
 from stateward.drivers.azure.vm_creation import MACHINES, MAX_REMEMBERED_KEYS, VmCreation
+from stateward.drivers.cloud.errors import CloudCallFailed
 from stateward.drivers.port import AlreadyDone, CallAccepted, MachineAction, MachineHandle, Outcome
 
 ACTION_METHODS = {
@@ -36,7 +36,7 @@ class VmActions:
             if is_restart and handle.token and self._restarted.get(handle.key) == handle.token:
                 return AlreadyDone(handle.key, native_id)
             await self._arm.call(f"{MACHINES}.{ACTION_METHODS[action]}", scope.group, name)
-        except AzureCallFailed as failed:
+        except CloudCallFailed as failed:
             return failed.outcome_for(handle.key)
         if is_restart:
             self._remember(handle)

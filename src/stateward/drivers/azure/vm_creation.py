@@ -17,9 +17,9 @@ from stateward.drivers.azure.arm_client import ArmClient
 from stateward.drivers.azure.arm_names import SSH_PUBLIC_KEY, VIRTUAL_MACHINE, ArmScope, arm_name, key_of
 from stateward.drivers.azure.arm_polling import delete_resource, find_resource, wait_until_provisioned
 from stateward.drivers.azure.arm_sdk import CREATE_ONLY
-from stateward.drivers.azure.errors import AzureCallFailed
 from stateward.drivers.azure.vm_images import image_reference
 from stateward.drivers.azure.vm_records import address_body, interface_body, machine_body, provisioning_of
+from stateward.drivers.cloud.errors import CloudCallFailed, refusal
 from stateward.drivers.port import (
     AlreadyDone,
     CallAccepted,
@@ -59,7 +59,7 @@ class VmCreation:
             if found is not None:
                 return existing_outcome(key, found, scope)
             return await self._create(machine_spec, scope, began)
-        except AzureCallFailed as failed:
+        except CloudCallFailed as failed:
             return failed.outcome_for(key)
 
     async def remove(self, key: str) -> Outcome:
@@ -69,7 +69,7 @@ class VmCreation:
             scope = await self._arm.scope()
             is_found = await self._arm.delete(f"{MACHINES}.begin_delete", scope.group, name)
             is_found = is_found or await self._remove_parts(scope, name)
-        except AzureCallFailed as failed:
+        except CloudCallFailed as failed:
             return failed.outcome_for(key)
         if not is_found:
             return CallRefused(key, RefusalReason.NOT_FOUND, f"no machine carries the key {key!r}")
@@ -90,7 +90,7 @@ class VmCreation:
             await self._put(INTERFACES, scope.group, name, interface_body(machine_spec, settings, scope, subnet))
             body = machine_body(machine_spec, settings, scope, image, public_key)
             await self._arm.call(f"{MACHINES}.begin_create_or_update", scope.group, name, body, **CREATE_ONLY)
-        except AzureCallFailed as failed:
+        except CloudCallFailed as failed:
             return await self._after_failure(machine_spec.key, scope, failed)
         return CallAccepted(machine_spec.key, scope.id(VIRTUAL_MACHINE, name))
 
@@ -98,7 +98,7 @@ class VmCreation:
         made = await self._arm.call(f"{operations}.begin_create_or_update", group, name, body)
         await wait_until_provisioned(self._arm, made, operations, group, name)
 
-    async def _after_failure(self, key: str, scope: ArmScope, failed: AzureCallFailed) -> Outcome:
+    async def _after_failure(self, key: str, scope: ArmScope, failed: CloudCallFailed) -> Outcome:
         """Return the outcome of a create that failed; after a refusal no parts are left, unless Azure keeps them."""
         if failed.why is None:
             return failed.outcome_for(key)
@@ -108,7 +108,7 @@ class VmCreation:
             if found is not None:  # somebody else has created it meanwhile
                 return existing_outcome(key, found, scope)
             await self._remove_parts(scope, name)
-        except AzureCallFailed:
+        except CloudCallFailed:
             return failed.outcome_for(key)  # what is left is listed under the key
         return failed.outcome_for(key)
 
@@ -155,5 +155,5 @@ def existing_outcome(key: str, found: Mapping[str, Any], scope: ArmScope) -> Out
     return AlreadyDone(key, scope.id(VIRTUAL_MACHINE, name))
 
 
-def _invalid(message: str) -> AzureCallFailed:
-    return AzureCallFailed("create", 0, "Invalid", CallRefused("", RefusalReason.INVALID, message))
+def _invalid(message: str) -> CloudCallFailed:
+    return refusal("create", RefusalReason.INVALID, message)

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from stateward.drivers.azure.arm_client import ArmClient
 from stateward.drivers.azure.arm_names import normal_location
-from stateward.drivers.azure.errors import AzureCallFailed
 from stateward.drivers.azure.vm_records import properties_of
+from stateward.drivers.cloud.errors import CloudCallFailed, refusal
 from stateward.drivers.port import CallRefused, Inconclusive, RefusalReason
 
 URN_PARTS = ("publisher", "offer", "sku", "version")
@@ -36,15 +36,14 @@ class VmSize(Struct, frozen=True):
 
 
 def image_reference(image: str) -> dict[str, str]:
-    """Return an image as Azure refers to it; raises `AzureCallFailed` for a text that is none."""
+    """Return an image as Azure refers to it; raises `CloudCallFailed` for a text that is none."""
     for start, field in ID_FIELDS.items():
         if image.lower().startswith(start):
             return {field: image}
     parts = image.split(":")
     if len(parts) == len(URN_PARTS) and all(parts):
         return dict(zip(URN_PARTS, parts, strict=True))
-    refusal = CallRefused(image, RefusalReason.INVALID, f"the image {image!r} must be {IMAGE_MEANS}")
-    raise AzureCallFailed("image", 0, "Invalid", refusal)
+    raise refusal("image", RefusalReason.INVALID, f"the image {image!r} must be {IMAGE_MEANS}")
 
 
 class SizeLookup:
@@ -56,7 +55,7 @@ class SizeLookup:
         self._read_at = float("-inf")
 
     async def find(self, name: str) -> VmSize | None:
-        """Return a size, or None if there is none of this name; raises `AzureCallFailed`."""
+        """Return a size, or None if there is none of this name; raises `CloudCallFailed`."""
         if monotonic() - self._read_at > SIZES_LIFETIME_S:
             self._sizes, self._read_at = await self._read(), monotonic()
         return self._sizes.get(name.lower())
@@ -91,17 +90,17 @@ async def check_spec(arm: ArmClient, sizes: SizeLookup, spec: str, image: str) -
         zone = (await arm.settings()).zone
         if size.is_closed or zone in size.closed_zones:
             return CallRefused(spec, RefusalReason.CAPACITY, f"the size {spec!r} is not available to this subscription")
-    except AzureCallFailed as failed:
+    except CloudCallFailed as failed:
         return failed.outcome_for(spec)
     try:
         architecture = await _find_architecture(arm, image)
-    except AzureCallFailed as failed:
+    except CloudCallFailed as failed:
         return failed.outcome_for(image)
     return _mismatch(spec, size, architecture)
 
 
 async def _find_architecture(arm: ArmClient, image: str) -> str:
-    """Return the processor that an image is for, if that is known; raises `AzureCallFailed` if there is no image."""
+    """Return the processor that an image is for, if that is known; raises `CloudCallFailed` if there is no image."""
     reference = image_reference(image)
     if "publisher" in reference:
         return await _marketplace_architecture(arm, reference)
@@ -119,8 +118,8 @@ async def _marketplace_architecture(arm: ArmClient, reference: Mapping[str, str]
         listed: Any = await arm.call("compute.virtual_machine_images.list", *sku, top=1, orderby="name desc")
         versions = [str(one["name"]) for one in listed]
         if not versions:
-            refusal = CallRefused("", RefusalReason.NOT_FOUND, f"there is no image {':'.join(sku[1:])!r} here")
-            raise AzureCallFailed("compute.virtual_machine_images.list", 200, "NotFound", refusal)
+            text = f"there is no image {':'.join(sku[1:])!r} here"
+            raise refusal("compute.virtual_machine_images.list", RefusalReason.NOT_FOUND, text)
         version = versions[0]
     found = await arm.call("compute.virtual_machine_images.get", *sku, version)
     return str(properties_of(found).get("architecture") or "")
@@ -139,8 +138,7 @@ async def _lookup_by_id(arm: ArmClient, image: str) -> tuple[str, ...] | None:
     }
     call = calls.get(tuple(kinds))
     if call is None or len(kinds) != len(names):
-        refusal = CallRefused("", RefusalReason.INVALID, f"the image {image!r} must be {IMAGE_MEANS}")
-        raise AzureCallFailed("image", 0, "Invalid", refusal)
+        raise refusal("image", RefusalReason.INVALID, f"the image {image!r} must be {IMAGE_MEANS}")
     return (call, *group, *(names[:3] if "versions" in kinds else names))
 
 

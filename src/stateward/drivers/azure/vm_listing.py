@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from stateward.drivers.azure.arm_client import ArmClient
 from stateward.drivers.azure.arm_names import VIRTUAL_MACHINE, ArmScope
-from stateward.drivers.azure.errors import AzureCallFailed
 from stateward.drivers.azure.vm_records import MachineRecords, observation, properties_of, records_by_key
-from stateward.drivers.port import CallThrottled, MachineListing
+from stateward.drivers.cloud.errors import CloudCallFailed
+from stateward.drivers.port import MachineListing
 
 
 class VmListings(Struct, frozen=True):
@@ -49,9 +49,8 @@ async def list_machines(arm: ArmClient, keys: Collection[str] | None = None) -> 
     try:
         scope = await arm.scope()
         listings = await _list_all(arm, scope)
-    except AzureCallFailed as failed:
-        after = failed.outcome.retry_after_s if isinstance(failed.outcome, CallThrottled) else 0.0
-        return MachineListing((), complete=False, problem=str(failed), retry_after_s=after)
+    except CloudCallFailed as failed:
+        return failed.listing()
     found = sorted(records_by_key(listings.records()).items())
     machines = [observation(key, records, scope) for key, records in found if wanted is None or key in wanted]
     return MachineListing(machines, complete=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
-from stateward.drivers.gcp.errors import GceCallFailed, refuse
+from stateward.drivers.cloud.errors import CloudCallFailed, refusal
 from stateward.drivers.gcp.gce_client import GceClient
 from stateward.drivers.gcp.gce_machines import last_part, name_of
 from stateward.drivers.gcp.resource_records import OWN_NAMES, read_record, write_record
@@ -41,7 +41,7 @@ class SecurityGroups:
         self._calls = calls
 
     async def ensure(self, resource: CloudResource) -> Outcome:
-        """Give a group exactly its rules; raises `GceCallFailed`."""
+        """Give a group exactly its rules; raises `CloudCallFailed`."""
         wanted = wanted_firewalls(resource, (await self._calls.settings()).region)
         present = await self._present(resource.key)
         tag = name_of(resource.key)
@@ -49,7 +49,7 @@ class SecurityGroups:
         try:
             for name, firewall in wanted.items():  # the base rule is the first
                 changed |= await self._put(name, firewall, present.get(name))
-        except GceCallFailed as failed:
+        except CloudCallFailed as failed:
             if failed.why is not None and not present:  # a group whose rules are refused is not left behind
                 await self._delete(await self._present(resource.key))
             raise
@@ -58,7 +58,7 @@ class SecurityGroups:
         return (CallAccepted if changed or surplus else AlreadyDone)(resource.key, tag)
 
     async def remove(self, resource: CloudResource) -> Outcome:
-        """Remove a group that no machine is in; raises `GceCallFailed`."""
+        """Remove a group that no machine is in; raises `CloudCallFailed`."""
         tag, present = name_of(resource.key), await self._present(resource.key)
         if not present:
             return AlreadyDone(resource.key, tag)
@@ -66,12 +66,12 @@ class SecurityGroups:
             for zone in page.items.values():
                 if zone.instances:
                     text = f"machine {zone.instances[0].name} is in the security group"
-                    raise refuse("firewalls.delete", RefusalReason.IN_USE, text)
+                    raise refusal("firewalls.delete", RefusalReason.IN_USE, text)
         await self._delete(present)
         return CallAccepted(resource.key, tag)
 
     async def listing(self, region: str) -> list[CloudResource]:
-        """List the groups that were made for a region; raises `GceCallFailed`."""
+        """List the groups that were made for a region; raises `CloudCallFailed`."""
         found = []
         async for page in self._calls.pages("firewalls.list", filter=OWN_NAMES):
             for one in page.items:
@@ -106,17 +106,17 @@ class SecurityGroups:
         for name in sorted(firewalls, key=len, reverse=True):  # the base rule has the shortest name, and is the last
             try:
                 await self._calls.change("firewalls.delete", firewall=name)
-            except GceCallFailed as failed:
+            except CloudCallFailed as failed:
                 if failed.why is not RefusalReason.NOT_FOUND:
                     raise
 
 
 def wanted_firewalls(resource: CloudResource, region: str) -> dict[str, dict[str, object]]:
-    """Return the firewall rules of a group by name; raises `GceCallFailed` for bad rules."""
+    """Return the firewall rules of a group by name; raises `CloudCallFailed` for bad rules."""
     try:
         rules = wanted_rules(resource.facts.get("rules", ""))
     except BadInput as error:
-        raise refuse("rules", RefusalReason.INVALID, str(error)) from None
+        raise refusal("rules", RefusalReason.INVALID, str(error)) from None
     tag = name_of(resource.key)
     base: dict[str, object] = {
         "network": f"global/networks/{resource.within}",

@@ -1,32 +1,22 @@
-"""The client of Compute Engine: calls in its own thread pool, each counted, and operations followed to their end.
+"""The client of Compute Engine: calls in one zone of one project, and operations followed to their end.
 
-The library blocks. The event loop's default pool has a few threads per processor, for the whole server. These calls
-mostly wait for the network, so they have a pool of 32 threads. Between two looks at an operation no thread waits.
+Between two looks at an operation no thread waits.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from functools import partial
+from collections.abc import AsyncIterator
 from typing import Any
 
 from msgspec.structs import replace
 
-from stateward.drivers.call_threads import CallThreads
-from stateward.drivers.gcp.errors import (
-    STALE_CREDENTIAL,
-    GceCallFailed,
-    classify_error,
-    failed_operation,
-    is_read_only,
-    not_connected,
-)
+from stateward.drivers.cloud.client import THREADS, BlockingClient
+from stateward.drivers.cloud.errors import CloudCallFailed
+from stateward.drivers.gcp.errors import classify_error, failed_operation, is_read_only
 from stateward.drivers.gcp.gce_settings import GceSettings, read_settings
-from stateward.drivers.gcp.google_sdk import SDK_ERRORS, connect
+from stateward.drivers.gcp.google_sdk import AUTH_ERRORS, SDK_ERRORS, connect
 from stateward.drivers.gcp.service_accounts import ServiceAccount, read_service_account
-from stateward.drivers.port import CallUnanswered, Meter, ProviderRegion, TransientFailure
-from stateward.errors import BadInput, StatewardError
-
-THREADS = 32
+from stateward.drivers.port import CallUnanswered, Meter, ProviderRegion
+from stateward.errors import BadInput
 
 POLL_FIRST_S, POLL_MAX_S, POLL_FACTOR = 0.1, 3.0, 1.5
 """The intervals between two looks at an operation: the first, the longest, and how they grow."""
@@ -41,37 +31,26 @@ SCOPE_FIELDS = {
 """The field of a service's requests that says where its resources are; the others are global."""
 
 
-class GceClient:
-    """Calls to Compute Engine in one zone of one project."""
+class GceClient(BlockingClient[dict[str, Any]]):
+    """Calls to Compute Engine; a session has the library's clients by their services."""
+
+    sdk_errors, login_errors = SDK_ERRORS, AUTH_ERRORS
 
     def __init__(self, provider_region: ProviderRegion, meter: Meter) -> None:
-        self._provider_region = provider_region
-        self._meter = meter
-        self._threads = CallThreads(THREADS, f"gcp-{provider_region.region}")
-        self._account = ServiceAccount()
-        self._clients: dict[str, Any] = {}
+        super().__init__(provider_region, meter, ServiceAccount())
         self._settings: GceSettings | None = None
-        self._connecting = asyncio.Lock()
 
     async def settings(self) -> GceSettings:
-        """Return the settings of the region, with the project; raises `GceCallFailed`."""
+        """Return the settings of the region, with the project; raises `CloudCallFailed`."""
         await self._connected("settings")
         assert self._settings is not None
         return self._settings
 
     async def call(self, name: str, **fields: object) -> Any:  # noqa: ANN401 - the library's types
-        """Make one call; raises only `GceCallFailed`, also for an operation that has failed already."""
-        clients = await self._connected(name)
-        self._meter(name)
-        try:
-            answer = await self._in_thread(name, partial(self._request, clients, name, fields))
-        except SDK_ERRORS as error:
-            failed = classify_error(name, error)
-            if failed.status == STALE_CREDENTIAL:
-                self._clients = {}
-            raise self._without_secrets(failed) from None
+        """Make one call; raises only `CloudCallFailed`, also for an operation that has failed already."""
+        answer = await self._send(name, lambda clients: self._request_of(clients, name, fields), classify_error)
         if not is_read_only(name) and (failure := failed_operation(name, answer)):
-            raise self._without_secrets(failure)
+            raise self._failure(failure)
         return answer
 
     async def change(self, name: str, **fields: object) -> None:
@@ -91,12 +70,6 @@ class GceClient:
         """Return an operation on an instance."""
         return await self.call("zone_operations.get", operation=name)
 
-    async def close(self) -> None:
-        """Close the threads and connections; calls under way end within their time-outs."""
-        self._threads.close()
-        for client in self._clients.values():
-            client.transport.close()
-
     async def _finish(self, call: str, operation: Any) -> None:  # noqa: ANN401
         """Wait until an operation is done; a look that fails proves nothing, so the next one follows."""
         settings = await self.settings()
@@ -104,18 +77,18 @@ class GceClient:
         while not is_finished(operation):
             if left <= 0:
                 running = CallUnanswered("", f"operation {operation.name} still runs after its time-out")
-                raise GceCallFailed(call, 0, "", running)
+                raise CloudCallFailed(call, "", running)
             await asyncio.sleep(pause)
             left, pause = left - pause, min(POLL_MAX_S, pause * POLL_FACTOR)
             try:
                 operation = await self.call(f"{_operations_of(operation)}.get", operation=operation.name)
-            except GceCallFailed as failed:
-                if self._threads.is_closed:
-                    raise GceCallFailed(call, 0, failed.code, CallUnanswered("", "the driver is closed")) from None
+            except CloudCallFailed as failed:
+                if self._is_closed:
+                    raise CloudCallFailed(call, failed.code, CallUnanswered("", "the driver is closed")) from None
         if failure := failed_operation(call, operation):
-            raise self._without_secrets(failure)
+            raise self._failure(failure)
 
-    def _request(self, clients: dict[str, Any], name: str, fields: dict[str, object]) -> Any:  # noqa: ANN401
+    def _request_of(self, clients: dict[str, Any], name: str, fields: dict[str, object]) -> Any:  # noqa: ANN401
         """Send one request, in a thread."""
         assert self._settings is not None
         service, _, method = name.partition(".")
@@ -127,42 +100,27 @@ class GceClient:
         answer = send(request=request | fields, retry=None, timeout=self._settings.read_timeout_s)
         return next(iter(answer.pages)) if method.endswith("list") else answer
 
-    async def _connected(self, name: str) -> dict[str, Any]:
-        async with self._connecting:
-            try:
-                if not self._clients:
-                    self._clients = await self._in_thread(name, self._connect)
-            except (*SDK_ERRORS, StatewardError) as error:
-                failed = error if isinstance(error, GceCallFailed) else not_connected(name, error)
-            else:
-                return self._clients
-        raise self._without_secrets(failed)
-
     def _connect(self) -> dict[str, Any]:
-        settings = read_settings(self._provider_region)
-        self._account = self._read_account(settings)
-        clients, project = connect(settings, self._account, THREADS)
+        settings = read_settings(self._region)
+        self._credential = account = self._read_account(settings)
+        clients, project = connect(settings, account, THREADS)
         self._settings = replace(settings, project=settings.project or project)
         if not self._settings.project:
             raise BadInput("project", "", "an option of the connection: the credential names none")
         return clients
 
+    def _close(self, session: dict[str, Any]) -> None:
+        for client in session.values():
+            client.transport.close()
+
     def _read_account(self, settings: GceSettings) -> ServiceAccount:
-        reference = self._provider_region.credential
+        reference = self._region.credential
         if settings.is_anonymous:
             return ServiceAccount()
         if settings.endpoint_url and not reference:
             means = "a reference, if there is an endpoint_url: the server's own credential is for Google alone"
             raise BadInput("credential", reference, means)
         return read_service_account(reference)
-
-    async def _in_thread(self, name: str, work: Callable[[], Any]) -> Any:  # noqa: ANN401
-        closed = GceCallFailed(name, 0, "Closed", TransientFailure("", "the driver is closed"))
-        return await self._threads.run(work, closed)
-
-    def _without_secrets(self, failed: GceCallFailed) -> GceCallFailed:
-        outcome = replace(failed.outcome, message=self._account.hide(failed.outcome.message))
-        return GceCallFailed(failed.call, failed.status, failed.code, outcome)
 
 
 def is_finished(operation: Any) -> bool:  # noqa: ANN401

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from stateward.drivers.gcp.errors import GceCallFailed, refuse
+from stateward.drivers.cloud.errors import CloudCallFailed, refusal
 from stateward.drivers.gcp.gce_client import GceClient
 from stateward.drivers.port import CallRefused, Inconclusive, RefusalReason
 from stateward.drivers.remembered_images import RememberedImages
@@ -52,7 +52,7 @@ class GceImages:
         self._found = RememberedImages[ImageAddress]()
 
     async def source(self, image: str) -> str:
-        """Return the address of an image; it is looked up only if it is not complete. Raises `GceCallFailed`."""
+        """Return the address of an image; it is looked up only if it is not complete. Raises `CloudCallFailed`."""
         if (address := parse_address(image)) is not None:
             return address.source
         if (known := self._found.get(image)) is not None:
@@ -60,20 +60,20 @@ class GceImages:
         return (await self._find(image))[0].source
 
     async def find(self, image: str) -> Any:  # noqa: ANN401 - the library's type
-        """Find an image, the newest if it is a family; raises `GceCallFailed`."""
+        """Find an image, the newest if it is a family; raises `CloudCallFailed`."""
         return (await self._find(image))[1]
 
     async def _find(self, image: str) -> tuple[ImageAddress, Any]:
         for address in self._candidates(image, (await self._calls.settings()).project):
             try:
                 found = await self._get(address)
-            except GceCallFailed as failed:
+            except CloudCallFailed as failed:
                 if failed.why is not RefusalReason.NOT_FOUND:
                     raise
             else:
                 self._found.put(image, address)
                 return address, found
-        raise refuse("images.get", RefusalReason.NOT_FOUND, f"there is no image and no family {image!r} here")
+        raise refusal("images.get", RefusalReason.NOT_FOUND, f"there is no image and no family {image!r} here")
 
     async def _get(self, address: ImageAddress) -> Any:  # noqa: ANN401
         if address.is_family:
@@ -107,7 +107,7 @@ async def check_machine(
     try:
         size = await calls.call("machine_types.get", machine_type=spec)
         found = await images.find(image)
-    except GceCallFailed as failed:
+    except CloudCallFailed as failed:
         return failed.outcome_for(image if failed.call.startswith("images.") else spec)
     if {size.architecture, found.architecture} == ARCHITECTURES:
         text = f"{spec} is for {size.architecture}, and the image is for {found.architecture}"

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from stateward.aio.named_locks import NamedLocks
-from stateward.drivers.gcp.errors import GceCallFailed
+from stateward.drivers.cloud.errors import CloudCallFailed
 from stateward.drivers.gcp.firewall_groups import SecurityGroups
 from stateward.drivers.gcp.gce_client import GceClient
 from stateward.drivers.gcp.gce_machines import last_part, name_of
@@ -69,7 +69,7 @@ class GceResources:
             found = [one for kind in GCE_NAMES for one in await self._list_kind(kind, region)]
             found += await self._groups.listing(region)
             found += await self._keys.listing(region)
-        except GceCallFailed as failed:
+        except CloudCallFailed as failed:
             return ResourceListing((), complete=False, problem=str(failed))
         return ResourceListing(found, complete=True)
 
@@ -79,7 +79,7 @@ class GceResources:
         async with self._locks[resource.key]:
             try:
                 return await work(resource)
-            except GceCallFailed as failed:
+            except CloudCallFailed as failed:
                 return failed.outcome_for(resource.key)
 
     async def _list_kind(self, kind: ResourceKind, region: str) -> list[CloudResource]:
@@ -98,7 +98,7 @@ class GceResources:
         body = {f"{names.noun}_resource": resource_body(resource, settings)}
         try:
             await self._calls.change(f"{names.service}.insert", **body)
-        except GceCallFailed as failed:
+        except CloudCallFailed as failed:
             if failed.status == 409 and await self._exists(resource):
                 return AlreadyDone(resource.key, native)
             raise
@@ -115,7 +115,7 @@ class GceResources:
         names = GCE_NAMES[resource.kind]
         try:
             found = await self._calls.call(f"{names.service}.get", **{names.noun: name_of(resource.key)})
-        except GceCallFailed as failed:
+        except CloudCallFailed as failed:
             if failed.why is RefusalReason.NOT_FOUND:
                 return False
             raise

@@ -22,8 +22,9 @@ from requests.exceptions import ConnectionError as RequestsConnectionError
 from requests.exceptions import ConnectTimeout, RequestException
 from urllib3.exceptions import MaxRetryError, NameResolutionError, NewConnectionError
 
+from stateward.drivers.credential_fields import CredentialMissing
 from stateward.drivers.gcp.gce_settings import GceSettings
-from stateward.drivers.gcp.service_accounts import ServiceAccount, ServiceAccountMissing
+from stateward.drivers.gcp.service_accounts import ServiceAccount
 
 __all__ = [
     "AUTH_ERRORS",
@@ -116,7 +117,7 @@ def _credentials(settings: GceSettings, account: ServiceAccount) -> tuple[Any, s
     try:
         return made.from_service_account_info(fields, scopes=SCOPES), account.project
     except (ValueError, TypeError, GoogleAuthError) as error:  # their texts may quote the key, so they are not shown
-        raise ServiceAccountMissing("(the file)", f"its key cannot be read ({type(error).__name__})") from None
+        raise CredentialMissing("(the file)", f"its key cannot be read ({type(error).__name__})") from None
 
 
 def _keep_requests_out_of_logs() -> None:

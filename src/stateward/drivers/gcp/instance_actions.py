@@ -9,7 +9,8 @@ request id: a repeated reboot is one reboot.
 import asyncio
 from collections.abc import Sequence
 
-from stateward.drivers.gcp.errors import GceCallFailed
+from stateward.drivers.cloud.errors import CloudCallFailed
+from stateward.drivers.gcp.errors import is_not_ready
 from stateward.drivers.gcp.gce_client import GceClient
 from stateward.drivers.gcp.gce_machines import ACTIONS, STOPPED, name_of, request_id
 from stateward.drivers.gcp.instance_launch import InstanceLaunch
@@ -45,8 +46,8 @@ class GceActions:
             return AlreadyDone(handle.key)  # it was never created
         try:
             await self._send(ACTIONS[action].call, handle)
-        except GceCallFailed as failed:
-            if failed.is_not_ready or failed.why in (RefusalReason.INVALID, RefusalReason.CONFLICT):
+        except CloudCallFailed as failed:
+            if is_not_ready(failed) or failed.why in (RefusalReason.INVALID, RefusalReason.CONFLICT):
                 return await self._after_refusal(action, handle, failed)
             return failed.outcome_for(handle.key)
         if action is MachineAction.TERMINATE:
@@ -57,18 +58,18 @@ class GceActions:
         fields = {"request_id": request_id(call, handle.key, handle.token)} if handle.token else {}
         await self._calls.call(call, instance=name_of(handle.key), **fields)
 
-    async def _after_refusal(self, action: MachineAction, handle: MachineHandle, refused: GceCallFailed) -> Outcome:
+    async def _after_refusal(self, action: MachineAction, handle: MachineHandle, refused: CloudCallFailed) -> Outcome:
         native, how = name_of(handle.key), ACTIONS[action]
         try:
             state = str((await self._calls.call("instances.get", instance=native)).status)
             if action is MachineAction.RESUME and state in STOPPED:
                 await self._send("instances.start", handle)
                 return CallAccepted(handle.key, native)
-        except GceCallFailed as failed:
+        except CloudCallFailed as failed:
             return failed.outcome_for(handle.key)
         if state in how.done_states:
             return AlreadyDone(handle.key, native)
-        if state in how.possible_states and not refused.is_not_ready:
+        if state in how.possible_states and not is_not_ready(refused):
             return refused.outcome_for(handle.key)
         text = f"the machine is {state}; {refused.outcome.message}"
         return CallRefused(handle.key, RefusalReason.CONFLICT, text)

@@ -9,7 +9,8 @@ the same request id, returns the same operation.
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
-from stateward.drivers.gcp.errors import GceCallFailed, failed_operation
+from stateward.drivers.cloud.errors import CloudCallFailed
+from stateward.drivers.gcp.errors import failed_operation
 from stateward.drivers.gcp.gce_client import GceClient, is_finished
 from stateward.drivers.gcp.gce_images import GceImages
 from stateward.drivers.gcp.gce_machines import insert_fields, key_of, name_of
@@ -45,7 +46,7 @@ class InstanceLaunch:
         different = {machine_spec.key: machine_spec for machine_spec in reversed(machine_specs)}
         try:
             public_keys = await self._public_keys(different.values())
-        except GceCallFailed as failed:
+        except CloudCallFailed as failed:
             return [failed.outcome_for(machine_spec.key) for machine_spec in machine_specs]
         sources = {image: await self._source(image) for image in {one.image for one in different.values()}}
         made = await asyncio.gather(*(self._create(one, sources[one.image], public_keys) for one in different.values()))
@@ -58,18 +59,18 @@ class InstanceLaunch:
             return {}
         return await self._keys.public_keys()
 
-    async def _source(self, image: str) -> str | GceCallFailed:
+    async def _source(self, image: str) -> str | CloudCallFailed:
         """Return the address of an image, or why there is none; many machines of one image look it up once."""
         try:
             return await self._images.source(image)
-        except GceCallFailed as failed:
+        except CloudCallFailed as failed:
             return failed
 
     async def _create(
-        self, machine_spec: MachineSpec, source: str | GceCallFailed, public_keys: Mapping[str, str]
+        self, machine_spec: MachineSpec, source: str | CloudCallFailed, public_keys: Mapping[str, str]
     ) -> Outcome:
         key, native = machine_spec.key, name_of(machine_spec.key)
-        if isinstance(source, GceCallFailed):
+        if isinstance(source, CloudCallFailed):
             return source.outcome_for(key)
         needed = machine_spec.resources.get(ResourceKind.SSH_KEY)
         if needed and needed not in public_keys:
@@ -83,7 +84,7 @@ class InstanceLaunch:
             return await self._existing(key)  # a new call is never finished at once: it is an earlier one of ours
         except BadInput as error:
             return CallRefused(key, RefusalReason.INVALID, str(error))
-        except GceCallFailed as failed:
+        except CloudCallFailed as failed:
             if failed.call == "instances.insert" and failed.status == 409:
                 return await self._after_conflict(key)
             return failed.outcome_for(key)
@@ -91,7 +92,7 @@ class InstanceLaunch:
     async def _after_conflict(self, key: str) -> Outcome:
         try:
             return await self._existing(key)
-        except GceCallFailed as failed:
+        except CloudCallFailed as failed:
             return failed.outcome_for(key)
 
     async def _existing(self, key: str) -> Outcome:
@@ -99,7 +100,7 @@ class InstanceLaunch:
         native = name_of(key)
         try:
             instance = await self._calls.call("instances.get", instance=native)
-        except GceCallFailed as failed:
+        except CloudCallFailed as failed:
             if failed.why is RefusalReason.NOT_FOUND:
                 return CallRefused(key, RefusalReason.CONFLICT, "the machine of this key was created, and deleted")
             raise
@@ -130,7 +131,7 @@ class InstanceLaunch:
         self._operations[key] = name  # at the end: the next listing looks at others
         try:
             operation = await self._calls.operation(name)
-        except GceCallFailed:
+        except CloudCallFailed:
             return
         if not is_finished(operation):
             return

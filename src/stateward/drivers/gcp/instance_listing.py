@@ -4,10 +4,10 @@ from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
-from stateward.drivers.gcp.errors import GceCallFailed
+from stateward.drivers.cloud.errors import CloudCallFailed
 from stateward.drivers.gcp.gce_client import GceClient
 from stateward.drivers.gcp.gce_machines import key_filter, key_of, observation, own_filter
-from stateward.drivers.port import CallThrottled, MachineListing, Observation
+from stateward.drivers.port import MachineListing, Observation
 
 PAGE_SIZE = 500
 """Compute Engine's maximum."""
@@ -22,16 +22,14 @@ class InstanceList(Struct, frozen=True):
     """The machines that were listed, and the failure or warning that makes the listing incomplete, if any."""
 
     machines: Sequence[Observation]
-    failed: GceCallFailed | None = None
+    failed: CloudCallFailed | None = None
     warning: str = ""
 
     def listing(self) -> MachineListing:
         """Return the result as the listing of the port."""
         if self.failed is None:
             return MachineListing(self.machines, complete=not self.warning, problem=self.warning)
-        outcome = self.failed.outcome
-        after = outcome.retry_after_s if isinstance(outcome, CallThrottled) else 0.0
-        return MachineListing(self.machines, complete=False, problem=str(self.failed), retry_after_s=after)
+        return self.failed.listing(self.machines)
 
 
 async def list_instances(
@@ -57,7 +55,7 @@ async def _pages(
             warning = warning or _warning(str(page.warning.code), str(page.warning.message))
             ours = [one for one in page.items if key_of(one)]
             seen |= {one.name: observation(one, deleting) for one in ours if wanted is None or key_of(one) in wanted}
-    except GceCallFailed as failed:
+    except CloudCallFailed as failed:
         return InstanceList(list(seen.values()), failed)
     return InstanceList(list(seen.values()), warning=warning)
 

@@ -13,7 +13,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from stateward.drivers.gcp.errors import GceCallFailed, refuse
+from stateward.drivers.cloud.errors import CloudCallFailed, refusal
 from stateward.drivers.gcp.gce_client import GceClient
 from stateward.drivers.gcp.gce_machines import PREFIX, digest_of
 from stateward.drivers.gcp.resource_records import ResourceRecord, read_record, write_record
@@ -31,6 +31,9 @@ ENTRY_PREFIX = f"{PREFIX}-ssh-"
 MAX_ATTEMPTS = 5
 """How often a change of the metadata is tried, if others change them at the same time."""
 
+CHANGED = 412
+"""The status of an answer to a change of metadata that others have changed meanwhile."""
+
 
 class ProjectKeys:
     """The SSH keys in the metadata of a project; one change at a time."""
@@ -40,7 +43,7 @@ class ProjectKeys:
         self._lock = asyncio.Lock()
 
     async def ensure(self, resource: CloudResource) -> Outcome:
-        """Find a key, or create it; raises `GceCallFailed`."""
+        """Find a key, or create it; raises `CloudCallFailed`."""
         entry = entry_name(resource.key)
         public, secret = _key_pair(resource)
         text = write_record(resource, (await self._calls.settings()).region, public)
@@ -49,12 +52,12 @@ class ProjectKeys:
         return CallAccepted(resource.key, entry, secret)
 
     async def remove(self, resource: CloudResource) -> Outcome:
-        """Remove a key; machines that were created with it keep it. Raises `GceCallFailed`."""
+        """Remove a key; machines that were created with it keep it. Raises `CloudCallFailed`."""
         entry = entry_name(resource.key)
         return (CallAccepted if await self._change(entry, None) else AlreadyDone)(resource.key, entry)
 
     async def listing(self, region: str) -> list[CloudResource]:
-        """List the keys that were made for a region; raises `GceCallFailed`."""
+        """List the keys that were made for a region; raises `CloudCallFailed`."""
         found = await self._entries()
         return [
             CloudResource(ResourceKind.SSH_KEY, record.key, record.name, native_id=entry)
@@ -63,7 +66,7 @@ class ProjectKeys:
         ]
 
     async def public_keys(self) -> Mapping[str, str]:
-        """Return the public keys by the names of their entries; raises `GceCallFailed`."""
+        """Return the public keys by the names of their entries; raises `CloudCallFailed`."""
         return {entry: record.public_key for entry, record in (await self._entries()).items()}
 
     async def _entries(self) -> dict[str, ResourceRecord]:
@@ -85,13 +88,13 @@ class ProjectKeys:
                     await self._calls.change(
                         "projects.set_common_instance_metadata", metadata_resource=_changed(metadata, entry, text)
                     )
-                except GceCallFailed as failed:
-                    if failed.status != 412:
+                except CloudCallFailed as failed:
+                    if failed.status != CHANGED:
                         raise
                 else:
                     return True
         busy = TransientFailure("", "others change the metadata of the project at the same time")
-        raise GceCallFailed("projects.set_common_instance_metadata", 412, "conditionNotMet", busy)
+        raise CloudCallFailed("projects.set_common_instance_metadata", "conditionNotMet", busy, CHANGED)
 
 
 def entry_name(key: str) -> str:
@@ -111,7 +114,7 @@ def _key_pair(resource: CloudResource) -> tuple[str, str]:
     """Return the public key, and the private one if it is made here."""
     if given := resource.facts.get("public_key", "").strip():
         if not given.isprintable():  # a second line would be a second key
-            raise refuse("public_key", RefusalReason.INVALID, "public_key: must be an OpenSSH public key in one line")
+            raise refusal("public_key", RefusalReason.INVALID, "public_key: must be an OpenSSH public key in one line")
         return given, ""
     key = Ed25519PrivateKey.generate()
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)

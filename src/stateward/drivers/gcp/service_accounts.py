@@ -10,22 +10,13 @@ from pathlib import Path
 
 import msgspec
 
-from stateward.errors import StatewardError
+from stateward.drivers.credential_fields import HIDDEN, CredentialMissing
 from stateward.naming import is_credential_reference
 
-HIDDEN = "(hidden)"
 VARIABLE = "SERVICE_ACCOUNT"
 REFERENCE_MEANS = "env:PREFIX or file:PATH"
 SHORTEST_SECRET = 8
 """Shorter lines of a private key are no secret, but parts of words."""
-
-
-class ServiceAccountMissing(StatewardError):
-    """A reference leads to no usable service account."""
-
-    reference: str
-    reason: str
-    text = "no service account under {reference!r}: {reason}"
 
 
 class AccountFile(msgspec.Struct, frozen=True, tag="service_account", tag_field="type"):
@@ -77,12 +68,12 @@ class ServiceAccount:
 
 
 def read_service_account(reference: str) -> ServiceAccount:
-    """Read the service account of a reference; raises `ServiceAccountMissing`."""
+    """Read the service account of a reference; raises `CredentialMissing`."""
     if not reference:
         return ServiceAccount()
     scheme, _, rest = reference.partition(":")
     if not is_credential_reference(reference):  # it may be the secret itself, so it is not shown
-        raise ServiceAccountMissing(HIDDEN, f"the reference must be {REFERENCE_MEANS}")
+        raise CredentialMissing(HIDDEN, f"the reference must be {REFERENCE_MEANS}")
     return _from_environment(reference, rest) if scheme == "env" else _from_file(reference, Path(rest))
 
 
@@ -90,7 +81,7 @@ def _from_environment(reference: str, prefix: str) -> ServiceAccount:
     name = f"{prefix}_{VARIABLE}"
     value = environ.get(name, "").strip()
     if not value:
-        raise ServiceAccountMissing(reference, f"{name} is not set")
+        raise CredentialMissing(reference, f"{name} is not set")
     return _account(reference, value) if value.startswith("{") else _from_file(reference, Path(value))
 
 
@@ -98,11 +89,11 @@ def _from_file(reference: str, path: Path) -> ServiceAccount:
     try:
         return _account(reference, path.read_text())
     except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise ServiceAccountMissing(reference, f"the file cannot be read ({type(error).__name__})") from None
+        raise CredentialMissing(reference, f"the file cannot be read ({type(error).__name__})") from None
 
 
 def _account(reference: str, content: str) -> ServiceAccount:
     try:
         return ServiceAccount(content, _FILE_DECODER.decode(content))
     except msgspec.DecodeError:  # its text may quote the content, so it is not shown
-        raise ServiceAccountMissing(reference, "the content is not the JSON file of a service account") from None
+        raise CredentialMissing(reference, "the content is not the JSON file of a service account") from None

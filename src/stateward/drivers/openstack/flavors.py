@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from stateward.drivers.cloud.errors import CloudCallFailed, refusal
 from stateward.drivers.openstack.cloud_client import ApiCall, OpenStackClient
-from stateward.drivers.openstack.errors import OpenStackCallFailed
 from stateward.drivers.port import CallRefused, Inconclusive, RefusalReason
 from stateward.drivers.remembered_images import RememberedImages
 
@@ -39,15 +39,15 @@ class FlavorLookup:
         self._images = RememberedImages[GlanceImage]()
 
     async def flavor(self, spec: str) -> NovaFlavor:
-        """Find a flavor by its name or id; raises `OpenStackCallFailed`."""
+        """Find a flavor by its name or id; raises `CloudCallFailed`."""
         if spec not in self._flavors:
             self._flavors |= await self._list_flavors()
         if spec not in self._flavors:
-            raise _none("ListFlavors", spec, f"there is no flavor {spec!r} here")
+            raise refusal("ListFlavors", RefusalReason.NOT_FOUND, f"there is no flavor {spec!r} here")
         return self._flavors[spec]
 
     async def image(self, image: str) -> GlanceImage:
-        """Find an image by its id, or the newest with a name; raises `OpenStackCallFailed`."""
+        """Find an image by its id, or the newest with a name; raises `CloudCallFailed`."""
         if (known := self._images.get(image)) is not None:
             return known
         found = await self._find_image(image)
@@ -68,7 +68,7 @@ class FlavorLookup:
             found = [one async for page in self._calls.pages(call, "images") for one in page]
         usable = [one for one in found if one.get("status") == "active"]
         if not usable:
-            raise _none("ListImages", image, f"there is no active image {image!r} here")
+            raise refusal("ListImages", RefusalReason.NOT_FOUND, f"there is no active image {image!r} here")
         newest = max(usable, key=lambda one: (str(one.get("created_at", "")), str(one["id"])))
         return GlanceImage(str(newest["id"]), int(newest.get("min_ram") or 0), int(newest.get("min_disk") or 0))
 
@@ -77,19 +77,15 @@ def _flavor(shown: dict[str, Any]) -> NovaFlavor:
     return NovaFlavor(str(shown["id"]), str(shown["name"]), int(shown["ram"]), int(shown["disk"]))
 
 
-def _none(call: str, name: str, text: str) -> OpenStackCallFailed:
-    return OpenStackCallFailed(call, "NotFound", CallRefused(name, RefusalReason.NOT_FOUND, text))
-
-
 async def check_flavor(lookup: FlavorLookup, spec: str, image: str) -> CallRefused | Inconclusive | None:
     """Return why a machine cannot be created, or that the cloud did not answer; None if it can."""
     try:
         flavor = await lookup.flavor(spec)
-    except OpenStackCallFailed as failed:
+    except CloudCallFailed as failed:
         return failed.outcome_for(spec)
     try:
         return _mismatch(flavor, await lookup.image(image))
-    except OpenStackCallFailed as failed:
+    except CloudCallFailed as failed:
         return failed.outcome_for(image)
 
 

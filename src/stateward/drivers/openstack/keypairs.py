@@ -6,8 +6,8 @@ driver makes the pair itself, because newer Novas make none. The private key lea
 
 from urllib.parse import quote
 
+from stateward.drivers.cloud.errors import CloudCallFailed
 from stateward.drivers.openstack.cloud_client import ApiCall, OpenStackClient
-from stateward.drivers.openstack.errors import OpenStackCallFailed
 from stateward.drivers.openstack.servers import MAX_TEXT
 from stateward.drivers.port import (
     AlreadyDone,
@@ -59,7 +59,7 @@ class Keypairs:
         body = {"keypair": {"name": name, "type": "ssh", "public_key": public}}
         try:
             await self._calls.call(ApiCall("CreateKeypair", "compute", "POST", "/os-keypairs", body))
-        except OpenStackCallFailed as failed:
+        except CloudCallFailed as failed:
             if failed.why is RefusalReason.CONFLICT:  # somebody else has just made it
                 return AlreadyDone(resource.key, name)
             raise
@@ -82,7 +82,7 @@ class Keypairs:
         path = f"/os-keypairs/{quote(name, safe='')}"
         try:
             await self._calls.call(ApiCall("DeleteKeypair", "compute", "DELETE", path))
-        except OpenStackCallFailed as failed:
+        except CloudCallFailed as failed:
             if failed.why is RefusalReason.NOT_FOUND:
                 return False
             raise

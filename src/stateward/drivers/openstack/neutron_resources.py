@@ -14,15 +14,14 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from stateward.aio.named_locks import NamedLocks
+from stateward.drivers.cloud.errors import CloudCallFailed, refusal
 from stateward.drivers.openstack.cloud_client import ApiCall, OpenStackClient
-from stateward.drivers.openstack.errors import OpenStackCallFailed
 from stateward.drivers.openstack.keypairs import Keypairs
 from stateward.drivers.openstack.neutron_rules import complete_rules, rules_of
 from stateward.drivers.openstack.servers import KEY_TEXT, described_key
 from stateward.drivers.port import (
     AlreadyDone,
     CallAccepted,
-    CallRefused,
     CloudResource,
     Outcome,
     RefusalReason,
@@ -66,7 +65,7 @@ class NeutronResources:
                 if resource.kind is ResourceKind.SSH_KEY:
                     return await self._keypairs.ensure(resource)
                 return await self._ensure(resource)
-            except OpenStackCallFailed as failed:
+            except CloudCallFailed as failed:
                 return failed.outcome_for(resource.key)
 
     async def remove(self, resource: CloudResource) -> Outcome:
@@ -76,7 +75,7 @@ class NeutronResources:
                 if resource.kind is ResourceKind.SSH_KEY:
                     return await self._keypairs.remove(resource)
                 return await self._remove(resource)
-            except OpenStackCallFailed as failed:
+            except CloudCallFailed as failed:
                 return failed.outcome_for(resource.key)
 
     async def listing(self) -> ResourceListing:
@@ -84,7 +83,7 @@ class NeutronResources:
         try:
             kinds = [await self._list_kind(kind) for kind in NEUTRON_NAMES]
             kinds.append(await self._keypairs.listing())
-        except OpenStackCallFailed as failed:
+        except CloudCallFailed as failed:
             return ResourceListing((), complete=False, problem=str(failed))
         return ResourceListing([resource for resources in kinds for resource in resources], complete=True)
 
@@ -98,7 +97,7 @@ class NeutronResources:
             text = (
                 f"the network {network} has several subnets, and Nova chooses one by itself: use one subnet a network"
             )
-            raise OpenStackCallFailed("GetSubnet", "SeveralSubnets", CallRefused("", RefusalReason.UNABLE, text))
+            raise refusal("GetSubnet", RefusalReason.UNABLE, text)
         return network
 
     async def _ensure(self, resource: CloudResource) -> Outcome:
@@ -126,7 +125,7 @@ class NeutronResources:
         """Add the rules of a new group; if Neutron refuses them, the group is deleted."""
         try:
             await complete_rules(self._calls, resource, made)
-        except OpenStackCallFailed as failed:
+        except CloudCallFailed as failed:
             if failed.why is not None:
                 await self._delete(resource.kind, made)
             raise
@@ -143,13 +142,13 @@ class NeutronResources:
         """Refuse to remove a network that has subnets: Neutron would delete them with it."""
         if subnets := await self._list(ResourceKind.SUBNET, network_id=network):
             text = f"the network {network} has the subnet {subnets[0]['id']}"
-            raise OpenStackCallFailed("DeleteNetwork", "InUse", CallRefused("", RefusalReason.IN_USE, text))
+            raise refusal("DeleteNetwork", RefusalReason.IN_USE, text)
 
     async def _delete(self, kind: ResourceKind, found: Mapping[str, Any]) -> bool:
         names = NEUTRON_NAMES[kind]
         try:
             await self._calls.call(ApiCall(f"Delete{names.noun}", "network", "DELETE", f"{names.path}/{found['id']}"))
-        except OpenStackCallFailed as failed:
+        except CloudCallFailed as failed:
             if failed.why is RefusalReason.NOT_FOUND:
                 return False
             raise
@@ -162,7 +161,7 @@ class NeutronResources:
     async def _find_or_nothing(self, resource: CloudResource) -> list[Mapping[str, Any]]:
         try:
             return await self._find(resource)
-        except OpenStackCallFailed:
+        except CloudCallFailed:
             return []  # it is created; a duplicate is found the next time
 
     async def _list(self, kind: ResourceKind, **filters: str) -> list[Mapping[str, Any]]:
@@ -189,6 +188,6 @@ def create_resource_body(resource: CloudResource) -> dict[str, object]:
             version = ip_network(cidr).version
         except ValueError:
             text = str(BadInput("cidr", cidr, "a range of addresses"))
-            raise OpenStackCallFailed("cidr", "BadInput", CallRefused("", RefusalReason.INVALID, text)) from None
+            raise refusal("cidr", RefusalReason.INVALID, text) from None
         body |= {"network_id": resource.within, "cidr": cidr, "ip_version": version}
     return {NEUTRON_NAMES[resource.kind].one: body}

@@ -7,9 +7,9 @@ outbound rules of its own has those instead.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from stateward.drivers.cloud.errors import CloudCallFailed, refusal
 from stateward.drivers.openstack.cloud_client import ApiCall, OpenStackClient
-from stateward.drivers.openstack.errors import OpenStackCallFailed
-from stateward.drivers.port import CallRefused, CloudResource, RefusalReason
+from stateward.drivers.port import CloudResource, RefusalReason
 from stateward.drivers.security_rules import ALL_PORTS, ANY, SecurityRule, wanted_rules
 from stateward.errors import BadInput
 
@@ -21,12 +21,11 @@ EXISTS = "SecurityGroupRuleExists"
 
 
 def rules_of(resource: CloudResource) -> set[SecurityRule]:
-    """Read the rules that a group must have; raises `OpenStackCallFailed` for bad ones."""
+    """Read the rules that a group must have; raises `CloudCallFailed` for bad ones."""
     try:
         return wanted_rules(resource.facts.get("rules", ""))
     except BadInput as error:
-        refusal = CallRefused(resource.key, RefusalReason.INVALID, str(error))
-        raise OpenStackCallFailed("rules", "BadInput", refusal) from None
+        raise refusal("rules", RefusalReason.INVALID, str(error)) from None
 
 
 def rule_body(group: str, rule: SecurityRule) -> dict[str, object]:
@@ -88,7 +87,7 @@ async def complete_rules(calls: OpenStackClient, resource: CloudResource, group:
 async def _delete(calls: OpenStackClient, id_: str) -> None:
     try:
         await calls.call(ApiCall("DeleteSecurityGroupRule", "network", "DELETE", f"/security-group-rules/{id_}"))
-    except OpenStackCallFailed as failed:
+    except CloudCallFailed as failed:
         if failed.why is not RefusalReason.NOT_FOUND:
             raise
 
@@ -97,6 +96,6 @@ async def _add(calls: OpenStackClient, group: str, rule: SecurityRule) -> None:
     path, body = "/security-group-rules", rule_body(group, rule)
     try:
         await calls.call(ApiCall("CreateSecurityGroupRule", "network", "POST", path, body))
-    except OpenStackCallFailed as failed:
+    except CloudCallFailed as failed:
         if failed.code != EXISTS:
             raise

@@ -10,8 +10,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from stateward.drivers.cloud.errors import CloudCallFailed
 from stateward.drivers.openstack.cloud_client import ApiCall, OpenStackClient
-from stateward.drivers.openstack.errors import OpenStackCallFailed
 from stateward.drivers.openstack.server_listing import ServerLister, by_key
 from stateward.drivers.openstack.servers import states_of
 from stateward.drivers.port import (
@@ -78,23 +78,23 @@ class ServerActions:
         found = await self._resolve([handle.key for handle in handles if not handle.native_id])
         return await asyncio.gather(*(self._act_on(action, handle, found) for handle in handles))
 
-    async def _resolve(self, keys: Sequence[str]) -> dict[str, str | OpenStackCallFailed]:
+    async def _resolve(self, keys: Sequence[str]) -> dict[str, str | CloudCallFailed]:
         """Find machines by their keys; a live one has priority over one that is gone."""
         seen = await self._lister.list_servers(keys)
-        found: dict[str, str | OpenStackCallFailed] = {} if seen.failed is None else dict.fromkeys(keys, seen.failed)
+        found: dict[str, str | CloudCallFailed] = {} if seen.failed is None else dict.fromkeys(keys, seen.failed)
         return {**found, **{key: one.native_id for key, one in by_key(seen.machines).items()}}
 
     async def _act_on(
-        self, action: MachineAction, handle: MachineHandle, found: Mapping[str, str | OpenStackCallFailed]
+        self, action: MachineAction, handle: MachineHandle, found: Mapping[str, str | CloudCallFailed]
     ) -> Outcome:
         native = handle.native_id or found.get(handle.key)
         if native is None:
             return CallRefused(handle.key, RefusalReason.NOT_FOUND, f"no machine carries the key {handle.key!r}")
-        if isinstance(native, OpenStackCallFailed):
+        if isinstance(native, CloudCallFailed):
             return native.outcome_for(handle.key)
         try:
             is_done = await self._carry_out(action, native, handle.token)
-        except OpenStackCallFailed as failed:
+        except CloudCallFailed as failed:
             return failed.outcome_for(handle.key)
         return (AlreadyDone if is_done else CallAccepted)(handle.key, native)
 
@@ -113,7 +113,7 @@ class ServerActions:
     async def _terminate(self, native: str) -> bool:
         try:
             await self._calls.call(ApiCall("DeleteServer", "compute", "DELETE", f"/servers/{native}"))
-        except OpenStackCallFailed as failed:
+        except CloudCallFailed as failed:
             if failed.why is not RefusalReason.NOT_FOUND:
                 raise
             return True  # a server that is deleted soon is no longer found
@@ -129,7 +129,7 @@ class ServerActions:
     async def _suspend(self, native: str) -> bool:
         try:
             await self._send(native, SUSPEND[self._way])
-        except OpenStackCallFailed as failed:
+        except CloudCallFailed as failed:
             vm_state, task = await self._states_after_conflict(native, failed)
             if (not task and vm_state in RESUME) or task in {one.task for one in SUSPEND.values()}:
                 return True
@@ -140,7 +140,7 @@ class ServerActions:
         first = RESUME[FIRST_RESUME[self._way]]
         try:
             await self._send(native, first)
-        except OpenStackCallFailed as failed:
+        except CloudCallFailed as failed:
             vm_state, task = await self._states_after_conflict(native, failed)
             if (not task and vm_state == "active") or task in {one.task for one in RESUME.values()}:
                 return True
@@ -149,7 +149,7 @@ class ServerActions:
             await self._send(native, RESUME[vm_state])  # somebody suspended it in another way
         return False
 
-    async def _states_after_conflict(self, native: str, failed: OpenStackCallFailed) -> tuple[str, str]:
+    async def _states_after_conflict(self, native: str, failed: CloudCallFailed) -> tuple[str, str]:
         """Return the two states of a server that an action was refused for; raises another failure as it is."""
         if failed.why is not RefusalReason.CONFLICT:
             raise failed

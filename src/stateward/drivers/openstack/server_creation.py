@@ -20,8 +20,8 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
+from stateward.drivers.cloud.errors import CloudCallFailed
 from stateward.drivers.openstack.cloud_client import ApiCall, OpenStackClient
-from stateward.drivers.openstack.errors import OpenStackCallFailed
 from stateward.drivers.openstack.flavors import FlavorLookup
 from stateward.drivers.openstack.neutron_resources import NeutronResources
 from stateward.drivers.openstack.server_listing import ServerLister, age_rank, by_key
@@ -115,7 +115,7 @@ class ServerCreation:
             return []
         try:
             guard = guard_of(await self._calls.project_id(), self._settings.region)
-        except OpenStackCallFailed as failed:
+        except CloudCallFailed as failed:
             return [failed.outcome_for(machine_spec.key) for machine_spec in machine_specs]
         async with AsyncExitStack() as stack:
             for key in sorted(different):  # always in one order, so that two calls never wait for each other
@@ -156,7 +156,7 @@ class ServerCreation:
             made = await self._calls.record(ApiCall("CreateServer", "compute", "POST", "/servers", body), "server")
         except BadInput as error:
             return CallRefused(key, RefusalReason.INVALID, str(error))
-        except OpenStackCallFailed as failed:
+        except CloudCallFailed as failed:
             if not isinstance(failed.outcome, CallUnanswered):
                 guard.clear(key)
             return failed.outcome_for(key)
@@ -182,7 +182,7 @@ class ServerCreation:
                 continue
             try:
                 await self._calls.call(ApiCall("DeleteServer", "compute", "DELETE", f"/servers/{outcome.native_id}"))
-            except OpenStackCallFailed as failed:
+            except CloudCallFailed as failed:
                 lost[key] = CallUnanswered(key, f"{first.native_id} has the same key, and {failed}")
             else:
                 lost[key] = AlreadyDone(key, first.native_id)

@@ -25,12 +25,11 @@ from email.utils import parsedate_to_datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.drivers.cloud.errors import CloudCallFailed
 from stateward.drivers.openstack.cloud_client import ApiCall, OpenStackClient, has_next_page, records_in
-from stateward.drivers.openstack.errors import OpenStackCallFailed
 from stateward.drivers.openstack.server_states import GONE
 from stateward.drivers.openstack.servers import is_scheduling, is_unreadable, key_of, observation
 from stateward.drivers.port import (
-    CallThrottled,
     MachineListing,
     MachineState,
     Observation,
@@ -52,16 +51,14 @@ class ServerListing(Struct, frozen=True):
     """The machines that were listed, the failure that ended the listing, if any, and the cloud's time at its start."""
 
     machines: Sequence[Observation]
-    failed: OpenStackCallFailed | None = None
+    failed: CloudCallFailed | None = None
     time: datetime | None = None
 
     def listing(self) -> MachineListing:
         """Return the result as the listing of the port."""
         if self.failed is None:
             return MachineListing(self.machines, complete=True)
-        outcome = self.failed.outcome
-        after = outcome.retry_after_s if isinstance(outcome, CallThrottled) else 0.0
-        return MachineListing(self.machines, complete=False, problem=str(self.failed), retry_after_s=after)
+        return self.failed.listing(self.machines)
 
 
 class ServerPages(Struct):
@@ -70,7 +67,7 @@ class ServerPages(Struct):
     # bounded by: one listing
     machines: dict[str, Observation] = {}  # a server is on two pages if another one was created meanwhile
     number: int = 0
-    failed: OpenStackCallFailed | None = None
+    failed: CloudCallFailed | None = None
     time: datetime | None = None
 
     def of_keys(self, keys: Collection[str] | None) -> ServerListing:
@@ -109,7 +106,7 @@ class ServerLister:
         try:
             while call is not None:
                 call = await self._read_page(call, pages)
-        except OpenStackCallFailed as failed:
+        except CloudCallFailed as failed:
             pages.failed = failed
         return pages
 
@@ -129,7 +126,7 @@ class ServerLister:
             raise _incomplete("Scheduling", "servers are being scheduled, and more servers may follow after them")
         return replace(call, params={**call.params, "marker": marker})
 
-    async def _explain_missing(self, missing: Collection[str], number_of_pages: int) -> OpenStackCallFailed | None:
+    async def _explain_missing(self, missing: Collection[str], number_of_pages: int) -> CloudCallFailed | None:
         """Return why a listing without some known servers is incomplete; None if they are gone."""
         if number_of_pages == 1:
             self._known.difference_update(missing)
@@ -137,10 +134,10 @@ class ServerLister:
         reasons = await asyncio.gather(*(self._missing_server(native) for native in sorted(missing)))
         return next((failed for failed in reasons if failed is not None), None)
 
-    async def _missing_server(self, native: str) -> OpenStackCallFailed | None:
+    async def _missing_server(self, native: str) -> CloudCallFailed | None:
         try:
             server = await self._calls.record(ApiCall("GetServer", "compute", "GET", f"/servers/{native}"), "server")
-        except OpenStackCallFailed as failed:
+        except CloudCallFailed as failed:
             if failed.why is not RefusalReason.NOT_FOUND:
                 return failed
         else:
@@ -150,8 +147,8 @@ class ServerLister:
         return None
 
 
-def _incomplete(code: str, text: str) -> OpenStackCallFailed:
-    return OpenStackCallFailed("ListServers", code, TransientFailure("", text))
+def _incomplete(code: str, text: str) -> CloudCallFailed:
+    return CloudCallFailed("ListServers", code, TransientFailure("", text))
 
 
 def _time_of(headers: Mapping[str, str]) -> datetime:

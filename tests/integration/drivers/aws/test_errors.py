@@ -20,8 +20,9 @@ from stateward.drivers import (
     TransientFailure,
 )
 from stateward.drivers.aws import AwsDriver
-from stateward.drivers.aws.ec2_client import THREADS
-from stateward.drivers.aws.errors import classify_code
+from stateward.drivers.aws.errors import classify_answer
+from stateward.drivers.cloud.client import THREADS
+from stateward.drivers.cloud.errors import FailedOutcome
 from tests.integration.drivers.aws.conftest import MakeDriver
 from tests.integration.drivers.aws.ec2_machines import create_machines, describe_machines, new_machine_specs
 from tests.integration.drivers.aws.moto_cloud import Fault, FaultKind, MotoCloud
@@ -182,12 +183,17 @@ async def test_a_budget_of_the_provider_is_felt_as_throttling_and_passes(driver:
     assert (kinds.count(AlreadyDone), kinds.count(CallAccepted)) == (2, 6)
 
 
+def outcome_of(call: str, code: str, status: int, message: str) -> FailedOutcome:
+    answer = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return classify_answer(call, answer).outcome
+
+
 @given(st.text(min_size=1), st.integers(500, 599), st.sampled_from(["run_instances", "stop_instances"]))
 def test_no_unknown_error_inside_ec2_is_ever_taken_for_nothing_done(code: str, status: int, call: str) -> None:
-    assert not isinstance(classify_code(call, code, status, ""), TransientFailure)
+    assert not isinstance(outcome_of(call, code, status, ""), TransientFailure)
 
 
 @given(st.text(), st.integers(400, 499), st.sampled_from(["run_instances", "describe_instances"]), st.text())
 def test_every_code_has_a_verdict_of_one_line(code: str, status: int, call: str, message: str) -> None:
-    trouble = classify_code(call, code, status, message)
+    trouble = outcome_of(call, code, status, message)
     assert len(trouble.message.removeprefix(code).splitlines()) == 1

@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from stateward.drivers import CallAccepted, CallRefused, CloudResource, MachineAction, MachineHandle, ResourceKind
+from stateward.drivers.cloud.client import THREADS
 from stateward.drivers.gcp import GcpDriver
-from stateward.drivers.gcp.gce_client import THREADS
 from tests.integration.drivers.gcp.gce_cloud import GceCloud, GceFault, GceFaultKind
 from tests.integration.drivers.gcp.gce_test_machines import create_machines, new_machine_specs, wait_for_state
 

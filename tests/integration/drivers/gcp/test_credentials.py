@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from stateward.drivers import CallAccepted, CallRefused, CloudResource, RefusalReason, ResourceKind
-from stateward.drivers.gcp import GcpDriver, ServiceAccountMissing
+from stateward.drivers.credential_fields import CredentialMissing
+from stateward.drivers.gcp import GcpDriver
 from stateward.drivers.gcp.service_accounts import read_service_account
 from tests.integration.drivers.gcp.conftest import EMAIL, KEY_ID, MakeGcpDriver, account_file, private_key
 from tests.integration.drivers.gcp.gce_cloud import GceCloud, GceFault, GceFaultKind
@@ -40,7 +41,7 @@ def test_no_reference_leaves_it_to_the_library() -> None:
 
 @pytest.mark.parametrize("reference", ["env:NOBODY", "file:/nowhere/at/all"])
 def test_a_reference_to_nothing_is_named(reference: str) -> None:
-    with pytest.raises(ServiceAccountMissing) as caught:
+    with pytest.raises(CredentialMissing) as caught:
         read_service_account(reference)
     assert caught.value.reference == reference
 
@@ -49,7 +50,7 @@ def test_a_reference_to_nothing_is_named(reference: str) -> None:
     "reference", ["SECRETWORD", "env:SECRET/WORD+", "vault:SECRETWORD", '{"private_key":"SECRET"}']
 )
 def test_what_is_no_reference_may_be_a_secret_and_is_not_shown(reference: str) -> None:
-    with pytest.raises(ServiceAccountMissing, match="must be env:PREFIX or file:PATH") as caught:
+    with pytest.raises(CredentialMissing, match="must be env:PREFIX or file:PATH") as caught:
         read_service_account(reference)
     assert not [one for one in (str(caught.value), repr(caught.value)) if "SECRET" in one]
 
@@ -61,7 +62,7 @@ def test_what_is_no_reference_may_be_a_secret_and_is_not_shown(reference: str) -
 def test_a_file_of_another_form_is_refused_without_being_quoted(tmp_path: Path, text: str) -> None:
     path = tmp_path / "account.json"
     path.write_text(text)
-    with pytest.raises(ServiceAccountMissing) as caught:
+    with pytest.raises(CredentialMissing) as caught:
         read_service_account(f"file:{path}")
     assert "SECRETWORD" not in str(caught.value)
 

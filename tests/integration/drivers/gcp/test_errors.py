@@ -21,9 +21,9 @@ from stateward.drivers import (
     ResourceKind,
     TransientFailure,
 )
+from stateward.drivers.cloud.client import THREADS
 from stateward.drivers.gcp import GcpDriver
 from stateward.drivers.gcp.errors import classify_code, failed_operation
-from stateward.drivers.gcp.gce_client import THREADS
 from tests.integration.drivers.gcp.conftest import MakeGcpDriver
 from tests.integration.drivers.gcp.gce_cloud import GceCloud, GceFault, GceFaultKind
 from tests.integration.drivers.gcp.gce_test_machines import create_machines, new_machine_specs
@@ -208,11 +208,11 @@ async def test_an_operation_with_errors_and_without_a_status_has_failed() -> Non
 
 @given(st.text(), st.integers(500, 599), st.sampled_from(["instances.insert", "instances.suspend"]))
 def test_no_unknown_error_inside_google_is_ever_taken_for_nothing_done(code: str, status: int, call: str) -> None:
-    outcome = classify_code(call, code, status, "")
+    outcome = classify_code(call, code, status, "").outcome
     assert not isinstance(outcome, TransientFailure) or code.replace("_", "").lower() == "resourcenotready"
 
 
 @given(st.text(), st.integers(400, 499), st.sampled_from(["instances.insert", "instances.list"]), st.text())
 def test_every_code_has_a_verdict_of_one_line(code: str, status: int, call: str, message: str) -> None:
-    outcome = classify_code(call, code, status, message)
+    outcome = classify_code(call, code, status, message).outcome
     assert len(outcome.message.removeprefix(code).splitlines()) == 1

@@ -20,7 +20,7 @@ from stateward.drivers import (
     TransientFailure,
 )
 from stateward.drivers.openstack import OpenStackDriver
-from stateward.drivers.openstack.errors import classify_answer, retry_after_s
+from stateward.drivers.openstack.errors import classify_answer
 from stateward.drivers.openstack.openstack_sdk import HttpAnswer
 from tests.integration.drivers.openstack.breaking_proxy import BreakingProxy, BreakKind
 from tests.integration.drivers.openstack.conftest import MakeDriver
@@ -215,10 +215,3 @@ def test_every_answer_has_a_verdict_of_one_line(status: int, text: str, reads: b
     failed = classify_answer("CreateServer", HttpAnswer(status, {}, None, text), reads=reads)
     assert len(failed.outcome.message.splitlines()) == 1
     assert not isinstance(failed.outcome, (CallAccepted, AlreadyDone))
-
-
-@pytest.mark.parametrize(
-    ("written", "seconds"), [("3", 3.0), ("-1", 0.0), ("", 1.0), ("soon", 1.0), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0)]
-)
-def test_a_time_to_wait_is_read_from_seconds_or_a_date(written: str, seconds: float) -> None:
-    assert retry_after_s({"retry-after": written}) == seconds

@@ -5,8 +5,8 @@ from itertools import count
 from typing import Any
 
 from stateward.drivers import CallRefused, CloudResource, RefusalReason, ResourceKind
+from stateward.drivers.cloud.errors import CloudCallFailed
 from stateward.drivers.openstack.cloud_client import ApiCall, OpenStackClient
-from stateward.drivers.openstack.errors import OpenStackCallFailed
 from stateward.drivers.openstack.neutron_rules import EXISTS, complete_rules
 
 SSH = {"ports": "22", "cidr": "10.0.0.0/8"}
@@ -25,7 +25,7 @@ class RulesOfGroup:
 
     def _add(self, body: dict[str, Any]) -> None:
         if body in self.rules.values():
-            raise OpenStackCallFailed("create", EXISTS, CallRefused("", RefusalReason.CONFLICT, "it exists"))
+            raise CloudCallFailed("create", EXISTS, CallRefused("", RefusalReason.CONFLICT, "it exists"))
         self.rules[str(next(self._ids))] = body
 
     async def call(self, call: ApiCall) -> None:
@@ -33,7 +33,7 @@ class RulesOfGroup:
             body: Any = call.body
             self._add(body["security_group_rule"])
         elif self.rules.pop(call.path.rpartition("/")[2], None) is None:
-            raise OpenStackCallFailed("delete", "NotFound", CallRefused("", RefusalReason.NOT_FOUND, "it is gone"))
+            raise CloudCallFailed("delete", "NotFound", CallRefused("", RefusalReason.NOT_FOUND, "it is gone"))
 
     def shown(self) -> dict[str, Any]:
         return {"id": "g", "security_group_rules": [{"id": id_, **one} for id_, one in self.rules.items()]}

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from stateward.drivers import AlreadyDone, CallRefused, ProviderRegion, RefusalReason, TransientFailure
+from stateward.drivers.cloud.errors import CloudCallFailed
 from stateward.drivers.openstack import OpenStackDriver
 from stateward.drivers.openstack.cloud_client import ApiCall, OpenStackClient
-from stateward.drivers.openstack.errors import OpenStackCallFailed
 from stateward.drivers.openstack.openstack_sdk import HttpAnswer
 from stateward.drivers.openstack.server_listing import LEAST_PAGE_SIZE, ServerLister
 from stateward.drivers.openstack.servers import key_of
@@ -53,7 +53,7 @@ class PagedCloud(OpenStackClient):
         if native != "detail":
             if native not in self.servers:
                 refusal = CallRefused("", RefusalReason.NOT_FOUND, "there is none")
-                raise OpenStackCallFailed(call.name, "404", refusal)
+                raise CloudCallFailed(call.name, "404", refusal)
             return HttpAnswer(200, {}, {"server": self.servers[native]})
         self.asked.append(call.params)
         marker = call.params.get("marker", "")
