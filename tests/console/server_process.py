@@ -62,8 +62,8 @@ class ConsoleServer:
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """Call the API as the administrator."""
         headers = {"Authorization": f"Bearer {self.token}"}
-        with httpx.Client(base_url=f"{self.url}/api/v1", headers=headers, timeout=PATIENT, trust_env=False) as client:
-            answer = client.request(method, path, json=body)
+        url = f"{self.url}/api/v1{path}"  # without the certificates, which take 50 ms to load
+        answer = httpx.request(method, url, json=body, headers=headers, timeout=PATIENT, trust_env=False, verify=False)
         answer.raise_for_status()
         return answer.json()
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 from litestar import Request
 
+from stateward.aio.certificates import trusted_certificates
 from stateward.aio.supervise import cancel_tasks
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ async def forward_request(
     target = httpx.URL(f"{url.rstrip('/')}{request.url.path}", query=str(asked).encode())
     content = await request.body() if body is None else body
     try:
-        async with httpx.AsyncClient(timeout=FORWARD_TIMEOUT_S) as client:
+        async with httpx.AsyncClient(timeout=FORWARD_TIMEOUT_S, verify=trusted_certificates()) as client:
             answer = await client.request(request.method, target, content=content, headers={**headers, FORWARDED: "1"})
         if answer.is_success:
             return msgspec.json.decode(answer.content, type=form)

@@ -7,6 +7,7 @@ denied. Notices of ends are delivered again until the service accepts them (`not
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stateward.aio.certificates import trusted_certificates
 from stateward.domains.leases.enforcement import Body, PolicyQuestion, ending_body, question_body
 from stateward.domains.leases.errors import DeniedByPolicy, NoticeUndelivered
 from stateward.domains.leases.model import Lease, LeaseHost
@@ -121,7 +122,8 @@ class ExternalServiceFilter:
     async def _post(self, what: str, body: Body) -> "httpx.Response":
         import httpx
 
-        async with httpx.AsyncClient(timeout=self._timeout, headers=self._headers) as client:
+        trusted = trusted_certificates()
+        async with httpx.AsyncClient(timeout=self._timeout, headers=self._headers, verify=trusted) as client:
             return await client.post(f"{self._url}/{what}", json=body)
 
 

@@ -76,13 +76,13 @@ class NovaClient:
         domain = {"domain": {"id": "default"}}
         identity = {"methods": ["password"], "password": {"user": {"name": user, "password": "any", **domain}}}
         auth = {"auth": {"identity": identity, "scope": {"project": {"name": project, **domain}}}}
-        answer = httpx.post(f"{url}/identity/v3/auth/tokens", json=auth)
+        answer = httpx.post(f"{url}/identity/v3/auth/tokens", json=auth, verify=False)
         self.project_id: str = answer.json()["token"]["project"]["id"]
         headers = {
             "X-Auth-Token": answer.headers["X-Subject-Token"],
             "OpenStack-API-Version": f"compute {MICROVERSION}",
         }
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=PATIENT)
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=PATIENT, verify=False)
 
     def close(self) -> None:
         """Close the connections."""
