@@ -2,7 +2,8 @@
 
 A page finds them by `data-source` and `data-target`, or by `data-sources` and `data-targets` where an end stands for
 many states. Lists are JSON, because the name of a state may have any character. An arrow that also leads back has a
-second group, so that a page can highlight each direction.
+second group, so that a page can highlight each direction. The texts of arrows are apart from them: they lie on top of
+all lines, which Graphviz may bend through the space of a text.
 """
 
 import json
@@ -26,19 +27,18 @@ def arrows(line: ArrowShape, names: dict[str, str], lifecycle: Lifecycle) -> Ite
     way = element("path", {"d": _path(line.curve)})
     forth = way + _tip(line.curve.points[-1], line.curve.tip)
     tail, head = names[line.tail], names[line.head]
-    edge, words = line.edge, _words(line)
+    edge = line.edge
     if edge is None:
         yield element("g", {"class": f"move {Tone.WENT_ON.css}"}, forth)
         return
-    along, both = len(line.along), len(line.along) + len(line.back)
     sources, targets = edge.sources, States((edge.target,))
     attributes = _attributes(f"{tail}-{head}", edge.tone.css, sources, targets, edge.labels)
     title = _title(lifecycle, sources, targets, edge.labels)
-    yield element("g", attributes, title, forth, *words[:along], *words[both:])
+    yield element("g", attributes, title, forth)
     if line.curve.back_tip is not None:
         back = way + _tip(line.curve.points[0], line.curve.back_tip)
         attributes = _attributes(f"{head}-{tail}", f"back {line.back[0].tone.css}", targets, sources, edge.back)
-        yield element("g", attributes, _title(lifecycle, targets, sources, edge.back), back, *words[along:both])
+        yield element("g", attributes, _title(lifecycle, targets, sources, edge.back), back)
 
 
 def _attributes(
@@ -64,6 +64,18 @@ def _title(lifecycle: Lifecycle, sources: States, targets: States, labels: tuple
     return element(
         "title", {}, escaped(f"{join_states(lifecycle, sources)} \u2192 {join_states(lifecycle, targets)}: {happens}")
     )
+
+
+def arrow_texts(line: ArrowShape, lifecycle: Lifecycle) -> Iterator[str]:
+    """Yield the texts of an arrow, and those of its way back, each with the title of its direction."""
+    edge = line.edge
+    if edge is None:
+        return
+    words, along, both = _words(line), len(line.along), len(line.along) + len(line.back)
+    sources, targets = edge.sources, States((edge.target,))
+    yield element("g", {}, _title(lifecycle, sources, targets, edge.labels), *words[:along], *words[both:])
+    if line.back:
+        yield element("g", {}, _title(lifecycle, targets, sources, edge.back), *words[along:both])
 
 
 def _words(line: ArrowShape) -> list[str]:

@@ -6,7 +6,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.lifecycle.render.arrow_labels import LabelLine, Tone, label_lines, return_label_lines, wrapped_lines
-from stateward.lifecycle.render.clearance import move_labels_clear
 from stateward.lifecycle.render.edges import Edge, edges
 from stateward.lifecycle.render.layout import Arrow, Box, Curve, Point, arrange
 from stateward.lifecycle.render.phrases import join_states
@@ -68,7 +67,7 @@ def draw(lifecycle: Lifecycle) -> Drawing:
     shapes = (*_start(lifecycle), *states.values(), *(_stub(line) for line in lines if line.whence))
     boxes = tuple(Box(one.key, one.width, one.height, one.dot) for one in shapes)
     arrows = tuple(map(_arrow, lines))
-    layout = move_labels_clear(arrange(boxes, arrows), boxes, arrows)
+    layout = arrange(boxes, arrows)
     places = {shape.key: at for shape, at in zip(shapes, layout.boxes, strict=True)}
     return Drawing(
         layout.width,

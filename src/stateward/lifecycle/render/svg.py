@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from stateward.lifecycle.render.arrow_labels import Tone
-from stateward.lifecycle.render.arrows import arrows
+from stateward.lifecycle.render.arrows import arrow_texts, arrows
 from stateward.lifecycle.render.drawing import ArrowShape, StateShape, draw
 from stateward.lifecycle.render.layout import Point
 from stateward.lifecycle.render.svg_markup import STYLE, element, escaped
@@ -40,6 +40,7 @@ def svg(lifecycle: Lifecycle) -> str:
         element("desc", {}, escaped(_description(lifecycle))),
         element("style", {}, STYLE),
         *(group for line in sorted(drawn.lines, key=_loudness) for group in arrows(line, names, lifecycle)),
+        element("g", {"class": "labels"}, *(text for line in drawn.lines for text in arrow_texts(line, lifecycle))),
         *(_shape(shape, names[shape.key]) for shape in drawn.shapes),
     )
     return element("svg", head, *(f"\n{one}" for one in inside if one), "\n") + "\n"

@@ -66,7 +66,7 @@ STYLE = f"""
 .lifecycle .move{{--tint:var(--ink)}}
 .lifecycle .move path{{stroke:var(--tint);stroke-width:1.2}}
 .lifecycle .move polygon{{fill:var(--tint)}}
-.lifecycle .move text{{font-size:11px;stroke:var(--paper);stroke-width:3px;paint-order:stroke;stroke-linejoin:round}}
+.lifecycle .labels text{{font-size:11px;stroke:var(--paper);stroke-width:3px;paint-order:stroke;stroke-linejoin:round}}
 .lifecycle .move.asked path{{stroke-width:2}}
 .lifecycle .move.went-on,.lifecycle .move.insisted{{--tint:var(--quiet)}}
 .lifecycle .move.insisted path{{stroke-dasharray:4 4}}
