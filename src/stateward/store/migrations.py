@@ -1,5 +1,6 @@
 """Schema migrations: numbered `.sql` files, one folder per database, applied in order and never edited."""
 
+from functools import cache
 from importlib.resources import files
 from typing import Literal
 
@@ -18,6 +19,7 @@ class SchemaMigration(Struct, frozen=True):
     sql: str
 
 
+@cache  # each store that is opened asks several times, and each time all files would be read
 def migrations(dialect: Dialect) -> tuple[SchemaMigration, ...]:
     """Return all migrations of a database, oldest first."""
     folder = files("stateward.store").joinpath("sql", dialect)

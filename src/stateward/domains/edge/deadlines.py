@@ -1,5 +1,7 @@
 """Deadlines of the lifecycle tables, as the settings have them."""
 
+from functools import cache
+
 from msgspec.structs import replace
 
 from stateward.domains.edge.lifecycle import CLOUDLET, AppInstState, CloudletState
@@ -16,6 +18,7 @@ def deadlines_by_state(settings: EdgeSettings, kind: str) -> dict[str, float]:
     return {**states, AppInstState.CREATING_DEPENDENCIES: 2 * settings.create}
 
 
+@cache  # to check and compile a table takes milliseconds, and each runtime in a process has the same three
 def with_deadlines(lifecycle: Lifecycle, settings: EdgeSettings) -> Lifecycle:
     """Return a lifecycle with the deadlines of the settings."""
     deadlines = deadlines_by_state(settings, lifecycle.kind)

@@ -2,9 +2,12 @@
 
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import Any
+
+from litestar.types import ControllerRouterHandler
 
 from stateward.aio.supervise import Loop, background, supervise
 from stateward.containers import EngineClient, EngineTls
@@ -77,7 +80,12 @@ class SystemsRuntime(DomainRuntime):
             Kind(ADDRESS, general=False),
         ]
         self.nodes = NodeController(self.context, random, server_url)
-        super().__init__(kinds, routes(self.context, lambda: self.nodes.hub, JOB_ROUTES))
+        super().__init__(kinds)
+
+    @cached_property
+    def routes(self) -> Sequence[ControllerRouterHandler]:
+        """Its HTTP routes, made when a server asks for them."""
+        return routes(self.context, lambda: self.nodes.hub, JOB_ROUTES)
 
     def bind_engine(self, engine: Engine) -> None:
         """Give the engine to the domain's context."""

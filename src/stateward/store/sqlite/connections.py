@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from random import uniform
 from typing import Literal
@@ -194,11 +195,13 @@ def _apply(connection: sqlite3.Connection, migration: SchemaMigration) -> None:
     connection.execute(f"PRAGMA user_version = {migration.version}")
 
 
-def _statements(script: str) -> Iterator[str]:
+@cache
+def _statements(script: str) -> tuple[str, ...]:
     """Split a script into statements, because `executescript` commits the open transaction first."""
-    statement = ""
+    statements, statement = list[str](), ""
     for line in script.splitlines(keepends=True):
         statement += line
         if sqlite3.complete_statement(statement):
-            yield statement
+            statements.append(statement)
             statement = ""
+    return tuple(statements)
