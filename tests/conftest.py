@@ -19,8 +19,8 @@ from tests.skip_summary import pytest_terminal_summary
 from tools.reaper import restore_signals
 
 # How long an example takes depends on what else the machine does: no test is to fail by that.
-# The suite tries half of the examples, `make prove` all of them.
-settings.register_profile("suite", deadline=None, max_examples=50)
+# The suite tries a quarter of the examples, `make prove` all of them.
+settings.register_profile("suite", deadline=None, max_examples=25)
 settings.register_profile("prove", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 

@@ -20,9 +20,11 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from runpy import run_module
 from typing import IO, NamedTuple
 
 import msgspec
@@ -39,6 +41,7 @@ class Command(msgspec.Struct, frozen=True):
     arguments: list[str]
     environ: dict[str, str]
     folder: str
+    module: str = ""  # of the tests, which is run instead of the program
 
 
 class ForkedProcess:
@@ -153,6 +156,21 @@ def fork_server() -> ForkServer:
     return server
 
 
+@contextmanager
+def forked_module(module: str, *arguments: str) -> Iterator[tuple[ForkedProcess, IO[str]]]:
+    """Run a module of the tests in a process of its own, and read what it prints; in the end it is killed."""
+    read, write = os.pipe()
+    command = Command([module, *arguments], dict(os.environ), str(ROOT), module)
+    with os.fdopen(read) as printed:
+        with os.fdopen(write, "wb") as stdout, open(2, "wb", closefd=False) as stderr:
+            process = fork_server().start(command, stdout, stderr)
+        try:
+            yield process, printed
+        finally:
+            process.kill()
+            process.wait()
+
+
 # --- the process of the fork server ----------------------------------------------------------------------------------
 
 
@@ -226,6 +244,9 @@ def _run_program(command: Command, files: list[int]) -> None:
     os.chdir(command.folder)
     time.tzset()
     sys.argv[:] = command.arguments
+    if command.module:
+        run_module(command.module, run_name="__main__", alter_sys=True)
+        return
     sys.path[0] = str(Path(sys.argv[0]).parent)
     run()
 

@@ -18,7 +18,7 @@ def in_long_form(values: Iterable[T], *, short: Collection[T]) -> list[object]:
 
 
 def examples(most: int) -> int:
-    """Return how many examples a property tries: half of the most in the suite, all of them in `make prove`."""
+    """Return how many examples a property tries: a quarter of the most in the suite, all of them in `make prove`."""
     return most * settings().max_examples // 100
 
 

@@ -48,7 +48,7 @@ INTERNAL = {"delayed"}
 texts = st.text(st.characters(codec="utf-8"))
 maybe = st.none() | texts
 times = st.floats(allow_nan=False)
-UNHURRIED = settings(deadline=None, max_examples=50)
+UNHURRIED = settings(deadline=None)
 numbers = st.integers(-(2**63), 2**63 - 1)
 
 

@@ -19,9 +19,13 @@ class SchemaMigration(Struct, frozen=True):
     sql: str
 
 
-@cache  # each store that is opened asks several times, and each time all files would be read
 def migrations(dialect: Dialect) -> tuple[SchemaMigration, ...]:
     """Return all migrations of a database, oldest first."""
+    return _read_migrations(dialect)
+
+
+@cache  # bounded by: the sorts of databases; a store that is opened asks several times
+def _read_migrations(dialect: Dialect) -> tuple[SchemaMigration, ...]:
     folder = files("stateward.store").joinpath("sql", dialect)
     names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
     return tuple(

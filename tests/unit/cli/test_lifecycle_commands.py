@@ -1,59 +1,45 @@
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from stateward.plugin.registry import installed
-
-STATEWARD = Path(sys.executable).parent / "stateward"
-
-
-def stateward(*words: str) -> subprocess.CompletedProcess[str]:
-    environ = dict(
-        os.environ
-    )  # readline sets COLUMNS for programs that are started without an environment of their own
-    return subprocess.run(
-        [str(STATEWARD), *words], capture_output=True, text=True, timeout=60, check=False, env=environ
-    )
+from tests.integration.server.server_processes import run
 
 
 def test_list_names_every_kind() -> None:
-    shown = stateward("lifecycle", "list").stdout
+    shown = run("lifecycle", "list").stdout
     assert all(lifecycle.kind in shown for lifecycle in installed().lifecycles)
 
 
 def test_list_as_json_is_complete() -> None:
-    listed = json.loads(stateward("lifecycle", "list", "--json").stdout)
+    listed = json.loads(run("lifecycle", "list", "--json").stdout)
     assert [one["kind"] for one in listed] == [lifecycle.kind for lifecycle in installed().lifecycles]
     assert all(one["states"] and one["rows"] and one["actors"] for one in listed)
 
 
 def test_show_knows_all_formats() -> None:
-    assert "Suspending" in stateward("lifecycle", "show", "mci.vm").stdout
-    assert stateward("lifecycle", "show", "mci.vm", "--format", "mermaid").stdout.startswith("stateDiagram-v2")
-    assert "| Running" in stateward("lifecycle", "show", "mci.vm", "--format", "table").stdout
-    svg = stateward("lifecycle", "show", "mci.vm", "--format", "svg").stdout
+    assert "Suspending" in run("lifecycle", "show", "mci.vm").stdout
+    assert run("lifecycle", "show", "mci.vm", "--format", "mermaid").stdout.startswith("stateDiagram-v2")
+    assert "| Running" in run("lifecycle", "show", "mci.vm", "--format", "table").stdout
+    svg = run("lifecycle", "show", "mci.vm", "--format", "svg").stdout
     assert ElementTree.fromstring(svg).tag.endswith("svg")
 
 
 def test_show_as_json_has_the_rows_in_the_order_of_the_table() -> None:
-    shown = json.loads(stateward("lifecycle", "show", "leases.lease", "--json").stdout)
+    shown = json.loads(run("lifecycle", "show", "leases.lease", "--json").stdout)
     assert [row["event"] for row in shown["rows"]][:5] == ["create", "start", "end", "update", "delete"]
     assert shown["rows"][3]["to"] == "(back)"
 
 
 def test_check_of_sound_tables_exits_with_0_and_counts_them() -> None:
-    done = stateward("lifecycle", "check", "--json")
+    done = run("lifecycle", "check", "--json")
     assert done.returncode == 0
     assert json.loads(done.stdout) == {"checked": [one.kind for one in installed().lifecycles], "faults": []}
 
 
 def test_explain_says_by_whom_into_what_and_within_what_time() -> None:
-    explained = json.loads(stateward("lifecycle", "explain", "mci.vm", "Running", "--json").stdout)
+    explained = json.loads(run("lifecycle", "explain", "mci.vm", "Running", "--json").stdout)
     suspend = next(one for one in explained["allowed"] if one["event"] == "suspend" and not one["needs"])
     assert (suspend["actors"], suspend["target"], suspend["desired"], suspend["within"]) == (
         ["user", "admin"],
@@ -62,12 +48,12 @@ def test_explain_says_by_whom_into_what_and_within_what_time() -> None:
         900.0,
     )
     assert explained["state_class"] == "stable"
-    assert "15 min" in stateward("lifecycle", "explain", "mci.vm", "Running").stdout
+    assert "15 min" in run("lifecycle", "explain", "mci.vm", "Running").stdout
 
 
 def test_validate_answers_with_its_exit_code() -> None:
-    assert stateward("validate", "ovc.vm", "RUNNING", "PAUSED").returncode == 0
-    refused = stateward("validate", "ovc.vm", "HALTED", "PAUSED")
+    assert run("validate", "ovc.vm", "RUNNING", "PAUSED").returncode == 0
+    refused = run("validate", "ovc.vm", "HALTED", "PAUSED")
     assert refused.returncode == 1
     assert "RUNNING" in refused.stdout
 
@@ -81,31 +67,31 @@ def test_validate_answers_with_its_exit_code() -> None:
     ],
 )
 def test_an_unknown_name_exits_with_2_and_the_nearest_name(words: tuple[str, ...], nearest: str) -> None:
-    done = stateward(*words)
+    done = run(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert nearest in done.stderr
-    as_json = stateward(*words, "--json")
+    as_json = run(*words, "--json")
     assert as_json.returncode == 2
     assert json.loads(as_json.stdout)["nearest"] == nearest
 
 
 @pytest.mark.parametrize("words", [("config",), ("lifecycle", "list"), ("lifecycle", "show", "edge.appinst")])
 def test_a_table_in_a_pipe_has_whole_names_and_no_trailing_spaces(words: tuple[str, ...]) -> None:
-    shown = stateward(*words).stdout.splitlines()
+    shown = run(*words).stdout.splitlines()
     assert shown
     assert not [line for line in shown if line != line.rstrip() or "…" in line]
 
 
 def test_every_setting_is_listed_with_its_whole_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-    listed = [line.split()[0] for line in stateward("config").stdout.splitlines()[1:]]
-    assert listed == [one["name"] for one in json.loads(stateward("config", "--json").stdout)]
+    listed = [line.split()[0] for line in run("config").stdout.splitlines()[1:]]
+    assert listed == [one["name"] for one in json.loads(run("config", "--json").stdout)]
 
 
 def test_bad_usage_exits_with_2() -> None:
-    assert stateward("lifecycle", "show").returncode == 2
-    assert stateward("lifecycle", "show", "mci.vm", "--format", "painting").returncode == 2
+    assert run("lifecycle", "show").returncode == 2
+    assert run("lifecycle", "show", "mci.vm", "--format", "painting").returncode == 2
 
 
 def test_the_version_is_printed() -> None:
-    assert stateward("--version").stdout.strip()
+    assert run("--version").stdout.strip()

@@ -16,6 +16,7 @@ from stateward.engine.kind_types import KindTypes, UnfitValue
 from stateward.engine.requests import Creation, Request
 from stateward.engine.typed_values import value_type
 from stateward.store.records import to_json
+from tests.long_forms import examples
 
 NAMES = ("a", "b", "c_d", "$version", "key")
 NUMBERS = count()
@@ -119,7 +120,7 @@ def fitting(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     return values
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=list(HealthCheck))
 @given(struct=structs(types), data=st.data())
 def test_any_value_is_stored_as_it_is_read_or_refused_with_its_place(struct: type[Struct], data: st.DataObject) -> None:
     fits = fitting(value_type(struct).schema)
@@ -148,7 +149,7 @@ def test_any_value_is_stored_as_it_is_read_or_refused_with_its_place(struct: typ
     assert kind.mask_in("text", stored, "make", checked.args) == "text" or kind.has_secrets
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(struct=structs(types), stored=values)
 def test_a_stored_spec_of_any_form_can_be_shown(struct: type[Struct], stored: Any) -> None:
     kind = KindTypes("test.kind", struct, {}, 2, lambda found, _version: {"new": found["old"]})

@@ -18,7 +18,7 @@ def deadlines_by_state(settings: EdgeSettings, kind: str) -> dict[str, float]:
     return {**states, AppInstState.CREATING_DEPENDENCIES: 2 * settings.create}
 
 
-@cache  # to check and compile a table takes milliseconds, and each runtime in a process has the same three
+@cache  # bounded by: the tables and settings of the process; to compile a table takes milliseconds
 def with_deadlines(lifecycle: Lifecycle, settings: EdgeSettings) -> Lifecycle:
     """Return a lifecycle with the deadlines of the settings."""
     deadlines = deadlines_by_state(settings, lifecycle.kind)

@@ -195,7 +195,7 @@ def _apply(connection: sqlite3.Connection, migration: SchemaMigration) -> None:
     connection.execute(f"PRAGMA user_version = {migration.version}")
 
 
-@cache
+@cache  # bounded by: the migrations
 def _statements(script: str) -> tuple[str, ...]:
     """Split a script into statements, because `executescript` commits the open transaction first."""
     statements, statement = list[str](), ""

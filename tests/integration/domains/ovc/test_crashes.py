@@ -1,8 +1,6 @@
 """kill -9 in the middle of an action: the next worker goes on with the right step."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,12 +19,13 @@ from stateward.store import open_store
 from stateward.store.filters import Selector
 from stateward.store.port import Tx
 from stateward.store.records import Key
+from tests.fork_server import forked_module
 from tests.integration.domains.ovc.machine_processes import nodes_in, vms_in
 from tests.integration.domains.ovc.ovc_harness import ADA, FILES, Cloud, open_cloud
 from tests.integration.drivers.local.host_machines import kill_all_in, live_processes_in, needs_qemu
 from tests.servers import PostgresServer
 
-ROOT = Path(__file__).parents[4]
+CHILD = "tests.integration.domains.ovc.crash_child"
 PATIENT_LEASE = 15.0
 """A lease that a living worker renews in time on a busy machine as well, in seconds."""
 
@@ -39,25 +38,9 @@ needs_disks = pytest.mark.skipif(
 # real time: the process is killed; others wait until its lease has expired
 def hanging(database: str, folder: Path, *what: str, lease: float = 1.0) -> Iterator[dict[str, str]]:
     """Start a process, wait until it hangs in the middle, and kill it."""
-    command = [
-        sys.executable,
-        "-m",
-        "tests.integration.domains.ovc.crash_child",
-        database,
-        str(folder),
-        *what,
-        str(lease),
-    ]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        told: dict[str, str] = json.loads(process.stdout.readline())
+    with forked_module(CHILD, database, str(folder), *what, str(lease)) as (_, printed):
+        told: dict[str, str] = json.loads(printed.readline())
         yield told
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
 
 
 @pytest.fixture

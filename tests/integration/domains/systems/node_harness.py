@@ -15,6 +15,7 @@ import httpx
 
 from stateward.domains.systems.backends.local.launch import root_mark
 from stateward.domains.systems.nodes.lease_watchdog import INSTANCES
+from tests.fork_server import Command, ForkedProcess, fork_server
 from tests.integration.domains.systems.local_backend_harness import PYTHON
 from tests.integration.server.server_processes import PATIENT, STATEWARD, Served, served
 from tests.kept_ports import keep_port
@@ -104,16 +105,22 @@ class NodeAgent:
     ) -> None:
         self.name, self.folder, self._said = name, folder, folder.with_suffix(".log")
         words = ("--controller", url, "--token-file", str(token), "--data", str(folder), "--address", address)
-        self._command = [*prefix, str(STATEWARD), "system", "node", "agent", name, *words, *flags]
+        self._prefix = prefix
+        self._command = [str(STATEWARD), "system", "node", "agent", name, *words, *flags]
         self.start()
 
     def start(self) -> None:
         """Start the process."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith("STATEWARD_")}
+        self.process: subprocess.Popen[bytes] | ForkedProcess
         with self._said.open("ab") as log:
-            self.process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=clean, cwd=self.folder.parent
-            )
+            if self._prefix:
+                command = [*self._prefix, *self._command]
+                self.process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=clean, cwd=self.folder.parent
+                )
+            else:
+                self.process = fork_server().start(Command(self._command, clean, str(self.folder.parent)), log, log)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal; after SIGKILL, wait for the end."""

@@ -192,7 +192,7 @@ def story(tmp_path: Path) -> Iterator[Story]:
 
 def test_no_file_has_a_value_after_create_deploy_crash_kill_update_rotate_and_delete(story: Story) -> None:
     new_key = SealingKey(bytes.fromhex(NEW)).id
-    with served(story.folder / "data", environ=story.environ, program=STATEWARD) as server, server.client() as client:
+    with served(story.folder / "data", environ=story.environ) as server, server.client() as client:
         story.command(server, "system", "secret", "create", "db", stdin=VALUE + "\n")
         story.command(server, "system", "create", "shop", "--wait")
         (story.folder / "code" / "shop.yaml").write_text(DEFINITION)
@@ -201,7 +201,7 @@ def test_no_file_has_a_value_after_create_deploy_crash_kill_update_rotate_and_de
         assert httpx.get(url, trust_env=False, verify=False).text == digest(VALUE)
         story.crash(client)
         server.stop(signal.SIGKILL)
-    with served(story.folder / "data", environ=story.environ, program=STATEWARD) as server, server.client() as client:
+    with served(story.folder / "data", environ=story.environ) as server, server.client() as client:
         story.crash(client)  # the next server gives the secret again
         assert httpx.get(url, trust_env=False, verify=False).text == digest(VALUE)
         story.command(server, "system", "secret", "update", "db", stdin=NEWER)
@@ -227,7 +227,7 @@ def test_no_file_has_a_value_after_create_deploy_crash_kill_update_rotate_and_de
         assert {pid for pid in find_text(NEW) if pid != server.process.pid} == set()
         server.stop(signal.SIGKILL)
     story.environ[KEYS_VARIABLE] = NEW
-    with served(story.folder / "data", environ=story.environ, program=STATEWARD) as server, server.client() as client:
+    with served(story.folder / "data", environ=story.environ) as server, server.client() as client:
         story.crash(client)  # the former key is not needed any more
         assert client.delete(f"{HOME}/s0").status_code == 200
         story.answers.append(run("config", "--data", str(story.folder / "data"), environ=story.environ).stdout)

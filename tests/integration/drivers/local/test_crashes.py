@@ -1,12 +1,12 @@
 """A controller is killed at every point of what it does; the next one finds one machine for each key, and goes on."""
 
 import asyncio
-import sys
 from pathlib import Path
 
 import pytest
 
 from stateward.drivers import AlreadyDone, CallAccepted, Driver, MachineAction, MachineState, Observation
+from tests.fork_server import forked_module
 from tests.integration.drivers.local.host_machines import (
     eventually,
     live_processes_in,
@@ -24,23 +24,13 @@ MOSTLY_PROCESS = ["process", pytest.param("qemu", marks=(needs_qemu, pytest.mark
 IMAGES = {"process": "sh", "qemu": "tick"}
 
 
-async def controller(kind: str, folder: Path, action: str, last: str, number: int = 1) -> asyncio.subprocess.Process:
-    arguments = (
-        "-m",
-        "tests.integration.drivers.local.killed_controller",
-        kind,
-        str(folder),
-        action,
-        last,
-        str(number),
-    )
-    return await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=asyncio.subprocess.PIPE)
+CONTROLLER = "tests.integration.drivers.local.killed_controller"
 
 
 async def die(kind: str, folder: Path, action: str, last: str) -> None:
-    process = await controller(kind, folder, action, last)
-    await process.communicate()
-    assert process.returncode == (0 if last == "never" else -9)
+    with forked_module(CONTROLLER, kind, str(folder), action, last, "1") as (process, printed):
+        await asyncio.to_thread(printed.read)
+        assert process.wait() == (0 if last == "never" else -9)
 
 
 async def created(kind: str, folder: Path) -> Driver:
@@ -131,12 +121,9 @@ async def test_a_terminate_that_was_cut_short_is_repeated_and_ends(folder: Path,
 
 @pytest.mark.parametrize("lines", in_long_form((1, 9, 25), short=(9,)))
 async def test_a_controller_killed_amid_many_creates_leaves_one_machine_for_each_key(folder: Path, lines: int) -> None:
-    process = await controller("process", folder, "create", "no milestone", number=20)
-    assert process.stdout is not None
-    for _ in range(lines):
-        await process.stdout.readline()
-    process.kill()
-    await process.communicate()
+    with forked_module(CONTROLLER, "process", str(folder), "create", "no milestone", "20") as (_, printed):
+        for _ in range(lines):
+            await asyncio.to_thread(printed.readline)
     driver = make("process", str(folder))
     await driver.create(machine_specs(20, "tiny", "sh"))
 

@@ -9,7 +9,7 @@ from itertools import chain, combinations, product
 from xml.etree.ElementTree import Element, fromstring
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from stateward.lifecycle import Lifecycle
 from stateward.lifecycle.render import svg
@@ -130,7 +130,6 @@ def test_the_way_back_is_a_group_of_its_own() -> None:
     assert json.loads(back.attrib["data-events"]) == ["succeeded", "failed", "timed out"]
 
 
-@settings(max_examples=50, deadline=None)
 @given(any_lifecycle)
 def test_any_words_give_a_picture_that_reads_back_the_same(lifecycle: Lifecycle) -> None:
     representable = {
