@@ -36,3 +36,4 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     if count_sockets() > item.stash.get(AT_START, 0):
         gc.collect()
         collect_unraisable(item.config)
+        gc.freeze()  # what is left is no garbage: modules, most of it, at which the next collection need not look again
