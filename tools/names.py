@@ -17,9 +17,10 @@ READ = ("src/stateward", "tests", "bench", "tools", "docs", "examples")
 """Folders whose identifiers and sentences are read for retired words."""
 
 ROLES = frozenset({
-    "__init__", "__main__", "api", "apply", "claims", "cli", "codec", "commands", "connections", "context", "demo",
-    "driver", "errors", "examples", "guards", "handlers", "lifecycle", "model", "plugin", "port", "queries", "readers",
-    "retention", "routes", "runtime", "schemas", "service", "settings", "states", "store", "tx", "views",
+    "__init__", "__main__", "api", "apply", "claims", "cli", "client", "codec", "commands", "connections", "context",
+    "demo", "driver", "errors", "examples", "guards", "handlers", "images", "keys", "lifecycle", "listing", "machines",
+    "model", "names", "networks", "plugin", "port", "queries", "readers", "retention", "routes", "rules", "runtime",
+    "schemas", "sdk", "service", "settings", "states", "store", "tx", "views",
 })  # fmt: skip
 """Module names that say which role a module has in its package."""
 

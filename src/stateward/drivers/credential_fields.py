@@ -67,10 +67,7 @@ def _values(
 
 
 def _profile(reference: str, path: Path, profile: str) -> Mapping[str, str]:
-    try:
-        text = _read_text(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise CredentialMissing(reference, f"the file cannot be read ({type(error).__name__})") from None
+    text = read_text(reference, path)
     form: Literal["JSON", "ini"] = "JSON" if text.lstrip().startswith("{") else "ini"
     try:
         profiles = _json_profiles(text) if form == "JSON" else _ini_profiles(text)
@@ -79,6 +76,14 @@ def _profile(reference: str, path: Path, profile: str) -> Mapping[str, str]:
     if profile not in profiles:
         raise CredentialMissing(reference, f"there is no profile {profile!r} in the file")
     return profiles[profile]
+
+
+def read_text(reference: str, path: Path) -> str:
+    """Return the content of a file; raises `CredentialMissing`."""
+    try:
+        return _read_text(path)
+    except (OSError, ValueError) as error:
+        raise CredentialMissing(reference, f"the file cannot be read ({type(error).__name__})") from None
 
 
 def _read_text(path: Path) -> str:

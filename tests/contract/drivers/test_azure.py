@@ -10,7 +10,7 @@ import pytest
 
 from stateward.drivers import Driver, Observation, ProviderRegion
 from stateward.drivers.azure import AzureDriver
-from stateward.drivers.azure.arm_names import arm_name
+from stateward.drivers.azure.names import arm_name
 from tests.contract.drivers.conformance import Conformance
 from tests.contract.drivers.driver_case import DriverCase
 from tests.contract.drivers.fault_contract import BreakableDriverCase, FaultContract

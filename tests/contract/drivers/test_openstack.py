@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from stateward.drivers import Driver, Observation, ProviderRegion
-from stateward.drivers.openstack import OpenStackDriver, server_listing
+from stateward.drivers.openstack import OpenStackDriver, listing
 from tests.contract.drivers.conformance import Conformance
 from tests.contract.drivers.driver_case import DriverCase
 from tests.contract.drivers.fault_contract import BreakableDriverCase, FaultContract
@@ -117,7 +117,7 @@ class TestOpenStack(Conformance, FaultContract):
         project = nova_server.new_project()
         with breaking_proxy(nova_server.url) as proxy:
             set_login(monkeypatch, proxy.url, project)
-            monkeypatch.setattr(server_listing, "LEAST_PAGE_SIZE", PAGE)
+            monkeypatch.setattr(listing, "LEAST_PAGE_SIZE", PAGE)
             case = OpenStackCase(nova_server, proxy, project)
             yield case
             await case.close()

@@ -1,6 +1,6 @@
 """Images that were found by name are looked up again after a while, and none is kept forever."""
 
-from stateward.drivers.remembered_images import IMAGE_LIFETIME_S, RememberedImages
+from stateward.drivers.cloud.images import IMAGE_LIFETIME_S, RememberedImages
 
 
 def test_an_image_is_remembered_for_an_hour() -> None:

@@ -33,7 +33,7 @@ from stateward.domains.mci.api import lenient_json
 from stateward.domains.mci.cli.fleet_file import read_fleet
 from stateward.domains.ovc.settings import SETTINGS_FILE, read_settings
 from stateward.domains.systems.definition.parser import read as read_definition
-from stateward.drivers.aws.credential_refs import read_credential
+from stateward.drivers.aws.settings import read_credential
 from stateward.drivers.security_rules import wanted_rules
 from stateward.engine.typed_values import value_type
 from stateward.errors import StatewardError

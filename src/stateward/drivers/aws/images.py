@@ -5,10 +5,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from stateward.drivers.aws.ec2_client import Ec2Client
-from stateward.drivers.cloud.errors import CloudCallFailed, refusal
-from stateward.drivers.port import CallRefused, Inconclusive, RefusalReason
-from stateward.drivers.remembered_images import RememberedImages
+from stateward.drivers.aws.client import Ec2Client
+from stateward.drivers.cloud.errors import refusal
+from stateward.drivers.cloud.images import CloudImages, RememberedImages
+from stateward.drivers.port import RefusalReason
 
 
 class Ec2Image(Struct, frozen=True):
@@ -19,20 +19,35 @@ class Ec2Image(Struct, frozen=True):
     architecture: str
 
 
-class ImageLookup:
-    """Finds images, and remembers them for a while: a repeated create must have the same image as the first."""
+class Ec2Images(CloudImages[Mapping[str, Any], Ec2Image]):
+    """Finds sizes and images."""
 
     def __init__(self, calls: Ec2Client) -> None:
         self._calls = calls
         self._found = RememberedImages[Ec2Image]()
 
-    async def find(self, image: str) -> Ec2Image:
-        """Find an image by its id, or the newest with a name; raises `CloudCallFailed`."""
+    async def size(self, spec: str) -> Mapping[str, Any]:
+        """Find a size by its name."""
+        sizes = (await self._calls.call("describe_instance_types", InstanceTypes=[spec])).get("InstanceTypes", ())
+        if not sizes:
+            raise refusal("describe_instance_types", RefusalReason.NOT_FOUND, f"there is no size {spec!r} here")
+        size: Mapping[str, Any] = sizes[0]
+        return size
+
+    async def image(self, image: str) -> Ec2Image:
+        """Find an image by its id, or the newest with a name."""
         if (known := self._found.get(image)) is not None:
             return known
         found = await self._describe(image)
         self._found.put(image, found)
         return found
+
+    def mismatch(self, spec: str, size: Mapping[str, Any], image: Ec2Image) -> str:
+        """Return why an image cannot run on a size; empty if it can."""
+        supported = size.get("ProcessorInfo", {}).get("SupportedArchitectures", ())
+        if not supported or not image.architecture or image.architecture in supported:
+            return ""
+        return f"{spec} runs {', '.join(supported)}, and the image is for {image.architecture}"
 
     async def _describe(self, image: str) -> Ec2Image:
         query: dict[str, object] = {"ImageIds": [image]}
@@ -43,24 +58,3 @@ class ImageLookup:
             raise refusal("describe_images", RefusalReason.NOT_FOUND, f"there is no image {image!r} here")
         newest = max(images, key=lambda one: (one.get("CreationDate", ""), one["ImageId"]))
         return Ec2Image(newest["ImageId"], newest.get("RootDeviceName") or "/dev/sda1", newest.get("Architecture", ""))
-
-
-async def check_spec(calls: Ec2Client, images: ImageLookup, spec: str, image: str) -> CallRefused | Inconclusive | None:
-    """Return why a machine cannot be created, or that EC2 did not answer; None if it can."""
-    try:
-        sizes = (await calls.call("describe_instance_types", InstanceTypes=[spec])).get("InstanceTypes", ())
-        if not sizes:
-            return CallRefused(spec, RefusalReason.NOT_FOUND, f"there is no size {spec!r} here")
-        return _mismatch(sizes[0], await images.find(image))
-    except CloudCallFailed as failed:
-        return failed.outcome_for(image if failed.call == "describe_images" else spec)
-
-
-def _mismatch(size: Mapping[str, Any], image: Ec2Image) -> CallRefused | None:
-    supported = size.get("ProcessorInfo", {}).get("SupportedArchitectures", ())
-    if not supported or not image.architecture or image.architecture in supported:
-        return None
-    name = size["InstanceType"]
-    return CallRefused(
-        name, RefusalReason.INVALID, f"{name} runs {', '.join(supported)}, and the image is for {image.architecture}"
-    )

@@ -1,125 +1,165 @@
-"""Machines as parameters and answers of EC2: pure functions."""
+"""EC2 instances: creation, actions in bulk, and adoption.
 
-from collections.abc import Collection, Mapping
-from hashlib import sha256
-from typing import Any
+EC2 carries out an action on all instances of a call or on none: one missing instance fails the call for all. Mostly the
+message names the bad ones, and the call is repeated without them. Otherwise the portion is halved.
+"""
 
-from msgspec import Struct
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
 
-from stateward.drivers.cloud_config import login_user_data
-from stateward.drivers.port import MachineAction, MachineSpec, MachineState, Observation, ResourceKind
+from stateward.drivers.aws.client import Ec2Client
+from stateward.drivers.aws.images import Ec2Image, Ec2Images
+from stateward.drivers.aws.listing import describe_instances
+from stateward.drivers.aws.states import ACTION_CALLS, already_done_ids, launch_parameters, observation
+from stateward.drivers.cloud.errors import CloudCallFailed, found_or_none
+from stateward.drivers.cloud.machines import GONE, KEY_TAG, CloudMachines, Remembered, each_outcome, existing_outcome
+from stateward.drivers.port import (
+    AlreadyDone,
+    CallAccepted,
+    CallRefused,
+    MachineAction,
+    MachineHandle,
+    MachineSpec,
+    Observation,
+    Outcome,
+    RefusalReason,
+)
 
-KEY_TAG = "stateward:key"
-"""The tag with the key, on everything that the driver creates."""
-
-STATES = {
-    "pending": MachineState.PENDING,
-    "running": MachineState.RUNNING,
-    "stopping": MachineState.SUSPENDING,
-    "stopped": MachineState.SUSPENDED,
-    "shutting-down": MachineState.TERMINATING,
-    "terminated": MachineState.TERMINATED,
-}
-GONE = frozenset({MachineState.TERMINATING, MachineState.TERMINATED})
-
-
-def client_token(key: str) -> str:
-    """Return the client token of a key: 64 ASCII characters, whatever the key is."""
-    return sha256(key.encode()).hexdigest()
-
-
-def tags_of(key: str, name: str, others: Mapping[str, str] | None = None) -> list[dict[str, str]]:
-    """Return the tags of a new resource; others cannot replace ours."""
-    return [{"Key": tag, "Value": value} for tag, value in {**(others or {}), "Name": name, KEY_TAG: key}.items()]
+MAX_BULK = 100
 
 
-def tag_specifications(
-    sort: str, key: str, name: str, others: Mapping[str, str] | None = None
-) -> list[dict[str, object]]:
-    """Return the tags as a parameter of a create, so that the resource is never without them."""
-    return [{"ResourceType": sort, "Tags": tags_of(key, name, others)}]
+class Ec2Machines(CloudMachines):
+    """Creates instances and acts on them; remembers the tokens of reboots, because EC2 would repeat a reboot."""
+
+    def __init__(self, calls: Ec2Client, images: Ec2Images, zone: str) -> None:
+        self._calls, self._images, self._zone = calls, images, zone
+        self._rebooted = Remembered[str]()
+
+    async def create(self, wanted: Mapping[str, MachineSpec]) -> Mapping[str, Outcome]:
+        """Create machines, after a search for their keys: EC2 forgets client tokens after a while, but not tags."""
+        seen = await describe_instances(self._calls, wanted)
+        if seen.failed is not None:
+            raise seen.failed
+        present = seen.by_key()
+        made = await each_outcome({key: one for key, one in wanted.items() if key not in present}, self._create)
+        return {**made, **{key: existing_outcome(one) for key, one in present.items()}}
+
+    async def _create(self, machine_spec: MachineSpec) -> Outcome:
+        image = await self._image(machine_spec)
+        parameters = launch_parameters(machine_spec, image.native_id, image.root_device, self._zone)
+        made = await self._calls.call("run_instances", **parameters)
+        return CallAccepted(machine_spec.key, made["Instances"][0]["InstanceId"])
+
+    async def _image(self, machine_spec: MachineSpec) -> Ec2Image:
+        """Return the image; it is looked up only if more than its id is needed."""
+        if machine_spec.image.startswith("ami-") and machine_spec.disk_gib is None:
+            return Ec2Image(machine_spec.image, "", "")
+        return await self._images.image(machine_spec.image)
+
+    async def act(self, action: MachineAction, handles: Sequence[MachineHandle]) -> Sequence[Outcome]:
+        """Carry out an action on machines; one outcome for each, in order."""
+        unknown = [handle.key for handle in handles if not handle.native_id]
+        found = (await describe_instances(self._calls, unknown)).native_ids(unknown)
+        known = {handle: handle.native_id or found.get(handle.key) for handle in handles}
+        todo = [
+            native
+            for handle, native in known.items()
+            if isinstance(native, str) and not self._is_repeated_reboot(action, handle, native)
+        ]
+        ids = list(dict.fromkeys(todo))
+        portions = [ids[start : start + MAX_BULK] for start in range(0, len(ids), MAX_BULK)]
+        done = await asyncio.gather(*(self._portion(action, portion) for portion in portions))
+        ends = {native: end for each in done for native, end in each.items()}
+        return [self._outcome(action, handle, known[handle], ends) for handle in handles]
+
+    async def _portion(self, action: MachineAction, ids: Sequence[str]) -> dict[str, bool | CloudCallFailed]:
+        """Carry out an action on some instances; returns for each whether it was done already, or the failure."""
+        if not ids:
+            return {}
+        try:
+            answer = await self._calls.call(ACTION_CALLS[action].call, InstanceIds=list(ids))
+        except CloudCallFailed as failed:
+            if len(ids) == 1 or failed.why in (None, RefusalReason.AUTH):
+                return dict.fromkeys(ids, failed)
+            bad = ids_in_text(failed.outcome.message, ids)
+            if bad:
+                others = await self._portion(action, [one for one in ids if one not in bad])
+                return {**others, **dict.fromkeys(bad, failed)}
+            half = len(ids) // 2
+            first, second = await asyncio.gather(self._portion(action, ids[:half]), self._portion(action, ids[half:]))
+            return {**first, **second}
+        before = already_done_ids(action, answer)
+        return {one: one in before for one in ids}
+
+    def _outcome(
+        self,
+        action: MachineAction,
+        handle: MachineHandle,
+        native: str | CloudCallFailed | None,
+        ends: dict[str, bool | CloudCallFailed],
+    ) -> Outcome:
+        if native is None:
+            return CallRefused(handle.key, RefusalReason.NOT_FOUND, f"no machine carries the key {handle.key!r}")
+        end = native if isinstance(native, CloudCallFailed) else ends.get(native, True)
+        if isinstance(end, CloudCallFailed):
+            return end.outcome_for(handle.key)
+        assert isinstance(native, str)
+        if action is MachineAction.REBOOT:
+            self._rebooted[native] = handle.token
+        return AlreadyDone(handle.key, native) if end else CallAccepted(handle.key, native)
+
+    def _is_repeated_reboot(self, action: MachineAction, handle: MachineHandle, native: str) -> bool:
+        return action is MachineAction.REBOOT and bool(handle.token) and self._rebooted.get(native) == handle.token
 
 
-def key_of(described: Mapping[str, Any]) -> str:
-    """Return the key of a described resource; empty if it is not ours."""
-    return _tag(described, KEY_TAG)
+def ids_in_text(message: str, ids: Sequence[str]) -> set[str]:
+    """Return the instances that a message names."""
+    return set(re.findall(r"[\w-]+", message)) & set(ids)
 
 
-def launch_parameters(machine_spec: MachineSpec, image: str, root_device: str, zone: str) -> dict[str, object]:
-    """Return the parameters that create a machine; equal specs give equal ones, as the client token requires."""
-    parameters: dict[str, object] = {
-        "ImageId": image,
-        "InstanceType": machine_spec.spec,
-        "MinCount": 1,
-        "MaxCount": 1,
-        "ClientToken": client_token(machine_spec.key),
-        "TagSpecifications": tag_specifications("instance", machine_spec.key, machine_spec.name, machine_spec.tags),
-    }
-    subnet, key = machine_spec.resources.get(ResourceKind.SUBNET), machine_spec.resources.get(ResourceKind.SSH_KEY)
-    if subnet:
-        parameters["SubnetId"] = subnet  # a subnet is in one zone
-    elif zone:
-        parameters["Placement"] = {"AvailabilityZone": zone}
-    if groups := machine_spec.resources.get(ResourceKind.SECURITY_GROUP):
-        parameters["SecurityGroupIds"] = groups.split(",")
-    if key:
-        parameters["KeyName"] = key
-    if user_data := login_user_data(machine_spec):
-        parameters["UserData"] = user_data  # boto3 encodes it
-    if machine_spec.disk_gib is not None:
-        disk = {"VolumeSize": machine_spec.disk_gib, "DeleteOnTermination": True}
-        parameters["BlockDeviceMappings"] = [{"DeviceName": root_device, "Ebs": disk}]
-    return parameters
+# --- adoption ---------------------------------------------------------------------------------------------------------
 
 
-def observation(described: Mapping[str, Any]) -> Observation:
-    """Return a described instance as the observation of the port."""
-    native_state = str(described.get("State", {}).get("Name", ""))
-    details = {
-        "spec": described.get("InstanceType"),
-        "image": described.get("ImageId"),
-        "zone": described.get("Placement", {}).get("AvailabilityZone"),
-        "vpc": described.get("VpcId"),
-        "subnet": described.get("SubnetId"),
-        "reason": described.get("StateReason", {}).get("Message"),
-    }
-    return Observation(
-        key=key_of(described),
-        native_id=str(described["InstanceId"]),
-        state=STATES.get(native_state, MachineState.OTHER),
-        native_state=native_state,
-        name=_tag(described, "Name"),
-        public_ip=described.get("PublicIpAddress") or "",
-        private_ip=described.get("PrivateIpAddress") or "",
-        details={name: str(value) for name, value in details.items() if value},
-    )
+async def adopt_instance(calls: Ec2Client, handle: MachineHandle) -> Outcome:
+    """Put a key on an instance that carries none; raises `CloudCallFailed`."""
+    native = handle.native_id or ""
+    shown = await _describe(calls, native)
+    if shown is None or shown.state in GONE:
+        state = "there is no machine" if shown is None else f"{shown.native_state}:"
+        return CallRefused(handle.key, RefusalReason.NOT_FOUND, f"{state} {native}")
+    if shown.key:
+        return _marked(handle, shown)
+    await calls.call("create_tags", Resources=[native], Tags=[{"Key": KEY_TAG, "Value": handle.key}])
+    return CallAccepted(handle.key, native)
 
 
-def _tag(described: Mapping[str, Any], name: str) -> str:
-    return next((str(tag["Value"]) for tag in described.get("Tags", ()) if tag["Key"] == name), "")
+async def release_instance(calls: Ec2Client, handle: MachineHandle) -> Outcome:
+    """Take a key off the instance that carries it; raises `CloudCallFailed`.
+
+    EC2 removes a tag only if its value is the one of the call, so a known instance needs no listing: the listing may
+    be older than the tag.
+    """
+    native = handle.native_id
+    if not native:
+        found = await describe_instances(calls, [handle.key])
+        if found.failed is not None:
+            raise found.failed
+        native = next((one.native_id for one in found.machines if one.state not in GONE), None)
+    if native is None:
+        return AlreadyDone(handle.key)
+    call = calls.call("delete_tags", Resources=[native], Tags=[{"Key": KEY_TAG, "Value": handle.key}])
+    return (AlreadyDone if await found_or_none(call) is None else CallAccepted)(handle.key, native)
 
 
-# --- actions ---------------------------------------------------------------------------------------------------------
+async def _describe(calls: Ec2Client, native: str) -> Observation | None:
+    answer = await calls.call("describe_instances", InstanceIds=[native])
+    shown = [one for reservation in answer.get("Reservations", ()) for one in reservation["Instances"]]
+    return observation(shown[0]) if shown else None
 
 
-class ActionCall(Struct, frozen=True):
-    """How EC2 carries out an action: the call, the field of its answer, and the states in which it is already done."""
-
-    call: str
-    answer_field: str
-    done_states: Collection[str]
-
-
-ACTION_CALLS = {
-    MachineAction.SUSPEND:   ActionCall("stop_instances",      "StoppingInstances",    ("stopping", "stopped")),
-    MachineAction.RESUME:    ActionCall("start_instances",     "StartingInstances",    ("pending", "running")),
-    MachineAction.REBOOT:    ActionCall("reboot_instances",    "",                     ()),
-    MachineAction.TERMINATE: ActionCall("terminate_instances", "TerminatingInstances", ("shutting-down", "terminated")),
-}  # fmt: skip
-
-
-def already_done_ids(action: MachineAction, answer: Mapping[str, Any]) -> set[str]:
-    """Return the instances that were in the wanted state before the call, as its answer shows."""
-    how = ACTION_CALLS[action]
-    changes = answer.get(how.answer_field, ())
-    return {one["InstanceId"] for one in changes if one.get("PreviousState", {}).get("Name") in how.done_states}
+def _marked(handle: MachineHandle, shown: Observation) -> Outcome:
+    """Return the outcome of an adoption of an instance that carries a key."""
+    if shown.key == handle.key:
+        return AlreadyDone(handle.key, shown.native_id)
+    return CallRefused(handle.key, RefusalReason.CONFLICT, f"{shown.native_id} carries another key, {shown.key!r}")

@@ -1,6 +1,6 @@
 """The errors of Azure calls as outcomes of the port: the code of an answer says why Azure refused the call."""
 
-from stateward.drivers.azure.arm_sdk import (
+from stateward.drivers.azure.sdk import (
     NEVER_SENT,
     ClientAuthenticationError,
     DecodeError,

@@ -1,1 +1,1 @@
-"""What the drivers of clouds share: how a failed call becomes an outcome, and what is the same at every provider."""
+"""What the drivers of clouds share; the modules are named as in every driver."""

@@ -8,9 +8,10 @@ cloud has rejected it; no error shows it.
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from stateward.drivers.cloud.errors import REJECTED, CloudCallFailed, driver_closed, not_connected
+from stateward.drivers.cloud.settings import HiddenCredential
 from stateward.drivers.port import Meter, ProviderRegion
 from stateward.errors import StatewardError
 
@@ -20,13 +21,6 @@ Session = TypeVar("Session")
 Result = TypeVar("Result")
 
 
-class Credential(Protocol):
-    """A secret that only the library gets to see."""
-
-    def hide(self, text: str) -> str:
-        """Return a text without the secret: an error message of the library may contain it."""
-
-
 class BlockingClient(Generic[Session]):
     """Calls to one region of a cloud through a library that blocks."""
 
@@ -34,7 +28,7 @@ class BlockingClient(Generic[Session]):
     login_errors: ClassVar[tuple[type[Exception], ...]] = ()
     """The errors of the library that mean: there is no credential to log in with."""
 
-    def __init__(self, provider_region: ProviderRegion, meter: Meter, credential: Credential) -> None:
+    def __init__(self, provider_region: ProviderRegion, meter: Meter, credential: HiddenCredential) -> None:
         self._region, self._meter = provider_region, meter
         self._credential = credential  # what `_connect` has read
         self._session: Session | None = None

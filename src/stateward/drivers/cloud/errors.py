@@ -6,12 +6,12 @@ any other call is unknown. A driver has one `ErrorTable`, and writes down only w
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from enum import Enum
 from math import isfinite
 from time import time
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,12 +23,15 @@ from stateward.drivers.port import (
     CallUnanswered,
     MachineListing,
     Observation,
+    Outcome,
     RefusalReason,
     TransientFailure,
 )
-from stateward.errors import StatewardError
+from stateward.errors import BadInput, StatewardError
 
 FailedOutcome: TypeAlias = CallRefused | CallThrottled | TransientFailure | CallUnanswered
+
+Answer = TypeVar("Answer")
 
 REJECTED = 401
 """The status of an answer to a call whose credential is not, or no longer, valid."""
@@ -106,6 +109,26 @@ class ErrorTable(Struct, frozen=True):
             return by_status
         by_pattern = (meaning for pattern, meaning in self.patterns.items() if re.search(pattern, text))
         return self.codes.get(code) or next(by_pattern, None) or by_status or RefusalReason.INVALID
+
+
+async def outcome_of(key: str, work: Awaitable[Outcome]) -> Outcome:
+    """Return the outcome of work for a key, also if it fails."""
+    try:
+        return await work
+    except CloudCallFailed as failed:
+        return failed.outcome_for(key)
+    except BadInput as error:
+        return CallRefused(key, RefusalReason.INVALID, str(error))
+
+
+async def found_or_none(call: Awaitable[Answer]) -> Answer | None:
+    """Return the answer of a call about something; None if that does not exist."""
+    try:
+        return await call
+    except CloudCallFailed as failed:
+        if failed.why is RefusalReason.NOT_FOUND:
+            return None
+        raise
 
 
 def refusal(call: str, why: RefusalReason, message: str) -> CloudCallFailed:

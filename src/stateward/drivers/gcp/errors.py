@@ -17,7 +17,7 @@ from stateward.drivers.cloud.errors import (
     not_connected,
     retry_after_s,
 )
-from stateward.drivers.gcp.google_sdk import (
+from stateward.drivers.gcp.sdk import (
     AUTH_ERRORS,
     UNSENDABLE,
     TokenServerError,

@@ -20,7 +20,7 @@ from stateward.drivers.cloud.errors import (
     not_connected,
     retry_after_s,
 )
-from stateward.drivers.openstack.openstack_sdk import (
+from stateward.drivers.openstack.sdk import (
     ABSENCE_ERRORS,
     LOGIN_ERRORS,
     HttpAnswer,

@@ -15,7 +15,7 @@ from stateward.drivers import (
     RefusalReason,
 )
 from stateward.drivers.aws import AwsDriver
-from stateward.drivers.aws.instances import ids_in_text
+from stateward.drivers.aws.machines import ids_in_text
 from tests.integration.drivers.aws.ec2_machines import (
     create_machines,
     describe_machines,

@@ -7,8 +7,8 @@ import pytest
 
 from stateward.drivers import CallAccepted, CallRefused, CloudResource, ProviderRegion, RefusalReason, ResourceKind
 from stateward.drivers.aws import AwsDriver
-from stateward.drivers.aws.credential_refs import Credential, read_credential
 from stateward.drivers.aws.sdk import connect
+from stateward.drivers.aws.settings import Credential, read_credential, read_settings
 from stateward.drivers.credential_fields import CredentialMissing
 from tests.integration.drivers.aws.conftest import SECRET, SESSION, MakeDriver
 from tests.integration.drivers.aws.ec2_machines import new_machine_specs
@@ -147,7 +147,7 @@ async def test_an_endpoint_that_is_none_or_not_safe_for_the_credential_is_a_refu
 )
 def test_an_endpoint_over_tls_on_this_host_or_of_aws_is_used(endpoint_url: str, credential: str) -> None:
     place = ProviderRegion("aws", "eu-west-1", credential=credential, options={"endpoint_url": endpoint_url})
-    client = connect(place, Credential("AKID", "x"), 1)
+    client = connect(read_settings(place), Credential("AKID", "x"), 1)
     assert client.meta.endpoint_url == endpoint_url
     client.close()
 

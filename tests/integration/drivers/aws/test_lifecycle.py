@@ -16,7 +16,7 @@ from stateward.drivers import (
     ResourceKind,
 )
 from stateward.drivers.aws import AwsDriver
-from stateward.drivers.aws.instances import key_filter
+from stateward.drivers.aws.listing import key_filter
 from stateward.drivers.ssh_keys import new_ssh_key_pair
 from tests.integration.drivers.aws.conftest import MakeDriver
 from tests.integration.drivers.aws.ec2_machines import (

@@ -15,7 +15,7 @@ from stateward.drivers import (
     RefusalReason,
 )
 from stateward.drivers.aws import AwsDriver
-from stateward.drivers.aws.machines import client_token
+from stateward.drivers.aws.states import client_token
 from tests.integration.drivers.aws.conftest import MakeDriver
 from tests.integration.drivers.aws.ec2_machines import (
     create_machines,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.drivers.aws.security_groups import permissions_of, present_rules
+from stateward.drivers.aws.rules import permissions_of, present_rules
 from stateward.drivers.security_rules import ALL_PORTS, SecurityRule, wanted_rules
 
 PORTS = st.tuples(st.integers(0, 65535), st.integers(0, 65535)).map(sorted)

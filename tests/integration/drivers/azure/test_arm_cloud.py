@@ -8,7 +8,7 @@ from azure.core.exceptions import HttpResponseError, ResourceExistsError, Resour
 from azure.mgmt.compute.aio import ComputeManagementClient
 
 from stateward.drivers.azure import AzureDriver
-from stateward.drivers.azure.arm_names import arm_name
+from stateward.drivers.azure.names import arm_name
 from tests.integration.drivers.azure.arm_cloud import GROUP, ArmCloud
 from tests.integration.drivers.azure.azure_machines import create_machines
 

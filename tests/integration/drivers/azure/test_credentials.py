@@ -7,7 +7,7 @@ import pytest
 
 from stateward.drivers import CallAccepted, CallRefused, CloudResource, RefusalReason, ResourceKind, TransientFailure
 from stateward.drivers.azure import AzureDriver
-from stateward.drivers.azure.service_principal import ServicePrincipal, read_principal
+from stateward.drivers.azure.settings import ServicePrincipal, read_principal
 from stateward.drivers.credential_fields import CredentialMissing
 from tests.integration.drivers.azure.arm_cloud import SUBSCRIPTION, ArmCloud, Fault, FaultKind
 from tests.integration.drivers.azure.azure_machines import new_machine_specs
@@ -131,7 +131,7 @@ async def test_secrets_are_in_no_log_no_message_and_no_repr(
     private = made.secret.splitlines()[1]
     cloud.inject_fault(Fault(FaultKind.ERROR, "PUT virtualMachines", "Conflict", 409, f"it echoes {SECRET}\nmore"))
     told += await driver.create(new_machine_specs(1))
-    told += [await driver.observe(), vars(driver._arm), await driver.list_resources()]
+    told += [await driver.observe(), vars(driver._calls), await driver.list_resources()]
     written = caplog.text + repr(told)
     assert "it echoes (hidden)" in written
     assert [secret for secret in (SECRET, private, "Bearer") if secret in written] == []

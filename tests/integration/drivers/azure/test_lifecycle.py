@@ -17,8 +17,8 @@ from stateward.drivers import (
     ResourceKind,
 )
 from stateward.drivers.azure import AzureDriver
-from stateward.drivers.azure.arm_names import arm_name
-from stateward.drivers.azure.vm_records import MachineRecords, host_name, machine_state
+from stateward.drivers.azure.names import arm_name
+from stateward.drivers.azure.states import MachineRecords, host_name, machine_state
 from stateward.drivers.ssh_keys import new_ssh_key_pair
 from tests.integration.drivers.azure.arm_cloud import GROUP, SCOPE, ArmCloud
 from tests.integration.drivers.azure.arm_machines import ARM_IMAGE, ARM_SPEC, CLOSED_SPEC, IMAGE, OWN_IMAGE, SPEC

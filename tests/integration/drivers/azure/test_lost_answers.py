@@ -18,10 +18,10 @@ from stateward.drivers import (
     RefusalReason,
     TransientFailure,
 )
-from stateward.drivers.azure import AzureDriver, vm_creation
-from stateward.drivers.azure.arm_names import arm_name
-from stateward.drivers.azure.arm_polling import find_resource
-from stateward.drivers.azure.vm_creation import VmCreation
+from stateward.drivers.azure import AzureDriver
+from stateward.drivers.azure.client import ArmClient
+from stateward.drivers.azure.machines import AzureMachines
+from stateward.drivers.azure.names import arm_name
 from stateward.engine.worker.lease import LEASE_S
 from tests.integration.drivers.azure.arm_cloud import ArmCloud, Fault, FaultKind
 from tests.integration.drivers.azure.azure_machines import (
@@ -229,7 +229,7 @@ async def test_a_create_that_stands_still_makes_no_machine_that_was_terminated_m
     slow, other, now = make(public_address="true"), make(public_address="true"), [0.0]
     slow._machines._clock = lambda: now[0]
     reached, opened = asyncio.Event(), asyncio.Event()
-    find, put = find_resource, VmCreation._put
+    find, put = ArmClient.find, AzureMachines._put
 
     async def stand_still() -> None:
         if not reached.is_set():
@@ -242,13 +242,13 @@ async def test_a_create_that_stands_still_makes_no_machine_that_was_terminated_m
             await stand_still()
         return found
 
-    async def slow_put(machines: VmCreation, *args: Any) -> None:
+    async def slow_put(machines: AzureMachines, *args: Any) -> None:
         await put(machines, *args)
         if step == "PublicIPAddress":
             await stand_still()
 
-    monkeypatch.setattr(vm_creation, "find_resource", slow_find)
-    monkeypatch.setattr(VmCreation, "_put", slow_put)
+    monkeypatch.setattr(ArmClient, "find", slow_find)
+    monkeypatch.setattr(AzureMachines, "_put", slow_put)
     (want,) = new_machine_specs(1)
     creating = asyncio.create_task(slow.create([want]))
     await reached.wait()

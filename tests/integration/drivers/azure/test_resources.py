@@ -16,9 +16,9 @@ from stateward.drivers import (
     ResourceKind,
     TransientFailure,
 )
-from stateward.drivers.azure import AzureDriver, arm_polling
-from stateward.drivers.azure.arm_names import arm_name
-from stateward.drivers.azure.network_rules import present_rules
+from stateward.drivers.azure import AzureDriver, client
+from stateward.drivers.azure.names import arm_name
+from stateward.drivers.azure.rules import present_rules
 from tests.integration.drivers.azure.arm_cloud import SCOPE, ArmCloud, Fault, FaultKind
 from tests.integration.drivers.azure.arm_networks import GROUPS, KEYS, NETWORKS
 from tests.integration.drivers.azure.conftest import MakeDriver
@@ -173,7 +173,7 @@ async def test_a_part_whose_provisioning_failed_is_refused_until_it_is_removed(
 async def test_a_part_that_takes_too_long_is_neither_a_yes_nor_a_no(
     driver: AzureDriver, cloud: ArmCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arm_polling, "MAX_POLLS", 3)
+    monkeypatch.setattr(client, "MAX_POLLS", 3)
     cloud.behaviour.network = 3600.0
     outcomes: list[Outcome] = [await driver.ensure(NETWORK), await driver.ensure(NETWORK), await driver.remove(NETWORK)]
     assert [type(one) for one in outcomes] == [TransientFailure] * 3

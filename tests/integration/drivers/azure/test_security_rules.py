@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.drivers.azure.network_rules import group_rules, missing_rules, present_rules
+from stateward.drivers.azure.rules import group_rules, missing_rules, present_rules
 from stateward.drivers.security_rules import SecurityRule
 
 PORTS = st.tuples(st.integers(0, 65535), st.integers(0, 65535)).map(sorted)

@@ -10,7 +10,7 @@ import pytest
 from stateward.drivers import CallAccepted, CallRefused, CloudResource, RefusalReason, ResourceKind
 from stateward.drivers.credential_fields import CredentialMissing
 from stateward.drivers.gcp import GcpDriver
-from stateward.drivers.gcp.service_accounts import read_service_account
+from stateward.drivers.gcp.settings import read_service_account
 from tests.integration.drivers.gcp.conftest import EMAIL, KEY_ID, MakeGcpDriver, account_file, private_key
 from tests.integration.drivers.gcp.gce_cloud import GceCloud, GceFault, GceFaultKind
 from tests.integration.drivers.gcp.gce_test_machines import create_machines, new_machine_specs

@@ -17,7 +17,8 @@ from stateward.drivers import (
     ResourceKind,
 )
 from stateward.drivers.gcp import GcpDriver
-from stateward.drivers.gcp.gce_machines import STATES, key_label, name_of, request_id
+from stateward.drivers.gcp.names import key_label, name_of, request_id
+from stateward.drivers.gcp.states import STATES
 from stateward.drivers.ssh_keys import new_ssh_key_pair
 from tests.integration.drivers.gcp.conftest import MakeGcpDriver
 from tests.integration.drivers.gcp.gce_cloud import GceCloud

@@ -16,8 +16,8 @@ from stateward.drivers import (
     RefusalReason,
 )
 from stateward.drivers.gcp import GcpDriver
-from stateward.drivers.gcp.gce_machines import name_of
-from stateward.drivers.gcp.instance_launch import MAX_FOLLOWED
+from stateward.drivers.gcp.machines import MAX_FOLLOWED
+from stateward.drivers.gcp.names import name_of
 from tests.integration.drivers.gcp.conftest import MakeGcpDriver
 from tests.integration.drivers.gcp.gce_cloud import GceCloud, GceFault, GceFaultKind
 from tests.integration.drivers.gcp.gce_test_machines import (
@@ -170,6 +170,6 @@ async def test_one_page_without_an_answer_makes_the_listing_incomplete(driver: G
 async def test_a_listing_with_a_warning_is_not_complete(driver: GcpDriver, cloud: GceCloud) -> None:
     cloud.behaviour.warning = "UNREACHABLE"
     listing = await driver.observe()
-    assert (listing.complete, listing.problem) == (False, "UNREACHABLE: injected")
+    assert (listing.complete, listing.problem) == (False, "instances.list: UNREACHABLE: injected")
     cloud.behaviour.warning = "NO_RESULTS_ON_PAGE"
     assert (await driver.observe()).complete

@@ -18,7 +18,7 @@ from stateward.drivers import (
     ResourceKind,
 )
 from stateward.drivers.gcp import GcpDriver
-from stateward.drivers.gcp.gce_machines import name_of
+from stateward.drivers.gcp.names import name_of
 from tests.integration.drivers.gcp.conftest import MakeGcpDriver
 from tests.integration.drivers.gcp.gce_cloud import GceCloud, GceFault, GceFaultKind
 from tests.integration.drivers.gcp.gce_test_machines import new_machine_specs

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateward.drivers import CloudResource, ResourceKind
-from stateward.drivers.gcp.firewall_groups import ALLOW_PRIORITY, rule_of, wanted_firewalls
+from stateward.drivers.gcp.rules import ALLOW_PRIORITY, rule_of, wanted_firewalls
 from stateward.drivers.security_rules import wanted_rules
 
 PORTS = st.tuples(st.integers(0, 65535), st.integers(0, 65535)).map(sorted)

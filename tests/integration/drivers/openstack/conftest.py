@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from stateward.drivers import ProviderRegion
-from stateward.drivers.openstack import OpenStackDriver, server_listing
+from stateward.drivers.openstack import OpenStackDriver, listing
 from tests.integration.drivers.openstack.breaking_proxy import BreakingProxy, breaking_proxy
 from tests.integration.drivers.openstack.nova_server import PAGE, REGION, NovaClient, NovaServer
 from tests.integration.drivers.openstack.nova_worlds import set_login
@@ -50,7 +50,7 @@ async def make(
 ) -> AsyncIterator[MakeDriver]:
     """Give a test drivers, by default with a login from the environment, and close them in the end."""
     set_login(monkeypatch, proxy.url, project)
-    monkeypatch.setattr(server_listing, "LEAST_PAGE_SIZE", PAGE)
+    monkeypatch.setattr(listing, "LEAST_PAGE_SIZE", PAGE)
     made: list[OpenStackDriver] = []
 
     def make_driver(credential: str = "env:TEST_CLOUD", meter: Any = lambda _: None, **options: str) -> OpenStackDriver:

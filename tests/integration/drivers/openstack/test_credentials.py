@@ -11,7 +11,7 @@ from stateward.drivers import CallAccepted, CallRefused, CloudResource, RefusalR
 from stateward.drivers.builtin_drivers import openstack
 from stateward.drivers.credential_fields import CredentialMissing
 from stateward.drivers.openstack import OpenStackDriver
-from stateward.drivers.openstack.keystone_login import KeystoneLogin, read_login
+from stateward.drivers.openstack.settings import KeystoneLogin, read_login
 from tests.integration.drivers.openstack.breaking_proxy import BreakingProxy, BreakKind
 from tests.integration.drivers.openstack.conftest import MakeDriver
 from tests.integration.drivers.openstack.nova_worlds import PASSWORD, new_machine_specs

@@ -21,7 +21,7 @@ from stateward.drivers import (
 )
 from stateward.drivers.openstack import OpenStackDriver
 from stateward.drivers.openstack.errors import classify_answer
-from stateward.drivers.openstack.openstack_sdk import HttpAnswer
+from stateward.drivers.openstack.sdk import HttpAnswer
 from tests.integration.drivers.openstack.breaking_proxy import BreakingProxy, BreakKind
 from tests.integration.drivers.openstack.conftest import MakeDriver
 from tests.integration.drivers.openstack.nova_server import NovaClient

@@ -18,7 +18,7 @@ from stateward.drivers import (
     Suspension,
 )
 from stateward.drivers.openstack import OpenStackDriver
-from stateward.drivers.openstack.server_actions import SuspendWay
+from stateward.drivers.openstack.settings import SuspendWay
 from stateward.drivers.ssh_keys import new_ssh_key_pair
 from stateward.errors import BadInput
 from tests.integration.drivers.openstack.conftest import MakeDriver

@@ -14,7 +14,7 @@ from stateward.drivers import (
     RefusalReason,
 )
 from stateward.drivers.openstack import OpenStackDriver
-from stateward.drivers.openstack.server_creation import CreateGuard
+from stateward.drivers.openstack.machines import CreateGuard
 from tests.integration.drivers.openstack.breaking_proxy import BreakingProxy, BreakKind
 from tests.integration.drivers.openstack.conftest import MakeDriver
 from tests.integration.drivers.openstack.nova_server import NovaClient

@@ -21,8 +21,8 @@ from stateward.drivers import (
     TransientFailure,
 )
 from stateward.drivers.openstack import OpenStackDriver
-from stateward.drivers.openstack.keypairs import key_in_name, keypair_name
-from stateward.drivers.openstack.neutron_rules import present_rules, rule_body
+from stateward.drivers.openstack.keys import key_in_name, keypair_name
+from stateward.drivers.openstack.rules import present_rules, rule_body
 from stateward.drivers.security_rules import SecurityRule
 from tests.integration.drivers.openstack.breaking_proxy import BreakingProxy, BreakKind
 from tests.integration.drivers.openstack.nova_server import NovaClient, NovaServer

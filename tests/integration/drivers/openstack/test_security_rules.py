@@ -6,8 +6,8 @@ from typing import Any
 
 from stateward.drivers import CallRefused, CloudResource, RefusalReason, ResourceKind
 from stateward.drivers.cloud.errors import CloudCallFailed
-from stateward.drivers.openstack.cloud_client import ApiCall, OpenStackClient
-from stateward.drivers.openstack.neutron_rules import EXISTS, complete_rules
+from stateward.drivers.openstack.client import ApiCall, OpenStackClient
+from stateward.drivers.openstack.rules import EXISTS, complete_rules
 
 SSH = {"ports": "22", "cidr": "10.0.0.0/8"}
 WEB = {"ports": "80,8000-8080", "cidr": "0.0.0.0/0"}

@@ -11,10 +11,10 @@ import pytest
 from stateward.drivers import AlreadyDone, CallRefused, ProviderRegion, RefusalReason, TransientFailure
 from stateward.drivers.cloud.errors import CloudCallFailed
 from stateward.drivers.openstack import OpenStackDriver
-from stateward.drivers.openstack.cloud_client import ApiCall, OpenStackClient
-from stateward.drivers.openstack.openstack_sdk import HttpAnswer
-from stateward.drivers.openstack.server_listing import LEAST_PAGE_SIZE, ServerLister
-from stateward.drivers.openstack.servers import key_of
+from stateward.drivers.openstack.client import ApiCall, OpenStackClient
+from stateward.drivers.openstack.listing import LEAST_PAGE_SIZE, ServerLister
+from stateward.drivers.openstack.sdk import HttpAnswer
+from stateward.drivers.openstack.states import key_of
 from tests.integration.drivers.openstack.breaking_proxy import BreakingProxy, BreakKind
 from tests.integration.drivers.openstack.nova_server import PAGE, NovaClient
 from tests.integration.drivers.openstack.nova_worlds import create_machines, new_machine_specs

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateward.drivers import MachineState
-from stateward.drivers.openstack.server_states import HARMLESS_TASKS, STABLE, TASKS, machine_state, native_state
-from stateward.drivers.openstack.servers import observation
+from stateward.drivers.openstack.states import HARMLESS_TASKS, STABLE, TASKS, machine_state, native_state, observation
 
 ARRIVED = {MachineState.RUNNING, MachineState.SUSPENDED, MachineState.FAILED}
 EXAMPLES = [
