@@ -120,7 +120,7 @@ screenshots: .venv/.dev ## take pictures of every view of the console
 console-soak: .venv/.dev ## measure the console's memory at 200 changes a second, for MINUTES (60)
 	@$(VENV)/python -m bench.console_soak --minutes $(or $(MINUTES),60)
 
-draw: .venv/.dev ## draw docs/domains and docs/pictures from the code
+draw: .venv/.dev ## draw docs/domains, and the pictures of the domains, from the code
 	@$(VENV)/python tools/draw.py
 
 docs: .venv/.docs ## build the documentation into build/docs/site; warnings are errors

@@ -95,7 +95,7 @@ def _with_links(name: str, text: str, found: Mapping[str, str], linked: dict[str
         path = _path(name, target)
         if path == README:
             path = INDEX
-        elif path not in found and (ROOT / path).exists() and not path.startswith("docs/pictures/"):
+        elif path not in found and (ROOT / path).exists() and "/pictures/" not in path:
             linked[path] = None
             path = _code_page(path)
         return f"{match[1]}/{path}{'#' if anchor else ''}{anchor}{match[3]}"
@@ -160,7 +160,8 @@ def write(found: Mapping[str, str], folder: Path) -> None:
     for name, text in found.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, "utf-8")
-    shutil.copytree(ROOT / "docs" / "pictures", folder / "docs" / "pictures")
+    for pictures in (ROOT / "docs" / "pictures", *(ROOT / "src/stateward/domains").glob("*/pictures")):
+        shutil.copytree(pictures, folder / pictures.relative_to(ROOT))
 
 
 def from_outside(site: Path) -> list[str]:

@@ -92,6 +92,9 @@ def test_an_empty_environment_gets_a_command_and_a_server_with_its_console(progr
     stateward = str(programs / "stateward")
     told = subprocess.run([stateward, "--version"], capture_output=True, text=True, timeout=PATIENT, env=clean())
     assert told.stdout.strip() == __version__
+    shown = [stateward, "lifecycle", "show", "mci.vm", "--format", "svg"]  # there is no Graphviz
+    picture = subprocess.run(shown, capture_output=True, text=True, timeout=PATIENT, env=clean(), check=True)
+    assert picture.stdout.strip() == (SOURCE / "domains/mci/pictures/mci.vm.svg").read_text("utf-8").strip()
     words = [stateward, "serve", "--data", "data", "--port", "0"]
     with (tmp_path / "log").open("wb") as log:
         server = subprocess.Popen(words, stdout=log, stderr=log, cwd=tmp_path, env=clean())

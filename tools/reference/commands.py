@@ -34,7 +34,7 @@ def pages() -> Iterator[tuple[str, str]]:
 def _commands(command: Command) -> Mapping[str, Command]:
     """Return the commands below one, by their names; those of the program itself are imported."""
     if isinstance(command, LazyGroup):  # its own list has placeholders
-        return {one.name: imported_command(None, one) for one in command.lazy_commands()}
+        return {one.name: imported_command(one) for one in command.lazy_commands()}
     names = command.list_commands(None) if hasattr(command, "list_commands") else []
     return {name: command.get_command(None, name) for name in names}
 

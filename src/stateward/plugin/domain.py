@@ -76,6 +76,7 @@ class DomainPlugin(Struct, frozen=True):
     console: str = ""  # package:file of its JavaScript module in the console
     style: str = ""  # package:file of the style sheet of that module
     docs: str = ""  # package:file of its documentation, in Markdown
+    pictures: str = ""  # package:folder of its drawn lifecycles, each KIND.svg, shown where Graphviz is not installed
     examples: Mapping[str, Any] | str = {}  # of bodies and specs, by the name of the component in the OpenAPI document
     published_names: Mapping[str, str] | str = {}  # of records whose name in that document differs from the code
 

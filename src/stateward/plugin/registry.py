@@ -16,7 +16,7 @@ from msgspec.structs import fields, replace
 from stateward import __version__
 from stateward.config import NAMES, hide_secrets
 from stateward.data_folder import PREFIX
-from stateward.errors import BadInput, UnknownName
+from stateward.errors import BadInput, NotOffered, UnknownName
 from stateward.plugin.domain import PART_GROUPS, DomainPlugin, load_part, part_file
 from stateward.plugin.entry_points import FoundPart, PluginFault, find_parts, named_part
 
@@ -83,6 +83,18 @@ class Plugins(Struct, frozen=True, eq=False):
         if kind not in known:
             raise UnknownName("kind", kind, known)
         return known[kind]
+
+    def picture_of(self, lifecycle: "Lifecycle") -> str:
+        """Return the picture of a lifecycle; where Graphviz is not installed, the one that its plug-in brings."""
+        from stateward.lifecycle.render import svg  # most clients show no pictures
+
+        try:
+            return svg(lifecycle)
+        except NotOffered:
+            for plugin in self:
+                if plugin.pictures and lifecycle.kind.startswith(f"{plugin.name}."):
+                    return part_file("pictures", f"{plugin.pictures}/{lifecycle.kind}.svg").read_text("utf-8")
+            raise
 
     @property
     def sections(self) -> dict[str, type[Struct]]:

@@ -157,7 +157,7 @@ def _service(
         authenticator=Authenticator(tokens, sessions, config.rate, clock, config.wrong_tokens, client_addresses),
         audit=AuditLog(client_addresses),
         state_classes=state_classes(engine.kinds),
-        drawings=Drawings(),
+        drawings=Drawings(plugins),
         headers=default_headers(tls=bool(config.tls_cert)),
         composite_actions=composite_actions,
         plugins=plugins,

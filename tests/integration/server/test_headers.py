@@ -1,8 +1,24 @@
+import sys
+from collections.abc import Iterator
+from importlib.resources import files
+
 import pytest
 
 from stateward.config import Config
+from stateward.lifecycle.render import svg
 from stateward.server.http.security_headers import ALWAYS
 from tests.integration.server.server_harness import NS, ServerHarness, open_server
+
+OVC_VM = files("stateward.domains.ovc") / "pictures" / "ovc.vm.svg"
+
+
+@pytest.fixture
+def without_graphviz(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let Graphviz be missing, as where its extra is not installed."""
+    monkeypatch.setitem(sys.modules, "pygraphviz", None)
+    svg.cache_clear()
+    yield
+    svg.cache_clear()
 
 
 @pytest.mark.parametrize("path", ["/kinds", f"/ns/{NS}/objects/none", "/nothing", "/stuck?limit=x"])
@@ -40,6 +56,16 @@ async def test_a_picture_may_use_its_own_style_and_nothing_else(harness: ServerH
     assert answer.headers["content-type"].startswith("image/svg+xml")
     assert answer.text.startswith("<svg")
     assert "style-src 'sha256-" in answer.headers["content-security-policy"]
+
+
+async def test_without_graphviz_a_server_shows_the_pictures_that_plug_ins_bring(
+    harness: ServerHarness, without_graphviz: None
+) -> None:
+    assert (await harness.get("/kinds/ovc.vm/diagram")).text == OVC_VM.read_text("utf-8")
+    assert (await harness.get("/kinds/test.pump/diagram?format=mermaid")).text.startswith("stateDiagram-v2")
+    answer = await harness.get("/kinds/test.pump/diagram")
+    assert (answer.status_code, answer.json()["code"]) == (501, "not_offered")
+    assert "stateward[drawings]" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(("form", "beginning"), [("mermaid", "stateDiagram-v2"), ("markdown", "|")])

@@ -14,7 +14,7 @@ from stateward.errors import count_text
 from stateward.lifecycle import AllowedEvent, Lifecycle, check
 from stateward.lifecycle.decide import actions_between
 from stateward.lifecycle.describe import describe, describe_allowed, describe_fault
-from stateward.lifecycle.render import markdown, mermaid, svg, text
+from stateward.lifecycle.render import markdown, mermaid, text
 from stateward.lifecycle.render.phrases import format_duration, named_actors
 from stateward.lifecycle.render.row_tables import colour_state
 from stateward.plugin.registry import installed
@@ -36,7 +36,7 @@ class Format(StrEnum):
 DRAWINGS: dict[Format, Callable[[Lifecycle], str]] = {
     Format.TABLE: markdown,
     Format.MERMAID: mermaid,
-    Format.SVG: svg,
+    Format.SVG: lambda lifecycle: installed().picture_of(lifecycle),
 }
 
 

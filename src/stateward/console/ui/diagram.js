@@ -1,9 +1,10 @@
 // The live diagram of a lifecycle: the number of objects in each state, and a moving dot for each transition.
 
-import { text, part } from "../core/api.js";
-import { svg } from "../core/dom.js";
+import { Problem, text, part } from "../core/api.js";
+import { fill, svg } from "../core/dom.js";
 import { numberText } from "../core/numbers.js";
 import { calm } from "../core/theme.js";
+import { quiet } from "./components.js";
 
 /** @import {JournalEntry} from "../core/types.js" */
 
@@ -131,8 +132,21 @@ function named(move, which) {
   return JSON.parse(move.getAttribute(`data-${which}`) ?? "[]");
 }
 
+/** Show the diagram of a kind, or why there is none. @param {Element} place @param {string} kind */
+export async function showDiagram(place, kind) {
+  try {
+    const diagram = await diagramOf(kind);
+    fill(place, diagram.element);
+    return diagram;
+  } catch (error) {
+    if (!(error instanceof Problem) || ![404, 501].includes(error.fields.status)) throw error;
+    fill(place, quiet(error.fields.detail));
+    return null;
+  }
+}
+
 /** @param {string} kind @returns {Promise<Diagram>} */
-export async function diagramOf(kind) {
+async function diagramOf(kind) {
   let asked = drawn.get(kind);
   if (asked === undefined) {
     asked = text(`/kinds/${part(kind)}/diagram`);

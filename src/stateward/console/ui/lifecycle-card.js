@@ -1,9 +1,9 @@
 // The card of a lifecycle: its diagram with the number of objects in each state, and steps as they happen.
 
-import { fill, h, throttle } from "../core/dom.js";
+import { h, throttle } from "../core/dom.js";
 import { store, tally } from "../core/store.js";
 import { card, select, wordOptions } from "./components.js";
-import { diagramOf } from "./diagram.js";
+import { showDiagram } from "./diagram.js";
 
 /** @import {Context, JournalEntry} from "../core/types.js" */
 /** @import {Diagram} from "./diagram.js" */
@@ -22,9 +22,7 @@ export function lifecycleCard(context, kinds, chosen) {
   const count = () => shown?.count(tally().get(chosen.kind) ?? new Map());
   const draw = async () => {
     if (!chosen.kind) return;
-    const mine = await diagramOf(chosen.kind);
-    shown = mine;
-    fill(place, mine.element);
+    shown = await showDiagram(place, chosen.kind);
     count();
   };
   if (!kinds.includes(chosen.kind)) chosen.kind = kinds[0] ?? "";

@@ -3,7 +3,7 @@
 import { get, objectPath, part, Problem, send } from "../core/api.js";
 import { panelsOf } from "../core/domains.js";
 import { actionButtons, anyAction, readAllowed } from "../ui/object-actions.js";
-import { diagramOf } from "../ui/diagram.js";
+import { showDiagram } from "../ui/diagram.js";
 import { fill, fillIfChanged, h } from "../core/dom.js";
 import { recentJournal } from "../core/recent-journal.js";
 import { countObjects, countsBy, rowsBy } from "../core/counts.js";
@@ -104,8 +104,7 @@ async function show(context) {
   );
   fill(context.main, head, below);
   const first = await get(base, {}, context.signal).catch(gone);
-  const diagram = first === null ? null : await diagramOf(first.kind).catch(gone);
-  if (diagram) fill(picture, diagram.element);
+  const diagram = first === null ? null : await showDiagram(picture, first.kind);
   if (first !== null) {
     fill(panels, panelsOf(first, context));
     refresh();

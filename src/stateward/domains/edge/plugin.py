@@ -6,6 +6,7 @@ from stateward.plugin.domain import DomainPlugin
 domain = DomainPlugin(
     "edge",
     lifecycles="stateward.domains.edge.lifecycle:LIFECYCLES",
+    pictures="stateward.domains.edge:pictures",
     about="clusters, apps and cloudlets, worked by remote agents",
     order=20,
     create="stateward.domains.edge.runtime:create_runtime",

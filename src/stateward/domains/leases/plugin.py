@@ -6,6 +6,7 @@ from stateward.plugin.domain import DomainPlugin
 domain = DomainPlugin(
     "leases",
     lifecycles="stateward.domains.leases.lifecycle:LIFECYCLES",
+    pictures="stateward.domains.leases:pictures",
     about="resources reserved for a span of time, started and ended by the clock",
     order=40,
     create="stateward.domains.leases.runtime:create_runtime",

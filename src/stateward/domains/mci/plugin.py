@@ -6,6 +6,7 @@ from stateward.plugin.domain import DomainPlugin
 domain = DomainPlugin(
     "mci",
     lifecycles="stateward.domains.mci.lifecycle:LIFECYCLES",
+    pictures="stateward.domains.mci:pictures",
     about="groups of VMs over many providers and regions, controlled as one",
     order=10,
     create="stateward.domains.mci.runtime:create_runtime",

@@ -5,6 +5,7 @@ from stateward.plugin.domain import DomainPlugin
 domain = DomainPlugin(
     "ovc",
     lifecycles="stateward.domains.ovc.lifecycle:LIFECYCLES",
+    pictures="stateward.domains.ovc:pictures",
     about="one action at a time, durable queues, a recycle bin",
     order=30,
     create="stateward.domains.ovc.runtime:create_runtime",

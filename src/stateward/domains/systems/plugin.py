@@ -6,6 +6,7 @@ from stateward.plugin.domain import DomainPlugin
 domain = DomainPlugin(
     "systems",
     lifecycles="stateward.domains.systems.lifecycle:LIFECYCLES",
+    pictures="stateward.domains.systems:pictures",
     about="trees of services, deployed and torn down under intention locks",
     order=50,
     create="stateward.domains.systems.runtime:create_runtime",

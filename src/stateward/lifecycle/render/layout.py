@@ -6,9 +6,11 @@ without text, also for the labels, and returns places only.
 
 from contextlib import closing
 from threading import Lock
+from typing import Any
 
 from msgspec import Struct
-from pygraphviz import AGraph
+
+from stateward.errors import NotOffered
 
 INCH = 72.0
 _ONE_AT_A_TIME = Lock()  # Graphviz keeps global variables
@@ -92,7 +94,12 @@ def _arranged(boxes: tuple[Box, ...], arrows: tuple[Arrow, ...], flow: Flow) -> 
     return Layout(width, height, places, curves)
 
 
-def _graph(boxes: tuple[Box, ...], arrows: tuple[Arrow, ...], flow: Flow) -> AGraph:
+def _graph(boxes: tuple[Box, ...], arrows: tuple[Arrow, ...], flow: Flow) -> Any:  # noqa: ANN401 - it has no types
+    try:
+        from pygraphviz import AGraph
+    except ImportError:
+        why = "Graphviz is not installed (pip install 'stateward[drawings]'); Mermaid and tables do without it"
+        raise NotOffered("A picture of this lifecycle", why) from None
     graph = AGraph(directed=True, strict=False)
     graph.graph_attr.update(rankdir=flow.rankdir, nodesep=flow.nodesep, ranksep=flow.ranksep, splines="spline")
     graph.node_attr.update(label="", fixedsize="true")

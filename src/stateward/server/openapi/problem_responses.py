@@ -18,6 +18,7 @@ TEXTS = {
     413: ("too_large", "The body is larger than the limit.", "the body is larger than body_limit allows"),
     422: ("bad_input", "The spec or the arguments are not of the kind's types.", "spec.ttl: must be at least 1"),
     429: ("too_many", "The token calls more often than it may; see Retry-After.", "too many requests with this token"),
+    501: ("not_offered", "What is asked for needs an extra that is not installed.", "it needs stateward[drawings]"),
     503: ("unavailable", "The store is out of reach; see Retry-After.", "the database is not available"),
 }
 USUAL = (400, 401, 403, 429, 503)

@@ -2,7 +2,7 @@
 
 import asyncio
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from hashlib import sha256
 from typing import Annotated, Literal
 
@@ -19,8 +19,9 @@ from stateward.engine.protection import PROTECTION
 from stateward.errors import UnknownName
 from stateward.lifecycle import Lifecycle
 from stateward.lifecycle.describe import describe
-from stateward.lifecycle.render import markdown, mermaid, svg
+from stateward.lifecycle.render import markdown, mermaid
 from stateward.lifecycle.render.svg_markup import STYLE
+from stateward.plugin.registry import Plugins
 from stateward.schemas.kind_info import KindInfo
 from stateward.server.http.parameters import KindName
 from stateward.server.openapi.description import CONTENTS
@@ -28,11 +29,9 @@ from stateward.server.routes.composite_actions import CompositeActions
 from stateward.server.routes.declare import api_route
 from stateward.server.service import ApiRequest
 
-FORMS: dict[str, tuple[str, Callable[[Lifecycle], str]]] = {
-    "svg": ("image/svg+xml", svg),
-    "mermaid": ("text/vnd.mermaid", mermaid),
-    "markdown": ("text/markdown", markdown),
-}
+SVG = "svg"
+FORMS = {SVG: "image/svg+xml", "mermaid": "text/vnd.mermaid", "markdown": "text/markdown"}
+"""The forms of diagrams, and their media types."""
 
 STYLE_HASH = f"'sha256-{b64encode(sha256(STYLE.encode()).digest()).decode()}'"
 """The hash by which a content policy allows the inline style of lifecycle diagrams."""
@@ -41,14 +40,14 @@ STYLE_HASH = f"'sha256-{b64encode(sha256(STYLE.encode()).digest()).decode()}'"
 class Drawings:
     """Draws lifecycles in a thread, one at a time: the layout library is not thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, plugins: Plugins) -> None:
         self._lock = asyncio.Lock()
+        self._forms = {SVG: plugins.picture_of, "mermaid": mermaid, "markdown": markdown}
 
     async def draw(self, lifecycle: Lifecycle, form: str) -> tuple[str, str]:
         """Return the media type and the text of a diagram."""
-        media_type, render = FORMS[form]
         async with self._lock:
-            return media_type, await asyncio.to_thread(render, lifecycle)
+            return FORMS[form], await asyncio.to_thread(self._forms[form], lifecycle)
 
 
 OURS = frozenset({TOKEN.kind, SESSION.kind, QUOTA.kind, PROTECTION.kind})
@@ -104,11 +103,15 @@ def kind_info(kind: Kind, composites: CompositeActions) -> KindInfo:
     "kinds",
     "Draw a lifecycle",
     404,
+    501,
     media_type="image/svg+xml",
-    opt={CONTENTS: [media_type for media_type, _ in FORMS.values()]},
+    opt={CONTENTS: list(FORMS.values())},
 )
 async def draw_kind(request: ApiRequest, kind: KindName, form: Form = "svg") -> Response[str]:
-    """Return a lifecycle as a picture (SVG), as Mermaid or as Markdown tables."""
+    """Return a lifecycle as a picture (SVG), as Mermaid or as Markdown tables.
+
+    Where Graphviz is not installed, only the pictures that plug-ins bring can be shown; others are answered with 501.
+    """
     lifecycle = public_kind(request.service.engine, kind).lifecycle
     media_type, text = await request.service.drawings.draw(lifecycle, form)
     policy = f"default-src 'none'; style-src {STYLE_HASH}; frame-ancestors 'none'"
