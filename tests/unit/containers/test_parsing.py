@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from stateward.containers import EngineEvent, EngineRefused, EngineUnavailable, LogStream, PullProgress
 from stateward.containers import engine_wire as wire
 from stateward.containers.engine_images import parse_progress
-from stateward.containers.engine_output import parse_events
+from stateward.containers.engine_output import BadFrame, FrameDecoder, parse_events
 from stateward.containers.engine_transport import refusal
 from stateward.containers.json_lines import MAX_LINE_BYTES, BadLine, LineSplitter
-from stateward.containers.stream_frames import BadFrame, FrameDecoder
 
 FRAMES = st.lists(st.tuples(st.sampled_from([1, 2]), st.binary(max_size=40)), max_size=8)
 JSON = st.recursive(

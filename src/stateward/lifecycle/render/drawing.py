@@ -1,6 +1,12 @@
-"""The drawing of a lifecycle: its boxes and arrows, with their sizes and places."""
+"""The drawing of a lifecycle: its boxes and arrows, with their sizes and places.
+
+Texts are measured without a font, so that a drawing is the same on every machine: by a table of widths of common
+sans-serif letters, in hundredths of the font size. A page shows the drawing in the font of its system, so a tenth is
+added for wider fonts.
+"""
 
 from collections.abc import Iterator
+from unicodedata import combining, east_asian_width
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -9,7 +15,6 @@ from stateward.lifecycle.render.arrow_labels import LabelLine, Tone, label_lines
 from stateward.lifecycle.render.edges import Edge, edges
 from stateward.lifecycle.render.layout import Arrow, Box, Curve, Point, arrange
 from stateward.lifecycle.render.phrases import join_states
-from stateward.lifecycle.render.text_width import text_width
 from stateward.lifecycle.states import GONE, NEW, State
 from stateward.lifecycle.table import Lifecycle
 
@@ -125,3 +130,32 @@ def _size(line: ArrowShape) -> tuple[float, float]:
     said = [text_width(one.text, LABEL) * (BOLD if one.tone is Tone.ASKED else 1) for one in (*line.along, *line.back)]
     widths = [*said, *(text_width(text, LABEL) for text in line.whence)]
     return (max(widths) + 14, LINE * len(widths) + 6) if widths else (0.0, 0.0)
+
+
+_WIDTHS = (
+    (22, "ijl'|"),
+    (30, "ftrI.,:;!()[]/\\`- "),
+    (38, '"*{}^°·'),
+    (50, "ckszvxyJ_?"),
+    (58, "abdeghnopqu0123456789+=<>~#$LFTZE"),
+    (68, "ABCDGHKNOPQRSUVXYÄÖÜ&"),
+    (86, "mwMW%@—"),
+)
+_WIDTH = {letter: width / 100 for width, letters in _WIDTHS for letter in letters}
+_ORDINARY = 0.6
+_FULL = 1.0
+_MARGIN = 1.1
+
+
+def text_width(text: str, size: float) -> float:
+    """Return the width of a text in the given font size."""
+    return size * _MARGIN * sum(map(_letter, text))
+
+
+def _letter(letter: str) -> float:
+    known = _WIDTH.get(letter)
+    if known is not None:
+        return known
+    if combining(letter):
+        return 0.0
+    return _FULL if east_asian_width(letter) in "WF" else _ORDINARY

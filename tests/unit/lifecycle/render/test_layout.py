@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
+from stateward.lifecycle.render.drawing import text_width
 from stateward.lifecycle.render.layout import Arrow, Box, Point, arrange
-from stateward.lifecycle.render.text_width import text_width
 
 
 class Rectangle(Struct, frozen=True):

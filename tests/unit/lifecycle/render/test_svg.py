@@ -13,10 +13,9 @@ from hypothesis import given
 
 from stateward.lifecycle import Lifecycle
 from stateward.lifecycle.render import svg
-from stateward.lifecycle.render.drawing import LABEL, LINE, draw
+from stateward.lifecycle.render.drawing import LABEL, LINE, draw, text_width
 from stateward.lifecycle.render.edges import edges
 from stateward.lifecycle.render.svg_markup import STYLE
-from stateward.lifecycle.render.text_width import text_width
 from stateward.plugin.registry import installed
 from tests.unit.lifecycle.render.samples import INSTANCE, MACHINE, any_lifecycle, named
 
