@@ -179,6 +179,9 @@ def _load_program() -> None:
     from stateward.cli.commands import serve  # noqa: F401
     from stateward.config import Config
     from stateward.server.run import open_application
+    from tests.route_signatures import parse_signatures_once
+
+    parse_signatures_once()  # for all servers that are forked
 
     async def open_and_close() -> None:
         with tempfile.TemporaryDirectory() as folder:

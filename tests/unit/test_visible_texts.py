@@ -7,6 +7,7 @@ each (`counted` in the console, `count_text` in Python), so that no text says "1
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,44 +37,54 @@ COMMAND_LINE = ("cli", "client", *(f"domains/{one}/cli" for one in ("edge", "lea
 CONSOLE = [*SOURCE.glob("console/**/*.js"), *SOURCE.glob("domains/*/console.js")]
 
 
-def console_texts() -> Iterator[tuple[str, str]]:
-    """Yield the string literals of the console's modules, with their places."""
-    for path in CONSOLE:
-        text = path.read_text("utf-8")
-        for found in JS_TEXT.finditer(text):
-            if found[1]:
-                yield f"{path.relative_to(SOURCE)}:{text.count(chr(10), 0, found.start()) + 1}", found[1][1:-1]
+Texts = list[tuple[str, str]]
 
 
-def python_texts(*folders: str) -> Iterator[tuple[str, str]]:
-    """Yield the string literals of Python modules, without docstrings; a value in an f-string is `{}`."""
-    for path in (path for folder in folders for path in (SOURCE / folder).rglob("*.py")):
-        tree = ast.parse(path.read_text("utf-8"))
-        statements = [one.value for one in ast.walk(tree) if isinstance(one, ast.Expr)]
-        parts = [part for one in ast.walk(tree) if isinstance(one, ast.JoinedStr) for part in one.values]
-        left_out = {id(one) for one in (*statements, *parts)}
-        for one in ast.walk(tree):
-            if id(one) in left_out:
-                continue
-            place = f"{path.relative_to(SOURCE)}:{getattr(one, 'lineno', 0)}"
-            if isinstance(one, ast.JoinedStr):
-                yield place, "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in one.values)
-            elif isinstance(one, ast.Constant) and isinstance(one.value, str):
-                yield place, one.value
+@cache
+def console_texts() -> Texts:
+    """Return the string literals of the console's modules, with their places."""
+    return [
+        (f"{path.relative_to(SOURCE)}: {found[1][:20]}", found[1][1:-1])
+        for path in CONSOLE
+        for found in JS_TEXT.finditer(path.read_text("utf-8"))
+        if found[1]
+    ]
 
 
-def all_texts() -> list[tuple[str, str]]:
+@cache
+def python_texts(*folders: str) -> Texts:
+    """Return the string literals of Python modules, without docstrings; a value in an f-string is `{}`."""
+    paths = [path for folder in folders for path in (SOURCE / folder).rglob("*.py")]
+    return [(f"{path.relative_to(SOURCE)}:{line}", text) for path in paths for line, text in _texts_in(path)]
+
+
+def _texts_in(path: Path) -> Iterator[tuple[int, str]]:
+    nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
+    statements = [one.value for one in nodes if isinstance(one, ast.Expr)]
+    parts = [part for one in nodes if isinstance(one, ast.JoinedStr) for part in one.values]
+    left_out = {id(one) for one in (*statements, *parts)}
+    for one in nodes:
+        if id(one) in left_out:
+            continue
+        if isinstance(one, ast.JoinedStr):
+            texts = (str(part.value) if isinstance(part, ast.Constant) else "{}" for part in one.values)
+            yield one.lineno, "".join(texts)
+        elif isinstance(one, ast.Constant) and isinstance(one.value, str):
+            yield one.lineno, one.value
+
+
+def all_texts() -> Texts:
     """Return the texts of the console, of the command line and of refusals."""
-    return [*console_texts(), *python_texts(*COMMAND_LINE, "access", "engine", "lifecycle", "server")]
+    return [*console_texts(), *python_texts(*COMMAND_LINE), *python_texts("access", "engine", "lifecycle", "server")]
 
 
 @pytest.fixture(scope="module")
-def texts() -> list[tuple[str, str]]:
+def texts() -> Texts:
     return all_texts()
 
 
 @pytest.mark.parametrize(("pattern", "instead"), FORBIDDEN.items(), ids=FORBIDDEN.values())
-def test_no_text_has_a_forbidden_pattern(texts: list[tuple[str, str]], pattern: str, instead: str) -> None:
+def test_no_text_has_a_forbidden_pattern(texts: Texts, pattern: str, instead: str) -> None:
     found = [f"{place}: {text!r}; {instead}" for place, text in texts if " " in text and re.search(pattern, text)]
     assert found == []
 

@@ -63,7 +63,7 @@ def load_domains(config: Config, context: ProcessContext) -> LoadedDomains:
             usable.append(one)
     for fault in faults:
         log.error("%s", fault)
-    _warn_of_tables(usable)
+    _warn_of_tables(one for one in usable if not places[one.name].part.is_own)
     names = {one.name for one in usable}
     kept = tuple(one for one in plugins.domains if one.name in names)
     return LoadedDomains(replace(plugins, domains=kept, faults=tuple(faults)), usable)

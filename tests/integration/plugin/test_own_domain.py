@@ -136,9 +136,9 @@ long = pytest.mark.long
     ("place", "why"),
     [
         ("acme_routes:no_right", "does not declare the right that it needs"),
-        ("acme_routes:taken", "routes: '/api/v1/kinds' must be below a path of its own"),
+        pytest.param("acme_routes:taken", "routes: '/api/v1/kinds' must be below a path of its own", marks=long),
         pytest.param("acme_routes:of_another", "routes: 'tumblebug' must be below a path of its own", marks=long),
-        ("acme_routes:failing", "RuntimeError: no bulb"),
+        pytest.param("acme_routes:failing", "RuntimeError: no bulb", marks=long),
         pytest.param("acme_routes:anything", "routes: '{a:str}' must be below a path of its own", marks=long),
         ("acme_exit:domain", "SystemExit: bye"),
         pytest.param("acme_routes:no_runtime", "create: 'NoneType' must be a function that returns", marks=long),

@@ -41,7 +41,7 @@ CHECKS = [
 CONFIG = schemathesis.Config.from_dict({"checks": {"negative_data_rejection": {"expected-statuses": ["4xx"]}}})
 """Too large, too, is a refusal. That a server error is none is another check's matter."""
 
-GOOD, BAD, OF_DOMAINS = (int(os.environ.get("STATEWARD_EXAMPLES", usual)) for usual in (5, 2, 1))
+GOOD, BAD, OF_DOMAINS = (int(os.environ.get("STATEWARD_EXAMPLES", usual)) for usual in (3, 1, 1))
 BRIEF = settings(
     max_examples=GOOD,
     deadline=None,

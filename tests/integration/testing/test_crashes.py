@@ -79,10 +79,6 @@ def test_handler_with_an_idempotency_key_survives_every_crash() -> None:
     assert report.effects == 2
 
 
-def test_same_scenario_has_the_same_points() -> None:
-    assert crash_everywhere(scenario(idempotent)) == crash_everywhere(scenario(idempotent))
-
-
 async def forgetful(job: Job, effects: Effects) -> None:
     await asyncio.sleep(1.0)
     await effects.apply(job.key.id)  # has no key at the provider
@@ -242,13 +238,13 @@ def test_children_survive_every_crash() -> None:
 
 
 def test_scenario_that_waits_for_ever_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crash_world, "LIMIT_S", 4_320.0)
+    monkeypatch.setattr(crash_world, "LIMIT_S", 432.0)
 
     async def play(run: CrashRun) -> None:
         await run.start([Kind(LAMP, {"make": Handler(trip_not), "light": Handler(trip_not)})])
         await asyncio.Event().wait()
 
-    with pytest.raises(PromiseBroken, match=r"Stuck: the test still waits after 0\.05 virtual days"):
+    with pytest.raises(PromiseBroken, match=r"Stuck: the test still waits after 0\.005 virtual days"):
         crash_everywhere(play)
 
 

@@ -1,11 +1,14 @@
 """The fixtures in projects of their own: with pytest-asyncio in both modes and without it, on both stores."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.fork_server import Command, fork_server
 
 DOMAIN = """
 import asyncio
@@ -121,10 +124,14 @@ def run(tmp_path: Path) -> Run:
             "-p",
             "no:schemathesis",
         )  # takes half a second
-        command = [sys.executable, "-m", "pytest", "-q", "-ra", *plugins, *options]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert (done.returncode == 0) == passes, done.stdout + done.stderr
-        return done.stdout
+        words = ["pytest", "-q", "-ra", "--assert=plain", *plugins, *options]  # what is loaded cannot be rewritten
+        command = Command(words, dict(os.environ), str(tmp_path), "pytest")
+        with (tmp_path / "printed").open("w+b") as printed:
+            status = fork_server().start(command, printed, printed).wait()
+            printed.seek(0)
+            text = printed.read().decode()
+        assert (status == 0) == passes, text
+        return text
 
     return run
 

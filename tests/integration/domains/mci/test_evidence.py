@@ -181,7 +181,7 @@ def test_a_provider_that_only_loses_lies_late_or_throttles_fails_no_vm(storm: st
 # --- a death at every step -------------------------------------------------------------------------------------------
 
 BRISK = FaultProfile(latency=0.02, pending=0.1, suspending=0.1, resuming=0.1, terminating=0.1)
-LAST_STEP, STRIDE = 120, 3
+LAST_STEP, STRIDE = 120, 6
 
 
 async def whole_life(world: World) -> None:

@@ -216,14 +216,18 @@ def growth(harness: MciHarness) -> Coroutine[Any, Any, Any]:
 USES = [
     (delete_network, NET, new_mci, "m1"),
     (delete_network, NET, growth, "m0"),
-    (delete_network, NET, new_vm, "m.g-1"),
     (delete_network, NET, new_group, record_id("securityGroup", "wall")),
-    (remove_subnet, NET, new_mci, "m1"),
     (remove_subnet, NET, new_vm, "m.g-1"),
     (unregister, SMALL, new_mci_of_spec, "m1"),
 ]
+LIKE_OTHERS = [  # which have each of the two
+    (delete_network, NET, new_vm, "m.g-1"),
+    (remove_subnet, NET, new_mci, "m1"),
+]
 each_use = pytest.mark.parametrize(
-    ("remove", "removed", "use", "user"), USES, ids=[f"{one[0].__name__}-{one[2].__name__}" for one in USES]
+    ("remove", "removed", "use", "user"),
+    [*USES, *(pytest.param(*one, marks=pytest.mark.long) for one in LIKE_OTHERS)],
+    ids=[f"{one[0].__name__}-{one[2].__name__}" for one in (*USES, *LIKE_OTHERS)],
 )
 
 

@@ -5,8 +5,8 @@ Never do two deploys work on overlapping paths at once, and never is there a loc
 
 # real time: kills and pauses come at times that a seed draws; each outcome is judged, none is expected
 import asyncio
-import sys
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from itertools import combinations
 from pathlib import Path
 from random import Random
@@ -28,10 +28,11 @@ from stateward.store import open_store
 from stateward.store.filters import JournalFilter
 from stateward.store.records import Lock
 from tests import seeds
+from tests.fork_server import forked_module
+from tests.integration.domains.systems import worker_process
 from tests.integration.domains.systems.worker_process import READY
 from tests.servers import PostgresServer
 
-ROOT = Path(__file__).parents[4]
 NS, WORKERS, ROUNDS, KILLS = "default", 3, 40, 2
 PATHS = ("/a", "/a/b", "/a/b/c", "/a/d", "/ab", "/e")
 PATIENT = 120.0
@@ -59,36 +60,28 @@ class WorkerProcesses:
     """The worker processes; a test kills and replaces them."""
 
     def __init__(self, store: str, folder: Path) -> None:
-        self._store, self._folder = store, folder
+        self._store = store
         self.ledger = folder / "ledger"
-        self._processes: list[asyncio.subprocess.Process] = []
+        self._processes: list[ExitStack] = []
         self._number = 0
 
     async def add(self) -> None:
         """Start a worker process."""
         self._number += 1
-        with (self._folder / f"{self._number}.log").open("wb") as log:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "tests.integration.domains.systems.worker_process",
-                self._store, str(self.ledger), f"w{self._number}",
-                cwd=ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log,
-            )  # fmt: skip
-        assert process.stdout is not None
-        assert (await process.stdout.readline()).decode().strip() == READY
-        self._processes.append(process)
+        words = (worker_process.__name__, self._store, str(self.ledger), f"w{self._number}")
+        with ExitStack() as stack:
+            _, printed = stack.enter_context(forked_module(*words))
+            assert (await asyncio.to_thread(printed.readline)).strip() == READY
+            self._processes.append(stack.pop_all())
 
-    async def kill(self, chance: Random) -> None:
+    def kill(self, chance: Random) -> None:
         """Kill one of them, in the middle of its work."""
-        await self._end(self._processes.pop(chance.randrange(len(self._processes))))
+        self._processes.pop(chance.randrange(len(self._processes))).close()
 
-    async def clear(self) -> None:
+    def clear(self) -> None:
         """Kill all of them."""
         while self._processes:
-            await self._end(self._processes.pop())
-
-    async def _end(self, process: asyncio.subprocess.Process) -> None:
-        process.kill()
-        await process.wait()
+            self._processes.pop().close()
 
 
 @pytest.fixture
@@ -98,7 +91,7 @@ async def worker_processes(
     store = postgres_server.new_database()
     found = WorkerProcesses(store, tmp_path)
     yield found, store
-    await found.clear()
+    found.clear()
 
 
 async def test_locks_hold_across_processes_and_kill_9(worker_processes: tuple[WorkerProcesses, str]) -> None:
@@ -151,7 +144,7 @@ async def kill_workers(workers: WorkerProcesses, chance: Random) -> None:
     """Kill workers, and start others."""
     for _ in range(KILLS):
         await asyncio.sleep(chance.uniform(0.2, 0.6))
-        await workers.kill(chance)
+        workers.kill(chance)
         await workers.add()
 
 

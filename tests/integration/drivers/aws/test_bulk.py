@@ -14,7 +14,7 @@ from stateward.drivers import (
     MachineState,
     RefusalReason,
 )
-from stateward.drivers.aws import AwsDriver
+from stateward.drivers.aws import AwsDriver, machines
 from stateward.drivers.aws.machines import ids_in_text
 from tests.integration.drivers.aws.ec2_machines import (
     create_machines,
@@ -27,22 +27,23 @@ from tests.integration.drivers.aws.moto_cloud import Fault, FaultKind, MotoCloud
 NOWHERE = "i-0123456789abcdef0"
 
 
-async def test_120_machines_are_made_listed_over_pages_and_terminated_in_two_calls(
-    driver: AwsDriver, cloud: MotoCloud, ec2: Any
+async def test_more_machines_than_one_call_may_name_are_made_listed_over_pages_and_terminated_in_two_calls(
+    driver: AwsDriver, cloud: MotoCloud, ec2: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = new_machine_specs(120)
+    monkeypatch.setattr(machines, "MAX_BULK", 20)
+    wanted = new_machine_specs(24)
     assert all(isinstance(one, CallAccepted) for one in await driver.create(wanted))
-    cloud.behaviour.page = 50
+    cloud.behaviour.page = 10
     cloud.calls.clear()
     listing = await driver.observe()
-    assert (listing.complete, len(listing.machines), cloud.calls["DescribeInstances"]) == (True, 120, 3)
+    assert (listing.complete, len(listing.machines), cloud.calls["DescribeInstances"]) == (True, 24, 3)
     handles = [
         MachineHandle(one.key, one.native_id) for one in await wait_for_state(driver, [want.key for want in wanted])
     ]
     assert all(isinstance(one, CallAccepted) for one in await driver.act(MachineAction.TERMINATE, handles))
     assert cloud.calls["TerminateInstances"] == 2
     await wait_for_state(driver, [handle.key for handle in handles], MachineState.TERMINATED)
-    assert len(describe_machines(ec2, "terminated")) == 120
+    assert len(describe_machines(ec2, "terminated")) == 24
 
 
 async def test_many_keys_are_looked_for_in_portions(driver: AwsDriver, cloud: MotoCloud) -> None:
