@@ -39,6 +39,13 @@ class SecurityRule(NamedTuple):
     last: int
     cidr: str
 
+    @property
+    def ports(self) -> str:
+        """The ports as a text, such as `22` or `8000-8080`; empty for all of them."""
+        if self.first < 0 or (self.first, self.last) == ALL_PORTS:
+            return ""
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
 
 def wanted_rules(text: str) -> set[SecurityRule]:
     """Read rules from JSON; raises `BadInput` for bad ones."""

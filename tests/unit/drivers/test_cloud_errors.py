@@ -25,6 +25,7 @@ BY_CODE = replace(BY_STATUS, has_codes_in_5xx=True)
         (403, "Other", RefusalReason.AUTH),
         (409, "NicInUse", RefusalReason.IN_USE),
         (400, "Other", RefusalReason.INVALID),
+        (301, "Other", RefusalReason.INVALID),
         (409, "Later", TransientFailure),
         (429, "Full", CallThrottled),
         (408, "Other", CallUnanswered),

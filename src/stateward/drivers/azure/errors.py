@@ -55,6 +55,7 @@ TABLE = ErrorTable(
         r"^\S*NotFound:": RefusalReason.NOT_FOUND,
     },
     statuses={
+        **dict.fromkeys(range(300, 400), NoRefusal.UNKNOWN),
         REJECTED: RefusalReason.AUTH,
         403: RefusalReason.AUTH,
         409: RefusalReason.CONFLICT,

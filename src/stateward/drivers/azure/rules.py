@@ -68,7 +68,7 @@ def _allow(rule: SecurityRule, priority: int) -> dict[str, object]:
         protocol=PROTOCOL_NAMES[rule.protocol],
         sourceAddressPrefix=rule.cidr if inbound else "*",
         destinationAddressPrefix="*" if inbound else rule.cidr,
-        destinationPortRange=_port_range(rule),
+        destinationPortRange=rule.ports or "*",
     )
 
 
@@ -87,12 +87,6 @@ def _deny(direction: str) -> dict[str, object]:
 
 def _rule(name: str, **properties: object) -> dict[str, object]:
     return {"name": name, "properties": {**properties, "sourcePortRange": "*"}}
-
-
-def _port_range(rule: SecurityRule) -> str:
-    if rule.first < 0 or (rule.first, rule.last) == ALL_PORTS:
-        return "*"
-    return str(rule.first) if rule.first == rule.last else f"{rule.first}-{rule.last}"
 
 
 def _rules_of(listed: Mapping[str, Any]) -> Iterable[SecurityRule]:

@@ -81,7 +81,8 @@ class ErrorTable(Struct, frozen=True):
     """What the codes and statuses of a cloud's answers mean.
 
     Patterns are searched in the text of a failure, which begins with its code. Without `has_codes_in_5xx`, a status of
-    500 or more outweighs the code; some clouds answer with it when they have no capacity.
+    500 or more outweighs the code; some clouds answer with it when they have no capacity. A redirection is a refusal:
+    nobody has carried the call out.
     """
 
     codes: Mapping[str, Meaning]
@@ -103,7 +104,7 @@ class ErrorTable(Struct, frozen=True):
 
     def _meaning(self, status: int, code: str, text: str) -> Meaning:
         by_status = NoRefusal.THROTTLED if status == 429 else self.statuses.get(status)
-        if by_status is None and (status < 400 or status == 408 or status >= 500):
+        if by_status is None and (status < 300 or status == 408 or status >= 500):
             by_status = NoRefusal.UNKNOWN
         if by_status is NoRefusal.THROTTLED or (by_status is NoRefusal.UNKNOWN and not self.has_codes_in_5xx):
             return by_status

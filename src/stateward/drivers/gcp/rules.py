@@ -23,7 +23,7 @@ from stateward.drivers.port import (
     RefusalReason,
     ResourceKind,
 )
-from stateward.drivers.security_rules import ALL_PORTS, ANY, SecurityRule
+from stateward.drivers.security_rules import ANY, SecurityRule
 
 ALLOW_PRIORITY, DENY_PRIORITY = 1000, 65533
 """A lower number comes first. The rules that a default network has by itself are at 65534."""
@@ -153,7 +153,7 @@ def _allowed(rules: Iterable[SecurityRule]) -> list[dict[str, object]]:
     ports: defaultdict[str, list[str]] = defaultdict(list)
     for rule in rules:
         is_icmp6 = rule.protocol == "icmp" and ":" in rule.cidr
-        ports[ICMP6 if is_icmp6 else rule.protocol].append(_ports(rule))
+        ports[ICMP6 if is_icmp6 else rule.protocol].append(rule.ports)
     return [_permission(protocol, found) for protocol, found in sorted(ports.items())]
 
 
@@ -161,12 +161,6 @@ def _permission(protocol: str, ports: list[str]) -> dict[str, object]:
     """Return what a rule allows; no ports mean all of them."""
     named: dict[str, object] = {"I_p_protocol": "all" if protocol == ANY else protocol}
     return named if "" in ports else named | {"ports": ports}
-
-
-def _ports(rule: SecurityRule) -> str:
-    if rule.first < 0 or (rule.first, rule.last) == ALL_PORTS:
-        return ""
-    return str(rule.first) if rule.first == rule.last else f"{rule.first}-{rule.last}"
 
 
 def _digest(*words: str) -> str:

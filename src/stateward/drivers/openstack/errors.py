@@ -47,7 +47,6 @@ TABLE = ErrorTable(
         "^403.*zero disk": RefusalReason.INVALID,  # it has nothing to do with rights: the flavor has no disk
     },
     statuses={
-        **dict.fromkeys(range(300, 400), RefusalReason.INVALID),  # nobody has carried the call out
         400: RefusalReason.INVALID,
         403: RefusalReason.AUTH,
         404: RefusalReason.NOT_FOUND,
