@@ -36,9 +36,11 @@ document.addEventListener("securitypolicyviolation", (event) => {
   window.violations.push(`${event.violatedDirective}: ${event.blockedURI}`);
 });
 """
-AUDIT = """async (rules) => {
+AUDIT = """async (asked) => {
+  const {rules, parts} = asked ?? {};
   const all = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
-  const found = await axe.run(document, {resultTypes: ["violations"], runOnly: rules ?? all});
+  const where = parts?.length ? {include: parts} : document;
+  const found = await axe.run(where, {resultTypes: ["violations"], runOnly: rules ?? all});
   return found.violations
     .map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ")}`);
 }"""
@@ -100,11 +102,13 @@ def signed_in(
     width: int = 1440,
     height: int = 900,
     tour: bool = False,
+    motion: bool = False,
 ) -> Iterator[tuple[BrowserContext, Page, PageErrors]]:
-    """Open the console as somebody who has signed in."""
+    """Open the console as somebody who has signed in. Most tests want no motion: each frame of it is drawn anew."""
     scheme = "light" if theme == "light" else "dark"
     size = {"width": width, "height": height}
-    context = browser.new_context(color_scheme=scheme, viewport=size, reduced_motion="no-preference")  # type: ignore[arg-type]
+    moving = "no-preference" if motion else "reduce"
+    context = browser.new_context(color_scheme=scheme, viewport=size, reduced_motion=moving)  # type: ignore[arg-type]
     context.set_default_timeout(PATIENT)
     context.add_init_script(WATCH + ("" if tour else NO_TOUR))
     sign_in(context, url, token)

@@ -49,8 +49,8 @@ def api(server: Served) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def opened(browser: Browser, server: Served | ConsoleServer) -> Iterator[tuple[Page, PageErrors]]:
-    """A page of the module's server, signed in."""
-    with signed_in(browser, server.url, server.token) as (_, page, page_errors):
+    """A page of the module's server, signed in, at a view that is quickly drawn."""
+    with signed_in(browser, f"{server.url}/#/timers", server.token) as (_, page, page_errors):
         yield page, page_errors
 
 

@@ -1,8 +1,7 @@
 """The process of a server with sample objects, which tests start, call, stop and start again on its folder and port."""
 
+import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,9 @@ from typing import Any
 import httpx
 import msgspec
 
+from tests.fork_server import Command, fork_server
+
+SAMPLE_SERVER = "tests.console.sample_server"
 ROOT = Path(__file__).resolve().parents[2]
 PATIENT = 60.0
 PORTS = (20_000, 32_000)
@@ -37,9 +39,10 @@ class ConsoleServer:
 
     def _started(self, port: int) -> bool:
         """Start the server on a port; returns False if the port is in use."""
-        command = [sys.executable, "-m", "tests.console.sample_server", "--data", str(self.folder), "--port", str(port)]
+        arguments = [SAMPLE_SERVER, "--data", str(self.folder), "--port", str(port), *self._flags]
+        command = Command(arguments, dict(os.environ), str(ROOT), module=SAMPLE_SERVER)
         self._output = self._log.open("ab")
-        self.process = subprocess.Popen([*command, *self._flags], cwd=ROOT, stdout=self._output, stderr=self._output)
+        self.process = fork_server().start(command, self._output, self._output)
         wait_until(lambda: (self.folder / "server.json").exists() or self.process.poll() is not None)
         if self.process.poll() is not None:
             return False

@@ -21,7 +21,8 @@ def at(server: ConsoleServer, view: str) -> str:
 def test_an_action_is_done_in_the_page_and_seen_to_end_without_a_reload(
     browser: Browser, server: ConsoleServer
 ) -> None:
-    with signed_in(browser, at(server, "object/demo/ledger"), server.token) as (_, page, page_errors):
+    view = at(server, "object/demo/ledger")
+    with signed_in(browser, view, server.token, motion=True) as (_, page, page_errors):
         page.get_by_role("button", name="Stop", exact=True).click()
         expect(page.locator(HEAD)).to_have_text("HALTED")
         expect(page.locator(".timeline li").first).to_contain_text("succeeded")

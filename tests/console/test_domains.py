@@ -162,7 +162,6 @@ def test_a_deploy_a_teardown_and_a_delete_of_a_system_tell_what_goes_before_they
 
 def test_a_form_can_be_used_by_everybody(opened: tuple[Page, PageErrors], axe: str) -> None:
     page, page_errors = opened
-    page.emulate_media(reduced_motion="reduce")
     go(page, "mci")
     page.evaluate(axe)
     page.get_by_role("button", name="New MCI").click()

@@ -16,7 +16,7 @@ PHONE: Any = {"width": 390, "height": 844}
 
 @pytest.fixture(scope="module")
 def opened(browser: Browser, server: ConsoleServer) -> Iterator[tuple[Page, PageErrors]]:
-    with signed_in(browser, server.url, server.token) as (_, page, page_errors):
+    with signed_in(browser, server.url, server.token, motion=True) as (_, page, page_errors):
         yield page, page_errors
 
 

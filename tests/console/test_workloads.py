@@ -57,7 +57,6 @@ def server(deployment: ProcessDeployment) -> Served:
 def shared_page(browser: Browser, server: Served) -> Iterator[tuple[Page, PageErrors]]:
     """One page for all tests: a new one takes seconds."""
     with signed_in(browser, server.url, server.token) as (_, page, page_errors):
-        page.emulate_media(reduced_motion="reduce")
         yield page, page_errors
 
 

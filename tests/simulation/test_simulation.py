@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.long_forms import in_long_form
+from tests.simulation.domains import CASES
 from tests.simulation.kinds import check_tables
 from tests.simulation.life import simulate
 from tests.simulation.world import Size
 
-WORLDS = 8
-"""Of the engine, and as many of domains, each at least once; `make simulate` runs 200."""
+WORLDS = len(CASES)
+"""Of the engine, and one of each domain; `make simulate` runs 200 of both."""
 ROOT = Path(__file__).parents[2]
 
 
