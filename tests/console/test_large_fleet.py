@@ -153,6 +153,8 @@ def test_the_overview_counts_what_has_not_ended_and_agrees_with_its_map(
 
 def test_the_overview_has_the_last_hour_when_it_opens(opened: tuple[Page, PageErrors]) -> None:
     page, _ = opened
+    page.evaluate("location.hash = '#/overview'")
+    page.reload()
     expect(page.locator(".card-latest .line")).to_have_count(13)
     expect(page.locator(".spark .hour")).to_have_text(re.compile(r"^[1-9][\d,]* in the last hour$"))
 

@@ -68,7 +68,7 @@ def settled(page: Page, wanted: object = None) -> object:
 @pytest.fixture
 def outages(browser: Browser, server: ConsoleServer) -> Iterator[Outages]:
     """Let all views see two outages: kill -9, and another process on the same port."""
-    with signed_in(browser, server.url, server.token) as (context, first, _):
+    with signed_in(browser, server.url, server.token, width=1000, height=500) as (context, first, _):
         found = Outages({}, {}, {}, {}, {}, [])
         pages = {view: first if number == 0 else context.new_page() for number, view in enumerate(VIEW_NAMES)}
         for view, page in pages.items():
