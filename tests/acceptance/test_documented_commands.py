@@ -3,14 +3,15 @@
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.integration.server.server_processes import run, run_module
+
 ROOT = Path(__file__).parents[2]
-BIN = Path(sys.executable).parent
+DOCUMENTED_PROGRAM = "tests.acceptance.documented_program"
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -57,10 +58,11 @@ def commands() -> Iterator[object]:
 
 @pytest.mark.parametrize("command", list(commands()))
 def test_a_documented_command_works(command: str) -> None:
-    words = shlex.split(command)
-    if words[0] == "stateward":
-        words[0] = str(BIN / "stateward")
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+    program, *words = shlex.split(command)
+    if program == "stateward":
+        done = run(*words)
+    else:
+        done = subprocess.run([program, *words], capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
 
@@ -75,7 +77,7 @@ def programs() -> Iterator[object]:
 
 @pytest.mark.parametrize("code", list(programs()))
 def test_documented_python_runs_and_prints_what_it_says(code: str) -> None:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = run_module(DOCUMENTED_PROGRAM, code)
     assert (done.returncode, LOGGED_FAILURE.sub("", done.stderr)) == (0, "")
     said = re.findall(r"^# (.+)$", code.split("print(")[-1], re.MULTILINE)
     assert done.stdout.splitlines() == said

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from signal import SIGKILL
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
@@ -52,35 +53,41 @@ def go(page: Page, view: str) -> None:
     page.evaluate("where => { location.hash = where }", address_of(view))
 
 
-def settled(page: Page, wanted: object = None) -> object:
-    """Return what a page shows once it is what is wanted, or stays the same; the tests say what is wrong."""
-    last, same = None, 0
+def settled(pages: dict[str, Page], wanted: dict[str, object] | None = None) -> dict[str, object]:
+    """Return what each page shows once it is what is wanted, or stays the same; the tests say what is wrong."""
+    found: dict[str, Any] = {}
+    same, changing = dict.fromkeys(pages, 0), set(pages)
     for _ in range(200):
-        found = page.evaluate(CONTENT)
-        same = same + 1 if found == last else 0
-        if found == wanted or (wanted is None and same >= 6 and found["texts"]):
+        for view in sorted(changing):
+            shown = pages[view].evaluate(CONTENT)
+            same[view] = same[view] + 1 if shown == found.get(view) else 0
+            found[view] = shown
+        if wanted is None:
+            changing = {view for view in changing if same[view] < 6 or not found[view]["texts"]}
+        else:
+            changing = {view for view in changing if found[view] != wanted[view]}
+        if not changing:
             break
-        last = found
-        page.wait_for_timeout(100)
+        next(iter(pages.values())).wait_for_timeout(100)
     return found
 
 
 @pytest.fixture
 def outages(browser: Browser, server: ConsoleServer) -> Iterator[Outages]:
     """Let all views see two outages: kill -9, and another process on the same port."""
-    with signed_in(browser, server.url, server.token, width=1000, height=500) as (context, first, _):
+    with signed_in(browser, server.url, server.token) as (context, first, _):
         found = Outages({}, {}, {}, {}, {}, [])
         pages = {view: first if number == 0 else context.new_page() for number, view in enumerate(VIEW_NAMES)}
         for view, page in pages.items():
             page.on("pageerror", partial(found.add_error, view))
             page.goto(f"{server.url}/{address_of(view)}")
-        found.healthy = {view: settled(page) for view, page in pages.items()}
+        found.healthy = settled(pages)
 
         server.stop(SIGKILL)
         for page in pages.values():
             expect(page.locator("#offline")).to_contain_text("The server does not answer since")
         server.start()
-        found.opened_before = {view: settled(page, found.healthy[view]) for view, page in pages.items()}
+        found.opened_before = settled(pages, found.healthy)
 
         server.stop(SIGKILL)
         moved = dict(zip([*VIEW_NAMES[1:], VIEW_NAMES[0]], pages.values(), strict=True))
@@ -89,14 +96,15 @@ def outages(browser: Browser, server: ConsoleServer) -> Iterator[Outages]:
             go(page, view)
         for view, page in moved.items():
             expect(page.locator(f"#main[data-view={view}]")).to_be_visible()
-            page.wait_for_timeout(100)
+        first.wait_for_timeout(100)
+        for view, page in moved.items():
             found.texts[view] = page.locator("body").inner_text()
         server.start()
-        found.opened_during = {view: settled(page, found.healthy[view]) for view, page in moved.items()}
+        found.opened_during = settled(moved, found.healthy)
 
         for view, page in pages.items():
             go(page, view)
-        found.opened_after = {view: settled(page, found.healthy[view]) for view, page in pages.items()}
+        found.opened_after = settled(pages, found.healthy)
         yield found
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -134,8 +134,20 @@ def invoke(
 
 def run(*arguments: str, environ: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
+    return _run(lambda stdout, stderr: start(arguments, Path.cwd(), environ, None, stdout, stderr))
+
+
+def run_module(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a module of the tests to its end, in a process that has loaded the program."""
+    command = Command([module, *arguments], dict(os.environ), str(Path.cwd()), module)
+    return _run(lambda stdout, stderr: fork_server().start(command, stdout, stderr))
+
+
+def _run(
+    begin: Callable[[IO[bytes], IO[bytes]], subprocess.Popen[bytes] | ForkedProcess],
+) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
-        process = start(arguments, Path.cwd(), environ, None, stdout, stderr)
+        process = begin(stdout, stderr)
         try:
             status = process.wait(PATIENT)
         finally:
@@ -144,4 +156,4 @@ def run(*arguments: str, environ: dict[str, str] | None = None) -> subprocess.Co
         for file in (stdout, stderr):
             file.seek(0)
             texts.append(file.read().decode())
-    return subprocess.CompletedProcess(list(arguments), status, *texts)
+    return subprocess.CompletedProcess([], status, *texts)
