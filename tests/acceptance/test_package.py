@@ -50,7 +50,11 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     locked = re.findall(r"^(\S+==\S+(?: ; [^\\\n]+)?)", (ROOT / "requirements" / "run.lock").read_text(), re.MULTILINE)
     (folder / "constraints").write_text("\n".join(locked))
     python, kept = str(folder / "bin" / "python"), str(folder / "constraints")
-    pip("--python", python, "install", "--no-compile", "--constraint", kept, str(wheel))
+    words = ("install", "--constraint", kept, str(wheel))
+    uv = Path(sys.executable).with_name("uv")
+    by_uv = [uv, "pip", *words, "--python", python]
+    if not uv.exists() or subprocess.run(by_uv, capture_output=True, timeout=PATIENT, check=False).returncode:
+        pip("--python", python, *words, "--no-compile")  # uv takes a tenth of its time, but knows no index of pip's
     return folder / "bin"
 
 
