@@ -52,7 +52,7 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     python, kept = str(folder / "bin" / "python"), str(folder / "constraints")
     words = ("install", "--constraint", kept, str(wheel))
     uv = Path(sys.executable).with_name("uv")
-    by_uv = [uv, "pip", *words, "--python", python]
+    by_uv = [str(uv), "pip", *words, "--python", python]
     if not uv.exists() or subprocess.run(by_uv, capture_output=True, timeout=PATIENT, check=False).returncode:
         pip("--python", python, *words, "--no-compile")  # uv takes a tenth of its time, but knows no index of pip's
     return folder / "bin"
