@@ -2,7 +2,7 @@
 
 import re
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.console.browser import signed_in
 from tests.console.server_process import ConsoleServer
@@ -20,6 +20,25 @@ def ids(page: Page) -> list[str]:
 
 def heads(page: Page) -> list[str]:
     return [one.strip(" ↑↓") for one in page.locator(".vhead [role=columnheader]").all_text_contents()[1:]]
+
+
+def test_what_was_being_read_in_a_former_order_is_not_shown_in_the_present_one(
+    browser: Browser, server: ConsoleServer
+) -> None:
+    held: list[Route] = []
+    with signed_in(browser, at(server, "?kind=mci.vm"), server.token) as (_, page, page_errors):
+        page.get_by_role("button", name="Columns").click()
+        page.get_by_label("tier", exact=True).check()
+        page.keyboard.press("Escape")
+        tier = page.get_by_role("columnheader", name="tier")
+        page.route(re.compile(r"/objects\?.*sort=label\.tier"), lambda one: held.append(one))
+        with page.expect_request(re.compile(r"/objects\?.*sort=label\.tier")):
+            tier.get_by_role("button").click()
+        tier.get_by_role("button").click()
+        expect(tier).to_have_attribute("aria-sort", "descending")
+        held[0].continue_()
+        expect(page.locator(".vrow").first).to_contain_text("web")
+        assert page_errors.errors == []
 
 
 def test_the_server_sorts_over_all_objects_and_the_way_back_leads_to_the_former_order(

@@ -117,7 +117,11 @@ function show(context) {
     more: async () => {
       /** @type {ObjectView[] | null} */
       let page = null;
-      while (!pager.done && !page?.length) page = (await pager.next(context.signal)).filter((row) => isWanted(row.kind, row.state));
+      while (!pager.done && !page?.length) {
+        const reading = pager;
+        const found = await reading.next(context.signal);
+        if (reading === pager) page = found.filter((row) => isWanted(row.kind, row.state)); // else another order is wanted now
+      }
       for (const row of page ?? []) for (const name of Object.keys(row.labels)) labelNames.add(name);
       return page;
     },
