@@ -4,42 +4,42 @@ from xml.etree import ElementTree
 import pytest
 
 from stateward.plugin.registry import installed
-from tests.integration.server.server_processes import run
+from tests.integration.server.server_processes import invoke, run
 
 
 def test_list_names_every_kind() -> None:
-    shown = run("lifecycle", "list").stdout
+    shown = invoke("lifecycle", "list").stdout
     assert all(lifecycle.kind in shown for lifecycle in installed().lifecycles)
 
 
 def test_list_as_json_is_complete() -> None:
-    listed = json.loads(run("lifecycle", "list", "--json").stdout)
+    listed = json.loads(invoke("lifecycle", "list", "--json").stdout)
     assert [one["kind"] for one in listed] == [lifecycle.kind for lifecycle in installed().lifecycles]
     assert all(one["states"] and one["rows"] and one["actors"] for one in listed)
 
 
 def test_show_knows_all_formats() -> None:
-    assert "Suspending" in run("lifecycle", "show", "mci.vm").stdout
-    assert run("lifecycle", "show", "mci.vm", "--format", "mermaid").stdout.startswith("stateDiagram-v2")
-    assert "| Running" in run("lifecycle", "show", "mci.vm", "--format", "table").stdout
-    svg = run("lifecycle", "show", "mci.vm", "--format", "svg").stdout
+    assert "Suspending" in invoke("lifecycle", "show", "mci.vm").stdout
+    assert invoke("lifecycle", "show", "mci.vm", "--format", "mermaid").stdout.startswith("stateDiagram-v2")
+    assert "| Running" in invoke("lifecycle", "show", "mci.vm", "--format", "table").stdout
+    svg = invoke("lifecycle", "show", "mci.vm", "--format", "svg").stdout
     assert ElementTree.fromstring(svg).tag.endswith("svg")
 
 
 def test_show_as_json_has_the_rows_in_the_order_of_the_table() -> None:
-    shown = json.loads(run("lifecycle", "show", "leases.lease", "--json").stdout)
+    shown = json.loads(invoke("lifecycle", "show", "leases.lease", "--json").stdout)
     assert [row["event"] for row in shown["rows"]][:5] == ["create", "start", "end", "update", "delete"]
     assert shown["rows"][3]["to"] == "(back)"
 
 
 def test_check_of_sound_tables_exits_with_0_and_counts_them() -> None:
-    done = run("lifecycle", "check", "--json")
+    done = invoke("lifecycle", "check", "--json")
     assert done.returncode == 0
     assert json.loads(done.stdout) == {"checked": [one.kind for one in installed().lifecycles], "faults": []}
 
 
 def test_explain_says_by_whom_into_what_and_within_what_time() -> None:
-    explained = json.loads(run("lifecycle", "explain", "mci.vm", "Running", "--json").stdout)
+    explained = json.loads(invoke("lifecycle", "explain", "mci.vm", "Running", "--json").stdout)
     suspend = next(one for one in explained["allowed"] if one["event"] == "suspend" and not one["needs"])
     assert (suspend["actors"], suspend["target"], suspend["desired"], suspend["within"]) == (
         ["user", "admin"],
@@ -48,12 +48,12 @@ def test_explain_says_by_whom_into_what_and_within_what_time() -> None:
         900.0,
     )
     assert explained["state_class"] == "stable"
-    assert "15 min" in run("lifecycle", "explain", "mci.vm", "Running").stdout
+    assert "15 min" in invoke("lifecycle", "explain", "mci.vm", "Running").stdout
 
 
 def test_validate_answers_with_its_exit_code() -> None:
-    assert run("validate", "ovc.vm", "RUNNING", "PAUSED").returncode == 0
-    refused = run("validate", "ovc.vm", "HALTED", "PAUSED")
+    assert invoke("validate", "ovc.vm", "RUNNING", "PAUSED").returncode == 0
+    refused = invoke("validate", "ovc.vm", "HALTED", "PAUSED")
     assert refused.returncode == 1
     assert "RUNNING" in refused.stdout
 
@@ -89,8 +89,8 @@ def test_every_setting_is_listed_with_its_whole_name(monkeypatch: pytest.MonkeyP
 
 
 def test_bad_usage_exits_with_2() -> None:
-    assert run("lifecycle", "show").returncode == 2
-    assert run("lifecycle", "show", "mci.vm", "--format", "painting").returncode == 2
+    assert invoke("lifecycle", "show").returncode == 2
+    assert invoke("lifecycle", "show", "mci.vm", "--format", "painting").returncode == 2
 
 
 def test_the_version_is_printed() -> None:
