@@ -1,7 +1,6 @@
 """Commands and files on machines that are processes of this host, over their own SSH servers."""
 
 import asyncio
-import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from stateward.domains.mci.remote.command_requests import submit_command
 from stateward.drivers.process.procfs import process_of
 from stateward.store import open_store
 from stateward.store.records import Object, Status
+from tests.fork_server import forked_module
 from tests.integration.domains.mci.command_worker import MACHINES
 from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, MciHarness, mci, open_harness
 from tests.integration.drivers.local.host_machines import kill_all_in
@@ -68,16 +68,12 @@ async def test_what_has_lost_its_parent_ends_with_its_command(harness: MciHarnes
 
 
 async def test_after_kill_9_of_its_worker_a_command_goes_on_and_is_not_run_again(tmp_path: Path) -> None:
-    words = ("-m", "tests.integration.domains.mci.command_worker", str(tmp_path))
-    worker = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=asyncio.subprocess.PIPE)
     try:
-        assert worker.stdout is not None
-        async with asyncio.timeout(PATIENT):
-            op, command = (await worker.stdout.readline()).decode().split()
-            while len(markers := [one for one in tmp_path.rglob("marker") if one.read_text() == "run\n"]) < 2:
-                await asyncio.sleep(0.05)
-        worker.kill()
-        await worker.wait()
+        with forked_module("tests.integration.domains.mci.command_worker", str(tmp_path)) as (_, printed):
+            async with asyncio.timeout(PATIENT):
+                op, command = (await asyncio.to_thread(printed.readline)).split()
+                while len(markers := [one for one in tmp_path.rglob("marker") if one.read_text() == "run\n"]) < 2:
+                    await asyncio.sleep(0.05)
         async with open_harness(open_store(str(tmp_path / "stateward.db")), tmp_path) as harness:
             for one in markers:
                 one.with_name("go").touch()
@@ -87,7 +83,4 @@ async def test_after_kill_9_of_its_worker_a_command_goes_on_and_is_not_run_again
         assert [one.runs[0].written for one in results.values()] == ["run\n", "run\n"]
         assert [one.read_text() for one in markers] == ["run\n", "run\n"]
     finally:
-        if worker.returncode is None:
-            worker.kill()
-            await worker.wait()
         kill_all_in(tmp_path / "machines" / "process" / "here")
