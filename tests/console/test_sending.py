@@ -15,6 +15,7 @@ from tests.console.browser import PageErrors
 from tests.console.server_process import ROOT
 from tests.console.test_any_kind import choose_kind, field, go
 from tests.integration.server.server_processes import Served, served
+from tests.integration.server.server_processes import run as run_program
 
 NAMES = 'It\'s "quoted" $HOME `date` \\ 日本'
 
@@ -31,11 +32,19 @@ def shown(form: Locator, name: str) -> str:
 
 
 def run(command: str, server: Served) -> None:
-    """Run a command in a shell, as a user who has copied it."""
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environ = {**os.environ, "PATH": path, "STATEWARD_SERVER": server.url, "STATEWARD_TOKEN": server.token}
-    done = subprocess.run(["bash", "-c", command], env=environ, capture_output=True, text=True, timeout=60)
+    """Run a command as a user who has copied it: a shell reads it. One without a document in it runs in a fork."""
+    environ = {"STATEWARD_SERVER": server.url, "STATEWARD_TOKEN": server.token}
+    if "\n" in command:
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        done = in_shell(command, {**os.environ, "PATH": path, **environ})
+    else:
+        read = in_shell(f"""stateward() {{ printf '%s\\0' "$@"; }}\n{command}""", dict(os.environ))
+        done = run_program(*read.stdout.split("\0")[:-1], environ=environ)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def in_shell(script: str, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["bash", "-c", script], env=environ, capture_output=True, text=True, timeout=60, check=False)
 
 
 def fill_in(page: Page, name: str) -> Locator:
