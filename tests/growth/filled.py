@@ -43,7 +43,7 @@ async def fill(stored: Stored, objects: int) -> None:
     store = open_store(stored.database or str(stored.folder / "stateward.db"), migrate=True)
     await store.open()
     await store.close()
-    (at_rest,) = await _run(stored, f"SELECT count(*) FROM objects WHERE {COPIED_FROM['objects'][1]}")
+    (at_rest,) = await run_sql(stored, f"SELECT count(*) FROM objects WHERE {COPIED_FROM['objects'][1]}")
     copies = ceil(objects / at_rest / 2)  # in each half: one is in the namespace itself
     statements = [
         _copies(table, f"'{ns}'", first, number)
@@ -52,10 +52,10 @@ async def fill(stored: Stored, objects: int) -> None:
         )
     ]
     for statement in statements:
-        await _run(stored, statement)
-    (entries,) = await _run(stored, "SELECT count(*) FROM journal")
-    last, latest = await _run(stored, "SELECT max(seq), max(at) FROM journal")
-    await _run(
+        await run_sql(stored, statement)
+    (entries,) = await run_sql(stored, "SELECT count(*) FROM journal")
+    last, latest = await run_sql(stored, "SELECT max(seq), max(at) FROM journal")
+    await run_sql(
         stored,
         f"""WITH n AS ({_numbers(1, ceil(objects * JOURNAL / entries))})
         INSERT INTO journal ({ENTRY}, seq)
@@ -64,14 +64,14 @@ async def fill(stored: Stored, objects: int) -> None:
                spec, {last} + row_number() OVER (ORDER BY k, seq)
         FROM journal, n WHERE ns = '{NS}'""",
     )
-    (last,) = await _run(stored, "SELECT max(seq) FROM journal")
+    (last,) = await run_sql(stored, "SELECT max(seq) FROM journal")
     # One entry in ten seconds: what happened lately is the same in every deployment.
-    await _run(stored, f"UPDATE journal SET at = {latest} - ({last} - seq) * 10")
-    await _run(
+    await run_sql(stored, f"UPDATE journal SET at = {latest} - ({last} - seq) * 10")
+    await run_sql(
         stored, f"SELECT setval('journal_seq', {last})" if stored.database else f"UPDATE numbers SET journal = {last}"
     )
     if stored.database:
-        await _run(stored, "VACUUM ANALYZE")
+        await run_sql(stored, "VACUUM ANALYZE")
 
 
 def _numbers(first: int, number: int) -> str:
@@ -94,7 +94,7 @@ def _copies(table: str, ns: str, first: int, number: int) -> str:
     )
 
 
-async def _run(stored: Stored, sql: str) -> tuple[int, ...]:
+async def run_sql(stored: Stored, sql: str) -> tuple[int, ...]:
     """Run a statement, and return the first row of its result."""
     if not stored.database:
         with closing(sqlite3.connect(stored.folder / "stateward.db")) as connection, connection:

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from stateward.server.routes import operation_routes
 from stateward.server.run import ServerApplication, prepare_application
 from stateward.store import open_store
 from stateward.store.filters import JournalFilter, Page, Selector
-from tests.growth.filled import fill
+from tests.growth.filled import fill, run_sql
 from tests.growth.meters import Meter, PostgresMeter, SqliteMeter
 from tests.integration.server.server_harness import open_server
 from tests.long_forms import in_long_form
@@ -108,9 +109,13 @@ async def costs(stored: Stored, size: int, patch: pytest.MonkeyPatch) -> dict[st
             for path in paths:
                 assert (await client.get(path)).status_code < 500, path
                 found[path] = await meter.cost(lambda path=path: client.get(path))  # type: ignore[misc]
+        await run_sql(
+            stored, "DELETE FROM timers"
+        )  # the next server doesn't know their kinds, and would pass over them all
         async with open_server(open_store(stored.database or str(stored.folder / "stateward.db"))) as server:
             await server.built("first")
-            found["an action"] = await meter.cost(lambda: server.built("second"))
+            # The least of three: now and then the worker looks beside them for what is due.
+            found["an action"] = min([await meter.cost(partial(server.built, name)) for name in ("p2", "p3", "p4")])
         return found
 
 
