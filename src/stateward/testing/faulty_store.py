@@ -50,6 +50,7 @@ class CommitRecord(Struct):
     changes: list[Changes] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     workers: bool = False  # a worker sent a heartbeat, or was removed
+    begun: float = 0.0  # by the store's clock
 
     @property
     def wrote(self) -> bool:
@@ -202,7 +203,7 @@ class FaultyStore:
 
         async def recorded(tx: Tx) -> T:
             nonlocal twice, record, stale
-            record = CommitRecord()
+            record = CommitRecord(begun=tx.now)
             former, stale = stale, FRESH
             result = await function(cast("Tx", RecordingTx(tx, record, former)))
             if twice:

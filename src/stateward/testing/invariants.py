@@ -70,6 +70,7 @@ class Inspector:
         self.learn(lifecycles)
         self.timed: frozenset[str] = frozenset()  # the events of timers; each timer fires once
         self.seen = Tables()
+        self.former_limits: dict[str, tuple[int, float]] = {}  # of lanes, with the times at which they were changed
         self.former: dict[str, Object] = {}  # objects as they were before their last change
         self.replayed: dict[str, str] = {}  # states, from the journal alone
         self.specs: dict[str, str] = {}
@@ -230,8 +231,15 @@ class Inspector:
             if row.children or late:
                 yield f"{row.op} is claimed, and its children {late} have not ended"
         running, ran = (Counter(row.lane for row in seen.work.values() if row.runs) for seen in (self.seen, before))
+        for lane, most in self.seen.limits.items():
+            former = before.limits.get(lane, default_lane(lane, "").capacity)
+            if former != most:
+                self.former_limits[lane] = former, self._clock()
         for lane in running:
             most = self.seen.limits.get(lane, default_lane(lane, "").capacity)
+            former, changed = self.former_limits.get(lane, (most, 0.0))
+            if record.begun <= changed:  # what is being accepted while a limit is set counts as accepted before
+                most = max(most, former)
             if running[lane] > max(most, ran[lane]):
                 yield f"{running[lane]} run in lane {lane}, and {most} may"
         if any(changes.lanes and not record.claims for changes in record.changes):
