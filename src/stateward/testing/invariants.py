@@ -116,7 +116,7 @@ class Inspector:
         yield from self._work()
         yield from self._queues()
         yield from self._limits(before, record)
-        yield from self._owners(before, party)
+        yield from self._owners(before, party, record)
         yield from self._locks()
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ class Inspector:
         former = before.work.get(row.op)
         return former.epoch if former is not None and former.owner is not None else None
 
-    def _owners(self, before: Tables, party: LoopParty) -> Iterator[str]:
+    def _owners(self, before: Tables, party: LoopParty, record: CommitRecord) -> Iterator[str]:
         now = self._clock()
         for op, former in before.work.items():
             row = self.seen.work.get(op)
@@ -269,7 +269,8 @@ class Inspector:
                 self.on_given_up(former)
                 continue
             lease = before.workers.get(former.owner)
-            if lease is not None and lease.seen + lease.lease >= now:
+            # A sign of life beside the transaction comes too late: the epoch of the claim fences its worker.
+            if lease is not None and lease.seen + lease.lease >= now and lease.seen < record.begun:
                 yield f"{party.name} takes {op} from {former.owner}, who was seen {now - lease.seen:.3f} s ago"
             self.taken.add((op, former.epoch))
             self.bereft.add((former.owner.split("/")[0], former.lane))
