@@ -29,7 +29,6 @@ from tests.integration.server.server_harness import NS, OTHER, ServerHarness
 from tests.integration.server.test_hostile_specs import ROLES
 from tests.integration.server.test_rights import RULES as GENERIC
 from tests.integration.server.test_rights_of_domains import MAY, rule_of
-from tests.long_forms import in_long_form
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -197,7 +196,7 @@ def paths(method: str, path: str) -> Iterator[str]:
 # --- tests -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("who", in_long_form(CALLERS, short=("local admin",)))  # who gets furthest
+@pytest.mark.parametrize("who", CALLERS)
 async def test_no_route_leads_to_another_namespace(full: ServerHarness, who: str) -> None:
     description = (await full.get(f"{FAR}/docs/openapi.json")).json()
     before, caller, sent = await outside(full), full.caller(who), 0
@@ -216,7 +215,7 @@ async def test_no_route_leads_to_another_namespace(full: ServerHarness, who: str
     assert await references(full) == []
 
 
-@pytest.mark.parametrize("who", in_long_form(ROLES, short=("local admin",)))
+@pytest.mark.parametrize("who", ROLES)
 async def test_no_action_and_no_creation_reaches_into_another_namespace(full: ServerHarness, who: str) -> None:
     """Copies of what the other namespace has are created here, and acted on with arguments that name the originals."""
     before, engine, actor = await outside(full), full.engine, ACTORS[ROLES[who]]

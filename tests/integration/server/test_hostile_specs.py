@@ -27,7 +27,6 @@ from stateward.store.port import Tx
 from stateward.store.records import Key, Object, to_json
 from tests.integration.server.full_server import open_full_server
 from tests.integration.server.server_harness import NS, OTHER, ServerHarness
-from tests.long_forms import in_long_form
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -142,7 +141,7 @@ async def planned(harness: ServerHarness, who: str, chosen: list[Case], **body: 
     return verdicts
 
 
-@pytest.mark.parametrize("who", in_long_form(ROLES, short=("local admin",)))
+@pytest.mark.parametrize("who", ROLES)
 async def test_no_action_of_any_kind_takes_a_spec_unless_its_kind_declares_it(full: ServerHarness, who: str) -> None:
     chosen = [one for one in cases(full) if one.action not in one.kind.spec_actions]
     wrong = []
@@ -169,7 +168,7 @@ async def test_a_role_reaches_what_the_tables_give_it_and_nothing_else(full: Ser
     assert len(reached) > 50
 
 
-@pytest.mark.parametrize("who", in_long_form(ROLES, short=("local admin",)))
+@pytest.mark.parametrize("who", ROLES)
 async def test_no_way_to_submit_a_request_brings_a_spec_in(full: ServerHarness, who: str) -> None:
     """Once for each kind and action: the general API, many objects at once, composites, sequences and the library."""
     role, before, engine = ROLES[who], await everything(full), full.engine
@@ -195,7 +194,7 @@ async def test_no_way_to_submit_a_request_brings_a_spec_in(full: ServerHarness, 
     assert await everything(full) == before
 
 
-@pytest.mark.parametrize("who", in_long_form(ROLES, short=("local admin",)))
+@pytest.mark.parametrize("who", ROLES)
 async def test_a_declared_action_takes_only_a_spec_that_its_kind_accepts(full: ServerHarness, who: str) -> None:
     before = await everything(full)
     for case in cases(full):
