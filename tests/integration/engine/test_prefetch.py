@@ -314,6 +314,35 @@ async def test_a_spare_keeps_the_place_though_nobody_before_it_could_tell_of_its
     assert (lost, begun) == ([{"p1", "p2"}], ["x", "p1", "p2", "p3"])
 
 
+async def test_an_operation_whose_slot_was_released_before_its_handler_returned_starts_no_spare(site: Site) -> None:
+    """Its time is up and its handler goes on, so the next one gets its slot; then the handler returns after all."""
+    await site.ended((await asked(site, "known"))[0])
+    worker = site.engine.worker
+    assert worker is not None
+    begun, gates = list[str](), {name: asyncio.Event() for name in ("p1", "p2", "p3")}
+
+    async def work(job: Job) -> None:
+        begun.append(job.object)
+        await gates[job.object].wait()
+        site.plant.true.add(job.key.id)
+
+    site.plant.works = work
+    builds = await asked(site, "p1", "p2", "p3")
+    await site.until(lambda: begun == ["p1"])
+    late = worker._running[Key("ns", builds[0].op.id)]
+    worker._end_without_handler(late)
+    await site.until(lambda: len(begun) == 2)
+    (spare,) = gates.keys() - begun
+    await until_prefetched(site, spare)
+    gates["p1"].set()
+    assert late.task is not None
+    await asyncio.wait([late.task])
+    assert spare not in begun
+    for gate in gates.values():
+        gate.set()
+    assert [(await site.ended(one)).status for one in builds] == [Status.FAILED, *[Status.SUCCEEDED] * 2]
+
+
 async def test_the_limits_hold_however_many_workers_hold_spares(new_store: Callable[[], Store]) -> None:
     plant, names = Plant(), [f"p{number}" for number in range(120)]
     plant.lanes = {name: Route(GROUP, f"cloud/{'ab'[number % 2]}") for number, name in enumerate(names)}

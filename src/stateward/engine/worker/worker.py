@@ -350,13 +350,13 @@ class Worker:
             _log_traceback(job, outcome)
         if isinstance(outcome, Requeue) and outcome.after is not None:  # one that waits for a move has no error
             outcome = self._with_recipients(running.claim, outcome, outcome.after)
-        self._release_slot(running, asyncio.get_running_loop().time() - started_at)
+        had_slot = self._release_slot(running, asyncio.get_running_loop().time() - started_at)
         steps = job.steps_with_calls
         if attempt.throttled is not None:
             self._return_prefetched_soon(self._prefetched.release_lane(work.lane))
             await self._back_off_lane(work.lane, attempt.throttled)
             await self._send_report(running.claim, outcome, steps=steps)
-        elif (successor := self._start_successor(running)) is None:
+        elif not had_slot or (successor := self._start_successor(running)) is None:
             await self._send_report(running.claim, outcome, steps=steps)
         elif await self._send_report(running.claim, outcome, successor.claim, steps) and not running.predecessors:
             successor.predecessors = ()
@@ -377,13 +377,15 @@ class Worker:
         tells_parent = parent is not None and self._report_intervals.is_due((operation.ns, parent))
         return replace(retry, tells_waiter=True, tells_parent=tells_parent)
 
-    def _release_slot(self, running: RunningOperation, seconds: float | None = None) -> None:
-        """Count an operation as gone from its lane's slot, once."""
-        if not running.slot_released:
-            running.slot_released = True
-            self._prefetched.note_ended(running.claim.work, seconds)
-            if self._prefetched.is_idle(running.claim.work.lane):
-                self._claimable.set()
+    def _release_slot(self, running: RunningOperation, seconds: float | None = None) -> bool:
+        """Count an operation as gone from its lane's slot, once; returns whether it was in the slot until now."""
+        if running.slot_released:
+            return False
+        running.slot_released = True
+        self._prefetched.note_ended(running.claim.work, seconds)
+        if self._prefetched.is_idle(running.claim.work.lane):
+            self._claimable.set()
+        return True
 
     def _start_successor(self, running: RunningOperation) -> RunningOperation | None:
         """Start a prefetched operation in the slot of one that has ended, if there is one."""
@@ -485,7 +487,8 @@ class Worker:
                 and work.epoch == one.claim.work.epoch
                 and self._started_prefetch(key) is one
             ):
-                request_stop(one, "fenced")  # its slot was released, and another worker may have it
+                self._release_slot(one)  # in the store it has none, and another worker may have it
+                request_stop(one, "fenced")
             else:
                 stop_if_superseded(one, work)
         for prefetched in list(self._prefetched):
