@@ -16,7 +16,7 @@ from msgspec import json
 from stateward.drivers import Driver, MachineState, Observation, ProviderRegion
 from stateward.drivers.process.machine_dir import MachineRecord
 from stateward.drivers.process.machine_processes import processes_of
-from stateward.drivers.process.procfs import find_marked, parse_stat
+from stateward.drivers.process.procfs import find_marked, is_same_process, parse_stat, stat_of
 from stateward.drivers.process.spawn import reap_children
 from stateward.drivers.process.ssh_daemon import MODULE
 from stateward.drivers.qemu.hardware import BOARDS, Hardware
@@ -61,9 +61,15 @@ def ssh_servers_in(folder: Path) -> list[int]:
 
 
 def _live_in(folder: Path, marks: Collection[str]) -> list[int]:
-    leaders = {*find_marked(marks).values()}
-    records = [one for one in records_in(folder) if one.uid is None]  # a user can belong to another test by now
-    labeled = {one.pid for record in records for one in processes_of(record, None)}
+    """Return the live processes of the recorded machines, and those that bear a mark.
+
+    The record comes first: a process that was just started shows no arguments until the kernel has laid them out.
+    """
+    records = records_in(folder)
+    recorded = [record.process for record in records if record.process is not None]
+    leaders = {one.pid for one in recorded if is_same_process(one, stat_of(one.pid))} | {*find_marked(marks).values()}
+    unconfined = [record for record in records if record.uid is None]  # a user can belong to another test by now
+    labeled = {one.pid for record in unconfined for one in processes_of(record, None)}
     stats = []
     for file in Path("/proc").glob("[0-9]*/stat") if leaders | labeled else ():
         with suppress(OSError):
