@@ -72,8 +72,8 @@ bench: .venv/.bench ## run the benchmarks; prints ratios against the raw limit a
 bench-compare: .venv/.bench ## run them again; shows what is worse by more than a fifth than what is kept
 	@$(REAPED) $(VENV)/python -m bench compare $(ARGS)
 
-growth: .venv/.dev ## compare what requests cost with 10,000 and with 1,000,000 objects, on both stores; shows what costs more
-	@$(REAPED) $(VENV)/python -m pytest -s -m long --timeout 10800 tests/growth/test_growth.py $(ARGS)
+growth: .venv/.dev ## compare what requests cost with 10,000 and with OBJECTS (1,000,000), on both stores; shows what costs more
+	@OBJECTS=$(or $(OBJECTS),1000000) $(REAPED) $(VENV)/python -m pytest -s -m long --timeout 10800 tests/growth/test_growth.py $(ARGS)
 
 year: .venv/.dev ## run a server for a year of virtual time; shows what it takes up early and late: DAYS=60 for less
 	@DAYS=$(or $(DAYS),365) $(REAPED) $(VENV)/python -m pytest -s -m long tests/growth/test_year.py $(ARGS)

@@ -13,7 +13,10 @@ from tests.stored.write import NS
 
 OTHERS = tuple(f"other-{number}" for number in range(10))
 JOURNAL = 10
-"""How many journal entries there are for each object, about."""
+"""How many journal entries there are for each object, about, up to `MOST_ENTRIES` in all."""
+
+MOST_ENTRIES = 20_000_000
+"""More do not fit on the disks that we have."""
 
 OBJECT = (
     "ns, id, kind, state, since, version, generation, op, queue, parent, spec, labels, error, created, removed, seen"
@@ -57,7 +60,7 @@ async def fill(stored: Stored, objects: int) -> None:
     last, latest = await run_sql(stored, "SELECT max(seq), max(at) FROM journal")
     await run_sql(
         stored,
-        f"""WITH n AS ({_numbers(1, ceil(objects * JOURNAL / entries))})
+        f"""WITH n AS ({_numbers(1, ceil(min(objects * JOURNAL, MOST_ENTRIES) / entries))})
         INSERT INTO journal ({ENTRY}, seq)
         SELECT CASE k % 2 WHEN 0 THEN ns ELSE 'other-' || CAST(k % {len(OTHERS)} AS text) END, object || '~' ||
                CAST(k AS text), kind, op || '~' || CAST(k AS text), at, actor, who, event, source, target, reason,
@@ -92,6 +95,23 @@ def _copies(table: str, ns: str, first: int, number: int) -> str:
         f"WITH n AS ({_numbers(first, number)}) INSERT INTO {table} ({columns})"
         f" SELECT {chosen} FROM {table}, n WHERE {condition}"
     )
+
+
+async def bytes_per_row(stored: Stored) -> dict[str, int]:
+    """Return what an object, an operation and a journal entry take up on the disk, with their indexes."""
+    size = (
+        "SELECT pg_total_relation_size('{}')"
+        if stored.database
+        else "SELECT sum(pgsize) FROM dbstat WHERE name IN (SELECT name FROM sqlite_schema WHERE tbl_name = '{}')"
+    )
+    found = {}
+    for table in ("objects", "operations", "journal"):
+        (taken,), (rows,) = (
+            await run_sql(stored, size.format(table)),
+            await run_sql(stored, f"SELECT count(*) FROM {table}"),
+        )
+        found[table] = taken // rows
+    return found
 
 
 async def run_sql(stored: Stored, sql: str) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ Both are filled with copies of the same objects. What costs more on the larger o
 """
 
 import asyncio
+import os
 import re
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -23,14 +24,14 @@ from stateward.server.routes import operation_routes
 from stateward.server.run import ServerApplication, prepare_application
 from stateward.store import open_store
 from stateward.store.filters import JournalFilter, Page, Selector
-from tests.growth.filled import fill, run_sql
+from tests.growth.filled import bytes_per_row, fill, run_sql
 from tests.growth.meters import Meter, PostgresMeter, SqliteMeter
 from tests.integration.server.server_harness import open_server
 from tests.long_forms import in_long_form
 from tests.stored.test_stored_databases import Stored, unpack
 from tests.stored.write import NS
 
-SIZES = {(2_000, 10_000): "short", (10_000, 1_000_000): "long"}
+SIZES = {(2_000, 10_000): "short", (10_000, int(os.environ.get("OBJECTS", "1000000"))): "long"}
 FACTOR = 1.5
 HOST = "http://test"
 NAMED = {
@@ -100,6 +101,7 @@ async def costs(stored: Stored, size: int, patch: pytest.MonkeyPatch) -> dict[st
     """Fill a deployment, and return what its start, each request made again, and an action cost."""
     paths = await paths_of(stored)
     await fill(stored, size)
+    sys.stdout.write(f"{stored.folder.name} objects: {await bytes_per_row(stored)} bytes a row\n")
     with patch.context() as patched:
         for module in (bounded_reads, operation_routes):
             patched.setattr(module, "READ_ROWS", ROWS)
