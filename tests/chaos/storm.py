@@ -217,16 +217,19 @@ class Storm:
         await self._until(lambda: query(self.site.store, registered), lambda rows: rows[0][0] <= len(self._workers))
 
     async def _until_seen(self) -> None:
-        """Wait until the watcher has come to the journal's end."""
+        """Wait until the watcher has come to the journal's end, or stands still: many lines may be left to read."""
         (last,) = (await query(self.site.store, "SELECT max(seq) FROM journal"))[0]
-        await self._until(_nothing, lambda _: bool(self.watcher.lines) and self.watcher.lines[-1].seq >= last)
+        with suppress(TimeoutError):
+            while (reached := self._last_seen()) < last:
+                async with asyncio.timeout(PATIENCE):
+                    while self._last_seen() == reached:
+                        await asyncio.sleep(0.05)
+
+    def _last_seen(self) -> int:
+        return self.watcher.lines[-1].seq if self.watcher.lines else 0
 
     async def _until(self, ask: Callable[[], Awaitable[Any]], good: Callable[[Any], bool]) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
                 while not good(await ask()):
                     await asyncio.sleep(0.05)
-
-
-async def _nothing() -> None:
-    return None

@@ -1,7 +1,7 @@
 """The worker's lease: heartbeats, expiry, and the claims that the store has for a worker.
 
 A worker that sends no heartbeat for the length of its lease counts as dead, and other workers take over its claims. So
-a worker that cannot reach the store for that long must stop its operations by itself.
+a worker that cannot reach the store stops its operations by itself, and does so a while before.
 """
 
 import asyncio
@@ -23,6 +23,9 @@ log = logging.getLogger("stateward.worker")
 LEASE_S = 15.0
 """How many seconds a worker may send no heartbeat before it counts as dead."""
 
+USABLE = 0.8
+"""The part of a lease after which a worker stops by itself: it may get no processor just then, or stop slowly."""
+
 
 class WorkerLease:
     """The lease of one worker, by the clock of its own event loop."""
@@ -36,8 +39,8 @@ class WorkerLease:
 
     @property
     def left_s(self) -> float:
-        """How many seconds the lease still holds, as far as this worker knows."""
-        return self._renewed_at + self._lease_s - asyncio.get_running_loop().time()
+        """How many seconds this worker may go on without a heartbeat."""
+        return self._renewed_at + USABLE * self._lease_s - asyncio.get_running_loop().time()
 
     async def renew(self) -> None:
         """Send a heartbeat. The lease counts from the moment it was sent, because the answer may take long."""
@@ -68,7 +71,7 @@ class WorkerLease:
             on_attempt()
 
     async def run_expiry(self, on_expired: Callable[[], None]) -> None:
-        """Call back when the lease has expired, be the store down or silent: by then others may take over."""
+        """Call back when the lease has nearly expired, be the store down or silent: soon others may take over."""
         while True:
             left_s = self.left_s
             if left_s <= 0:
