@@ -81,8 +81,8 @@ class ErrorTable(Struct, frozen=True):
     """What the codes and statuses of a cloud's answers mean.
 
     Patterns are searched in the text of a failure, which begins with its code. Without `has_codes_in_5xx`, a status of
-    500 or more outweighs the code; some clouds answer with it when they have no capacity. A redirection is a refusal:
-    nobody has carried the call out.
+    500 or more outweighs the code; some clouds answer with it when they have no capacity. A redirection is a refusal,
+    unless `statuses` says otherwise: nobody has carried the call out.
     """
 
     codes: Mapping[str, Meaning]
