@@ -5,37 +5,40 @@ to it needs. Of an application of some hundred routes, most of which a process n
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from litestar import Litestar, Router
 from litestar.exceptions import ImproperlyConfiguredException
-from litestar.handlers import HTTPRouteHandler
+from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler, WebsocketRouteHandler
 from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 from litestar.routes import ASGIRoute, BaseRoute, HTTPRoute, WebSocketRoute
 from litestar.types import ASGIApp, ControllerRouterHandler
 from litestar.types.internal_types import PathParameterDefinition, RouteHandlerMapItem
+from litestar.utils import join_paths
 
 if TYPE_CHECKING:
     from litestar._kwargs import KwargsModel
+
+HandlersByPath: TypeAlias = dict[str, RouteHandlerMapItem]
 
 
 class OwnedRouter(Router):
     """A router that is registered once, with the application or router that owns it.
 
-    Litestar registers a deep copy of a router, so that it can be registered in several places. The copy takes half of
-    the time in which an application is made.
+    Litestar makes routes of a router's handlers, and of a deep copy of the router when it's registered, so that it can
+    be registered in several places. This one only maps its handlers; the application makes the routes.
 
     `before_routing` is a middleware that gets the requests below the router's path before a route is chosen, so that it
     can serve other paths by the same routes. A route of the framework costs milliseconds at the start of a server.
     """
 
-    __slots__ = ("_handlers_by_path", "before_routing")
+    __slots__ = ("before_routing", "handlers_by_path")
 
     def __init__(self, path: str, *, before_routing: Callable[[ASGIApp], ASGIApp] | None = None, **named: Any) -> None:  # noqa: ANN401 - the arguments of a router
-        self._handlers_by_path = HandlersByPath()
+        self.handlers_by_path: HandlersByPath = {}  # bounded by: the routes that the program has
         super().__init__(path, **named)
         self.before_routing = before_routing
 
@@ -44,9 +47,14 @@ class OwnedRouter(Router):
         return self
 
     @property
-    def route_handler_method_map(self) -> dict[str, RouteHandlerMapItem]:
-        """Return the handlers of the routes, by path and method."""
-        return self._handlers_by_path.of(self.routes)
+    def route_handler_method_map(self) -> HandlersByPath:
+        """Return the handlers by path and method."""
+        return self.handlers_by_path
+
+    def register(self, value: ControllerRouterHandler) -> list[BaseRoute]:
+        """Map handlers."""
+        _map_handlers(self, value)
+        return []
 
 
 class Application(Litestar):
@@ -56,30 +64,33 @@ class Application(Litestar):
     route of ours uses them, and to load them takes a tenth of a second.
     """
 
-    __slots__ = ("_handlers_by_path",)
+    __slots__ = ("handlers_by_path",)
 
     def __init__(self, **named: Any) -> None:  # noqa: ANN401 - the arguments of an application
-        self._handlers_by_path = HandlersByPath()
+        self.handlers_by_path: HandlersByPath = {}  # bounded by: the routes that the program has
         super().__init__(**named)
 
-    @property
-    def route_handler_method_map(self) -> dict[str, RouteHandlerMapItem]:
-        """Return the handlers of the routes, by path and method."""
-        return self._handlers_by_path.of(self.routes)
-
     def register(self, value: ControllerRouterHandler) -> None:  # type: ignore[override]
-        """Register routes."""
-        for route in Router.register(self, value):
-            if isinstance(route, HTTPRoute):
-                _register_http_route(route, self)
-            elif isinstance(route, ASGIRoute | WebSocketRoute):
-                route.route_handler.on_registration(self)
-            if isinstance(route, WebSocketRoute):
-                parameters = route.path_parameters
-                route.handler_parameter_model = route.route_handler.create_kwargs_model(path_parameters=parameters)
-            for plugin in self.plugins.receive_route:
-                plugin.receive_route(route)
+        """Make routes of handlers. A path that has a route gets a new one, for its earlier handlers, too."""
+        before = set(self.handlers_by_path)
+        paths = _map_handlers(self, value)
+        if replaced := before.intersection(paths):
+            self.routes[:] = [one for one in self.routes if one.path not in replaced]
+        for route in (route for path in paths for route in _routes_of(path, self.handlers_by_path[path])):
+            self.routes.append(route)
+            self._register_route(route)
         self.asgi_router.construct_routing_trie()
+
+    def _register_route(self, route: HTTPRoute | ASGIRoute | WebSocketRoute) -> None:
+        if isinstance(route, HTTPRoute):
+            _register_http_route(route, self)
+        else:
+            route.route_handler.on_registration(self)
+        if isinstance(route, WebSocketRoute):
+            parameters = route.path_parameters
+            route.handler_parameter_model = route.route_handler.create_kwargs_model(path_parameters=parameters)
+        for plugin in self.plugins.receive_route:
+            plugin.receive_route(route)
 
     @classmethod
     def _get_default_plugins(cls, plugins: list[PluginProtocol]) -> list[PluginProtocol]:
@@ -123,31 +134,28 @@ def _register_http_route(route: HTTPRoute, app: Litestar) -> None:
             handler.on_registration(app)
         arguments = ArgumentsModel(handler, route.path_parameters)
         for method in handler.http_methods:
-            if method in route.route_handler_map:
-                raise ImproperlyConfiguredException(f"{route.path} has two handlers of {method}")
             route.route_handler_map[method] = handler, cast("KwargsModel", arguments)
 
 
-class HandlersByPath:
-    """The handlers of routes, by path and method; the framework would map all routes again for each new one."""
-
-    def __init__(self) -> None:
-        self._mapped: list[BaseRoute] = []
-        self._handlers: dict[str, RouteHandlerMapItem] = {}
-
-    def of(self, routes: Sequence[BaseRoute]) -> dict[str, RouteHandlerMapItem]:
-        """Return the handlers of the routes; those that were added since the last call are mapped."""
-        if any(one is not other for one, other in zip(self._mapped, routes, strict=False)):  # one was replaced
-            self._mapped, self._handlers = [], {}
-        for route in routes[len(self._mapped) :]:
-            self._mapped.append(route)
-            self._handlers.setdefault(route.path, {}).update(_by_method(route))
-        return self._handlers
+def _map_handlers(router: OwnedRouter | Application, value: ControllerRouterHandler) -> list[str]:
+    """Add handlers to those of a router, by path and method; return their paths."""
+    paths = []
+    for path, handlers in router.get_route_handler_map(router._validate_registration_value(value)).items():  # noqa: SLF001
+        paths.append(join_paths([router.path, path]))
+        found = router.handlers_by_path.setdefault(paths[-1], {})
+        if twice := found.keys() & handlers.keys():
+            raise ImproperlyConfiguredException(f"{paths[-1]} has two handlers of {', '.join(sorted(twice))}")
+        found.update(handlers)
+    return paths
 
 
-def _by_method(route: BaseRoute) -> RouteHandlerMapItem:
-    if isinstance(route, HTTPRoute):
-        return {method: one for one in route.route_handlers for method in one.http_methods}
-    if isinstance(route, WebSocketRoute):
-        return {"websocket": route.route_handler}
-    return {"asgi": route.route_handler} if isinstance(route, ASGIRoute) else {}
+def _routes_of(path: str, handlers: RouteHandlerMapItem) -> Iterator[HTTPRoute | ASGIRoute | WebSocketRoute]:
+    """Make the routes of a path."""
+    by_id = {id(one): one for one in handlers.values()}
+    if of_http := [one for one in by_id.values() if isinstance(one, HTTPRouteHandler)]:
+        yield HTTPRoute(path=path, route_handlers=of_http)
+    for one in by_id.values():
+        if isinstance(one, WebsocketRouteHandler):
+            yield WebSocketRoute(path=path, route_handler=one)
+        elif isinstance(one, ASGIRouteHandler):
+            yield ASGIRoute(path=path, route_handler=one)

@@ -13,13 +13,14 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
-from litestar import Request, Response, Router, get
+from litestar import Request, Response, get
 from litestar.enums import MediaType, OpenAPIMediaType
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import OpenAPIRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme, Tag
 
 from stateward import __version__
+from stateward.plugin.owned_router import OwnedRouter
 from stateward.plugin.registry import Plugins
 from stateward.server.auth.guards import open_to_all
 from stateward.server.auth.session_cookie import COOKIE
@@ -127,7 +128,7 @@ def _served(name: str, media_type: str) -> Callable[[], Response[bytes]]:
 
 def openapi_config(plugins: Plugins) -> OpenAPIConfig:
     """Return the OpenAPI configuration of an application."""
-    router = Router(
+    router = OwnedRouter(
         "/docs",
         route_handlers=[
             show_guide,
