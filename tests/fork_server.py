@@ -135,6 +135,10 @@ class ForkServer:
                 raise
         return ForkedProcess(self, ours)
 
+    def fileno(self) -> int:
+        """Return the socket that commands are sent to, for a process that inherits it."""
+        return self._socket.fileno()
+
     def describe_end(self) -> str:
         """Return how it has ended, and the last that it has written."""
         status = self._process.wait()

@@ -18,7 +18,11 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
+from tests.fork_server import fork_server
+from tests.integration.server.server_processes import STATEWARD
+
 ROOT = Path(__file__).parents[2]
+FORKED = Path(__file__).with_name("forked_stateward.py")
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PATIENT = 120.0
 PAGES = {
@@ -108,6 +112,10 @@ class Terminal:
         installed = {"PIP_TARGET": str(folder / ".installed"), "PYTHONPATH": str(folder / ".installed")}
         offline = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "false"}
         own = {"STATEWARD_PORT": "0", "STATEWARD_ONLY": only, "COLUMNS": "200", "NO_COLOR": "1"}
+        forks = fork_server().fileno()
+        if only != "acme":  # it's installed while its page is read, and a fork would not find it
+            path = f"{_forked_program(folder)}:{path}"
+            own |= {"FORKED_PROGRAM": str(STATEWARD), "FORK_SERVER": str(forks)}
         self._folder = folder
         self._shell = subprocess.Popen(
             ["bash"],
@@ -118,6 +126,7 @@ class Terminal:
             cwd=folder,
             env={**clean, "PATH": path, **own, **installed, **offline},
             start_new_session=True,
+            pass_fds=[forks],
         )
         self._count = 0
 
@@ -149,6 +158,16 @@ class Terminal:
         os.killpg(self._shell.pid, signal.SIGKILL)
         with self._shell:
             pass
+
+
+def _forked_program(folder: Path) -> Path:
+    """Make a folder with a `stateward` that the fork server runs."""
+    programs = folder / ".programs"
+    programs.mkdir()
+    program = programs / "stateward"
+    program.write_text(f"#!{sys.executable} -IS\n{FORKED.read_text('utf-8')}", "utf-8")
+    program.chmod(0o755)
+    return programs
 
 
 @pytest.fixture
