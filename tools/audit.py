@@ -32,11 +32,11 @@ SAMPLES = re.compile(
 
 def found(text: str) -> Iterator[tuple[str, str]]:
     """Yield what looks like a secret in a text: what it is, and the line that it is in."""
-    for line in text.splitlines():
-        for what, pattern in SECRETS.items():
-            match = pattern.search(line)
-            if match and not SAMPLES.search(match[0]):
-                yield what, line.strip()
+    for what, pattern in SECRETS.items():
+        for match in pattern.finditer(text):  # of the whole text: line by line takes ten times as long
+            if not SAMPLES.search(match[0]):
+                start = text.rfind("\n", 0, match.start()) + 1
+                yield what, text[start:].partition("\n")[0].strip()
 
 
 def in_tree() -> Iterator[str]:
