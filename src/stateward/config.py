@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -113,7 +114,7 @@ class Setting(Struct, frozen=True):
     @property
     def kind(self) -> inspect.Type:
         """What its value can be."""
-        return inspect.type_info(self._info.type)
+        return _type_of(self)
 
     @property
     def is_list(self) -> bool:
@@ -147,6 +148,11 @@ class Setting(Struct, frozen=True):
     @property
     def _info(self) -> msgspec.structs.FieldInfo:
         return next(one for one in msgspec.structs.fields(self.record) if one.name == self.field)
+
+
+@lru_cache(1024)  # it takes a tenth of a millisecond, and a server asks for each setting at its start
+def _type_of(setting: Setting) -> inspect.Type:
+    return inspect.type_info(setting._info.type)  # noqa: SLF001
 
 
 def _bare_types(kind: inspect.Type) -> list[inspect.Type]:
