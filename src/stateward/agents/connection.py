@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Protocol, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from stateward.agents.measure_messages import Measures
 from stateward.agents.messages import (
@@ -31,6 +32,7 @@ from stateward.agents.messages import (
 )
 from stateward.agents.node_messages import SecretRequest
 from stateward.aio.token_bucket import TokenBucket
+from stateward.store.records import Key
 
 MESSAGES_PER_S, MESSAGE_BURST = 500.0, 20_000.0
 """Messages per second, and messages at once: more than a correct agent needs, even for a long inventory."""
@@ -79,6 +81,9 @@ NO_HELLO, UNREADABLE_MESSAGE, ENDLESS_INVENTORY, REPEATED_MESSAGE, NOT_READING, 
 
 DIAL_AGAIN = "dial again"
 """The close reason for an agent that should reconnect."""
+
+SUPERSEDED = "a newer connection serves this node, or its lease has ended"
+"""The close reason for a connection that another one of the same site has replaced."""
 
 
 class ControllerSocket(Protocol):
@@ -133,8 +138,15 @@ class ConnectionHandler(Protocol):
         """Note that a connection is closed; one that was never accepted has the notify id 0."""
 
 
+class ConnectionId(Struct, frozen=True):
+    """A connection to the agent of a site, which a newer one of the site has replaced if its notify id is higher."""
+
+    site: Key
+    notify: int
+
+
 class AgentConnection:
-    """One connection, to the agent of a cloudlet or of a node: `site_name` is its name.
+    """One connection, to the agent of the site that `site_name` names.
 
     `sent_orders` has, by thing, the number and the time of the last order sent.
     """
@@ -144,11 +156,12 @@ class AgentConnection:
     ) -> None:
         self._socket, self._clock = socket, clock
         self.ns, self.site_name, self.token = ns, site_name, token
+        self.site = Key(ns, site_name)
         self.version, self.installation, self.notify = "", "", 0
         self.answers = False  # whether the agent knows requests for logs and commands
         self.peer = ""  # the agent's address, empty if it is in this process
         self.is_private = False  # whether nobody on the network can read it
-        self.backend = ""  # the cloudlet's, when the agent was accepted
+        self.backend = ""  # the site's, when the agent was accepted
         self.items: dict[str, InventoryItem] = {}  # bounded by: MAX_INVENTORY_ITEMS
         self.expected: int | None = None
         self.is_synced = False
@@ -157,6 +170,11 @@ class AgentConnection:
         self.sent_orders: dict[str, tuple[int, float]] = {}
         self.last_message_at = clock()
         self.rate_limit = MessageRateLimit(clock)
+
+    @property
+    def id(self) -> ConnectionId:
+        """The connection in the records."""
+        return ConnectionId(self.site, self.notify)
 
     async def serve(self, handler: ConnectionHandler) -> None:
         """Serve an agent until its connection ends; raises `Disconnected` with the reason."""

@@ -1,9 +1,12 @@
 """Batches of items that are written in one transaction of the store."""
 
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
 from typing import TypeVar
 
 from stateward.aio.batcher import Batcher
 from stateward.store.errors import StoreError, StoreTimeout, UnstorableValue
+from stateward.store.port import Store, Tx
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -27,3 +30,14 @@ class TransactionBatcher(Batcher[Item, Answer]):
     def timeout_error(self, message: str) -> Exception:
         """Return the store's own error for an item that has timed out."""
         return StoreTimeout(message)
+
+
+def transaction_batcher(
+    store: Store, chance: Random, run: Callable[[Tx, Sequence[Item]], Awaitable[list[Answer]]], max_size: int = 500
+) -> TransactionBatcher[Item, Answer]:
+    """Return a batcher that runs each batch in a transaction."""
+
+    async def process(items: Sequence[Item]) -> Sequence[Answer | Exception]:
+        return await store.transact(lambda tx: run(tx, items))
+
+    return TransactionBatcher(process, chance, max_size=max_size)

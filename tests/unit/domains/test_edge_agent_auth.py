@@ -2,6 +2,7 @@ from stateward.access import Grant, Role
 from stateward.agents.messages import Hello, encode
 from stateward.domains.edge.agents.agent_auth import MAX_CLOSE_REASON_BYTES, WRONG_CLOUDLET, refusal_reason
 from stateward.domains.edge.api.routes import connect_agent
+from stateward.store.records import Key
 
 
 def agent(*named: str) -> Grant:
@@ -56,7 +57,7 @@ class StrictHub:
 
     refused = 0
 
-    def refuse_token(self, grant: Grant, ns: str, cloudlet: str) -> None:
+    def refuse_token(self, grant: Grant, site: Key) -> None:
         self.refused += 1
 
 

@@ -9,7 +9,7 @@ from stateward.agents.inprocess import InProcessDialer
 from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.simulation import SimulatedSite
 from stateward.aio.supervise import background
-from stateward.domains.edge.agents.agent_hub import AgentHub
+from stateward.domains.edge.agents.cloudlet_hub import CloudletHub
 from stateward.domains.edge.lifecycle import APP, APPINST, CLUSTERINST, FLAVOR
 from stateward.domains.edge.model import AppSpec, CloudletSpec, ClusterInst, FlavorSpec, app_id, cluster_id
 from stateward.domains.edge.service import Service
@@ -25,7 +25,7 @@ MAX_STEP_S = 0.9
 APPS = {"vision": "sleep 1000", "games": "sleep 1000"}
 
 
-async def run_demo(service: Service, hub: AgentHub, chance: Random) -> None:
+async def run_demo(service: Service, hub: CloudletHub, chance: Random) -> None:
     """Run agents and random actions until cancelled."""
     agents = [_agent(hub, town, chance) for town in TOWNS]
     async with background(*(one.run() for one in agents)):
@@ -36,7 +36,7 @@ async def run_demo(service: Service, hub: AgentHub, chance: Random) -> None:
             await asyncio.sleep(chance.uniform(0.5, 1.5) * PAUSE_S)
 
 
-def _agent(hub: AgentHub, town: str, chance: Random) -> Agent:
+def _agent(hub: CloudletHub, town: str, chance: Random) -> Agent:
     site = SimulatedSite(pace=chance.uniform(MAX_STEP_S / 3, MAX_STEP_S), steps=4)
     return Agent(site, InProcessDialer(hub, NS, town, retry_delay_s=1.0), "1.0", NoUpgrade())
 

@@ -10,7 +10,12 @@ from litestar.types import ControllerRouterHandler
 from stateward.access.lifecycle import TOKEN
 from stateward.agents.measure_messages import Load
 from stateward.aio.supervise import Loop, background, supervise
-from stateward.domains.edge.agents.agent_hub import HEARTBEAT_INTERVAL_S, MEASURE_INTERVAL_S, ORDER_RETRY_S, AgentHub
+from stateward.domains.edge.agents.cloudlet_hub import (
+    HEARTBEAT_INTERVAL_S,
+    MEASURE_INTERVAL_S,
+    ORDER_RETRY_S,
+    CloudletHub,
+)
 from stateward.domains.edge.agents.controller_lease import CONTROLLER_LEASE_S, ControllerLease
 from stateward.domains.edge.api.routes import routes
 from stateward.domains.edge.cloudlet_maintenance import MaintenanceHandler
@@ -50,7 +55,7 @@ class EdgeRuntime(DomainRuntime):
     """The edge domain in a process."""
 
     service: Service
-    agent_hub: AgentHub
+    agent_hub: CloudletHub
     policy_controller: PolicyController
 
     def __init__(
@@ -95,7 +100,7 @@ class EdgeRuntime(DomainRuntime):
         times = {"interval_s": self._policy_interval_s, "idle_s": self._settings.idle}
         self.policy_controller = PolicyController(self.service, self.controller_lease.is_first_worker, **times)
         hub = {**self._times, "idle_s": self._settings.idle}
-        self.agent_hub = AgentHub(engine, self.controller_lease.id, self._context.random, self._on_load, **hub)
+        self.agent_hub = CloudletHub(engine, self.controller_lease.id, self._context.random, self._on_load, **hub)
 
     async def find_part_actions(self, request: Request, found: Object) -> Sequence[PartAction]:
         """Return the instances that are deleted with their cluster or their cloudlet."""
@@ -132,7 +137,8 @@ class EdgeRuntime(DomainRuntime):
         loops: dict[str, Loop] = {
             "edge journal follower": follow,
             "edge controller lease": self.controller_lease.keep_renewing,
-            "edge agent hub": self.agent_hub.watch_connections,
+            "orders to edge agents": self.agent_hub.resend_orders,
+            "connections of edge agents": self.agent_hub.close_silent,
         }
         if works:
             loops["edge policy controller"] = self.policy_controller.run

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.edge.agents.agent_hub import MEASURE_INTERVAL_S
+from stateward.domains.edge.agents.cloudlet_hub import MEASURE_INTERVAL_S
 from stateward.domains.edge.agents.measures import loads_on, store_reported_load
 from stateward.domains.edge.cloudlet_guards import end_facts
 from stateward.domains.edge.errors import AgentConnectionChanged

@@ -17,7 +17,7 @@ from stateward.agents.inprocess import InProcessDialer
 from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.simulation import SimulatedSite
 from stateward.agents.site import UNKNOWN_CAPACITY, SiteCapacity
-from stateward.domains.edge.agents.agent_hub import AgentHub
+from stateward.domains.edge.agents.cloudlet_hub import CloudletHub
 from stateward.domains.edge.lifecycle import APP, AUTOPROV, AUTOSCALE, FLAVOR
 from stateward.domains.edge.model import (
     AppSpec,
@@ -63,7 +63,7 @@ class AgentRunner:
         self.installation, self.capacity = installation, capacity
         self.task: asyncio.Task[None] | None = None
 
-    def start(self, hub: AgentHub) -> None:
+    def start(self, hub: CloudletHub) -> None:
         self.dialer.handler = hub
         self.agent = Agent(
             self.site,
@@ -97,7 +97,7 @@ class EdgeHarness:
         return self.plugin.service
 
     @property
-    def hub(self) -> AgentHub:
+    def hub(self) -> CloudletHub:
         return self.plugin.agent_hub
 
     async def cloudlet(self, name: str = "munich", runner: AgentRunner | None = None, **spec: Any) -> AgentRunner:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from stateward.agents.connection import ConnectionId
 from stateward.domains.systems.backends.nodes_backend import NodesBackend
 from stateward.domains.systems.backends.port import InstancePhase
 from stateward.domains.systems.nodes import node_records
 from stateward.domains.systems.nodes.node_model import node_status, placed_instance
 from stateward.domains.systems.nodes.node_records import (
     InstanceReport,
-    NodeConnection,
     lose_node,
     mark_ordered,
     record_reports,
@@ -82,7 +82,7 @@ async def test_a_report_that_waits_for_the_loss_of_its_node_does_not_count(nodes
     await nodes.engine.store.transact(lambda tx: mark_ordered(tx, [run.key]))
     node, kinds = Key(NS, "a"), nodes.engine.kinds
     status = node_status(await nodes.actions.node("a"))
-    report = InstanceReport(NodeConnection(node, status.notify), run.id, placed_instance(run).number, UP)
+    report = InstanceReport(ConnectionId(node, status.notify), run.id, placed_instance(run).number, UP)
     is_lost, counted = await nodes.overlap(
         lambda tx: lose_node(tx, kinds, node, status.renewals),
         lambda tx: record_reports(tx, kinds, [report]),

@@ -51,7 +51,7 @@ async def test_the_orders_due_to_all_nodes_are_found_by_one_listing(
     connected: SimulatedNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = listings(connected.engine, monkeypatch)
-    await connected.plugin.nodes.hub._resend()
+    await connected.plugin.nodes.hub.resend()
     assert len(of_many_services(found)) == 1
 
 

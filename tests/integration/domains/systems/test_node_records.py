@@ -3,13 +3,14 @@
 # real time: the leases of agents are measured by a clock that the tests set
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from random import Random
 
 import pytest
 from msgspec.structs import replace
 
-from stateward.agents.connection import AgentConnection
+from stateward.agents.connection import AgentConnection, ConnectionId
 from stateward.agents.inprocess import ControllerEnd
 from stateward.agents.messages import Goodbye, Hello, InventoryItem, OrderAction, StatusMessage, Welcome
 from stateward.agents.node_messages import FoundImage, ImageAnswer, SecretRequest, WantedImage
@@ -32,7 +33,6 @@ from stateward.domains.systems.nodes.node_model import instance_id, node_status,
 from stateward.domains.systems.nodes.node_records import (
     AgentInventory,
     InstanceReport,
-    NodeConnection,
     NodeHello,
     connect_nodes,
     lose_node,
@@ -80,12 +80,12 @@ class Nodes:
 
     async def sync(self, node: str, notify: int, *items: InventoryItem) -> str:
         """Send an inventory; returns why it does not count."""
-        inventory = AgentInventory(NodeConnection(Key(NS, node), notify), {one.name: one for one in items})
+        inventory = AgentInventory(ConnectionId(Key(NS, node), notify), {one.name: one for one in items})
         return await self.engine.store.transact(lambda tx: sync_node(tx, self.engine.kinds, inventory))
 
     async def renew(self, node: str, notify: int) -> bool:
         """Renew a lease; returns whether the heartbeat may be answered."""
-        one = NodeConnection(Key(NS, node), notify)
+        one = ConnectionId(Key(NS, node), notify)
         return (await self.engine.store.transact(lambda tx: renew_leases(tx, [one])))[0]
 
     async def lose(self, node: str, renewals: int | None = None) -> bool:
@@ -97,7 +97,7 @@ class Nodes:
         """Report an instance from its node; returns whether that counted."""
         found = await self.stored(name)
         placed = placed_instance(found)
-        where = NodeConnection(Key(NS, placed.node), notify)
+        where = ConnectionId(Key(NS, placed.node), notify)
         one = InstanceReport(where, found.id, number or placed.number, seen)
         return (await self.engine.store.transact(lambda tx: record_reports(tx, self.engine.kinds, [one])))[0]
 
@@ -439,7 +439,7 @@ async def test_images_are_found_by_a_node_that_is_connected_to_another_process(n
         Key(NS, "b"),
     )
     agents = Agents(ImageAnswer(1, 1, (found, found)))
-    worker = NodeImages(nodes.engine, {}, Agents(ImageAnswer(1, 1)))  # type: ignore[arg-type]
+    worker = nodes.backend.hub.images
     with pytest.raises(NoContainerEngine, match="no node in default has a container engine"):
         await worker.find(NS, wanted, report)
     notify = await nodes.hello("b", has_engine=True)
@@ -448,7 +448,9 @@ async def test_images_are_found_by_a_node_that_is_connected_to_another_process(n
     assert await nodes.sync("b", notify) == ""
     connection = AgentConnection(ControllerEnd(), NS, "b", lambda: 0.0)
     connection.is_synced = True
-    server = NodeImages(nodes.engine, {node: connection}, agents)  # type: ignore[arg-type]
+    other = copy(nodes.backend.hub)
+    other.connections, other.requests = {node: [connection]}, agents  # type: ignore[assignment]
+    server = NodeImages(other)
 
     async def ask() -> object:
         asking = asyncio.create_task(worker.find(NS, wanted, report))

@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.agents.app_manifest import SiteBackend
+from stateward.agents.connection import ConnectionId
 from stateward.domains.edge.agents.record_writer import journal_rejection, tell_progress, write_slots
 from stateward.domains.edge.lifecycle import CLOUDLET, MEASURES, CloudletState
 from stateward.domains.edge.lookups import current_operation, loaded_object, save_status, unit_of_work
@@ -80,14 +81,6 @@ class ConnectResult(Struct, frozen=True):
     rejection: str = ""
     is_held: bool = False
     backend: str = SiteBackend.PROCESS
-
-
-class Disconnect(Struct, frozen=True):
-    """The loss of a connection."""
-
-    ns: str
-    cloudlet: str
-    notify: int
 
 
 async def connect_agents(tx: Tx, requests: Sequence[ConnectRequest], kinds: Kinds) -> list[ConnectResult]:
@@ -175,19 +168,19 @@ async def _start_cloudlet(uow: UnitOfWork, kinds: Kinds, found: Object, request:
         write_slots(uow, started, operation, acknowledged, request.who)
 
 
-async def disconnect_agents(tx: Tx, disconnects: Sequence[Disconnect]) -> list[bool]:
+async def disconnect_agents(tx: Tx, lost: Sequence[ConnectionId]) -> list[bool]:
     """Record lost connections; returns for each whether its cloudlet went offline."""
-    async with unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in disconnects}) as uow:
-        return [await _disconnect_agent(uow, one) for one in disconnects]
+    async with unit_of_work(tx, {one.site for one in lost}) as uow:
+        return [await _disconnect_agent(uow, one) for one in lost]
 
 
-async def _disconnect_agent(uow: UnitOfWork, disconnect: Disconnect) -> bool:
-    found = loaded_object(uow, Key(disconnect.ns, disconnect.cloudlet), CLOUDLET.kind)
+async def _disconnect_agent(uow: UnitOfWork, lost: ConnectionId) -> bool:
+    found = loaded_object(uow, lost.site, CLOUDLET.kind)
     if found is None:
         return False
     operation = await current_operation(uow, found)
     slots = agent_slots(found, operation)
-    update = on_disconnect(slots, disconnect.notify)
+    update = on_disconnect(slots, lost.notify)
     changed = write_slots(uow, found, operation, update, "", CONNECTION_GONE)
     if changed.state == found.state and update.slots.serving != slots.serving:  # for the controller of an older one
         journal(uow, changed, found.op, CONTROLLER, "", "disconnected", reason=CONNECTION_GONE)

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from stateward.domains.edge.agents.connections import Disconnect
+from stateward.agents.connection import ConnectionId
 from stateward.domains.edge.lifecycle import CLOUDLET, LISTENER
 from stateward.domains.edge.model import CONTROLLER_NS, ControllerSpec, cloudlet_status, read_spec
 from stateward.engine import Denied, Engine
@@ -59,7 +59,7 @@ class ControllerLease:
             with suppress(StoreError):
                 await self._renew()
 
-    async def lost_connections(self) -> list[Disconnect]:
+    async def lost_connections(self) -> list[ConnectionId]:
         """Return the connections of controllers whose lease has ended.
 
         The controllers are read last: one that starts meanwhile, and takes agents over, is among them.
@@ -103,7 +103,7 @@ class ControllerLease:
         await self._engine.unset_timer(CONTROLLER_NS, f"lapse of {controller}")
 
 
-def _lost_connections(cloudlet: Object, alive: set[str]) -> list[Disconnect]:
+def _lost_connections(cloudlet: Object, alive: set[str]) -> list[ConnectionId]:
     status = cloudlet_status(cloudlet)
     held = ((status.serving, status.controller), (status.heir, status.heir_controller))
-    return [Disconnect(cloudlet.ns, cloudlet.id, notify) for notify, where in held if notify and where not in alive]
+    return [ConnectionId(cloudlet.key, notify) for notify, where in held if notify and where not in alive]

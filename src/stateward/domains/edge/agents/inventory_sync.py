@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.agents.agent_hub import SyncResult
 from stateward.agents.messages import AgentOrder, InventoryItem, OrderAction
 from stateward.domains.edge.agents.connections import NO_CLOUDLET
 from stateward.domains.edge.agents.orders import RULES, complete_order
@@ -53,20 +54,14 @@ class Inventory(Struct, frozen=True):
     installation: str = ""
 
 
-class SyncResult(Struct, frozen=True):
-    """The orders due after a sync, the names being worked on, the missing ones, and the orders that remove orphans.
+class CloudletSync(SyncResult, frozen=True):
+    """What the inventory of a cloudlet means: also the missing instances, and the orders due that remove orphans."""
 
-    `rejection` is the reason why the inventory did not count.
-    """
-
-    rejection: str = ""
-    orders: tuple[AgentOrder, ...] = ()
-    working: tuple[tuple[str, int], ...] = ()
     missing: tuple[str, ...] = ()
     orphan_removals: tuple[AgentOrder, ...] = ()
 
 
-async def sync_inventories(tx: Tx, inventories: Sequence[Inventory], idle_s: float) -> list[SyncResult]:
+async def sync_inventories(tx: Tx, inventories: Sequence[Inventory], idle_s: float) -> list[CloudletSync]:
     """Reconcile complete inventories with the records; their agents are ready after it."""
     async with unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in inventories}) as uow:
         results = [await _sync_inventory(uow, one) for one in inventories]
@@ -74,15 +69,15 @@ async def sync_inventories(tx: Tx, inventories: Sequence[Inventory], idle_s: flo
         return results
 
 
-async def _sync_inventory(uow: UnitOfWork, inventory: Inventory) -> SyncResult:
+async def _sync_inventory(uow: UnitOfWork, inventory: Inventory) -> CloudletSync:
     cloudlet = loaded_object(uow, Key(inventory.ns, inventory.cloudlet), CLOUDLET.kind)
     if cloudlet is None:
-        return SyncResult(NO_CLOUDLET)
+        return CloudletSync(NO_CLOUDLET)
     operation = await current_operation(uow, cloudlet)
     update = on_inventory(agent_slots(cloudlet, operation), inventory.notify, inventory.version)
     if isinstance(update, AgentRejection):
         journal_rejection(uow, cloudlet, AGENT, inventory.version, "ready", update)
-        return SyncResult(update)
+        return CloudletSync(update)
     status = cloudlet_status(cloudlet)
     if update.slots.serving != status.serving:  # the successor serves from now on
         owner = inventory.installation or None  # a successor without an identity drops the owner's
@@ -93,7 +88,7 @@ async def _sync_inventory(uow: UnitOfWork, inventory: Inventory) -> SyncResult:
     return await _sync_instances(uow, cloudlet, inventory)
 
 
-async def _sync_instances(uow: UnitOfWork, cloudlet: Object, inventory: Inventory) -> SyncResult:
+async def _sync_instances(uow: UnitOfWork, cloudlet: Object, inventory: Inventory) -> CloudletSync:
     items = {one.name: one for one in inventory.items}
     things = {local_name(one.id): one for one in await list_instances(uow, cloudlet.ns, cloudlet.id)}
     things |= await _removed_instances(uow, cloudlet, items.keys() - things.keys())
@@ -101,11 +96,13 @@ async def _sync_instances(uow: UnitOfWork, cloudlet: Object, inventory: Inventor
     steps = {name: _sync_instance(uow, found, items.get(name, NOT_LISTED), inventory) for name, found in things.items()}
     unknown = [one for name, one in items.items() if name not in things and (one.generation or one.operation)]
     orphans = [*unknown, *(items[name] for name, (step, _) in steps.items() if step.is_orphan)]
-    return SyncResult(
-        orders=tuple(order for step, order in steps.values() if order is not None and not step.is_working),
+    removals = tuple(report_orphans(uow, cloudlet, things, orphans, inventory.notify))
+    due = (order for step, order in steps.values() if order is not None and not step.is_working)
+    return CloudletSync(
+        orders=(*removals, *due),
         working=tuple((name, items[name].operation) for name, (step, _) in steps.items() if step.is_working),
         missing=tuple(name for name, (step, _) in steps.items() if step.record.missing),
-        orphan_removals=tuple(report_orphans(uow, cloudlet, things, orphans, inventory.notify)),
+        orphan_removals=removals,
     )
 
 

@@ -1,9 +1,8 @@
 """Batching of agent messages: many messages become few transactions. While one batch commits, the next fills."""
 
-from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 from stateward.domains.edge.agents.agent_reports import process_messages
 from stateward.domains.edge.agents.connections import connect_agents, disconnect_agents
@@ -11,11 +10,7 @@ from stateward.domains.edge.agents.inventory_sync import sync_inventories
 from stateward.domains.edge.agents.measures import store_measures
 from stateward.domains.edge.agents.orders import due_orders
 from stateward.engine import Engine
-from stateward.engine.transaction_batcher import TransactionBatcher
-from stateward.store.port import Store, Tx
-
-Item = TypeVar("Item")
-Answer = TypeVar("Answer")
+from stateward.engine.transaction_batcher import TransactionBatcher, transaction_batcher
 
 
 class ReportBatcher:
@@ -30,12 +25,13 @@ class ReportBatcher:
     """
 
     def __init__(self, engine: Engine, chance: Random, idle_s: float) -> None:
-        connects = _batcher(engine.store, partial(connect_agents, kinds=engine.kinds), chance)
-        inventories = _batcher(engine.store, partial(sync_inventories, idle_s=idle_s), chance, max_size=100)
-        messages = _batcher(engine.store, partial(process_messages, idle_s=idle_s), chance)
-        disconnects = _batcher(engine.store, disconnect_agents, chance)
-        orders = _batcher(engine.store, due_orders, chance)
-        measures = _batcher(engine.store, store_measures, chance, max_size=100)
+        batcher = partial(transaction_batcher, engine.store, chance)
+        connects = batcher(partial(connect_agents, kinds=engine.kinds))
+        inventories = batcher(partial(sync_inventories, idle_s=idle_s), max_size=100)
+        messages = batcher(partial(process_messages, idle_s=idle_s))
+        disconnects = batcher(disconnect_agents)
+        orders = batcher(due_orders)
+        measures = batcher(store_measures, max_size=100)
         self.connect, self.sync_inventory, self.process_message = connects.submit, inventories.submit, messages.submit
         self.disconnect, self.due_order, self.store_measures = disconnects.submit, orders.submit, measures.submit
         self._batchers: list[TransactionBatcher[Any, Any]] = [
@@ -46,14 +42,3 @@ class ReportBatcher:
         """Wait until all calls have their result."""
         for batcher in self._batchers:
             await batcher.drain()
-
-
-def _batcher(
-    store: Store, run: Callable[[Tx, Sequence[Item]], Awaitable[list[Answer]]], chance: Random, max_size: int = 500
-) -> TransactionBatcher[Item, Answer]:
-    """Return a batcher whose batches are run in one transaction each."""
-
-    async def process(items: Sequence[Item]) -> Sequence[Answer | Exception]:
-        return await store.transact(lambda tx: run(tx, items))
-
-    return TransactionBatcher(process, chance, max_size=max_size)

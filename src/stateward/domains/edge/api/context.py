@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.access import Right
-from stateward.domains.edge.agents.agent_hub import AgentHub
+from stateward.domains.edge.agents.cloudlet_hub import CloudletHub
 from stateward.domains.edge.api.schemas import (
     OVERRIDES,
     EdgeAcceptedView,
@@ -34,7 +34,7 @@ READ, ACT = needs(Right.READ), needs(Right.ACT)
 
 Call = Request[Any, Any, Any]
 ServiceDependency = NamedDependency[Service]
-HubDependency = NamedDependency[AgentHub]
+HubDependency = NamedDependency[CloudletHub]
 PolicyDependency = NamedDependency[PolicyController]
 
 Cloudlet = Annotated[str, PathParameter(pattern=NAME, description="the cloudlet's name")]

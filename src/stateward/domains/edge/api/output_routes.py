@@ -15,7 +15,7 @@ from stateward.access import Right
 from stateward.agents.connection import AgentConnection
 from stateward.agents.message_types import NAME_TEXT
 from stateward.agents.messages import MAX_ANSWER_CHARS, LogPart
-from stateward.domains.edge.agents.agent_hub import AgentHub
+from stateward.domains.edge.agents.cloudlet_hub import CloudletHub
 from stateward.domains.edge.api.context import READ, Call, HubDependency, Target, TargetDependency
 from stateward.domains.edge.api.schemas import CommandView, NewCommand
 from stateward.domains.edge.errors import AgentCannotAnswer, AgentNotHere
@@ -84,7 +84,7 @@ async def run_in_appinst(
 
 async def _at_agent(
     request: Call,
-    hub: AgentHub,
+    hub: CloudletHub,
     on_app: Target,
     ask: Callable[[AgentConnection], Coroutine[object, object, T]],
     form: type[T],

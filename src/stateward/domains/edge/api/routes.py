@@ -1,21 +1,16 @@
 """Routes below `/api/v1/edge`: cloudlets, instances, demand, and the WebSocket of the agents."""
 
-import asyncio
-import logging
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import msgspec
 from litestar import WebSocket, delete, get, patch, post, websocket
 from litestar.di import Provide
-from litestar.exceptions import WebSocketDisconnect
 from litestar.params import JSONBody
 
 from stateward.access import Right
-from stateward.agents.connection import AgentConnection, Disconnected
 from stateward.domains.edge.agents.agent_auth import refusal_reason
-from stateward.domains.edge.agents.agent_hub import AgentHub
+from stateward.domains.edge.agents.cloudlet_hub import CloudletHub
 from stateward.domains.edge.api.context import (
     ACCEPTED,
     ACT,
@@ -62,14 +57,12 @@ from stateward.domains.edge.lifecycle import APP, APPINST, CLOUDLET, CLUSTERINST
 from stateward.domains.edge.model import CloudletSpec, ClusterInst, parse_instance_id
 from stateward.domains.edge.policy.demand import ClusterLoad
 from stateward.domains.edge.policy.policy_controller import PolicyController
-from stateward.domains.edge.records.agent_upgrade import AgentRejection
 from stateward.domains.edge.service import Service
+from stateward.plugin.agent_socket import serve_agent
 from stateward.plugin.owned_router import OwnedRouter
 from stateward.plugin.request_params import IdempotencyKey, Ns
 from stateward.plugin.route_options import can_dry_run, grant_of, needs
-from stateward.store.errors import StoreError
-
-log = logging.getLogger("stateward.edge")
+from stateward.store.records import Key
 
 BASE = "/api/v1/edge"
 AGENTS = "/agents"
@@ -270,23 +263,8 @@ async def list_agents(request: Call, hub: HubDependency, ns: Ns) -> AgentsView:
 async def connect_agent(socket: WebSocket[Any, Any, Any], hub: HubDependency, space: Ns, cloudlet: Cloudlet) -> None:
     """Serve an agent's connection."""
     grant = grant_of(socket)
-    with suppress(WebSocketDisconnect, OSError):  # the agent may disconnect before the accept
-        await socket.accept()
-    if not grant.speaks_for(space, cloudlet):
-        hub.refuse_token(grant, space, cloudlet)
-        with suppress(WebSocketDisconnect, OSError):  # the agent may disconnect before the close, too
-            await socket.close(4403, refusal_reason(grant, space, cloudlet))
-        return
-    try:
-        connection = AgentConnection(socket, space, cloudlet, asyncio.get_running_loop().time, grant.token)
-        await connection.serve(hub)
-    except Disconnected as gone:
-        if gone.reason != AgentRejection.HELD:  # it was logged when it came; a held agent dials every few seconds
-            log.info("agent of cloudlet %s/%s is disconnected: %s", space, cloudlet, gone)
-    except StoreError as error:
-        log.warning(
-            "agent of cloudlet %s/%s is disconnected by a store error and will reconnect: %s", space, cloudlet, error
-        )
+    refusal = "" if grant.speaks_for(space, cloudlet) else refusal_reason(grant, space, cloudlet)
+    await serve_agent(socket, hub, Key(space, cloudlet), refusal)
 
 
 HANDLERS = (
@@ -300,7 +278,7 @@ HANDLERS = (
 
 
 def routes(
-    service: Callable[[], Service], hub: Callable[[], AgentHub], policies: Callable[[], PolicyController]
+    service: Callable[[], Service], hub: Callable[[], CloudletHub], policies: Callable[[], PolicyController]
 ) -> list[OwnedRouter]:
     """Return the router of the domain."""
     parts = {"service": service, "hub": hub, "policies": policies}

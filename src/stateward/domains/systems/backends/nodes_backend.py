@@ -9,6 +9,7 @@ The shared port of a service is a TCP proxy on each host with a worker; it forwa
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -33,7 +34,7 @@ from stateward.domains.systems.backends.port import (
 from stateward.domains.systems.definition import NodePool, PinnedImage, Service
 from stateward.domains.systems.errors import NodeCannotAnswer, NodesFull
 from stateward.domains.systems.lifecycle import INSTANCE, NODE, SERVING, InstanceState, SystemNodeState
-from stateward.domains.systems.nodes.node_hub import NodeHub, batcher
+from stateward.domains.systems.nodes.node_hub import NodeHub
 from stateward.domains.systems.nodes.node_model import (
     instance_id,
     node_spec,
@@ -47,7 +48,7 @@ from stateward.domains.systems.nodes.node_records import forget_instances, stop_
 from stateward.domains.systems.nodes.placement import has_labels
 from stateward.domains.systems.nodes.placement_records import PlaceRequest, find_room_problems, place_instances
 from stateward.engine import Engine, Permanent
-from stateward.engine.transaction_batcher import TransactionBatcher
+from stateward.engine.transaction_batcher import TransactionBatcher, transaction_batcher
 from stateward.store.filters import Page, Selector
 from stateward.store.records import JournalEntry, Key, Object
 
@@ -80,9 +81,10 @@ class NodesBackend:
     def bind_engine(self, engine: Engine, hub: NodeHub) -> None:
         """Create the parts that need the engine; the hub asks agents for logs."""
         self._engine, self.hub = engine, hub
-        self._place = batcher(engine, self._chance, lambda tx, many: place_instances(tx, engine.kinds, many))
-        self._stop = batcher(engine, self._chance, lambda tx, many: stop_instances(tx, engine.kinds, many))
-        self._forget = batcher(engine, self._chance, lambda tx, many: forget_instances(tx, engine.kinds, many))
+        batcher = partial(transaction_batcher, engine.store, self._chance)
+        self._place = batcher(lambda tx, many: place_instances(tx, engine.kinds, many))
+        self._stop = batcher(lambda tx, many: stop_instances(tx, engine.kinds, many))
+        self._forget = batcher(lambda tx, many: forget_instances(tx, engine.kinds, many))
 
     # --- instances ---------------------------------------------------------------------------------------------------
 

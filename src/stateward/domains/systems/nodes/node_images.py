@@ -6,20 +6,19 @@ it from the journal, asks the agent, and stores the answer there.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
-from stateward.agents.agent_requests import IMAGES_TIMEOUT_S, AgentRequests
-from stateward.agents.connection import AgentConnection
+from stateward.agents.agent_hub import AgentHub
+from stateward.agents.agent_requests import IMAGES_TIMEOUT_S
 from stateward.agents.node_messages import MAX_IMAGES, FoundImage, ImageAnswer, WantedImage
 from stateward.domains.systems.backends.port import ReportText
 from stateward.domains.systems.errors import ImageRefused, ImagesNotFound, NoContainerEngine, NodeCannotAnswer
 from stateward.domains.systems.lifecycle import NODE, SERVING
 from stateward.domains.systems.nodes.node_model import ImageQuestion, node_status
 from stateward.domains.systems.nodes.node_records import loaded_node, save_seen, unit_of_work
-from stateward.engine import Engine
 from stateward.engine.transitions import journal
 from stateward.lifecycle import CONTROLLER
 from stateward.naming import new_id
@@ -36,10 +35,10 @@ NO_ENGINE = "no node with a container engine is connected"
 
 
 class NodeImages:
-    """Questions about images to the nodes; `connections` are those of this process."""
+    """Questions about images to the nodes; `hub` has the connections of this process."""
 
-    def __init__(self, engine: Engine, connections: Mapping[Key, AgentConnection], requests: AgentRequests) -> None:
-        self._engine, self._connections, self._requests = engine, connections, requests
+    def __init__(self, hub: AgentHub) -> None:
+        self._engine, self._hub = hub.engine, hub
         self._answering: set[str] = set()
 
     async def find(self, ns: str, images: Sequence[WantedImage], report: ReportText) -> Sequence[FoundImage]:
@@ -49,7 +48,7 @@ class NodeImages:
         found: list[FoundImage] = []
         for first in range(0, len(images), MAX_IMAGES):
             asked = tuple(images[first : first + MAX_IMAGES])
-            is_here = node.key in self._connections
+            is_here = node.key in self._hub.connections
             answer = await (self._ask_agent(node.key, asked) if is_here else self._ask_process(node, asked))
             if answer.error:
                 raise ImagesNotFound(answer.error)
@@ -67,14 +66,14 @@ class NodeImages:
         able = [one for one in engines if one.state in SERVING and node_status(one).connected]
         if not able:
             raise ImagesNotFound(NO_ENGINE)
-        return min(able, key=lambda one: (one.key not in self._connections, one.id))
+        return min(able, key=lambda one: (one.key not in self._hub.connections, one.id))
 
     async def _ask_agent(self, node: Key, images: tuple[WantedImage, ...]) -> ImageAnswer:
-        connection = self._connections.get(node)
-        if connection is None or not connection.is_synced:
+        connection = self._hub.serving_connection(node)
+        if connection is None:
             return ImageAnswer(0, 0, error=NO_ENGINE)
         try:
-            return await self._requests.find_images(connection, images)
+            return await self._hub.requests.find_images(connection, images)
         except NodeCannotAnswer as error:
             return ImageAnswer(0, 0, error=str(error))
 
@@ -100,7 +99,7 @@ class NodeImages:
     async def answer(self, node: Key) -> None:
         """Answer the stored questions to a node that is connected to this process."""
         found = await self._engine.store.reader.object(node)
-        if found is None or node not in self._connections:
+        if found is None or node not in self._hub.connections:
             return
         for number, asked in node_status(found).images.items():
             if asked.answer is None and number not in self._answering:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.agents.connection import SUPERSEDED, ConnectionId
 from stateward.agents.messages import InventoryItem
 from stateward.agents.site import SiteCapacity
 from stateward.domains.systems.backends.port import InstancePhase, ServiceInstance
@@ -50,7 +51,6 @@ from stateward.store.records import Key, Object, to_json
 
 NO_NODE = "no such node is registered"
 HELD = "the node belongs to another installation of the agent, until its lease has ended"
-SUPERSEDED = "a newer connection serves this node, or its lease has ended"
 
 
 @asynccontextmanager
@@ -145,21 +145,14 @@ def _connect_node(uow: UnitOfWork, hello: NodeHello) -> NodeWelcome:
     return NodeWelcome(status.notify + 1)
 
 
-class NodeConnection(Struct, frozen=True):
-    """A connection to the agent of a node."""
-
-    node: Key
-    notify: int
-
-
-async def renew_leases(tx: Tx, connections: Sequence[NodeConnection]) -> list[bool]:
+async def renew_leases(tx: Tx, connections: Sequence[ConnectionId]) -> list[bool]:
     """Renew the leases of nodes, before their heartbeats are answered; returns for each whether it may be."""
-    async with unit_of_work(tx, {one.node for one in connections}) as uow:
+    async with unit_of_work(tx, {one.site for one in connections}) as uow:
         return [_renew_lease(uow, one) for one in connections]
 
 
-def _renew_lease(uow: UnitOfWork, connection: NodeConnection) -> bool:
-    found = loaded_node(uow, connection.node)
+def _renew_lease(uow: UnitOfWork, connection: ConnectionId) -> bool:
+    found = loaded_node(uow, connection.site)
     if found is None or found.state not in SERVING or node_status(found).notify != connection.notify:
         return False
     status = node_status(found)
@@ -167,11 +160,11 @@ def _renew_lease(uow: UnitOfWork, connection: NodeConnection) -> bool:
     return True
 
 
-async def disconnect_nodes(tx: Tx, connections: Sequence[NodeConnection]) -> list[None]:
+async def disconnect_nodes(tx: Tx, connections: Sequence[ConnectionId]) -> list[None]:
     """Record lost connections: the instances of such a node do not count as ready; its lease goes on."""
-    async with unit_of_work(tx, {one.node for one in connections}) as uow:
+    async with unit_of_work(tx, {one.site for one in connections}) as uow:
         for one in connections:
-            found = loaded_node(uow, one.node)
+            found = loaded_node(uow, one.site)
             if found is not None and node_status(found).notify == one.notify and node_status(found).connected:
                 save_seen(uow, found, replace(node_status(found), connected=False))
                 journal(uow, found, found.op, AGENT, "", "disconnected")
@@ -184,7 +177,7 @@ async def disconnect_nodes(tx: Tx, connections: Sequence[NodeConnection]) -> lis
 class AgentInventory(Struct, frozen=True):
     """A complete inventory of a node's agent."""
 
-    connection: NodeConnection
+    connection: ConnectionId
     items: Mapping[str, InventoryItem]
 
 
@@ -193,7 +186,7 @@ async def sync_node(tx: Tx, kinds: Kinds, inventory: AgentInventory) -> str:
 
     An instance that was to run once, and that the agent does not have any more, has ended in an unknown way.
     """
-    key, items = inventory.connection.node, inventory.items
+    key, items = inventory.connection.site, inventory.items
     async with unit_of_work(tx, [key]) as uow:
         found = loaded_node(uow, key)
         if found is None:
@@ -345,7 +338,7 @@ def _is_served(node: Object | None) -> bool:
 class InstanceReport(Struct, frozen=True):
     """A report of an agent about an instance: its state, or None if it is gone; `has_failed`: it was not started."""
 
-    connection: NodeConnection
+    connection: ConnectionId
     name: str
     number: int
     seen: ServiceInstance | None
@@ -355,26 +348,26 @@ class InstanceReport(Struct, frozen=True):
 async def record_reports(tx: Tx, kinds: Kinds, reports: Sequence[InstanceReport]) -> list[bool]:
     """Record reports; returns for each whether it counted: of the newest connection, about what is placed there."""
     async with unit_of_work(tx, ()) as uow:
-        await uow.load({Key(one.connection.node.ns, one.name) for one in reports})
+        await uow.load({Key(one.connection.site.ns, one.name) for one in reports})
         # Read after the instances are locked: while this transaction waited for them, their node may have been lost.
-        nodes = {one.connection.node for one in reports}
+        nodes = {one.connection.site for one in reports}
         known = dict(zip(nodes, await uow.peek(list(nodes)), strict=True))
         counted = []
         for one in reports:
-            step = _report_step(uow, known[one.connection.node], one)
+            step = _report_step(uow, known[one.connection.site], one)
             counted.append(step is not None)
             await take_steps(uow, kinds, [step] if step is not None else [])
         return counted
 
 
 def _report_step(uow: UnitOfWork, node: Object | None, report: InstanceReport) -> Request | None:
-    found = uow.objects.get(Key(report.connection.node.ns, report.name))
+    found = uow.objects.get(Key(report.connection.site.ns, report.name))
     if node is None or node.kind != NODE.kind or node_status(node).notify != report.connection.notify:
         return None
     if found is None or found.removed or found.kind != INSTANCE.kind:
         return None
     placed = placed_instance(found)
-    if placed.node != report.connection.node.id or not is_generation_of(report.number, placed.number):
+    if placed.node != report.connection.site.id or not is_generation_of(report.number, placed.number):
         return None
     if report.seen is None:
         return step_request(found.key, "gone", CONTROLLER) if found.state == InstanceState.LEAVING else None

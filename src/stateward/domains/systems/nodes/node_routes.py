@@ -4,47 +4,36 @@ Whoever may read the namespace sees its nodes. A node is registered, drained and
 a deploy needs as well. An agent connects with a token that names its node.
 """
 
-import asyncio
-import logging
-from contextlib import suppress
 from typing import Annotated, Any
 
 from litestar import Request, WebSocket, delete, get, post, websocket
 from litestar.di import NamedDependency
-from litestar.exceptions import WebSocketDisconnect
 from litestar.params import JSONBody, PathParameter
 from msgspec import Meta, Struct
 
 from stateward.access import Right
-from stateward.agents.connection import AgentConnection, Disconnected
 from stateward.domains.systems.definition.model import LabelName, LabelValue
 from stateward.domains.systems.nodes.node_actions import NodeActions
 from stateward.domains.systems.nodes.node_hub import NodeHub
 from stateward.domains.systems.nodes.node_model import node_spec, node_status, placed_instance
 from stateward.domains.systems.object_ids import NAME
 from stateward.domains.systems.views import AskedView, NodeAlertView, NodeView, asked_view, when
+from stateward.plugin.agent_socket import serve_agent
 from stateward.plugin.request_params import IdempotencyKey, Ns
 from stateward.plugin.route_options import (
     actor_of,
     can_dry_run,
-    client_address_of,
     engine_of,
     grant_of,
-    is_private,
     needs,
 )
 from stateward.schemas.caller import Caller
-from stateward.store.errors import StoreError
-from stateward.store.records import Object
-
-log = logging.getLogger("stateward.systems")
+from stateward.store.records import Key, Object
 
 NODES = "/{ns:str}/-/nodes"
 NODE = f"{NODES}/{{node:str}}"
 AGENTS = "/-/nodes"
 """The route that agents connect to, followed by namespace and node; no namespace is named `-`."""
-
-WRONG_NODE = "the token does not name this node"
 
 NodeName = Annotated[str, PathParameter(pattern=NAME, description="the node")]
 NodeHubDependency = NamedDependency[NodeHub]
@@ -103,22 +92,8 @@ async def connect_node_agent(
     socket: WebSocket[Any, Any, Any], node_hub: NodeHubDependency, space: Ns, node: NodeName
 ) -> None:
     """Serve the connection of a node's agent."""
-    grant = grant_of(socket)
-    with suppress(WebSocketDisconnect, OSError):  # the agent may disconnect before the accept
-        await socket.accept()
-    if not grant.names_site(space, node):
-        node_hub.refuse_token(grant, space, node, WRONG_NODE)
-        with suppress(WebSocketDisconnect, OSError):
-            await socket.close(4403, WRONG_NODE)
-        return
-    connection = AgentConnection(socket, space, node, asyncio.get_running_loop().time, grant.token)
-    connection.peer, connection.is_private = client_address_of(socket), is_private(socket)
-    try:
-        await connection.serve(node_hub)
-    except Disconnected as gone:
-        log.info("agent of node %s/%s is disconnected: %s", space, node, gone)
-    except StoreError as error:
-        log.warning("agent of node %s/%s is disconnected by a store error: %s", space, node, error)
+    refusal = "" if grant_of(socket).names_site(space, node) else node_hub.wrong_site
+    await serve_agent(socket, node_hub, Key(space, node), refusal)
 
 
 def _actions(request: Call, ns: str, key: str | None = None) -> NodeActions:

@@ -9,20 +9,19 @@ same name before: that one finds no old data. A node that is registered again ha
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import partial
 
 from msgspec.structs import replace
 
-from stateward.agents.agent_requests import AgentRequests
-from stateward.agents.connection import AgentConnection
+from stateward.agents.agent_hub import AgentHub
 from stateward.agents.node_messages import MAX_SYSTEMS
 from stateward.domains.systems.backends.port import SystemRef
 from stateward.domains.systems.errors import NodeCannotAnswer
 from stateward.domains.systems.lifecycle import NODE, SERVING
 from stateward.domains.systems.nodes.node_model import NodeStatus, node_status
 from stateward.domains.systems.nodes.node_records import loaded_node, save_seen, unit_of_work
-from stateward.engine import Engine, list_all
+from stateward.engine import list_all
 from stateward.engine.transitions import journal
 from stateward.lifecycle import CONTROLLER
 from stateward.store.filters import Selector
@@ -40,10 +39,10 @@ WAIT_S = 30.0
 
 
 class NodeVolumes:
-    """The volumes of deleted systems on nodes; `connections` are those of this process."""
+    """The volumes of deleted systems on nodes; `hub` has the connections of this process."""
 
-    def __init__(self, engine: Engine, connections: Mapping[Key, AgentConnection], requests: AgentRequests) -> None:
-        self._engine, self._connections, self._requests = engine, connections, requests
+    def __init__(self, hub: AgentHub) -> None:
+        self._engine, self._hub = hub.engine, hub
         self._removing: set[Key] = set()
 
     async def on_system_deleted(self, system_ref: SystemRef) -> None:
@@ -74,10 +73,10 @@ class NodeVolumes:
         self._removing.add(node)
         try:
             while systems := (await self.deleted_systems(node))[:MAX_SYSTEMS]:
-                connection = self._connections.get(node)
-                if connection is None or not connection.is_synced:
+                connection = self._hub.serving_connection(node)
+                if connection is None:
                     return
-                await self._requests.remove_volumes(connection, systems)
+                await self._hub.requests.remove_volumes(connection, systems)
                 await self._engine.store.transact(partial(_clear, node=node, systems=systems))
         except NodeCannotAnswer as error:
             log.warning("volumes of deleted systems are left on a node, and are removed later: %s", error)

@@ -1,54 +1,31 @@
-"""The agent hub: this process's connections to agents, the messages on them, and the orders due.
-
-Several controller processes may share one store, with a hub each. A hub learns from the journal what the others have
-written, and the hub that has the connection sends the order. The hub's memory may be lost at any time: the store has
-everything.
-"""
+"""The agent hub of cloudlets: what connections, inventories and messages mean for their records."""
 
 import asyncio
-import logging
 import math
-from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from random import Random
 
-from msgspec.structs import replace
-
-from stateward.access import Grant
-from stateward.access.lifecycle import TOKEN, TokenState
-from stateward.agents.agent_requests import AgentRequests
-from stateward.agents.connection import (
-    DIAL_AGAIN,
-    ENDLESS_INVENTORY,
-    NO_HELLO,
-    REJECTION_COST,
-    REPEATED_MESSAGE,
-    UNREADABLE_MESSAGE,
-    AgentConnection,
-    Disconnected,
-    OtherMessage,
-)
+from stateward.agents.agent_hub import AgentHub
+from stateward.agents.connection import REJECTION_COST, AgentConnection, ConnectionId, Disconnected, OtherMessage
 from stateward.agents.measure_messages import Load, Measures
 from stateward.agents.messages import (
     BUSY,
     ENDED,
-    PROTOCOL,
     AgentReport,
-    AnswerPiece,
     Goodbye,
     Hello,
+    InventoryItem,
     OrderAction,
     StatusMessage,
     Upgrade,
     Welcome,
 )
 from stateward.agents.node_messages import SecretRequest
-from stateward.aio.supervise import cancel_tasks
 from stateward.domains.edge.agents.agent_auth import WRONG_CLOUDLET
 from stateward.domains.edge.agents.agent_reports import AgentMessage, journal_violation
-from stateward.domains.edge.agents.connections import ConnectRequest, Disconnect
-from stateward.domains.edge.agents.inventory_sync import Inventory, journal_orphan_removed
+from stateward.domains.edge.agents.connections import ConnectRequest
+from stateward.domains.edge.agents.inventory_sync import CloudletSync, Inventory, journal_orphan_removed
 from stateward.domains.edge.agents.measures import STALE_LOAD, CloudletReport
 from stateward.domains.edge.agents.report_batches import ReportBatcher
 from stateward.domains.edge.errors import AgentCannotAnswer
@@ -66,21 +43,14 @@ from stateward.domains.edge.model import (
     read_spec,
 )
 from stateward.domains.edge.policy.cluster_reservation import IDLE_TIMEOUT_S
-from stateward.domains.edge.records.agent_upgrade import is_upgrade_due, must_disconnect
+from stateward.domains.edge.records.agent_upgrade import AgentRejection, is_upgrade_due, must_disconnect
 from stateward.domains.edge.records.instance_record import needs_undo
 from stateward.engine import Denied, Engine
 from stateward.engine.errors import VersionMismatch
 from stateward.engine.queries import list_all
 from stateward.lifecycle import CONTROLLER
-from stateward.store.errors import StoreError
 from stateward.store.filters import Selector
 from stateward.store.records import JournalEntry, Key, Object
-
-log = logging.getLogger("stateward.edge")
-audit = logging.getLogger("stateward.audit")
-
-PROTOCOL_VIOLATIONS = frozenset({ENDLESS_INVENTORY, NO_HELLO, UNREADABLE_MESSAGE, REPEATED_MESSAGE})
-"""Reasons for a disconnect that a correct agent never gives; they are counted and journaled."""
 
 HEARTBEAT_INTERVAL_S = 10.0
 """Seconds between two heartbeats of an agent."""
@@ -107,8 +77,12 @@ OnLoad = Callable[[str, str, Load], Coroutine[object, object, None]]
 CloudletCheck = Callable[[Key], Awaitable[None]]
 
 
-class AgentHub:
-    """The connections to agents in this process; implements `ConnectionHandler`."""
+class CloudletHub(AgentHub):
+    """The connections to the agents of cloudlets in this process."""
+
+    site_noun = "cloudlet"
+    wrong_site = WRONG_CLOUDLET
+    unlogged = frozenset({AgentRejection.HELD})  # logged when it came; a held agent dials every few seconds
 
     def __init__(
         self,
@@ -122,63 +96,65 @@ class AgentHub:
         measure_s: float = MEASURE_INTERVAL_S,
         idle_s: float = IDLE_TIMEOUT_S,
     ) -> None:
-        self.engine, self.controller = engine, controller
+        times = {"silent_s": MAX_MISSED_HEARTBEATS * heartbeat_s, "resend_s": min(heartbeat_s, retry_s) / 2}
+        super().__init__(engine, AgentCannotAnswer, **times)
+        self.controller = controller
         self.heartbeat_s, self.retry_s, self.measure_s = heartbeat_s, retry_s, measure_s
-        self.connections: dict[Key, list[AgentConnection]] = {}
-        self.rejected: Counter[str] = Counter()  # bounded by: the reasons, which are fixed texts
         self._on_load = on_load
         self._missing: dict[Key, set[str]] = {}
-        self._unrecorded: set[Disconnect] = set()  # lost connections that the store has not recorded yet
         self._awaiting_inventory: set[Key] = set()  # cloudlets whose agents must send a new inventory
         self._failed_checks: set[tuple[CloudletCheck, Key]] = set()  # checks of journal entries, to be repeated
         self._orphan_removals: set[tuple[Key, str, int]] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
         self.batcher = ReportBatcher(engine, chance, idle_s)
-        self.requests = AgentRequests(AgentCannotAnswer)
 
-    # --- agents.connection.ConnectionHandler -------------------------------------------------------------------------
+    # --- connections -------------------------------------------------------------------------------------------------
 
-    async def on_hello(self, connection: AgentConnection, hello: Hello) -> Welcome | Goodbye:
-        """Accept an agent, or refuse it by its protocol version or by the state of its cloudlet."""
-        if hello.protocol != PROTOCOL:
-            return Goodbye(f"protocol {hello.protocol} is not spoken here, but {PROTOCOL}", final=True)
-        key = Key(connection.ns, connection.site_name)
-        request = ConnectRequest(*key, hello.version, hello.heir, self.controller, hello.installation, hello.things)
-        request = replace(request, cores=hello.cores, memory=hello.memory, backends=hello.backends)
+    async def accept(self, connection: AgentConnection, hello: Hello) -> Welcome | Goodbye:
+        """Accept an agent, or refuse it by the state of its cloudlet."""
+        request = ConnectRequest(
+            *connection.site,
+            hello.version,
+            hello.heir,
+            self.controller,
+            hello.installation,
+            hello.things,
+            hello.cores,
+            hello.memory,
+            hello.backends,
+        )
         result = await self.batcher.connect(request)
         if result.rejection:
             return Goodbye(result.rejection, final=hello.heir > 0, held=result.is_held)
-        connection.notify, connection.backend = result.notify, result.backend
-        self.connections.setdefault(key, []).append(connection)
         return Welcome(result.notify, result.role, self.heartbeat_s, self.measure_s, result.backend)
 
-    async def on_inventory(self, connection: AgentConnection) -> None:
-        """Reconcile a complete inventory, and send the orders due."""
-        key, items = Key(connection.ns, connection.site_name), tuple(connection.items.values())
-        inventory = Inventory(*key, connection.version, connection.notify, items, connection.installation)
-        found = await self.batcher.sync_inventory(inventory)
-        connection.items.clear()
-        if found.rejection:
-            await connection.send(Goodbye(found.rejection))
-            raise Disconnected(found.rejection)
-        connection.is_synced = True
-        for name, operation in found.working:
-            connection.sent_orders[name] = operation, asyncio.get_running_loop().time()
-        for order in (*found.orphan_removals, *found.orders):
-            await connection.send_order(order)
-        self._orphan_removals.update((key, order.name, order.operation) for order in found.orphan_removals)
-        await self._check_cloudlet(key)
-        self._add_missing(key, found.missing)
+    async def sync(self, connection: AgentConnection, items: Sequence[InventoryItem]) -> CloudletSync:
+        """Reconcile a complete inventory with the records of its cloudlet."""
+        about = *connection.site, connection.version, connection.notify
+        found = await self.batcher.sync_inventory(Inventory(*about, tuple(items), connection.installation))
+        self._orphan_removals.update((connection.site, one.name, one.operation) for one in found.orphan_removals)
+        self._add_missing(connection.site, found.missing)
+        return found
 
-    async def on_heartbeat(self, connection: AgentConnection) -> None:
-        """Do nothing: the agents of cloudlets have no lease."""
+    async def on_synced(self, connection: AgentConnection) -> None:
+        """Send the request to upgrade that is due."""
+        await self._check_cloudlet(connection.site)
+
+    async def record_disconnect(self, lost: ConnectionId) -> None:
+        """Record a lost connection of a cloudlet."""
+        await self.batcher.disconnect(lost)
+
+    async def record_violation(self, connection: AgentConnection, why: str) -> None:
+        """Journal a violation of the protocol."""
+        about = *connection.site, connection.version, why
+        await self.engine.store.transact(lambda tx: journal_violation(tx, *about))
+
+    # --- messages ----------------------------------------------------------------------------------------------------
 
     async def on_message(self, connection: AgentConnection, message: OtherMessage) -> None:
         """Process a message; rejected ones are counted."""
-        key = Key(connection.ns, connection.site_name)
+        key = connection.site
         if isinstance(message, StatusMessage | SecretRequest):
-            self.rejected["statuses and secrets are for nodes"] += 1
-            connection.rate_limit.spend(REJECTION_COST)
+            self.reject(connection, "statuses and secrets are for nodes")
             return
         if isinstance(message, Measures):
             await self._handle_measures(connection, key, message)
@@ -187,16 +163,13 @@ class AgentHub:
             return
         result = await self.batcher.process_message(AgentMessage(*key, connection.version, message))
         if not result.is_accepted:
-            self.rejected[result.reason] += 1
-            connection.rate_limit.spend(REJECTION_COST)
+            self.reject(connection, result.reason)
         if result.order is not None:
             await connection.send_order(result.order)
         if result.is_accepted and isinstance(message, AgentReport):
             _forget_deleted(connection, message)
         if result.must_resend:
-            self._start_task(
-                self.resend_order(connection, Key(connection.ns, f"{connection.site_name}:{message.name}"))
-            )
+            self.start_task(self.resend_order(connection, Key(key.ns, f"{key.id}:{message.name}")))
         if result.is_missing:
             self._add_missing(key, [message.name])
 
@@ -207,48 +180,7 @@ class AgentHub:
         if any(one != STALE_LOAD for one in result.rejections):
             connection.rate_limit.spend(REJECTION_COST)
         for cluster, load in result.scaled:
-            self._start_task(self._on_load(connection.ns, cluster, load))
-
-    def on_answer(self, connection: AgentConnection, piece: AnswerPiece) -> None:
-        """Give a piece of the answer to a request for logs or a command to its caller."""
-        self.requests.on_answer(connection, piece)
-
-    async def on_failure(self, connection: AgentConnection, why: Disconnected) -> None:
-        """Count and journal a violation of the protocol."""
-        if why.reason in PROTOCOL_VIOLATIONS:
-            self.rejected[why.reason] += 1
-            with suppress(StoreError):
-                await self.engine.store.transact(
-                    lambda tx: journal_violation(tx, connection.ns, connection.site_name, connection.version, str(why))
-                )
-
-    def refuse_token(self, grant: Grant, ns: str, cloudlet: str) -> None:
-        """Count and audit a token of another cloudlet; nothing is written to the cloudlet's own journal."""
-        self.rejected[WRONG_CLOUDLET] += 1
-        audit.warning("refused: %s token=%s cloudlet=%s/%s", WRONG_CLOUDLET, grant.token, ns, cloudlet)
-
-    async def on_closed(self, connection: AgentConnection) -> None:
-        """Forget a closed connection, and record its loss."""
-        self.requests.on_closed(connection)
-        key = Key(connection.ns, connection.site_name)
-        others = [one for one in self.connections.get(key, ()) if one is not connection]
-        if others:
-            self.connections[key] = others
-        else:
-            self.connections.pop(key, None)
-        if connection.notify:
-            await self.record_disconnects([Disconnect(connection.ns, connection.site_name, connection.notify)])
-
-    async def record_disconnects(self, disconnects: Iterable[Disconnect]) -> None:
-        """Record lost connections of this or another controller; retried later if the store is not available."""
-        given = list(disconnects)
-        outcomes = await asyncio.gather(*(self.batcher.disconnect(one) for one in given), return_exceptions=True)
-        self._unrecorded.update(
-            one for one, outcome in zip(given, outcomes, strict=True) if isinstance(outcome, StoreError)
-        )
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException) and not isinstance(outcome, StoreError):
-                raise outcome
+            self.start_task(self._on_load(connection.ns, cluster, load))
 
     async def _handle_orphan_removal(self, connection: AgentConnection, key: Key, report: AgentReport) -> bool:
         removal = key, report.name, report.operation
@@ -264,33 +196,31 @@ class AgentHub:
 
     # --- journal -----------------------------------------------------------------------------------------------------
 
-    def on_journal(self, entries: Iterable[JournalEntry]) -> None:
+    def on_entries(self, entries: Sequence[JournalEntry]) -> None:
         """Act on journal entries of cloudlets whose agents are connected here: send orders, close connections."""
         instances: dict[Key, None] = {}
         cloudlets: dict[Key, None] = {}
         for entry in entries:
             key = Key(entry.ns, entry.object)
-            if entry.kind == TOKEN.kind and entry.target != TokenState.ACTIVE:
-                self._disconnect_token(entry.object.removeprefix("token-"))
-            elif entry.kind == CLOUDLET.kind and key in self.connections:
+            if entry.kind == CLOUDLET.kind and key in self.connections:
                 cloudlets[key] = None
                 if entry.event == "change":
-                    self._start_task(self._check(self._apply_changed_policies, key))
+                    self.start_task(self._check(self._apply_changed_policies, key))
             elif entry.kind in INSTANCE_LIFECYCLES and _ended_without_agent(entry):
                 self._request_inventory(Key(entry.ns, cloudlet_of(entry.object)))
             elif entry.kind in INSTANCE_LIFECYCLES and entry.target in ORDER_STATES:
                 instances[key] = None
         for key in cloudlets:
-            self._start_task(self._check(self._check_cloudlet, key))
+            self.start_task(self._check(self._check_cloudlet, key))
         for key in instances:
             if Key(key.ns, cloudlet_of(key.id)) in self.connections:
-                self._start_task(self.send_due_order(key))
+                self.start_task(self.send_due_order(key))
 
     def _request_inventory(self, key: Key) -> None:
         """Make an agent reconnect soon and send its inventory, because records have changed without it."""
         if key in self.connections and key not in self._awaiting_inventory:
             self._awaiting_inventory.add(key)
-            self._start_task(self._disconnect_soon(key))
+            self.start_task(self._disconnect_soon(key))
 
     async def _apply_changed_policies(self, key: Key) -> None:
         """Re-create missing instances, and make an agent send its inventory, if the policies now say so."""
@@ -308,13 +238,7 @@ class AgentHub:
     async def _disconnect_soon(self, key: Key) -> None:
         await asyncio.sleep(INVENTORY_DELAY_S)
         self._awaiting_inventory.discard(key)
-        await asyncio.gather(*(self._disconnect(connection, "") for connection in self.connections.get(key, ())))
-
-    def _disconnect_token(self, token: str) -> None:
-        """Close the connections of a token that is no longer valid."""
-        for connection in self._all_connections():
-            if connection.token == token:
-                self._start_task(self._disconnect(connection, ""))
+        self.disconnect_site(key)
 
     async def send_due_order(self, key: Key, patience: float = math.inf) -> None:
         """Send the order due for an instance, unless it was sent less than `patience` seconds ago."""
@@ -345,12 +269,12 @@ class AgentHub:
         operation = await reader.operation(Key(key.ns, found.op)) if found is not None and found.op else None
         for connection in list(self.connections.get(key, ())):
             if found is None or found.removed:
-                self._start_task(self._disconnect(connection, "the cloudlet was deleted"))
+                self.start_task(self.disconnect(connection, "the cloudlet was deleted"))
                 continue
             slots = agent_slots(found, operation)
             is_unfit = read_spec(found, CloudletSpec).backend != connection.backend
             if is_unfit or must_disconnect(slots, connection.notify):
-                self._start_task(self._disconnect(connection, ""))
+                self.start_task(self.disconnect(connection))
             elif is_upgrade_due(slots, connection.notify) and connection.is_synced:
                 within = cloudlet_status(found).within
                 await self._send_upgrade(connection, Upgrade(slots.target, slots.operation, slots.serving, within))
@@ -362,12 +286,6 @@ class AgentHub:
             with suppress(Disconnected):
                 await connection.send(upgrade)
 
-    async def _disconnect(self, connection: AgentConnection, reason: str) -> None:
-        with suppress(Disconnected):
-            if reason:
-                await connection.send(Goodbye(reason, final=True))
-        await connection.close(reason or DIAL_AGAIN)
-
     # --- missing instances -------------------------------------------------------------------------------------------
 
     def _add_missing(self, key: Key, names: Iterable[str]) -> None:
@@ -375,7 +293,7 @@ class AgentHub:
         found = set(names)
         if found:
             self._missing.setdefault(key, set()).update(found)
-            self._start_task(self._recreate_missing(key))
+            self.start_task(self._recreate_missing(key))
 
     async def _recreate_missing(self, key: Key) -> None:
         """Re-create missing instances, if the cloudlet's policy says so; clusters before their apps.
@@ -411,26 +329,14 @@ class AgentHub:
 
     # --- timers ------------------------------------------------------------------------------------------------------
 
-    async def watch_connections(self) -> None:
-        """Close silent connections, resend unanswered orders, and retry failed checks and re-creations, in a loop.
-
-        Each cloudlet has tasks of its own, so an agent that does not read delays its own orders only.
-        """
-        while True:
-            await asyncio.sleep(min(self.heartbeat_s, self.retry_s) / 2)
-            now = asyncio.get_running_loop().time()
-            for connection in self._all_connections():
-                if now - connection.last_message_at > MAX_MISSED_HEARTBEATS * self.heartbeat_s:
-                    self._start_task(self._disconnect(connection, ""))
-            if self._unrecorded:
-                unrecorded, self._unrecorded = self._unrecorded, set()
-                await self.record_disconnects(unrecorded)
-            failed, self._failed_checks = self._failed_checks, set()
-            for check, key in failed:
-                self._start_task(self._check(check, key))
-            await self._resend_overdue_orders(now)
-            for key in list(self._missing):
-                self._start_task(self._recreate_missing(key))
+    async def resend(self) -> None:
+        """Send unanswered orders again, and retry failed checks and re-creations."""
+        failed, self._failed_checks = self._failed_checks, set()
+        for check, key in failed:
+            self.start_task(self._check(check, key))
+        await self._resend_overdue_orders(asyncio.get_running_loop().time())
+        for key in list(self._missing):
+            self.start_task(self._recreate_missing(key))
 
     async def _resend_overdue_orders(self, now: float) -> None:
         """Send due orders that were not sent, or were not answered in time; the agent executes each once."""
@@ -438,7 +344,7 @@ class AgentHub:
             for kind in INSTANCE_LIFECYCLES:
                 async for found in list_all(self.engine.store.reader, Selector(ns, kind, states=ORDER_STATES)):
                     if self._is_order_overdue(found, now):
-                        self._start_task(self.send_due_order(found.key, self.retry_s))
+                        self.start_task(self.send_due_order(found.key, self.retry_s))
 
     def _is_order_overdue(self, found: Object, now: float) -> bool:
         name = local_name(found.id)
@@ -448,35 +354,9 @@ class AgentHub:
         )
         return is_late and _may_have_order(found)
 
-    def serving_connection(self, key: Key) -> AgentConnection | None:
-        """Return the newest connection of a cloudlet's agent in this process that has sent its inventory."""
-        synced = [one for one in self.connections.get(key, ()) if one.is_synced]
-        return max(synced, key=lambda one: one.notify, default=None)
-
-    def _all_connections(self) -> list[AgentConnection]:
-        return [connection for connections in self.connections.values() for connection in connections]
-
-    def _start_task(self, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._on_task_done)
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, StoreError | Disconnected):
-            log.warning("edge agent hub task failed and is retried later: %s", error)
-        elif error is not None:
-            log.error("edge agent hub task failed unexpectedly and is retried later", exc_info=error)
-
-    async def disconnect_all(self) -> None:
-        """Close all connections; the agents reconnect to this or another controller, and send their inventories."""
-        await asyncio.gather(*(self._disconnect(connection, "") for connection in self._all_connections()))
-
     async def close(self) -> None:
         """Close all connections, and end the tasks."""
-        await self.disconnect_all()
-        await cancel_tasks(self._tasks)
+        await super().close()
         await self.batcher.drain()
 
 
