@@ -25,16 +25,16 @@ from bench.loops import run
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.agents.agent import Agent
-from stateward.agents.app_manifest import AppPart, SiteBackend
-from stateward.agents.container_calls import PARALLEL_CALLS
-from stateward.agents.container_site import STABLE_AFTER_S, ContainerSite
 from stateward.agents.inprocess import InProcessDialer
-from stateward.agents.messages import AgentOrder, OrderAction
+from stateward.agents.messages import AgentOrder, OrderAction, SiteBackend
 from stateward.agents.self_upgrade import NoUpgrade
 from stateward.aio.supervise import cancel_tasks
 from stateward.domains.edge.lifecycle import APP
 from stateward.domains.edge.model import AppSpec, CloudletSpec, ClusterInst
 from stateward.domains.edge.runtime import EdgeRuntime
+from stateward.domains.edge.sites.app_manifest import AppPart
+from stateward.domains.edge.sites.container_calls import PARALLEL_CALLS
+from stateward.domains.edge.sites.container_site import STABLE_AFTER_S, ContainerSite
 from stateward.engine import Accepted, Engine
 from stateward.lifecycle import USER
 from stateward.plugin.runtime import ProcessContext

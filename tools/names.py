@@ -26,7 +26,6 @@ ROLES = frozenset({
 
 SHARED_MODULES: dict[str, str] = {
     "end_hooks": "a domain's hooks at the end of operations (`Kind.on_end`)",
-    "agent": "the command, and the agent itself",
     "lanes": "the command, and the records of the API",
 }
 """Other module names that may stand in several packages, each with the reason."""

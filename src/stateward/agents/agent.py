@@ -6,6 +6,7 @@ by the inventory of the next one, or the controller sends the order again. So th
 
 import asyncio
 import logging
+import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import suppress
 
@@ -20,7 +21,6 @@ from stateward.agents.agent_ports import (
     describe_connection_error,
 )
 from stateward.agents.answers import NodeEngine, SiteAnswers
-from stateward.agents.app_manifest import SiteBackend
 from stateward.agents.measure_reports import MeasureReporter, measure_site
 from stateward.agents.message_types import clip_text
 from stateward.agents.messages import (
@@ -43,6 +43,7 @@ from stateward.agents.messages import (
     LogRequest,
     ProgressMessage,
     RequestCancelled,
+    SiteBackend,
     StatusMessage,
     Upgrade,
     Welcome,
@@ -78,7 +79,7 @@ UNSEEN = "it could not be observed"
 
 
 class Agent:
-    """The agent of one cloudlet; it works on one of the `backends` that it offers, by default on its site alone.
+    """The agent of one site; it works on one of the `backends` that it offers, by default on its site alone.
 
     The agent of a node has a capacity, a lease, and statuses of its things. It asks for values of secrets, and finds
     images and removes volumes if it has a container engine.
@@ -105,7 +106,7 @@ class Agent:
         self._backends = backends or {SiteBackend.PROCESS: site}
         self._observe_interval_s, self._installation = observe_interval_s, installation
         self._capacity = capacity
-        self._is_held = False  # the cloudlet belongs to another installation
+        self._is_held = False  # the site belongs to another installation
         self._logged_problem = ""  # why it is not connected; logged again only when it changes
         self.notify = 0
         self.synced = asyncio.Event()
@@ -129,6 +130,14 @@ class Agent:
             log.warning("agent ends, dismissed by the controller: %s", dismissed)
         finally:
             await self._stop()
+
+    async def run_until_stopped(self) -> None:
+        """Run until dismissed, or stopped by SIGINT or SIGTERM; what exists stays as it is."""
+        task = asyncio.ensure_future(self.run())
+        for one in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(one, task.cancel)
+        with suppress(asyncio.CancelledError):
+            await task
 
     def _log_problem(self, why: str) -> None:
         if why != self._logged_problem:
@@ -185,10 +194,10 @@ class Agent:
                 await socket.close()
 
     def _use_backend(self, backend: str) -> None:
-        """Work on the back end of the cloudlet; it changes only while the cloudlet has no instances."""
+        """Work on the back end that the controller names; it changes only while nothing exists."""
         site = self._backends.get(backend)
         if site is None:
-            raise ConnectionError(f"the cloudlet needs the back end {backend}, which this agent does not offer")
+            raise ConnectionError(f"the controller needs the back end {backend}, which this agent does not offer")
         if site is not self._site:
             self._site, self._existing = site, {}
 

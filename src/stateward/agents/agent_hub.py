@@ -10,9 +10,11 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import suppress
-from typing import ClassVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
+from random import Random
+from typing import Any, ClassVar, TypeVar
 
 from msgspec import Struct
 
@@ -33,9 +35,13 @@ from stateward.agents.connection import (
     OtherMessage,
 )
 from stateward.agents.messages import PROTOCOL, AgentOrder, AnswerPiece, Goodbye, Hello, InventoryItem, Welcome
-from stateward.aio.supervise import cancel_tasks
+from stateward.aio.supervise import background, cancel_tasks, supervise
 from stateward.engine import Engine
+from stateward.engine.maintenance.horizon import EntriesPruned
+from stateward.engine.queries import watch_pages
+from stateward.engine.transaction_batcher import TransactionBatcher, transaction_batcher
 from stateward.store.errors import StoreError
+from stateward.store.port import Tx
 from stateward.store.records import JournalEntry, Key
 
 log = logging.getLogger("stateward.agents")
@@ -44,6 +50,9 @@ audit = logging.getLogger("stateward.audit")
 PROTOCOL_VIOLATIONS = frozenset({ENDLESS_INVENTORY, NO_HELLO, UNREADABLE_MESSAGE, REPEATED_MESSAGE})
 """Reasons for a disconnect that a correct agent never gives; they are counted."""
 
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+OnPage = Callable[[Sequence[JournalEntry]], Awaitable[None]]
 SILENCE_CHECKS = 5
 """How often a hub checks for silent connections within the time that they may be silent."""
 
@@ -72,14 +81,21 @@ class AgentHub(ABC):
     """Reasons for a disconnect that the domain logs itself."""
 
     def __init__(
-        self, engine: Engine, refusal: Callable[[str, str], Exception], *, silent_s: float, resend_s: float
+        self,
+        engine: Engine,
+        refusal: Callable[[str, str], Exception],
+        chance: Random,
+        *,
+        silent_s: float,
+        resend_s: float,
     ) -> None:
-        self.engine, self.silent_s, self.resend_s = engine, silent_s, resend_s
+        self.engine, self._chance, self.silent_s, self.resend_s = engine, chance, silent_s, resend_s
         self.connections: dict[Key, list[AgentConnection]] = {}
         self.rejected: Counter[str] = Counter()  # bounded by: the reasons, which are fixed texts
         self.requests = AgentRequests(refusal)
         self._unrecorded: set[ConnectionId] = set()  # lost connections that the store has not recorded yet
         self._tasks: set[asyncio.Task[None]] = set()
+        self._batchers: list[TransactionBatcher[Any, Any]] = []  # bounded by: those of a domain
 
     # --- what a domain decides ---------------------------------------------------------------------------------------
 
@@ -227,6 +243,35 @@ class AgentHub(ABC):
 
     # --- journal, timers and tasks -----------------------------------------------------------------------------------
 
+    @asynccontextmanager
+    async def running(self, after: int | None = None, on_page: OnPage | None = None) -> AsyncIterator[None]:
+        """Serve agents while the body runs: follow the journal, resend orders, and close silent connections.
+
+        `on_page` gets each page of the journal that follows the entry `after` and passes it to `on_journal`; by
+        default, the hub itself follows the journal from now on.
+        """
+        self._last_seq = await self.engine.store.reader.last_journal_seq() if after is None else after
+        loops = partial(self._follow_journal, on_page), self.resend_orders, self.close_silent
+        name = f"hub of {self.site_noun} agents"
+        try:
+            async with background(*(supervise(name, one, log, transient=StoreError) for one in loops)):
+                yield
+        finally:
+            await self.close()
+
+    async def _follow_journal(self, on_page: OnPage | None) -> None:
+        try:
+            async with aclosing(watch_pages(self.engine.store, self._last_seq)) as pages:
+                async for page in pages:
+                    if on_page is None:
+                        self.on_journal(page)
+                    else:
+                        await on_page(page)
+                    self._last_seq = page[-1].seq
+        except EntriesPruned as pruned:
+            self._last_seq = pruned.horizon
+            await self.disconnect_all()  # the inventories of agents that reconnect make up for them
+
     def on_journal(self, entries: Sequence[JournalEntry]) -> None:
         """Act on new journal entries; the connections of tokens that are no longer valid are closed."""
         for entry in entries:
@@ -268,7 +313,17 @@ class AgentHub(ABC):
         elif error is not None:
             log.error("agent hub task failed unexpectedly and is retried later", exc_info=error)
 
+    def batcher(
+        self, run: Callable[[Tx, Sequence[Item]], Awaitable[list[Answer]]], max_size: int = 500
+    ) -> TransactionBatcher[Item, Answer]:
+        """Return a batcher that runs each batch in a transaction; the end of the hub waits for it."""
+        made = transaction_batcher(self.engine.store, self._chance, run, max_size)
+        self._batchers.append(made)
+        return made
+
     async def close(self) -> None:
         """Close all connections, and end the tasks."""
         await self.disconnect_all()
         await cancel_tasks(self._tasks)
+        for one in self._batchers:
+            await one.drain()

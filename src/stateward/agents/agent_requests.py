@@ -64,51 +64,36 @@ class AgentRequests:
 
     async def read_log(self, connection: AgentConnection, name: str, part: str, after: str, most: int) -> LogAnswer:
         """Return the log of an instance."""
-        return await self._ask(
-            connection,
-            lambda number, notify: LogRequest(number, notify, name, part, after, most),
-            LogAnswer,
-            LOG_TIMEOUT_S,
-        )
+        return await self._ask(connection, LOG_TIMEOUT_S, LogAnswer, LogRequest, name, part, after, most)
 
     async def run_command(
         self, connection: AgentConnection, name: str, argv: tuple[str, ...], part: str, within: float
     ) -> CommandAnswer:
         """Run a command in an instance; it ends when the caller leaves."""
-        return await self._ask(
-            connection,
-            lambda number, notify: CommandRequest(number, notify, name, argv, part, within),
-            CommandAnswer,
-            within + COMMAND_MARGIN_S,
-        )
+        patience = within + COMMAND_MARGIN_S
+        return await self._ask(connection, patience, CommandAnswer, CommandRequest, name, argv, part, within)
 
     async def find_images(self, connection: AgentConnection, images: tuple[WantedImage, ...]) -> ImageAnswer:
         """Return what images are now for the container engine of an agent."""
-        return await self._ask(
-            connection, lambda number, notify: ImageRequest(number, notify, images), ImageAnswer, IMAGES_TIMEOUT_S
-        )
+        return await self._ask(connection, IMAGES_TIMEOUT_S, ImageAnswer, ImageRequest, images)
 
     async def remove_volumes(self, connection: AgentConnection, systems: tuple[str, ...]) -> None:
         """Remove the volumes of deleted systems from the container engine of an agent."""
-        await self._ask(
-            connection,
-            lambda number, notify: VolumeRemoval(number, notify, connection.ns, systems),
-            VolumesRemoved,
-            VOLUMES_TIMEOUT_S,
-        )
+        await self._ask(connection, VOLUMES_TIMEOUT_S, VolumesRemoved, VolumeRemoval, connection.ns, systems)
 
     async def _ask(
         self,
         connection: AgentConnection,
-        request: Callable[[int, int], LogRequest | CommandRequest | ImageRequest | VolumeRemoval],
-        form: type[T],
         patience: float,
+        form: type[T],
+        request: Callable[..., LogRequest | CommandRequest | ImageRequest | VolumeRemoval],
+        *fields: object,
     ) -> T:
         self._check(connection)
         number = next(self._numbers)
         caller = self._waiting[number] = WaitingCaller(connection)
         try:
-            await connection.send(request(number, connection.notify))
+            await connection.send(request(number, connection.notify, *fields))
             async with asyncio.timeout(patience):
                 found = await caller.answer
         except (TimeoutError, Disconnected) as error:

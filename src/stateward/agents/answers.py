@@ -107,14 +107,10 @@ class SiteAnswers:
         return CommandAnswer(*numbers, result.status, kept, omitted, errors=errors, is_cut=result.is_cut)
 
 
+ANSWERS: dict[type[SiteRequest], type[Answer]] = {
+    LogRequest: LogAnswer, CommandRequest: CommandAnswer, ImageRequest: ImageAnswer, VolumeRemoval: VolumesRemoved
+}  # fmt: skip
+
+
 def _refusal(request: SiteRequest, error: str) -> Answer:
-    numbers, why = (request.request, request.notify), clip_text(error)
-    match request:
-        case LogRequest():
-            return LogAnswer(*numbers, error=why)
-        case CommandRequest():
-            return CommandAnswer(*numbers, error=why)
-        case ImageRequest():
-            return ImageAnswer(*numbers, error=why)
-        case VolumeRemoval():
-            return VolumesRemoved(*numbers, error=why)
+    return ANSWERS[type(request)](request.request, request.notify, error=clip_text(error))

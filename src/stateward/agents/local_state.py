@@ -19,8 +19,8 @@ log = logging.getLogger("stateward.agent")
 class Deployed(Struct, frozen=True):
     """A deployed thing, whole or in part; `parts` are the driver's keys, or the marks of its processes.
 
-    `raw` parts may not be set up: after a crash they are created again. `nodes` are the numbers of the nodes of an
-    app's containers.
+    `raw` parts may not be set up: after a crash they are created again. `nodes` are the numbers of the nodes of
+    its containers.
     """
 
     name: str

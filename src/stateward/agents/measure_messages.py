@@ -15,7 +15,7 @@ MAX_LOADS = 500
 
 
 class NodeLoad(Struct, frozen=True, omit_defaults=True):
-    """The load of a cluster's node: cores and bytes; None is unknown."""
+    """The load of a host that a thing consists of: cores and bytes; None is unknown."""
 
     key: Name
     is_up: bool = True
@@ -26,7 +26,7 @@ class NodeLoad(Struct, frozen=True, omit_defaults=True):
 class Load(Struct, frozen=True, omit_defaults=True):
     """The load of an instance and of its nodes together: cores, bytes, established connections; None is unknown.
 
-    `requests` counts the new connections since the start of the agent. `is_healthy` is the verdict of the app's probe,
+    `requests` counts the new connections since the start of the agent. `is_healthy` is the verdict of its probe,
     with the reason of a bad one; None: it has no probe, or there is no verdict yet.
     """
 

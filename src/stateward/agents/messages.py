@@ -11,7 +11,6 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from stateward.agents.app_manifest import SiteBackend
 from stateward.agents.measure_messages import Measures
 from stateward.agents.message_types import NAME_TEXT, Name, Number, Text
 from stateward.agents.node_messages import (
@@ -26,6 +25,13 @@ from stateward.agents.published_ports import Addresses
 
 PROTOCOL = 1
 """The protocol version; a controller refuses an agent with another one."""
+
+
+class SiteBackend(StrEnum):
+    """The form in which an agent runs things."""
+
+    PROCESS = "process"
+    CONTAINER = "container"
 
 
 class OrderAction(StrEnum):
@@ -223,7 +229,7 @@ class Welcome(Struct, frozen=True, tag="welcome"):
     """The answer to a hello: the connection's notify id, the agent's role, and its heartbeat interval in seconds.
 
     `measures` is the interval of measurements in seconds; older controllers understand none, and 0 requests none.
-    `backend` is the one that the cloudlet runs on.
+    `backend` is the one that the site runs on.
     With a `lease`, what the agent runs must end so many seconds after the last heartbeat that was answered.
     """
 
@@ -268,7 +274,7 @@ class Upgrade(Struct, frozen=True, tag="upgrade"):
 class Goodbye(Struct, frozen=True, tag="goodbye"):
     """The refusal or dismissal of an agent; if it is `final`, the agent ends instead of reconnecting.
 
-    `held`: the cloudlet belongs to another installation, until an administrator hands it over.
+    `held`: the site belongs to another installation, until an administrator hands it over.
     """
 
     reason: str

@@ -1,4 +1,4 @@
-"""Published ports of apps: at which address of its host a port of each copy is reached.
+"""Published ports of things: at which address of its host a port of each copy is reached.
 
 A manifest may ask for any free port. Only the site knows which one it became. So the agent tells it with its reports,
 and the controller keeps it with the instance.
@@ -21,7 +21,7 @@ PublishedNumber = Annotated[int, Meta(ge=1, le=65535)]
 
 
 class PublishedAddress(Struct, frozen=True, omit_defaults=True):
-    """A port of a copy of an app (PART/NUMBER), and the address and port of the host that lead to it."""
+    """A port of a copy of a thing (PART/NUMBER), and the address and port of the host that lead to it."""
 
     part: ShortText
     port: PublishedNumber

@@ -55,7 +55,7 @@ def read_installation(folder: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidIdentity(str(file), str(error)) from error
     if not re.fullmatch("[0-9a-f]{32}", found):
-        raise InvalidIdentity(str(file), "restore it, or remove it and have an administrator hand the cloudlet over")
+        raise InvalidIdentity(str(file), "restore it, or remove it and have an administrator hand its site over")
     return found
 
 

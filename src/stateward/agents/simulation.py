@@ -91,11 +91,11 @@ FLEET_OBSERVE_INTERVAL_S = 3600.0
 
 
 class SimulatedFleet:
-    """Many agents in one process, one for each cloudlet, each with a simulated site."""
+    """Many agents in one process, one for each site, each with a simulated site."""
 
-    def __init__(self, controllers: Sequence[str], path: str, ns: str, cloudlets: Sequence[str], token: str) -> None:
+    def __init__(self, controllers: Sequence[str], path: str, ns: str, sites: Sequence[str], token: str) -> None:
         chance = Random(1)  # noqa: S311 - for jitter
-        self.sites = {name: SimulatedSite() for name in cloudlets}
+        self.sites = {name: SimulatedSite() for name in sites}
         self.agents = {
             name: Agent(
                 site,
@@ -109,9 +109,9 @@ class SimulatedFleet:
         self._tasks: list[asyncio.Task[None]] = []
 
     def add_existing(self, things: dict[str, dict[str, int]]) -> None:
-        """Add things that exist already: by cloudlet and name, with their generations."""
-        for cloudlet, found in things.items():
-            self.sites[cloudlet].things.update({name: Existing(number) for name, number in found.items()})
+        """Add things that exist already: by site and name, with their generations."""
+        for site, found in things.items():
+            self.sites[site].things.update({name: Existing(number) for name, number in found.items()})
 
     def start(self) -> None:
         """Start all agents."""

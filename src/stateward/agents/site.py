@@ -6,7 +6,6 @@ from typing import Protocol
 from msgspec import Struct
 
 from stateward.agents.messages import AgentOrder, CommandRequest, Existing, LogPart, LogRequest
-from stateward.agents.probes import Health
 from stateward.agents.published_ports import PublishedAddress
 from stateward.errors import StatewardError
 
@@ -41,12 +40,20 @@ UNKNOWN_CAPACITY = SiteCapacity()
 
 
 class NodeMeasure(Struct, frozen=True):
-    """The measures of a cluster's node: processor cores used and bytes of memory (None: not known)."""
+    """The measures of a host that a thing consists of: processor cores used and bytes of memory (None: not known)."""
 
     key: str
     is_up: bool = True
     cpu: float | None = None
     memory: int | None = None
+
+
+class Health(Struct, frozen=True):
+    """The health of a thing (None: unknown), why it is bad, and the results in a row that contradict it."""
+
+    is_healthy: bool | None = None
+    reason: str = ""
+    contrary: int = 0
 
 
 class InstanceMeasure(Struct, frozen=True):
@@ -87,17 +94,21 @@ class AgentSite(Protocol):
     async def execute(self, order: AgentOrder, report_progress: ReportProgress) -> None:
         """Create, update or delete a thing; raises `SiteError` if that fails."""
 
-    def ports_of(self, name: str) -> tuple[PublishedAddress, ...]:
+    def ports_of(self, name: str) -> tuple[PublishedAddress, ...]:  # noqa: ARG002 - most sites publish none
         """Return the published ports of a thing, as of its last order or observation."""
+        return ()
 
     async def measure(self) -> Mapping[str, InstanceMeasure]:
         """Return the measures of what exists, by name; raises `SiteError` if nothing can be measured."""
+        return {}
 
     async def read_log(self, request: LogRequest) -> Sequence[LogPart]:
         """Return what the parts of an instance have written; raises `SiteError` if it cannot be read."""
+        raise SiteError(f"{request.name} has no log")
 
     async def run_command(self, request: CommandRequest) -> SiteCommandResult:
         """Run a command in an instance; when this is cancelled, the command ends. Raises `SiteError`."""
+        raise SiteError(f"no command can run in {request.name}")
 
     async def close(self) -> None:
         """Release resources; what exists stays as it is."""

@@ -74,7 +74,6 @@ COMMANDS = tuple(
         (SIGN_IN, "config", "context_commands:app", "Choose the server of commands, or show the settings of servers."),
         (RUNNING, "serve", "serve:serve", "Serve the API and the console, with a worker in the same process."),
         (RUNNING, "worker", "serve:worker", "Run a worker without a server."),
-        (RUNNING, "agent", "agent:agent", "Run the agent of a cloudlet on this machine."),
         (RUNNING, "token", "token:app", "Create, list and revoke API tokens."),
         (RUNNING, "lanes", "lanes:app", "Show the lanes, or set their limits."),
         (RUNNING, "heal", "maintenance:heal", "Requeue the work of dead workers, and resolve overdue work, now."),
@@ -104,6 +103,9 @@ class Commands(LazyGroup):
         yield from COMMANDS
         from stateward.plugin.registry import command_of, installed  # most commands do not need the plug-ins
 
+        for plugin in installed():
+            for name, (about, target) in plugin.programs.items():
+                yield LazyCommand(name, target, about, RUNNING)
         for plugin in installed().with_commands:
             yield LazyCommand(command_of(plugin), plugin.cli, _line_of(plugin), DOMAINS)
 

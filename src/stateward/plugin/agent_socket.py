@@ -17,9 +17,14 @@ from stateward.store.records import Key
 log = logging.getLogger("stateward.agents")
 
 
-async def serve_agent(socket: WebSocket[Any, Any, Any], hub: AgentHub, site: Key, refusal: str = "") -> None:
-    """Serve the connection of a site's agent until it ends; `refusal` is the reason why its token is not accepted."""
+async def serve_agent(socket: WebSocket[Any, Any, Any], hub: AgentHub, site: Key, refusal: str | None = None) -> None:
+    """Serve the connection of a site's agent until it ends.
+
+    `refusal` is the reason why its token is not accepted, empty if it is; by default, the token must name the site.
+    """
     grant = grant_of(socket)
+    if refusal is None:
+        refusal = "" if grant.names_site(*site) else hub.wrong_site
     with suppress(WebSocketDisconnect, OSError):  # the agent may disconnect before the accept
         await socket.accept()
     if refusal:

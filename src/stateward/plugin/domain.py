@@ -73,6 +73,7 @@ class DomainPlugin(Struct, frozen=True):
     settings: type[Struct] | None = None  # each field is a setting NAME_FIELD
     cli: str = ""  # module:attribute of a Typer application
     command: str = ""  # by which it is called; the name of the domain if empty
+    programs: Mapping[str, tuple[str, str]] = {}  # other commands by name: the line in `--help`, and module:attribute
     console: str = ""  # package:file of its JavaScript module in the console
     style: str = ""  # package:file of the style sheet of that module
     docs: str = ""  # package:file of its documentation, in Markdown

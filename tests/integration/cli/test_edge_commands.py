@@ -17,11 +17,10 @@ from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.agents.agent import Agent
 from stateward.agents.inprocess import InProcessDialer
-from stateward.agents.probes import Health
 from stateward.agents.published_ports import PublishedAddress
 from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.simulation import SimulatedSite
-from stateward.agents.site import InstanceMeasure
+from stateward.agents.site import Health, InstanceMeasure
 from stateward.cli.main import app as command_line
 from stateward.config import Config
 from stateward.domains.edge.runtime import EdgeRuntime

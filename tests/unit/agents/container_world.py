@@ -7,11 +7,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stateward.agents.app_manifest import AppPart, PartPort, PartVolume
-from stateward.agents.container_identity import GENERATION_LABEL, INSTANCE_LABEL, NUMBER_LABEL, PART_LABEL
-from stateward.agents.container_site import ContainerOptions, ContainerSite
 from stateward.agents.messages import AgentOrder, OrderAction
 from stateward.containers import ContainerState, EngineRefusal, EngineRefused, EngineUnavailable
+from stateward.domains.edge.sites.app_manifest import AppPart, PartPort, PartVolume
+from stateward.domains.edge.sites.container_identity import GENERATION_LABEL, INSTANCE_LABEL, NUMBER_LABEL, PART_LABEL
+from stateward.domains.edge.sites.container_site import ContainerOptions, ContainerSite
 from stateward.store.records import to_json
 from stateward.testing.containers import SimulatedEngine
 

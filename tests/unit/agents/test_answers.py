@@ -10,7 +10,6 @@ from stateward.agents import answers as agent_answers
 from stateward.agents.agent_requests import MAX_WAITING, AgentRequests
 from stateward.agents.answers import MAX_REQUESTS, SiteAnswers
 from stateward.agents.connection import AgentConnection
-from stateward.agents.log_files import emptying_script, log_script, read_log_parts
 from stateward.agents.messages import (
     MAX_ANSWER_CHARS,
     Answer,
@@ -28,6 +27,7 @@ from stateward.agents.messages import (
 from stateward.agents.simulation import SimulatedSite
 from stateward.agents.site import SiteCommandResult
 from stateward.domains.edge.errors import AgentCannotAnswer
+from stateward.domains.edge.sites.log_files import emptying_script, log_script, read_log_parts
 
 # --- logs in files ---------------------------------------------------------------------------------------------------
 

@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from stateward.agents.app_manifest import (
+from stateward.agents.messages import SiteBackend
+from stateward.domains.edge.sites.app_manifest import (
     AppPart,
     AppProgram,
     PartPort,
     PartResources,
     PartVolume,
-    SiteBackend,
     check_backend,
     check_manifest,
     parts_of,
 )
-from stateward.agents.probe_specs import HttpProbe
+from stateward.domains.edge.sites.probe_specs import HttpProbe
 from stateward.errors import BadInput
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from stateward.agents import container_calls
 from stateward.agents.messages import AgentOrder
 from stateward.agents.site import SiteError
+from stateward.domains.edge.sites import container_calls
 from tests.unit.agents.container_world import (
     DATA,
     PORT,

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from stateward.agents import container_calls
-from stateward.agents.app_manifest import AppPart, PartPort, PartResources, PartVolume
-from stateward.agents.container_identity import Copy, SiteNames
-from stateward.agents.container_images import BadLogins, ImageSource, read_logins
-from stateward.agents.container_nodes import NodeSize, PlacedApp, place_apps
-from stateward.agents.container_site import ContainerOptions, ContainerSite
 from stateward.agents.messages import CommandRequest, LogRequest
-from stateward.agents.probe_specs import CommandProbe
 from stateward.agents.site import SiteError
 from stateward.containers import ContainerSpec, EngineRefusal, RegistryLogin
+from stateward.domains.edge.sites import container_calls
+from stateward.domains.edge.sites.app_manifest import AppPart, PartPort, PartResources, PartVolume
+from stateward.domains.edge.sites.container_identity import Copy, SiteNames
+from stateward.domains.edge.sites.container_images import BadLogins, ImageSource, read_logins
+from stateward.domains.edge.sites.container_nodes import NodeSize, PlacedApp, place_apps
+from stateward.domains.edge.sites.container_site import ContainerOptions, ContainerSite
+from stateward.domains.edge.sites.probe_specs import CommandProbe
 from stateward.testing.containers import SimulatedEngine, SimulatedFaults
 from tests.unit.agents.container_world import (
     DATA,

@@ -12,11 +12,17 @@ from msgspec.structs import replace
 from stateward.agents.local_state import Deployed
 from stateward.agents.measure_reports import MeasureReporter, differs
 from stateward.agents.messages import Existing
-from stateward.agents.probe_specs import CommandProbe, HttpProbe, Probe, TcpProbe
-from stateward.agents.probes import UNKNOWN_HEALTH, Health, ProbedApp, ProbeRunner, next_health
-from stateward.agents.process_meter import ProcessMeter, ProcessUsage, assign_processes, parse_usage, read_usages
-from stateward.agents.site import InstanceMeasure, NodeMeasure
-from stateward.agents.tcp_sockets import (
+from stateward.agents.site import Health, InstanceMeasure, NodeMeasure
+from stateward.domains.edge.sites.probe_specs import CommandProbe, HttpProbe, Probe, TcpProbe
+from stateward.domains.edge.sites.probes import UNKNOWN_HEALTH, ProbedApp, ProbeRunner, next_health
+from stateward.domains.edge.sites.process_meter import (
+    ProcessMeter,
+    ProcessUsage,
+    assign_processes,
+    parse_usage,
+    read_usages,
+)
+from stateward.domains.edge.sites.tcp_sockets import (
     ESTABLISHED,
     LISTENING,
     PROBE_SOURCE,

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stateward.agents.app_manifest import SiteBackend, check_backend, check_manifest
+from stateward.agents.messages import SiteBackend
 from stateward.domains.edge.errors import (
     ActionInProgress,
     AdminOnly,
@@ -69,6 +69,7 @@ from stateward.domains.edge.records.alert_names import AlertName
 from stateward.domains.edge.records.instance_record import begin_operation
 from stateward.domains.edge.records.restarts import CRASH_LOOP_RESTARTS, count_restart, restart_delay_s
 from stateward.domains.edge.references import check_references
+from stateward.domains.edge.sites.app_manifest import check_backend, check_manifest
 from stateward.engine import NotFound, Request
 from stateward.engine.alerts import save_alerts, with_alert, without_alerts
 from stateward.engine.errors import NothingToDo

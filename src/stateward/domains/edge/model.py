@@ -8,13 +8,14 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import force_setattr, replace
 
-from stateward.agents.app_manifest import AppProgram, Parts, SiteBackend
 from stateward.agents.measure_messages import Load
-from stateward.agents.probe_specs import Probe
+from stateward.agents.messages import SiteBackend
 from stateward.agents.published_ports import PublishedAddress
 from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, CloudletState
 from stateward.domains.edge.records.agent_upgrade import IN_UPGRADE, AgentSlots
 from stateward.domains.edge.records.instance_record import ERROR_STATES, InstanceRecord
+from stateward.domains.edge.sites.app_manifest import AppProgram, Parts
+from stateward.domains.edge.sites.probe_specs import Probe
 from stateward.engine import Request
 from stateward.engine.alerts import Alert
 from stateward.engine.kind_types import require_known_fields

@@ -12,6 +12,9 @@ domain = DomainPlugin(
     create="stateward.domains.edge.runtime:create_runtime",
     settings=EdgeSettings,
     cli="stateward.domains.edge.cli:app",
+    programs={
+        "agent": ("Run the agent of a cloudlet on this machine.", "stateward.domains.edge.sites.agent_command:agent")
+    },
     console="stateward.domains.edge:console.js",
     style="stateward.domains.edge:console.css",
     examples="stateward.domains.edge.examples:EXAMPLES",

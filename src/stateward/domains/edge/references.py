@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from stateward.agents.app_manifest import check_manifest
 from stateward.domains.edge.errors import ReferenceBeingDeleted, StillReferenced
 from stateward.domains.edge.flavor_sizes import check_size
 from stateward.domains.edge.lifecycle import (
@@ -39,6 +38,7 @@ from stateward.domains.edge.model import (
     record_id,
 )
 from stateward.domains.edge.policy.app_members import app_status
+from stateward.domains.edge.sites.app_manifest import check_manifest
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput

@@ -2,8 +2,8 @@
 
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
-from functools import cached_property
+from contextlib import asynccontextmanager, suppress
+from functools import cached_property, partial
 
 from litestar.types import ControllerRouterHandler
 
@@ -40,13 +40,10 @@ from stateward.domains.edge.references import guard_record, referenced_records
 from stateward.domains.edge.service import REPORT_INTERVALS, Service
 from stateward.domains.edge.settings import EdgeSettings
 from stateward.engine import Engine, Kind, NotFound, Request
-from stateward.engine.maintenance.horizon import EntriesPruned
-from stateward.engine.queries import watch_pages
 from stateward.plugin.runtime import DomainRuntime, ExpectedChange, PartAction, ProcessContext
 from stateward.store.errors import StoreError
 from stateward.store.filters import Selector
-from stateward.store.port import Store
-from stateward.store.records import Object
+from stateward.store.records import JournalEntry, Object
 
 log = logging.getLogger("stateward.edge")
 
@@ -122,45 +119,29 @@ class EdgeRuntime(DomainRuntime):
 
     @asynccontextmanager
     async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:
-        """Follow the journal and the agents' connections; where there is a worker, apply policies."""
-        self._last_seq = await engine.store.reader.last_journal_seq()
+        """Serve the agents; where there is a worker, apply policies."""
+        last_seq = await engine.store.reader.last_journal_seq()
         await self.controller_lease.acquire(works=works)
         await self.agent_hub.record_disconnects(await self.controller_lease.lost_connections())
-
-        async def follow() -> None:
-            try:
-                await self._follow_journal(engine.store, works=works)
-            except EntriesPruned as pruned:  # the inventories of agents that reconnect make up for them
-                self._last_seq = pruned.horizon
-                await self.agent_hub.disconnect_all()
-
-        loops: dict[str, Loop] = {
-            "edge journal follower": follow,
-            "edge controller lease": self.controller_lease.keep_renewing,
-            "orders to edge agents": self.agent_hub.resend_orders,
-            "connections of edge agents": self.agent_hub.close_silent,
-        }
+        loops: dict[str, Loop] = {"edge controller lease": self.controller_lease.keep_renewing}
         if works:
             loops["edge policy controller"] = self.policy_controller.run
         supervised = [supervise(name, loop, log, transient=StoreError) for name, loop in loops.items()]
+        agents = self.agent_hub.running(last_seq, partial(self._on_journal, works=works))
         try:
-            async with background(*supervised):
+            async with agents, background(*supervised):
                 yield
         finally:
-            await self.agent_hub.close()
             await self.controller_lease.release()
 
-    async def _follow_journal(self, store: Store, *, works: bool) -> None:
+    async def _on_journal(self, page: Sequence[JournalEntry], *, works: bool) -> None:
         """Pass new journal entries to the agent hub and the policy controller."""
-        async with aclosing(watch_pages(store, self._last_seq)) as pages:
-            async for page in pages:
-                entries = [one for one in page if one.kind.startswith("edge.") or one.kind == TOKEN.kind]
-                if any(one.kind == LISTENER.kind and one.event != "listen" for one in entries):
-                    await self.agent_hub.record_disconnects(await self.controller_lease.lost_connections())
-                self.agent_hub.on_journal(entries)
-                if works:
-                    await self.policy_controller.on_journal(entries)
-                self._last_seq = page[-1].seq
+        entries = [one for one in page if one.kind.startswith("edge.") or one.kind == TOKEN.kind]
+        if any(one.kind == LISTENER.kind and one.event != "listen" for one in entries):
+            await self.agent_hub.record_disconnects(await self.controller_lease.lost_connections())
+        self.agent_hub.on_journal(entries)
+        if works:
+            await self.policy_controller.on_journal(entries)
 
     async def demo(self, engine: Engine) -> None:  # noqa: ARG002 - the service has it
         """Run the demo until cancelled."""

@@ -3,13 +3,14 @@
 import msgspec
 import pytest
 
-from stateward.agents.app_manifest import AppPart, SiteBackend
+from stateward.agents.messages import SiteBackend
 from stateward.agents.simulation import SimulatedSite
 from stateward.domains.edge.api.schemas import AppInstChange, ClusterChange, view
 from stateward.domains.edge.errors import StillReferenced
 from stateward.domains.edge.guards import CHANGEABLE_FIELDS
 from stateward.domains.edge.lifecycle import APP, APPINST, CLOUDLET, CLUSTERINST
 from stateward.domains.edge.model import AppInst, AppSpec, CloudletSpec, ClusterInst, cloudlet_status, read_spec
+from stateward.domains.edge.sites.app_manifest import AppPart
 from stateward.errors import BadInput, UnknownField
 from stateward.store.records import Object
 from tests.integration.domains.edge.conftest import ANN, NS, AgentRunner, EdgeHarness

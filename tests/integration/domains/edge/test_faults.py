@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from stateward.access import Role, Tokens
 from stateward.access.tokens import SYSTEM
 from stateward.agents import agent as agent_module
+from stateward.agents import agent_hub
 from stateward.agents.connection import ConnectionId
-from stateward.agents.messages import AgentOrder, Existing, InventoryItem, OrderAction, ProgressMessage
+from stateward.agents.messages import AgentOrder, Existing, Hello, InventoryItem, OrderAction, ProgressMessage, Welcome
 from stateward.agents.simulation import SimulatedSite
 from stateward.agents.site import SiteError
-from stateward.domains.edge import runtime
 from stateward.domains.edge.agents.agent_reports import AgentMessage, process_messages
 from stateward.domains.edge.agents.connections import ConnectRequest
 from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST
@@ -422,7 +422,7 @@ async def test_connection_that_another_controller_records_as_lost_is_closed_even
         await check(key)
 
     monkeypatch.setattr(harness.hub, "_check_cloudlet", check_after_a_failure)
-    await harness.hub.batcher.disconnect(old.id)
+    await harness.hub.disconnects.submit(old.id)
     await asyncio.wait_for(failed.wait(), 60)
     await harness.until_true("munich", lambda one: one.state == "Ready" and cloudlet_status(one).serving > old.notify)
 
@@ -434,7 +434,7 @@ async def test_controller_whose_lease_has_expired_makes_its_agents_reconnect_eve
     await harness.ended(await harness.service.act(NS, "munich", CLOUDLET.kind, "maintain", ANN))
     (old,), lease = harness.hub.connections[Key(NS, "munich")], harness.plugin.controller_lease
     await lease.release()
-    await harness.hub.batcher.disconnect(old.id)  # as another controller does
+    await harness.hub.disconnects.submit(old.id)  # as another controller does
     await lease.acquire(works=True)
     found = await harness.until_true("munich", lambda one: cloudlet_status(one).serving > old.notify)
     assert found.state == "Maintenance"
@@ -445,8 +445,10 @@ async def test_agent_replaced_by_a_connection_that_was_gone_already_reconnects_e
 ) -> None:
     await harness.cloudlet()
     await harness.ended(await harness.service.act(NS, "munich", CLOUDLET.kind, "maintain", ANN))
-    late = await harness.hub.batcher.connect(ConnectRequest(NS, "munich", "1.0", 0, "a controller that was suspended"))
-    await harness.hub.batcher.disconnect(ConnectionId(Key(NS, "munich"), late.notify))
+    site = Key(NS, "munich")
+    late = await harness.hub.connects.submit(ConnectRequest(site, Hello("1.0"), "a controller that was suspended"))
+    assert isinstance(late, Welcome)
+    await harness.hub.disconnects.submit(ConnectionId(site, late.notify))
     await harness.until_true("munich", lambda one: cloudlet_status(one).serving > late.notify)
 
 
@@ -462,7 +464,7 @@ async def test_controller_that_missed_pruned_journal_entries_makes_its_agents_re
         async for page in watch_pages(store, after):
             yield page
 
-    monkeypatch.setattr(runtime, "watch_pages", watch_pruned)
+    monkeypatch.setattr(agent_hub, "watch_pages", watch_pruned)
     async with open_harness(new_store(), tmp_path) as harness:
         await harness.cloudlet()
         (old,) = harness.hub.connections[Key(NS, "munich")]

@@ -9,9 +9,8 @@ from msgspec.structs import replace
 
 from stateward.agents.measure_messages import Load, Measures
 from stateward.agents.messages import AgentOrder, Existing, OrderAction
-from stateward.agents.probes import Health
 from stateward.agents.published_ports import PublishedAddress
-from stateward.agents.site import InstanceMeasure, ReportProgress, SiteError
+from stateward.agents.site import Health, InstanceMeasure, ReportProgress, SiteError
 from stateward.domains.edge.agents.measures import OUT_OF_RANGE, STALE_LOAD
 from stateward.domains.edge.api.schemas import PortView, view
 from stateward.domains.edge.model import ClusterInst, cloudlet_status, instance_status, measures_key, read_spec

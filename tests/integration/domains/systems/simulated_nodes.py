@@ -10,14 +10,20 @@ from random import Random
 import msgspec
 
 from stateward.agents.agent import Agent
-from stateward.agents.app_manifest import SiteBackend
 from stateward.agents.inprocess import InProcessDialer
-from stateward.agents.messages import AgentOrder, CommandRequest, Existing, LogPart, LogRequest, OrderAction
+from stateward.agents.messages import (
+    AgentOrder,
+    CommandRequest,
+    Existing,
+    LogPart,
+    LogRequest,
+    OrderAction,
+    SiteBackend,
+)
 from stateward.agents.node_messages import FoundImage, ImageAnswer, ImageRequest, VolumeRemoval, VolumesRemoved
-from stateward.agents.published_ports import PublishedAddress
 from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.site import (
-    InstanceMeasure,
+    AgentSite,
     ReportProgress,
     SiteCapacity,
     SiteCommandResult,
@@ -45,7 +51,7 @@ from tests.integration.domains.systems.conftest import NS, PATIENT
 SIZE = SiteCapacity(4.0, 2**30, 10, "127.0.0.1")
 
 
-class SimulatedNodeSite:
+class SimulatedNodeSite(AgentSite):
     """The instances of a node that runs nothing: each one is up, or has ended with a status."""
 
     def __init__(self) -> None:
@@ -64,10 +70,6 @@ class SimulatedNodeSite:
     async def observe(self) -> Mapping[str, Existing]:
         """Return what was ordered."""
         return {name: Existing(generation) for name, (generation, _) in self.orders.items()}
-
-    def ports_of(self, name: str) -> tuple[PublishedAddress, ...]:
-        """Return nothing."""
-        return ()
 
     async def execute(self, order: AgentOrder, report_progress: ReportProgress) -> None:
         """Note an order."""
@@ -107,10 +109,6 @@ class SimulatedNodeSite:
                 want.name, want.revision, InstancePhase.ENDED, exit_status=status, why=f"ended with {status}"
             )
         return ThingStatus(name, generation, to_json(seen))
-
-    async def measure(self) -> Mapping[str, InstanceMeasure]:
-        """Return nothing."""
-        return {}
 
     async def read_log(self, request: LogRequest) -> Sequence[LogPart]:
         """Return a line."""

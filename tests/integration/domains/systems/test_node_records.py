@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stateward.agents.connection import AgentConnection, ConnectionId
 from stateward.agents.inprocess import ControllerEnd
-from stateward.agents.messages import Goodbye, Hello, InventoryItem, OrderAction, StatusMessage, Welcome
+from stateward.agents.messages import Goodbye, Hello, InventoryItem, OrderAction, SiteBackend, StatusMessage, Welcome
 from stateward.agents.node_messages import FoundImage, ImageAnswer, SecretRequest, WantedImage
 from stateward.agents.site import SiteCapacity
 from stateward.domains.systems.backends.nodes_backend import NodesBackend
@@ -73,10 +73,19 @@ class Nodes:
         has_engine: bool = False,
     ) -> int:
         """Connect an agent; returns its notify id, or 0 if it is refused."""
-        who = Key(NS, node), "1.0", installation
-        hello = NodeHello(*who, SIZE, lease, takes_secrets=takes_secrets, has_engine=has_engine)
+        backends = tuple(SiteBackend) if has_engine else (SiteBackend.PROCESS,)
+        agent = Hello(
+            "1.0",
+            installation=installation,
+            cores=SIZE.cores,
+            memory=SIZE.memory,
+            slots=SIZE.slots,
+            address=SIZE.address,
+            backends=backends,
+        )
+        hello = NodeHello(Key(NS, node), agent, lease, takes_secrets=takes_secrets)
         (answer,) = await self.engine.store.transact(lambda tx: connect_nodes(tx, [hello]))
-        return answer.notify
+        return answer.notify if isinstance(answer, Welcome) else 0
 
     async def sync(self, node: str, notify: int, *items: InventoryItem) -> str:
         """Send an inventory; returns why it does not count."""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from stateward.agents.messages import AgentOrder, OrderAction
-from stateward.agents.process_site import ProcessSite
+from stateward.domains.edge.sites.process_site import ProcessSite
 from stateward.drivers import (
     CallAccepted,
     CallRefused,

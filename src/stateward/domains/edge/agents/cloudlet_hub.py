@@ -4,7 +4,10 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from random import Random
+
+from msgspec.structs import replace
 
 from stateward.agents.agent_hub import AgentHub
 from stateward.agents.connection import REJECTION_COST, AgentConnection, ConnectionId, Disconnected, OtherMessage
@@ -23,11 +26,16 @@ from stateward.agents.messages import (
 )
 from stateward.agents.node_messages import SecretRequest
 from stateward.domains.edge.agents.agent_auth import WRONG_CLOUDLET
-from stateward.domains.edge.agents.agent_reports import AgentMessage, journal_violation
-from stateward.domains.edge.agents.connections import ConnectRequest
-from stateward.domains.edge.agents.inventory_sync import CloudletSync, Inventory, journal_orphan_removed
-from stateward.domains.edge.agents.measures import STALE_LOAD, CloudletReport
-from stateward.domains.edge.agents.report_batches import ReportBatcher
+from stateward.domains.edge.agents.agent_reports import AgentMessage, journal_violation, process_messages
+from stateward.domains.edge.agents.connections import ConnectRequest, connect_agents, disconnect_agents
+from stateward.domains.edge.agents.inventory_sync import (
+    CloudletSync,
+    Inventory,
+    journal_orphan_removed,
+    sync_inventories,
+)
+from stateward.domains.edge.agents.measures import STALE_LOAD, CloudletReport, store_measures
+from stateward.domains.edge.agents.orders import due_orders
 from stateward.domains.edge.errors import AgentCannotAnswer
 from stateward.domains.edge.handlers import related_ids
 from stateward.domains.edge.lifecycle import CLOUDLET, MISSING
@@ -97,7 +105,7 @@ class CloudletHub(AgentHub):
         idle_s: float = IDLE_TIMEOUT_S,
     ) -> None:
         times = {"silent_s": MAX_MISSED_HEARTBEATS * heartbeat_s, "resend_s": min(heartbeat_s, retry_s) / 2}
-        super().__init__(engine, AgentCannotAnswer, **times)
+        super().__init__(engine, AgentCannotAnswer, chance, **times)
         self.controller = controller
         self.heartbeat_s, self.retry_s, self.measure_s = heartbeat_s, retry_s, measure_s
         self._on_load = on_load
@@ -105,32 +113,24 @@ class CloudletHub(AgentHub):
         self._awaiting_inventory: set[Key] = set()  # cloudlets whose agents must send a new inventory
         self._failed_checks: set[tuple[CloudletCheck, Key]] = set()  # checks of journal entries, to be repeated
         self._orphan_removals: set[tuple[Key, str, int]] = set()
-        self.batcher = ReportBatcher(engine, chance, idle_s)
+        self.connects = self.batcher(partial(connect_agents, kinds=engine.kinds))
+        self.disconnects, self._orders = self.batcher(disconnect_agents), self.batcher(due_orders)
+        self._inventories = self.batcher(partial(sync_inventories, idle_s=idle_s), max_size=100)
+        self._messages = self.batcher(partial(process_messages, idle_s=idle_s))
+        self._measures = self.batcher(store_measures, max_size=100)
 
     # --- connections -------------------------------------------------------------------------------------------------
 
     async def accept(self, connection: AgentConnection, hello: Hello) -> Welcome | Goodbye:
         """Accept an agent, or refuse it by the state of its cloudlet."""
-        request = ConnectRequest(
-            *connection.site,
-            hello.version,
-            hello.heir,
-            self.controller,
-            hello.installation,
-            hello.things,
-            hello.cores,
-            hello.memory,
-            hello.backends,
-        )
-        result = await self.batcher.connect(request)
-        if result.rejection:
-            return Goodbye(result.rejection, final=hello.heir > 0, held=result.is_held)
-        return Welcome(result.notify, result.role, self.heartbeat_s, self.measure_s, result.backend)
+        answer = await self.connects.submit(ConnectRequest(connection.site, hello, self.controller))
+        times = {"beat": self.heartbeat_s, "measures": self.measure_s}
+        return answer if isinstance(answer, Goodbye) else replace(answer, **times)
 
     async def sync(self, connection: AgentConnection, items: Sequence[InventoryItem]) -> CloudletSync:
         """Reconcile a complete inventory with the records of its cloudlet."""
         about = *connection.site, connection.version, connection.notify
-        found = await self.batcher.sync_inventory(Inventory(*about, tuple(items), connection.installation))
+        found = await self._inventories.submit(Inventory(*about, tuple(items), connection.installation))
         self._orphan_removals.update((connection.site, one.name, one.operation) for one in found.orphan_removals)
         self._add_missing(connection.site, found.missing)
         return found
@@ -141,7 +141,7 @@ class CloudletHub(AgentHub):
 
     async def record_disconnect(self, lost: ConnectionId) -> None:
         """Record a lost connection of a cloudlet."""
-        await self.batcher.disconnect(lost)
+        await self.disconnects.submit(lost)
 
     async def record_violation(self, connection: AgentConnection, why: str) -> None:
         """Journal a violation of the protocol."""
@@ -161,7 +161,7 @@ class CloudletHub(AgentHub):
             return
         if isinstance(message, AgentReport) and await self._handle_orphan_removal(connection, key, message):
             return
-        result = await self.batcher.process_message(AgentMessage(*key, connection.version, message))
+        result = await self._messages.submit(AgentMessage(*key, connection.version, message))
         if not result.is_accepted:
             self.reject(connection, result.reason)
         if result.order is not None:
@@ -175,7 +175,7 @@ class CloudletHub(AgentHub):
 
     async def _handle_measures(self, connection: AgentConnection, key: Key, measures: Measures) -> None:
         """Keep measures, and pass on the loads of clusters that scale; only what a correct agent never sends costs."""
-        result = await self.batcher.store_measures(CloudletReport(*key, connection.version, measures))
+        result = await self._measures.submit(CloudletReport(*key, connection.version, measures))
         self.rejected.update(result.rejections)
         if any(one != STALE_LOAD for one in result.rejections):
             connection.rate_limit.spend(REJECTION_COST)
@@ -242,7 +242,7 @@ class CloudletHub(AgentHub):
 
     async def send_due_order(self, key: Key, patience: float = math.inf) -> None:
         """Send the order due for an instance, unless it was sent less than `patience` seconds ago."""
-        order = await self.batcher.due_order(key)
+        order = await self._orders.submit(key)
         if order is None:
             return
         for connection in self.connections.get(Key(key.ns, cloudlet_of(key.id)), ()):
@@ -353,11 +353,6 @@ class CloudletHub(AgentHub):
             name not in one.sent_orders or now - one.sent_orders[name][1] > self.retry_s for one in connections
         )
         return is_late and _may_have_order(found)
-
-    async def close(self) -> None:
-        """Close all connections, and end the tasks."""
-        await super().close()
-        await self.batcher.drain()
 
 
 def _forget_deleted(connection: AgentConnection, report: AgentReport) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.agents.app_manifest import SiteBackend
 from stateward.agents.connection import ConnectionId
+from stateward.agents.messages import Goodbye, Hello, Welcome
 from stateward.domains.edge.agents.record_writer import journal_rejection, tell_progress, write_slots
 from stateward.domains.edge.lifecycle import CLOUDLET, MEASURES, CloudletState
 from stateward.domains.edge.lookups import current_operation, loaded_object, save_status, unit_of_work
@@ -24,7 +24,6 @@ from stateward.domains.edge.model import (
 from stateward.domains.edge.records.agent_upgrade import (
     AgentRejection,
     CloudletEvent,
-    Role,
     SlotsUpdate,
     is_held,
     on_connect,
@@ -51,105 +50,81 @@ MAX_HELD_AGENTS = 8
 
 
 class ConnectRequest(Struct, frozen=True):
-    """An agent that connects to a controller.
+    """An agent that connects to a controller."""
 
-    `heir` is the upgrade for which it was started as a successor (0: it serves). `installation` is its identity ("": it
-    has none). `things` are the names of what exists at the site of a held agent. `cores` and `memory` are its capacity.
-    `backends` are those that it offers.
-    """
-
-    ns: str
-    cloudlet: str
-    version: str
-    heir: int
+    site: Key
+    hello: Hello
     controller: str
-    installation: str = ""
-    things: tuple[str, ...] = ()
-    cores: float = 0.0
-    memory: int = 0
-    backends: tuple[str, ...] = (SiteBackend.PROCESS,)
 
 
-class ConnectResult(Struct, frozen=True):
-    """The notify id and role of an accepted agent, or the reason of its rejection.
-
-    `is_held`: it may connect after a hand-over of the cloudlet. `backend` is the one that it must work on.
-    """
-
-    notify: int = 0
-    role: Role = "serving"
-    rejection: str = ""
-    is_held: bool = False
-    backend: str = SiteBackend.PROCESS
-
-
-async def connect_agents(tx: Tx, requests: Sequence[ConnectRequest], kinds: Kinds) -> list[ConnectResult]:
+async def connect_agents(tx: Tx, requests: Sequence[ConnectRequest], kinds: Kinds) -> list[Welcome | Goodbye]:
     """Connect agents in one transaction, which also acknowledges their start."""
-    async with unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in requests}) as uow:
+    async with unit_of_work(tx, {one.site for one in requests}) as uow:
         return [await _connect_agent(uow, kinds, one) for one in requests]
 
 
-async def _connect_agent(uow: UnitOfWork, kinds: Kinds, request: ConnectRequest) -> ConnectResult:
-    found = loaded_object(uow, Key(request.ns, request.cloudlet), CLOUDLET.kind)
+async def _connect_agent(uow: UnitOfWork, kinds: Kinds, request: ConnectRequest) -> Welcome | Goodbye:
+    hello, found = request.hello, loaded_object(uow, request.site, CLOUDLET.kind)
+    is_final = hello.heir > 0
     if found is None:
-        return ConnectResult(rejection=NO_CLOUDLET)
+        return Goodbye(NO_CLOUDLET, is_final)
     operation = await current_operation(uow, found)
     slots, status = agent_slots(found, operation), cloudlet_status(found)
-    is_heir = bool(request.heir) and slots.is_upgrading and request.heir == slots.operation
-    if is_held(status.installation, request.installation, is_served=status.serving > 0, is_heir=is_heir):
-        _hold_agent(uow, found, request)
-        return ConnectResult(rejection=AgentRejection.HELD, is_held=True)
+    is_heir = bool(hello.heir) and slots.is_upgrading and hello.heir == slots.operation
+    if is_held(status.installation, hello.installation, is_served=status.serving > 0, is_heir=is_heir):
+        _hold_agent(uow, found, hello)
+        return Goodbye(AgentRejection.HELD, is_final, held=True)
     backend = read_spec(found, CloudletSpec).backend
-    if backend not in request.backends:
-        return ConnectResult(rejection=_refuse_backend(uow, found, request, backend))
+    if backend not in hello.backends:
+        return Goodbye(_refuse_backend(uow, found, hello, backend), is_final)
     status = replace(status, refused="")
-    update = on_connect(slots, request.version, request.heir)
+    update = on_connect(slots, hello.version, hello.heir)
     if isinstance(update, AgentRejection):
-        journal_rejection(uow, found, AGENT, request.version, "start", update)
-        return ConnectResult(rejection=update)
-    status = replace(status, cores=request.cores, memory=request.memory)
+        journal_rejection(uow, found, AGENT, hello.version, "start", update)
+        return Goodbye(update, is_final)
+    status = replace(status, cores=hello.cores, memory=hello.memory)
     if update.role == "serving":
-        owner = request.installation or status.installation
+        owner = hello.installation or status.installation
         held = tuple(one for one in status.held if one.installation != owner)
         status = replace(status, controller=request.controller, installation=owner, held=held)
     else:
         status = replace(status, heir_controller=request.controller)
     if update.event is not None and update.event.name == "start":
-        start = Request(found.ns, found.id, "start", new_id(), AGENT, request.version)
+        start = Request(found.ns, found.id, "start", new_id(), AGENT, hello.version)
         seen = to_json(with_agent_slots(status, update.slots))
         await _start_cloudlet(uow, kinds, found, replace(start, seen=seen))
     else:
-        write_slots(uow, found, operation, update, request.version, status=status)
+        write_slots(uow, found, operation, update, hello.version, status=status)
     who = "the agent" if update.role == "serving" else "the successor"
-    text = f"{who}, version {request.version}, has connected and gathers what it has"
+    text = f"{who}, version {hello.version}, has connected and gathers what it has"
     tell_progress(uow, found, operation, text, 2, 3)
-    return ConnectResult(update.slots.issued, update.role, backend=backend)
+    return Welcome(update.slots.issued, update.role, backend=backend)
 
 
-def _refuse_backend(uow: UnitOfWork, found: Object, request: ConnectRequest, backend: str) -> str:
+def _refuse_backend(uow: UnitOfWork, found: Object, hello: Hello, backend: str) -> str:
     """Record that an agent cannot serve a cloudlet, and return why; journaled once, since it keeps reconnecting."""
-    offered = ", ".join(request.backends) or "none"
+    offered = ", ".join(hello.backends) or "none"
     why = f"the cloudlet needs the back end {backend}, and its agent offers {offered}: --backend {backend} offers it"
     status = cloudlet_status(found)
     if status.refused != why and not status.serving:
-        journal_rejection(uow, found, AGENT, request.version, "start", why)
+        journal_rejection(uow, found, AGENT, hello.version, "start", why)
         save_status(uow, found, replace(status, refused=why))
     return why
 
 
-def _hold_agent(uow: UnitOfWork, found: Object, request: ConnectRequest) -> None:
+def _hold_agent(uow: UnitOfWork, found: Object, hello: Hello) -> None:
     """Record an agent of another installation; journaled once and written seldom, since it keeps reconnecting."""
     status = cloudlet_status(found)
     held = status.held_at(uow.now)
-    former = next((one for one in held if one.installation == request.installation), None)
+    former = next((one for one in held if one.installation == hello.installation), None)
     others = tuple(one for one in held if one is not former)
-    now = HeldAgent(request.installation, request.version, uow.now, uow.now, request.things)
+    now = HeldAgent(hello.installation, hello.version, uow.now, uow.now, hello.things)
     if former is None:
         owner = f"installation {status.installation}" if status.installation else "an agent without an identity"
         other = now.installation or "without identity"
         why = f"{AgentRejection.HELD}: it belongs to {owner}, and installation {other} dials"
-        journal_rejection(uow, found, AGENT, request.version, "start", why)
-        log.info("agent of cloudlet %s/%s is held: %s", request.ns, request.cloudlet, why)
+        journal_rejection(uow, found, AGENT, hello.version, "start", why)
+        log.info("agent of cloudlet %s/%s is held: %s", found.ns, found.id, why)
     else:
         now = replace(now, since=former.since)
         if replace(now, dialled=former.dialled) == former and now.dialled - former.dialled < HELD_UPDATE_INTERVAL_S:

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from stateward.agents.app_manifest import Parts, SiteBackend
 from stateward.agents.measure_messages import MAX_LOAD
 from stateward.agents.message_types import ANY_TEXT
+from stateward.agents.messages import SiteBackend
 from stateward.domains.edge.lifecycle import CLOUDLET, IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
 from stateward.domains.edge.model import (
     INSTANCE_LIFECYCLES,
@@ -28,6 +28,7 @@ from stateward.domains.edge.model import (
 )
 from stateward.domains.edge.policy.capacity import ResourceAmounts
 from stateward.domains.edge.records.alert_names import AlertName
+from stateward.domains.edge.sites.app_manifest import Parts
 from stateward.engine import Accepted
 from stateward.engine.alerts import Alert
 from stateward.store.records import Object, Operation

@@ -1,8 +1,6 @@
-"""The agent of a node: the agent of the edge protocol, with a site of instances, a lease and a capacity."""
+"""The agent of a node: the agent of `stateward.agents`, with a site of instances, a lease and a capacity."""
 
-import asyncio
 import os
-import signal
 from ipaddress import ip_address
 from pathlib import Path
 from random import Random
@@ -11,8 +9,8 @@ from msgspec import Struct
 
 from stateward import __version__
 from stateward.agents.agent import Agent
-from stateward.agents.app_manifest import SiteBackend
 from stateward.agents.dialer import WebSocketDialer
+from stateward.agents.messages import SiteBackend
 from stateward.agents.secret_requests import SecretRequests
 from stateward.agents.self_upgrade import SelfUpgrade, read_installation
 from stateward.agents.site import SiteCapacity
@@ -104,11 +102,8 @@ async def run_node_agent(options: NodeAgentOptions, token: str) -> None:
         engine=site,
     )
     await site.start()
-    task = asyncio.ensure_future(made.run())
-    for one in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(one, task.cancel)
-    await asyncio.gather(task, return_exceptions=True)
-    if engine is not None:
-        await engine.close()
-    if not task.cancelled() and (error := task.exception()) is not None:
-        raise error
+    try:
+        await made.run_until_stopped()
+    finally:
+        if engine is not None:
+            await engine.close()

@@ -3,7 +3,8 @@
 import logging
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
+from functools import partial
 from random import Random
 
 from stateward.access.lifecycle import TOKEN
@@ -18,8 +19,6 @@ from stateward.domains.systems.nodes.node_watch import NodeWatch
 from stateward.domains.systems.object_ids import system_of
 from stateward.domains.systems.service_handlers import REDEPLOY
 from stateward.engine import Denied, Engine
-from stateward.engine.maintenance.horizon import EntriesPruned
-from stateward.engine.queries import watch_pages
 from stateward.lifecycle import CONTROLLER
 from stateward.store.errors import StoreError
 from stateward.store.filters import Page, Selector
@@ -56,39 +55,23 @@ class NodeController:
     async def running(self, *, works: bool) -> AsyncIterator[None]:
         """Serve agents; in a process with a worker, watch leases, and tell the backend what has changed."""
         engine, settings = self._context.engine, self._context.settings
-        self._last_seq = await engine.store.reader.last_journal_seq()
+        last_seq = await engine.store.reader.last_journal_seq()
         backend = self._backend if works else None
-
-        async def follow() -> None:
-            try:
-                await self._follow_journal(backend)
-            except EntriesPruned as pruned:  # the next report of each node makes up for old entries
-                self._last_seq = pruned.horizon
-
-        loops: dict[str, Loop] = {
-            "journal follower of nodes": follow,
-            "orders to nodes": self.hub.resend_orders,
-            "connections of nodes": self.hub.close_silent,
-        }
+        watches: list[Loop] = []
         if backend is not None:
             await backend.refresh_all()
-            loops["watch of nodes"] = NodeWatch(engine, settings.node_lease, settings.node_margin, time.monotonic).run
-        try:
-            async with background(*(supervise(*one, log, transient=StoreError) for one in loops.items())):
-                yield
-        finally:
-            await self.hub.close()
+            watches.append(NodeWatch(engine, settings.node_lease, settings.node_margin, time.monotonic).run)
+        supervised = [supervise("watch of nodes", one, log, transient=StoreError) for one in watches]
+        async with self.hub.running(last_seq, partial(self._on_journal, backend)), background(*supervised):
+            yield
 
-    async def _follow_journal(self, backend: NodesBackend | None) -> None:
-        async with aclosing(watch_pages(self._context.engine.store, self._last_seq)) as pages:
-            async for page in pages:
-                entries = [one for one in page if one.kind in FOLLOWED]
-                if entries:
-                    self.hub.on_journal(entries)
-                    if backend is not None:
-                        await backend.on_journal(entries)
-                        await self._retry_failed(entries)
-                self._last_seq = page[-1].seq
+    async def _on_journal(self, backend: NodesBackend | None, page: Sequence[JournalEntry]) -> None:
+        entries = [one for one in page if one.kind in FOLLOWED]
+        if entries:
+            self.hub.on_journal(entries)
+            if backend is not None:
+                await backend.on_journal(entries)
+                await self._retry_failed(entries)
 
     async def _retry_failed(self, entries: Sequence[JournalEntry]) -> None:
         """Roll out services again that failed, when a node gets room for them or is to be left."""

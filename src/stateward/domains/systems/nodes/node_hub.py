@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from ipaddress import IPv6Address, ip_address
 from random import Random
 
@@ -24,16 +23,13 @@ from stateward.agents.messages import (
     InventoryItem,
     LogPart,
     OrderAction,
-    SiteBackend,
     StatusMessage,
     Welcome,
 )
 from stateward.agents.node_messages import SecretRequest
-from stateward.agents.site import SiteCapacity
 from stateward.domains.systems.backends.port import InstancePhase, ReadSecrets, ServiceInstance
 from stateward.domains.systems.errors import NodeCannotAnswer
 from stateward.domains.systems.lifecycle import INSTANCE, NODE, InstanceState
-from stateward.domains.systems.nodes.lease_rules import BEATS_PER_LEASE
 from stateward.domains.systems.nodes.node_images import IMAGES_ASKED, NodeImages
 from stateward.domains.systems.nodes.node_instances import NodeInstances
 from stateward.domains.systems.nodes.node_model import (
@@ -62,7 +58,7 @@ from stateward.domains.systems.nodes.node_records import (
 from stateward.domains.systems.nodes.node_secrets import NodeSecrets
 from stateward.domains.systems.nodes.node_volumes import SYSTEM_DELETED, NodeVolumes
 from stateward.engine import Engine
-from stateward.engine.transaction_batcher import TransactionBatcher, transaction_batcher
+from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.store.records import JournalEntry, Key, Object, to_json
 
 log = logging.getLogger("stateward.systems")
@@ -104,16 +100,14 @@ class NodeHub(AgentHub):
     def __init__(
         self, engine: Engine, chance: Random, lease_s: float, read_secrets: ReadSecrets, server_url: str = ""
     ) -> None:
-        super().__init__(engine, NodeCannotAnswer, silent_s=lease_s, resend_s=RESEND_S)
+        super().__init__(engine, NodeCannotAnswer, chance, silent_s=lease_s, resend_s=RESEND_S)
         self._lease_s, self._server_url = lease_s, server_url
         self.instances = NodeInstances(engine)
         self._secrets = NodeSecrets(self.instances, read_secrets)
         self.images, self.volumes = NodeImages(self), NodeVolumes(self)
-        batcher = partial(transaction_batcher, engine.store, chance)
-        self._connects, self._renewals, self._disconnects = map(
-            batcher, (connect_nodes, renew_leases, disconnect_nodes)
-        )
-        self._report: TransactionBatcher[InstanceReport, bool] = batcher(
+        self._connects, self._disconnects = self.batcher(connect_nodes), self.batcher(disconnect_nodes)
+        self._renewals = self.batcher(renew_leases)
+        self._report: TransactionBatcher[InstanceReport, bool] = self.batcher(
             lambda tx, reports: record_reports(tx, engine.kinds, reports)
         )
 
@@ -123,16 +117,11 @@ class NodeHub(AgentHub):
         """Accept the agent of a node, or refuse it."""
         if problem := address_problem(hello.address, connection.peer):
             return Goodbye(problem, final=True)
-        capacity = SiteCapacity(hello.cores, hello.memory, hello.slots, hello.address)
-        who = connection.site, hello.version, hello.installation
-        takes_secrets = hello.secrets and connection.is_private
-        has_engine = SiteBackend.CONTAINER in hello.backends
-        request = NodeHello(*who, capacity, self._lease_s, self._server_url, takes_secrets, has_engine)
-        answer = await self._connects.submit(request)
-        if answer.rejection:
-            return Goodbye(answer.rejection, held=answer.is_held)
-        self.supersede(connection.site)
-        return Welcome(answer.notify, beat=self._lease_s / BEATS_PER_LEASE, lease=self._lease_s)
+        about = connection.site, hello, self._lease_s, self._server_url
+        answer = await self._connects.submit(NodeHello(*about, takes_secrets=hello.secrets and connection.is_private))
+        if isinstance(answer, Welcome):
+            self.supersede(connection.site)
+        return answer
 
     async def sync(self, connection: AgentConnection, items: Sequence[InventoryItem]) -> SyncResult:
         """Reconcile a complete inventory with what is placed on the node."""
@@ -247,7 +236,7 @@ class NodeHub(AgentHub):
                 (one, order) for one, order in due
                 if order.work is not OrderAction.CREATE or ref_of_instance(one.ns, one.id).system.system not in deleted
             ]  # fmt: skip
-        new = {one.key for one, order in due if order.work is OrderAction.CREATE and not _is_ordered(one)}
+        new = {one.key for one, order in due if order.work is OrderAction.CREATE and not placed_status(one).is_ordered}
         once = {one.key for one, _ in due if one.key in new and placed_instance(one).want.run_once}
         stale = once - await self.engine.store.transact(lambda tx: mark_ordered(tx, once)) if once else set()
         with suppress(Disconnected):
@@ -281,10 +270,6 @@ def due_order(found: Object, notify: int) -> AgentOrder | None:
     if found.state == InstanceState.KEPT or placed_status(found).seen is not None:
         return None
     return AgentOrder(OrderAction.CREATE, create_number(placed.number), placed.number, notify, found.id, spec=spec)
-
-
-def _is_ordered(found: Object) -> bool:
-    return placed_status(found).is_ordered
 
 
 def _orphan_removal(connection: AgentConnection, item: InventoryItem, placed: Object | None) -> AgentOrder | None:

@@ -13,8 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.agents.connection import SUPERSEDED, ConnectionId
-from stateward.agents.messages import InventoryItem
-from stateward.agents.site import SiteCapacity
+from stateward.agents.messages import Goodbye, Hello, InventoryItem, SiteBackend, Welcome
 from stateward.domains.systems.backends.port import InstancePhase, ServiceInstance
 from stateward.domains.systems.lifecycle import (
     INSTANCE,
@@ -25,6 +24,7 @@ from stateward.domains.systems.lifecycle import (
     InstanceState,
     SystemNodeState,
 )
+from stateward.domains.systems.nodes.lease_rules import BEATS_PER_LEASE
 from stateward.domains.systems.nodes.node_model import (
     NODE_LABEL,
     NODE_LOST,
@@ -104,45 +104,35 @@ class NodeHello(Struct, frozen=True):
     """An agent that connects for a node; it gets leases of `lease` seconds."""
 
     node: Key
-    version: str
-    installation: str
-    capacity: SiteCapacity
+    hello: Hello
     lease: float
     server: str = ""
     takes_secrets: bool = False
-    has_engine: bool = False
 
 
-class NodeWelcome(Struct, frozen=True):
-    """The notify id of an accepted agent, or the reason of its rejection; a held one may be accepted later."""
-
-    notify: int = 0
-    rejection: str = ""
-    is_held: bool = False
-
-
-async def connect_nodes(tx: Tx, hellos: Sequence[NodeHello]) -> list[NodeWelcome]:
+async def connect_nodes(tx: Tx, hellos: Sequence[NodeHello]) -> list[Welcome | Goodbye]:
     """Accept agents: each gets a notify id above all that were issued for its node."""
     async with unit_of_work(tx, {one.node for one in hellos}) as uow:
         return [_connect_node(uow, one) for one in hellos]
 
 
-def _connect_node(uow: UnitOfWork, hello: NodeHello) -> NodeWelcome:
-    found = loaded_node(uow, hello.node)
+def _connect_node(uow: UnitOfWork, request: NodeHello) -> Welcome | Goodbye:
+    found = loaded_node(uow, request.node)
     if found is None:
-        return NodeWelcome(rejection=NO_NODE)
-    status, has = node_status(found), hello.capacity
+        return Goodbye(NO_NODE)
+    status, hello = node_status(found), request.hello
     if found.state in SERVING and status.installation != hello.installation:
-        return NodeWelcome(rejection=HELD, is_held=True)
-    size = {"cpu": has.cores, "memory": has.memory // 2**20, "slots": has.slots, "address": has.address}
-    who = {"version": hello.version, "installation": hello.installation, "server": hello.server}
-    has_had = status.has_had_engine or status.containers or hello.has_engine
-    offers = {"containers": hello.has_engine, "has_had_engine": has_had, "secrets": hello.takes_secrets, "images": {}}
+        return Goodbye(HELD, held=True)
+    size = {"cpu": hello.cores, "memory": hello.memory // 2**20, "slots": hello.slots, "address": hello.address}
+    who = {"version": hello.version, "installation": hello.installation, "server": request.server}
+    has_engine = SiteBackend.CONTAINER in hello.backends
+    has_had = status.has_had_engine or status.containers or has_engine
+    offers = {"containers": has_engine, "has_had_engine": has_had, "secrets": request.takes_secrets, "images": {}}
     # Another server may have given a longer lease, which goes on until its end.
-    lease = max(status.lease, hello.lease) if found.state in SERVING else hello.lease
+    lease = max(status.lease, request.lease) if found.state in SERVING else request.lease
     seen = replace(status, notify=status.notify + 1, connected=False, lease=lease, **size, **who, **offers)
     save_seen(uow, found, seen)
-    return NodeWelcome(status.notify + 1)
+    return Welcome(status.notify + 1, beat=request.lease / BEATS_PER_LEASE, lease=request.lease)
 
 
 async def renew_leases(tx: Tx, connections: Sequence[ConnectionId]) -> list[bool]:

@@ -92,8 +92,7 @@ async def connect_node_agent(
     socket: WebSocket[Any, Any, Any], node_hub: NodeHubDependency, space: Ns, node: NodeName
 ) -> None:
     """Serve the connection of a node's agent."""
-    refusal = "" if grant_of(socket).names_site(space, node) else node_hub.wrong_site
-    await serve_agent(socket, node_hub, Key(space, node), refusal)
+    await serve_agent(socket, node_hub, Key(space, node))
 
 
 def _actions(request: Call, ns: str, key: str | None = None) -> NodeActions:

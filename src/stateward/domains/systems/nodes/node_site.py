@@ -26,8 +26,7 @@ from stateward.agents.messages import (
     OrderAction,
 )
 from stateward.agents.node_messages import FoundImage, ImageAnswer, ImageRequest, VolumeRemoval, VolumesRemoved
-from stateward.agents.published_ports import PublishedAddress
-from stateward.agents.site import InstanceMeasure, ReportProgress, SiteCommandResult, SiteError, ThingStatus
+from stateward.agents.site import AgentSite, ReportProgress, SiteCommandResult, SiteError, ThingStatus
 from stateward.containers import ContainerEngine, EngineUnavailable
 from stateward.domains.systems.backends.container import ContainerBackend
 from stateward.domains.systems.backends.container.container_specs import EngineReach
@@ -53,8 +52,8 @@ NO_SYSTEM = SystemRef("", "")
 InstanceBackend: TypeAlias = LocalBackend | ContainerBackend
 
 
-class NodeSite:
-    """The instances of this host, below one folder; implements `AgentSite`."""
+class NodeSite(AgentSite):
+    """The instances of this host, below one folder."""
 
     def __init__(
         self,
@@ -109,10 +108,6 @@ class NodeSite:
     async def observe(self) -> Mapping[str, Existing]:
         """Return the instances that were ordered, and not removed since."""
         return {one.name: Existing(one.generation, one.whole) for one in self._known}
-
-    def ports_of(self, name: str) -> tuple[PublishedAddress, ...]:  # noqa: ARG002 - the same for all
-        """Return nothing: where an instance listens is in its status."""
-        return ()
 
     async def execute(self, order: AgentOrder, report_progress: ReportProgress) -> None:  # noqa: ARG002 - it is quick
         """Start an instance, or remove it; an update stops one of a job, and keeps its log."""
@@ -185,10 +180,6 @@ class NodeSite:
                 await backend.forget(wanted.ref)
             if isinstance(backend, ContainerBackend) and not any(one.ref.system == wanted.ref.system for one in left):
                 await backend.leave(wanted.ref.system)
-
-    async def measure(self) -> Mapping[str, InstanceMeasure]:
-        """Return nothing: the controller of nodes asks for no measures."""
-        return {}
 
     async def read_log(self, request: LogRequest) -> Sequence[LogPart]:
         """Return what an instance has written."""

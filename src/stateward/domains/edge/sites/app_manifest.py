@@ -5,12 +5,12 @@ back end runs its image. `backend_problems` tells what a back end cannot honour:
 """
 
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from stateward.agents.probe_specs import HttpProbe, Probe
+from stateward.agents.messages import SiteBackend
+from stateward.domains.edge.sites.probe_specs import HttpProbe, Probe
 from stateward.errors import BadInput
 from stateward.naming import (
     IMAGE_FORM,
@@ -24,14 +24,6 @@ from stateward.naming import (
     port_ranges,
 )
 from stateward.validation_texts import describe_pattern
-
-
-class SiteBackend(StrEnum):
-    """The form in which an agent runs clusters and apps."""
-
-    PROCESS = "process"
-    CONTAINER = "container"
-
 
 MAX_PARTS = 20
 MAX_COPIES = 1000

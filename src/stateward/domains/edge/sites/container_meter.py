@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.agents.app_manifest import AppPart
-from stateward.agents.container_connections import Connections
-from stateward.agents.container_identity import Copy, copies_of, copy_in
 from stateward.agents.local_state import Deployed
-from stateward.agents.probes import ProbedApp
 from stateward.agents.site import InstanceMeasure, NodeMeasure
 from stateward.containers import ContainerRecord, ContainerState, ContainerStats
+from stateward.domains.edge.sites.app_manifest import AppPart
+from stateward.domains.edge.sites.container_connections import Connections
+from stateward.domains.edge.sites.container_identity import Copy, copies_of, copy_in
+from stateward.domains.edge.sites.probes import ProbedApp
 
 NOTHING_KNOWN: Mapping[str, Connections] = {}
 NO_REQUESTS: Mapping[str, int] = {}

@@ -18,16 +18,15 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.agents.local_state import Deployed, LocalState
-from stateward.agents.log_files import emptying_script, log_script, read_log_parts
 from stateward.agents.messages import AgentOrder, CommandRequest, Existing, LogPart, LogRequest, OrderAction
-from stateward.agents.output_excerpt import last_output
-from stateward.agents.probes import ProbeRunner, health_by_app
-from stateward.agents.process_meter import ProcessMeter
-from stateward.agents.process_programs import probed_parts, setup_scripts, shell_programs
-from stateward.agents.process_tracking import background_shell, kill_processes, with_label
-from stateward.agents.published_ports import PublishedAddress
-from stateward.agents.site import InstanceMeasure, ReportProgress, SiteCommandResult, SiteError
+from stateward.agents.site import AgentSite, InstanceMeasure, ReportProgress, SiteCommandResult, SiteError
 from stateward.aio.supervise import cancel_tasks
+from stateward.domains.edge.sites.log_files import emptying_script, log_script, read_log_parts
+from stateward.domains.edge.sites.output_excerpt import last_output
+from stateward.domains.edge.sites.probes import ProbeRunner, health_by_app
+from stateward.domains.edge.sites.process_meter import ProcessMeter
+from stateward.domains.edge.sites.process_programs import probed_parts, setup_scripts, shell_programs
+from stateward.domains.edge.sites.process_tracking import background_shell, kill_processes, with_label
 from stateward.drivers import (
     AlreadyDone,
     CallAccepted,
@@ -61,7 +60,7 @@ MAX_LOG_FILE_BYTES, LOG_INTERVAL_S = 20_000_000, 30.0
 """How long an app's log grows before it becomes the old one, and the time between two checks."""
 
 
-class ProcessSite:
+class ProcessSite(AgentSite):
     """Clusters and apps as processes on this machine; one folder has all their files."""
 
     def __init__(self, folder: Path, confinement: Confinement | None = None) -> None:
@@ -97,10 +96,6 @@ class ProcessSite:
             await self._start_app(order, report_progress)
         else:
             await self._make_cluster(order, spec, report_progress)
-
-    def ports_of(self, name: str) -> tuple[PublishedAddress, ...]:  # noqa: ARG002 - the same for all
-        """Return nothing: a process listens at the host itself, where its spec says."""
-        return ()
 
     async def measure(self) -> Mapping[str, InstanceMeasure]:
         """Measure all nodes and apps in one scan, and take the verdicts of the probes."""

@@ -11,10 +11,10 @@ from contextlib import aclosing
 
 from msgspec import Struct
 
-from stateward.agents.container_identity import Copy
 from stateward.agents.messages import LogPart
 from stateward.agents.site import SiteError
 from stateward.containers import ContainerEngine, LogChunk
+from stateward.domains.edge.sites.container_identity import Copy
 
 MAX_READ_BYTES = 4 << 20
 """The limit on what is read of a log at once."""

@@ -12,8 +12,9 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.agents.probe_specs import CommandProbe, HttpProbe, Probe, TcpProbe
+from stateward.agents.site import Health
 from stateward.aio.supervise import cancel_tasks
+from stateward.domains.edge.sites.probe_specs import CommandProbe, HttpProbe, Probe, TcpProbe
 
 LOOPBACK = "127.0.0.1"
 MAX_STATUS_LINE = 200
@@ -24,14 +25,6 @@ SOURCE_KEPT_S = 120.0
 
 RunProbeCommand = Callable[[str, str, float], Awaitable[None]]
 """Runs a command where an app runs, given its name, the command and the seconds it may take; raises on failure."""
-
-
-class Health(Struct, frozen=True):
-    """The health of an app (None: unknown), why it is bad, and the results in a row that contradict it."""
-
-    is_healthy: bool | None = None
-    reason: str = ""
-    contrary: int = 0
 
 
 UNKNOWN_HEALTH = Health()

@@ -2,9 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-from stateward.agents.app_manifest import AppPart
-from stateward.agents.container_identity import Copy, SiteNames
-from stateward.agents.container_nodes import MIB, NodeSize
 from stateward.agents.messages import AgentOrder
 from stateward.containers import (
     ContainerLimits,
@@ -13,6 +10,9 @@ from stateward.containers import (
     PublishedPort,
     VolumeMount,
 )
+from stateward.domains.edge.sites.app_manifest import AppPart
+from stateward.domains.edge.sites.container_identity import Copy, SiteNames
+from stateward.domains.edge.sites.container_nodes import MIB, NodeSize
 
 SHELL = ("sh", "-c")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from stateward import __version__
-from stateward.agents.app_manifest import SiteBackend
+from stateward.agents.messages import SiteBackend
 from stateward.client.output import out
 from stateward.client.target import read_token_file
 from stateward.errors import BadInput
@@ -18,7 +18,6 @@ from stateward.naming import ADDRESS_PORTS, PORT_RANGES
 from stateward.validation_texts import PATTERN_MEANINGS
 
 if TYPE_CHECKING:
-    from stateward.agents.agent import Agent
     from stateward.agents.site import AgentSite, SiteCapacity
 
 AGENTS_PATH = "/api/v1/edge/agents"
@@ -155,20 +154,7 @@ def agent(
     )
     out().print(f"agent of {namespace}/{cloudlet}, version {__version__}, starts in {folder}", markup=False)
     out().print(f"installation {identity}", markup=False)
-    asyncio.run(_run_until_stopped(made))
-
-
-async def _run_until_stopped(made: "Agent") -> None:
-    """Run an agent until it is replaced by its successor, or stopped by a signal."""
-    import asyncio
-    import signal
-
-    task = asyncio.ensure_future(made.run())
-    for one in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(one, task.cancel)
-    await asyncio.gather(task, return_exceptions=True)
-    if not task.cancelled() and task.exception() is not None:
-        raise task.exception() or RuntimeError
+    asyncio.run(made.run_until_stopped())
 
 
 class _ContainerChoices(NamedTuple):
@@ -186,16 +172,16 @@ def _site(
 ) -> "AgentSite":
     """Return the site of a back end; apps cannot read the agent's token, folder and environment (`confinement`)."""
     if driver is Drivers.PROCESS and backend is SiteBackend.CONTAINER:
-        from stateward.agents.container_images import read_logins
-        from stateward.agents.container_site import ContainerOptions, ContainerSite
         from stateward.containers import EngineClient
+        from stateward.domains.edge.sites.container_images import read_logins
+        from stateward.domains.edge.sites.container_site import ContainerOptions, ContainerSite
 
         logins = {} if choices.logins is None else read_logins(choices.logins)
         options = ContainerOptions(choices.publish_at, choices.images, logins, address_ports=choices.address_ports)
         return ContainerSite(folder, EngineClient(choices.engine), installation, options)
     if driver is Drivers.PROCESS:
-        from stateward.agents.process_site import ProcessSite
         from stateward.config import load
+        from stateward.domains.edge.sites.process_site import ProcessSite
         from stateward.drivers.confinement import Confinement
 
         settings = load({}, os.environ, None).config
@@ -210,8 +196,8 @@ def _site(
 
 def _capacity(cores: float | None, memory: int | None) -> "SiteCapacity":
     """Return what clusters may use: the limits that are given, or what this machine has."""
-    from stateward.agents.process_meter import machine_capacity
     from stateward.agents.site import SiteCapacity
+    from stateward.domains.edge.sites.process_meter import machine_capacity
 
     machine = machine_capacity()
     return SiteCapacity(machine.cores if cores is None else cores, machine.memory if memory is None else memory * 2**20)

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from stateward.agents.app_manifest import AppPart, PartResources
 from stateward.agents.site import SiteError
+from stateward.domains.edge.sites.app_manifest import AppPart, PartResources
 from stateward.drivers.process.shell_machine import NAMED_SIZES, size_of
 
 MIB = 1 << 20

@@ -13,7 +13,14 @@ from msgspec import Struct
 
 from stateward.agents.local_state import Deployed
 from stateward.agents.site import InstanceMeasure, NodeMeasure, SiteCapacity
-from stateward.agents.tcp_sockets import LISTENING, TcpSocket, ports_by_owner, read_sockets, socket_inodes, use_of_ports
+from stateward.domains.edge.sites.tcp_sockets import (
+    LISTENING,
+    TcpSocket,
+    ports_by_owner,
+    read_sockets,
+    socket_inodes,
+    use_of_ports,
+)
 from stateward.drivers.process.procfs import DEAD, PROC, read_proc
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")

@@ -5,11 +5,12 @@ from shlex import join, quote
 
 import msgspec
 
-from stateward.agents.app_manifest import AppPart, AppProgram, SiteBackend, check_backend, parts_of
 from stateward.agents.local_state import Deployed
-from stateward.agents.probes import ProbedApp
+from stateward.agents.messages import SiteBackend
 from stateward.agents.site import SiteError
-from stateward.agents.tcp_sockets import PROBE_SOURCE
+from stateward.domains.edge.sites.app_manifest import AppPart, AppProgram, check_backend, parts_of
+from stateward.domains.edge.sites.probes import ProbedApp
+from stateward.domains.edge.sites.tcp_sockets import PROBE_SOURCE
 from stateward.errors import BadInput
 
 

@@ -11,9 +11,9 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from stateward.agents.container_calls import EngineCalls
-from stateward.agents.tcp_sockets import TcpSocket, read_namespace_sockets, use_of_namespace
 from stateward.containers import ContainerEngine, EngineRefused
+from stateward.domains.edge.sites.container_calls import EngineCalls
+from stateward.domains.edge.sites.tcp_sockets import TcpSocket, read_namespace_sockets, use_of_namespace
 from stateward.drivers.process.procfs import read_proc
 
 MAX_INSPECTED = 200

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from stateward.agents.app_manifest import AppPart
 from stateward.agents.messages import AgentOrder
 from stateward.agents.published_ports import MAX_PORTS, PublishedAddress
 from stateward.containers import ContainerRecord, ContainerState
+from stateward.domains.edge.sites.app_manifest import AppPart
 
 AGENT_LABEL = "stateward.agent"
 INSTANCE_LABEL = "stateward.instance"

@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from stateward.agents.app_manifest import AppPart
 from stateward.agents.site import ReportProgress, SiteError
 from stateward.aio.named_locks import NamedLocks
 from stateward.containers import (
@@ -23,6 +22,7 @@ from stateward.containers import (
     describe_pull,
     registry_of,
 )
+from stateward.domains.edge.sites.app_manifest import AppPart
 from stateward.errors import StatewardError
 
 REPORT_INTERVAL_S = 1.0

@@ -16,10 +16,33 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.agents.app_containers import container_spec, volume_names, volume_specs
-from stateward.agents.app_manifest import AppPart, SiteBackend, check_backend, check_host_ports, parts_of
-from stateward.agents.container_calls import ENGINE_PATIENCE_S, EngineCalls
-from stateward.agents.container_identity import (
+from stateward.agents.local_state import Deployed, LocalState
+from stateward.agents.messages import (
+    AgentOrder,
+    CommandRequest,
+    Existing,
+    LogPart,
+    LogRequest,
+    OrderAction,
+    SiteBackend,
+)
+from stateward.agents.published_ports import PublishedAddress
+from stateward.agents.site import InstanceMeasure, ReportProgress, SiteCommandResult, SiteError
+from stateward.containers import (
+    ContainerEngine,
+    ContainerNetworkSpec,
+    ContainerRecord,
+    ContainerSpec,
+    ContainerState,
+    EngineRefused,
+    EngineUnavailable,
+    RegistryLogin,
+    start_created,
+)
+from stateward.domains.edge.sites.app_containers import container_spec, volume_names, volume_specs
+from stateward.domains.edge.sites.app_manifest import AppPart, check_backend, check_host_ports, parts_of
+from stateward.domains.edge.sites.container_calls import ENGINE_PATIENCE_S, EngineCalls
+from stateward.domains.edge.sites.container_identity import (
     CLUSTER_LABEL,
     INSTANCE_LABEL,
     Copy,
@@ -34,25 +57,10 @@ from stateward.agents.container_identity import (
     published_addresses,
     summarize,
 )
-from stateward.agents.container_images import ImageSource
-from stateward.agents.container_nodes import NodeSize, PlacedApp, node_size, place_apps, wanted_of
-from stateward.agents.container_reader import ContainerReader, read_program
-from stateward.agents.local_state import Deployed, LocalState
-from stateward.agents.messages import AgentOrder, CommandRequest, Existing, LogPart, LogRequest, OrderAction
-from stateward.agents.output_excerpt import last_output
-from stateward.agents.published_ports import PublishedAddress
-from stateward.agents.site import InstanceMeasure, ReportProgress, SiteCommandResult, SiteError
-from stateward.containers import (
-    ContainerEngine,
-    ContainerNetworkSpec,
-    ContainerRecord,
-    ContainerSpec,
-    ContainerState,
-    EngineRefused,
-    EngineUnavailable,
-    RegistryLogin,
-    start_created,
-)
+from stateward.domains.edge.sites.container_images import ImageSource
+from stateward.domains.edge.sites.container_nodes import NodeSize, PlacedApp, node_size, place_apps, wanted_of
+from stateward.domains.edge.sites.container_reader import ContainerReader, read_program
+from stateward.domains.edge.sites.output_excerpt import last_output
 from stateward.errors import BadInput, count_text
 from stateward.naming import ADDRESS_PORTS
 

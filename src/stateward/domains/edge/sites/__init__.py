@@ -1,0 +1,1 @@
+"""The sites of edge agents: clusters and apps as processes, and as containers."""
