@@ -31,6 +31,7 @@ NAVIGATION: Mapping[str, Sequence[str]] = {
         "docs/howto/plugin.md",
         "docs/howto/test.md",
         "docs/howto/driver.md",
+        "docs/howto/agent.md",
         "docs/howto/console-module.md",
         "deploy/README.md",
         "deploy/postgresql.md",
