@@ -107,7 +107,7 @@ class Terminal:
     """One shell for all commands of a page, so that later commands see the variables of earlier ones."""
 
     def __init__(self, folder: Path, only: str = "") -> None:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("STATEWARD_")}
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("STATEWARD_", "PYTEST_"))}
         path = f"{Path(sys.executable).parent}:{clean['PATH']}"
         installed = {"PIP_TARGET": str(folder / ".installed"), "PYTHONPATH": str(folder / ".installed")}
         offline = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "false"}
