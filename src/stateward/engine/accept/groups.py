@@ -59,7 +59,7 @@ async def accept_group(
 ) -> GroupVerdict:
     """Accept an action on a whole and its members; if the whole denies it, or no member allows it, nothing changes.
 
-    A whole that `acts_alone` can begin the action without members.
+    Nor if it would remove a protected member. A whole that `acts_alone` can begin the action without members.
     """
     uow = UnitOfWork(tx)
     uow.is_bulk = whole is None
@@ -81,6 +81,8 @@ async def accept_group(
     skipped: dict[str, StatewardError] = {
         one.id: why for one, why in zip(chosen, verdicts, strict=True) if isinstance(why, StatewardError)
     }
+    if whole is not None and (flag := next((why for why in skipped.values() if isinstance(why, Protected)), None)):
+        raise flag
     found = {one.id for one in chosen}
     skipped |= {id_: NotFound(each.ns, id_) for id_ in members.ids or () if id_ not in found}
     if not begun and (skipped or not acts_alone):
