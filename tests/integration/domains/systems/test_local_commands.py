@@ -1,10 +1,12 @@
 """Commands in instances that are processes."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from stateward.domains.systems.errors import NoRunningInstance
+from stateward.drivers.process.procfs import stat_of
 from tests.integration.domains.systems.local_backend_harness import WEB, end_all, ready, run_backend, shell, start
 
 
@@ -31,4 +33,21 @@ async def test_a_command_that_does_not_end_in_time_is_killed_with_its_descendant
         await ready(backend)
         done = await backend.run_command(WEB, None, ("sh", "-c", "echo begins; sleep 1000 & sleep 1000"), 0.5, 1_000)
         assert (done.exit_status, done.stdout) == (None, "begins\n")  # it is over when nobody writes any more
+        await end_all(backend)
+
+
+async def test_a_process_that_has_left_the_session_of_its_command_ends_with_it(tmp_path: Path) -> None:
+    """It holds the output of the command for ever, so many such commands must not wait for each other either."""
+    async with run_backend(tmp_path) as backend:
+        await start(backend, shell("sleep 100"))
+        await ready(backend)
+        text = "echo begins; setsid sh -c 'echo $$ > $STATEWARD_WORK/pid-$0; sleep 1000' $0 & sleep 1000"
+        commands = [
+            backend.run_command(WEB, None, ("sh", "-c", text, str(number)), 1.0, 1_000) for number in range(10)
+        ]
+        outcomes = await asyncio.gather(*commands)
+        assert {(one.exit_status, one.stdout) for one in outcomes} == {(None, "begins\n")}
+        pids = [int(file.read_text()) for file in tmp_path.rglob("pid-*")]
+        assert len(pids) == len(commands)
+        assert [pid for pid in pids if (stat := stat_of(pid)) is not None and stat.alive] == []
         await end_all(backend)

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from stateward.containers.command_kill import MARK_VARIABLE, kill_on_host, new_mark
 from stateward.domains.systems.backends.local.instance_dir import InstanceDir, InstanceOrder, LocalInstanceState
 from stateward.domains.systems.backends.local.launch import environment_of, secret_files, start_dir
 from stateward.domains.systems.backends.port import CommandOutcome
@@ -29,9 +30,14 @@ async def run_in_process_instance(
     timeout_s: float,
     max_output: int,
 ) -> CommandOutcome:
-    """Run a command to its end, or kill it after a time; output beyond a limit is dropped."""
+    """Run a command to its end, or kill all of it after a time; output beyond a limit is dropped.
+
+    It is over when nobody holds its output any more. A process that has left its session is found by its mark.
+    """
     sandbox = replace(Sandbox(directory.folder, uid=state.uid), files=secret_files(order, secrets))
+    mark = new_mark()
     environment = environment_of(directory, order, state.boot, state.port or 0, sandbox, secrets)
+    environment = {**environment, MARK_VARIABLE: mark}
 
     def start() -> "subprocess.Popen[bytes]":
         pipe = subprocess.PIPE
@@ -51,27 +57,31 @@ async def run_in_process_instance(
         return CommandOutcome(order.name, 127, "", f"{argv[0]}: {error}\n")
     assert process.stdout is not None
     assert process.stderr is not None
-    reading = asyncio.gather(
-        *(asyncio.to_thread(_read_bounded, one.fileno(), max_output) for one in (process.stdout, process.stderr))
-    )
-    has_timed_out = False
+    outputs = [_PipeReader(pipe.fileno(), max_output) for pipe in (process.stdout, process.stderr)]
+    has_timed_out = True
     try:
         async with asyncio.timeout(timeout_s):
-            await asyncio.shield(reading)
+            for output in outputs:
+                await output.ended.wait()
             await _wait(process)
+        has_timed_out = False
     except TimeoutError:
-        has_timed_out = True
+        pass
     finally:
         _kill_group(process)
-        (stdout, is_cut), (stderr, is_cut_too) = await reading
+        if has_timed_out:  # or its caller has left
+            await asyncio.to_thread(kill_on_host, mark, 0, "")
         await _wait(process)
+        for output in outputs:
+            output.close()
         process.stdout.close()
         process.stderr.close()
+    stdout, stderr = (bytes(output.kept) for output in outputs)
     kept_out, kept_err = share_room(stdout, stderr, max_output)
-    is_cut = is_cut or is_cut_too or (kept_out, kept_err) != (stdout, stderr)
+    is_cut = any(output.is_cut for output in outputs) or (kept_out, kept_err) != (stdout, stderr)
     code = process.returncode
     status = None if has_timed_out else code if code >= 0 else SIGNAL_BASE - code
-    out, err = (one.decode(errors="replace") for one in (kept_out, kept_err))
+    out, err = (text.decode(errors="replace") for text in (kept_out, kept_err))
     return CommandOutcome(order.name, status, out, err, truncated=is_cut)
 
 
@@ -86,13 +96,33 @@ async def _wait(process: "subprocess.Popen[bytes]") -> None:
         await asyncio.sleep(POLL_INTERVAL_S)
 
 
-def _read_bounded(handle: int, most: int) -> tuple[bytes, bool]:
-    """Read to the end, and keep the beginning; returns it, and whether there was more."""
-    kept, is_cut = bytearray(), False
-    while data := os.read(handle, CHUNK_BYTES):
-        is_cut = is_cut or len(kept) + len(data) > most
-        kept += data[: most - len(kept)]
-    return bytes(kept), is_cut
+class _PipeReader:
+    """Reads a pipe as it is written, and keeps the beginning.
+
+    No thread waits for its end: whoever has left the command's session may hold the pipe for ever.
+    """
+
+    def __init__(self, handle: int, most: int) -> None:
+        self.kept, self.is_cut, self.ended = bytearray(), False, asyncio.Event()
+        self._handle, self._most, self._loop = handle, most, asyncio.get_running_loop()
+        os.set_blocking(handle, False)
+        self._loop.add_reader(handle, self._read)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._handle, CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            self._loop.remove_reader(self._handle)
+            self.ended.set()
+        self.is_cut = self.is_cut or len(self.kept) + len(data) > self._most
+        self.kept += data[: self._most - len(self.kept)]
+
+    def close(self) -> None:
+        """Read what is in the pipe, and no more."""
+        self._read()
+        self._loop.remove_reader(self._handle)
 
 
 def _kill_group(process: "subprocess.Popen[bytes]") -> None:
