@@ -143,6 +143,19 @@ async def _require_no_flag_below(uow: UnitOfWork, kinds: Kinds, action: str, fou
         takers = tuple(one.id for one in below if one.kind in kinds and action in kinds.of(one).removes_below)
 
 
+async def require_no_flag_in(uow: UnitOfWork, action: str, found: Object, parts: Iterable[Object]) -> None:
+    """Raise if an action on an object would end in the removal of others, and one of them or below them is protected.
+
+    For the guard of a kind that removes objects which are not below its own.
+    """
+    level = list(parts)
+    while level:
+        for one in level:
+            if reason := flag_of(one):
+                raise Protected(action, found.ns, found.id, one.id, reason)
+        level = await uow.peek_selected(Selector(found.ns, parent=tuple(one.id for one in level)))
+
+
 async def require_no_flag(uow: UnitOfWork, action: str, found: Object) -> None:
     """Raise if an object, an ancestor or the namespace is protected."""
     if reason := flag_of(found):

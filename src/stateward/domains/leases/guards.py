@@ -59,6 +59,7 @@ from stateward.domains.leases.model import (
 from stateward.domains.leases.notices import notice_key, queue_notice
 from stateward.domains.leases.part_history import append_part_history
 from stateward.domains.leases.resources import ResourcePlugins
+from stateward.domains.leases.resources.port import RemovesObjects
 from stateward.domains.leases.timers import (
     PENDING_EVENTS,
     heal_timer,
@@ -71,7 +72,7 @@ from stateward.domains.leases.wire_values import MAX_CLEANING_MINUTES, MAX_SIZE,
 from stateward.engine import NothingToDo, Request
 from stateward.engine.errors import blocker_of
 from stateward.engine.kind_types import require_known_fields
-from stateward.engine.protection import PEOPLE, require_no_flag
+from stateward.engine.protection import PEOPLE, require_no_flag, require_no_flag_in
 from stateward.engine.requests import EMPTY
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
@@ -153,6 +154,7 @@ class LeaseGuard:
         spec = before.spec if call.request.spec is None else read_lease_spec(call.request.spec)
         if spec.end < before.spec.end and call.request.actor in PEOPLE:
             await require_no_flag(call.uow, call.request.action, call.found)
+            await self._require_resources_unprotected(call)
         lease = Lease(call.found, spec, lease_parts.reset_interrupted_events(read_lease_seen(call.request.seen)))
         lease_parts.require_valid(L.UPDATING, lease.seen)
         lease_parts.require_valid(status_of(call.found), lease.seen)
@@ -166,8 +168,17 @@ class LeaseGuard:
         """Begin to delete a lease; a second delete is refused, because it would end the resources once more."""
         if status_of(call.found) is L.DELETING and call.found.op is not None:
             raise LeaseBeingDeleted("delete", blocker_of(call.uow.operations[Key(call.found.ns, call.found.op)]))
+        if call.request.actor in PEOPLE:
+            await self._require_resources_unprotected(call)
         call.uow.changes.timers_gone += timer_keys(call.request.ns, call.request.object)
         return self._queue_end_notice(call, call.lease.seen, L.DELETING)
+
+    async def _require_resources_unprotected(self, call: GuardCall) -> None:
+        for spec in call.lease.spec.reservations:
+            resource = self._resources[spec.resource_type]
+            if isinstance(resource, RemovesObjects):
+                removed = await resource.removed_objects(call.uow, call.found, spec)
+                await require_no_flag_in(call.uow, call.request.action, call.found, removed)
 
     async def _recover(self, call: GuardCall) -> LeaseSeen | None:
         """Leave ERROR for the status that the parts derive, if the request names the same status.

@@ -19,6 +19,7 @@ from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Engine, Permanent, Request
+from stateward.engine.errors import Protected
 from stateward.errors import BadInput
 from stateward.lifecycle import USER
 from stateward.plugin.runtime import ProcessContext
@@ -76,6 +77,22 @@ async def test_a_lease_that_is_deleted_takes_its_mci_with_it(both: LeaseHarness)
     await both.plugin.leases.delete(ME, lease.object.id)
     await both.gone(lease)
     await _gone(both, "m2")
+
+
+@pytest.mark.parametrize("protected", ["mine", "{vm}"])
+async def test_nobody_ends_a_lease_whose_mci_is_protected_or_has_a_protected_vm(
+    both: LeaseHarness, protected: str
+) -> None:
+    lease = await both.until(await both.lease("one", mci_reservation("mine")), "ACTIVE")
+    vms = await both.engine.store.reader.list_objects(Selector(NS, "mci.vm", "mine"), Page(None, 10))
+    await both.engine.protect(NS, protected.format(vm=vms[0].id), "keep")
+    for end in (
+        lambda: both.plugin.leases.delete(ME, lease.object.id),
+        lambda: both.plugin.leases.update(ME, lease.object.id, {"end_date": "now"}),
+    ):
+        with pytest.raises(Protected, match="keep"):
+            await end()
+    assert (await both.until(lease, "ACTIVE")).object.op is None
 
 
 async def test_delete_of_a_lease_whose_mci_is_still_being_made_leaves_nothing_behind(both: LeaseHarness) -> None:

@@ -42,9 +42,7 @@ async def test_a_process_that_has_left_the_session_of_its_command_ends_with_it(t
         await start(backend, shell("sleep 100"))
         await ready(backend)
         text = "echo begins; setsid sh -c 'echo $$ > $STATEWARD_WORK/pid-$0; sleep 1000' $0 & sleep 1000"
-        commands = [
-            backend.run_command(WEB, None, ("sh", "-c", text, str(number)), 1.0, 1_000) for number in range(10)
-        ]
+        commands = [backend.run_command(WEB, None, ("sh", "-c", text, str(number)), 1.0, 1_000) for number in range(10)]
         outcomes = await asyncio.gather(*commands)
         assert {(one.exit_status, one.stdout) for one in outcomes} == {(None, "begins\n")}
         pids = [int(file.read_text()) for file in tmp_path.rglob("pid-*")]

@@ -16,6 +16,7 @@ from stateward.domains.leases.model import ReservationSpec
 from stateward.domains.leases.resources.port import ReservationTask, read_text
 from stateward.engine import Permanent, Request
 from stateward.engine.requests import Creation
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.lifecycle import USER
 from stateward.plugin.templates import Template
@@ -75,21 +76,26 @@ class LeasedMcis:
     async def start(self, task: ReservationTask) -> None:
         """Raise if the MCI does not run."""
         found = await self._find_mci(task)
-        if found is None or found.state != RUNNING or not _is_made_for(task, found):
+        if found is None or found.state != RUNNING or not _is_made_for(task.lease.object, task.spec, found):
             raise Permanent(f"the MCI {_name(task.spec)} is {_describe_mci(task, found)}")
 
     async def end_requests(self, task: ReservationTask) -> Sequence[Request]:
         """Return the next requests that remove the MCI with all of its VMs."""
         found, template = await self._find_mci(task), self._templates.get(self.name)
-        if found is None or template is None or not _is_made_for(task, found):
+        if found is None or template is None or not _is_made_for(task.lease.object, task.spec, found):
             return ()
         return await template.removal(task.engine.store.reader, found, _who(task))
 
     async def end(self, task: ReservationTask) -> None:
         """Raise if the MCI still exists."""
         found = await self._find_mci(task)
-        if found is not None and _is_made_for(task, found):
+        if found is not None and _is_made_for(task.lease.object, task.spec, found):
             raise Permanent(f"the MCI {_name(task.spec)} is {_describe_mci(task, found)}")
+
+    async def removed_objects(self, uow: UnitOfWork, lease: Object, spec: ReservationSpec) -> Sequence[Object]:
+        """Return the MCI of a reservation, if there is one."""
+        found = await uow.peek([Key(lease.ns, _name(spec))])
+        return [one for one in found if one is not None and not one.removed and _is_made_for(lease, spec, one)]
 
     def _spec(self, spec: ReservationSpec) -> dict[str, Any]:
         """Return the spec of a reservation's MCI: the same for each call, with a uid of its own."""
@@ -113,17 +119,16 @@ def _who(task: ReservationTask) -> str:
     return f"lease {task.lease.object.id}"
 
 
-def _is_made_for(task: ReservationTask, found: Object) -> bool:
+def _is_made_for(lease: Object, spec: ReservationSpec, found: Object) -> bool:
     """Tell whether an MCI was created for a reservation; earlier versions labelled it with the lease alone."""
     labels: dict[str, str] = msgspec.json.decode(found.labels)
-    mine = (task.lease.object.id, task.spec.id)
-    return (labels.get(LEASE), labels.get(RESERVATION, task.spec.id)) == mine
+    return (labels.get(LEASE), labels.get(RESERVATION, spec.id)) == (lease.id, spec.id)
 
 
 def _describe_mci(task: ReservationTask, found: Object | None) -> str:
     if found is None:
         return "not there"
-    if not _is_made_for(task, found):
+    if not _is_made_for(task.lease.object, task.spec, found):
         return "there already, and was not made for this reservation"
     return f"{found.state}{f': {found.error}' if found.error else ''}"
 

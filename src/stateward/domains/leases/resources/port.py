@@ -6,7 +6,7 @@ Their errors are the engine's policies: Temporary is tried again, Permanent is n
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -14,9 +14,11 @@ from stateward.domains.leases.bookings import Demand
 from stateward.domains.leases.model import Lease, ReservationSeen, ReservationSpec
 from stateward.domains.leases.wire_values import MAX_COUNT, read_whole_number
 from stateward.engine import Engine, Job, Request, Temporary
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput, UnknownName
 from stateward.plugin.entry_points import PluginFault, load_group
 from stateward.plugin.runtime import ProcessContext
+from stateward.store.records import Object
 
 GROUP = "stateward.lease_resources"
 METHODS = ("read_details", "demand", "check", "start_requests", "start", "end_requests", "end")
@@ -71,6 +73,14 @@ class ResourcePlugin(Protocol):
 
     async def end(self, task: ReservationTask) -> None:
         """Take the resources back, also if only part of them was handed over."""
+
+
+@runtime_checkable
+class RemovesObjects(Protocol):
+    """A type of resource whose end removes objects, which can be protected; a plug-in may have this method."""
+
+    async def removed_objects(self, uow: UnitOfWork, lease: Object, spec: ReservationSpec) -> Sequence[Object]:
+        """Return the objects that the end of a reservation removes."""
 
 
 class ResourcePlugins:
