@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from litestar import Request
+from litestar.exceptions import ClientException
 
 from stateward.aio.certificates import trusted_certificates
 from stateward.aio.supervise import cancel_tasks
@@ -67,7 +68,7 @@ async def while_connected(request: Call, work: Coroutine[object, object, T]) -> 
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if not tasks[0].done():
-            tasks[0].cancel()
+            raise ClientException("the caller has left")  # which only the log of requests shows
         return await tasks[0]
     finally:
         await cancel_tasks(tasks)

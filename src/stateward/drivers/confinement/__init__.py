@@ -170,17 +170,20 @@ class Confinement:
         return syscalls.run_in_new_thread(confined, "starts a program")
 
     def folder_problem(self, folder: Path) -> str:
-        """Return what a folder must be for a program to use it as its own; empty if it can, as far as is known now."""
+        """Return what a folder must be for a program to use it as its own; empty if it can, as far as is known now.
+
+        Of what no confined program may see, the answer does not tell whether it is there.
+        """
         if not folder.is_absolute():
             return "an absolute path"
         try:
-            found = folder.resolve(strict=True)
-            if not found.is_dir():
-                return "a folder"
-            can_use = not self._required or self._can_enter(found)
+            seen = folder.resolve()
+            nearest = next(one for one in (seen, *seen.parents) if one.is_dir())
+            if self._required and not self._can_enter(nearest):
+                return "readable by everybody, or named in the setting machine_paths"
+            return "" if folder.resolve(strict=True).is_dir() else "a folder"
         except (OSError, ValueError, RuntimeError) as error:  # a RuntimeError: links lead to each other
             return f"a folder of this host ({getattr(error, 'strerror', None) or error})"
-        return "" if can_use else "readable by everybody, or named in the setting machine_paths"
 
     def _can_enter(self, folder: Path) -> bool:
         """Tell whether a confined program sees a folder; as root, it is another user with other mounts."""

@@ -505,7 +505,11 @@ def test_what_is_told_of_a_folder_is_what_a_confined_program_meets(tmp_path: Pat
     finally:
         if sandbox.uid is not None:
             confinement.end(box, sandbox.uid)
-    assert (told[shared / "open"], told[hidden]) == ("", "readable by everybody, or named in the setting machine_paths")
+    (hidden / "file").touch()
+    assert told[shared / "open"] == ""
+    assert {told[hidden], *map(confinement.folder_problem, (hidden / "file", hidden / "missing"))} == {
+        "readable by everybody, or named in the setting machine_paths"
+    }
     assert "No such file" in confinement.folder_problem(shared / "missing")
     assert confinement.folder_problem(Path("open")) == "an absolute path"
     assert confinement.folder_problem(Path("/etc/passwd")) == "a folder"
