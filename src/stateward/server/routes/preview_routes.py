@@ -87,8 +87,8 @@ async def _preview(service: Service, whole: Request, found: Object, verdict: Ver
     if not parts and not needs_parts:
         alone = [] if isinstance(verdict, StatewardError) else [TargetOutcome(found, outcome_of(verdict))]
         return await _view(service, whole, alone, verdict)
-    if needs_parts and not isinstance(verdict, StatewardError) and all(one.outcome.is_refused for one in parts):
-        verdict = await _none_allowed(service.engine, whole, parts)
+    if needs_parts and not isinstance(verdict, StatewardError):
+        verdict = await _group_refusal(service.engine, whole, parts, is_on_whole=True) or verdict
     return await _view(service, whole, parts, verdict, TargetOutcome(found, outcome_of(verdict)))
 
 
@@ -124,8 +124,8 @@ async def preview_group_action(request: ApiRequest, ns: Ns, action: Action, data
     if data.whole is not None:
         whole = engine_request(request, ns, data.whole.object, data.whole.action, ask)
         (verdict,) = await service.engine.plan([whole])
-    if not isinstance(verdict, StatewardError) and all(one.outcome.is_refused for one in members):
-        verdict = await _none_allowed(service.engine, each, members)
+    if not isinstance(verdict, StatewardError):
+        verdict = await _group_refusal(engine, each, members, is_on_whole=data.whole is not None) or verdict
     view = await _view(service, each, members, verdict)
     return replace(view, refused=[*view.refused, *refused_as_missing(ns, missing)])
 
@@ -147,12 +147,15 @@ async def _part_outcomes(service: Service, whole: Request, found: Object) -> lis
     return parts
 
 
-async def _none_allowed(engine: Engine, each: Request, members: Sequence[TargetOutcome]) -> Verdict:
-    """Return the error of a group of which no member allows the action; a flag that protects all of them says more."""
-    if members and all(one.outcome.code == Protected.code for one in members):
-        (verdict,) = await engine.plan([replace(each, object=members[0].object.id)])
+async def _group_refusal(
+    engine: Engine, each: Request, members: Sequence[TargetOutcome], *, is_on_whole: bool
+) -> Verdict | None:
+    """Return the error of a group that cannot begin: no member allows it, or a flag protects one of a whole, or all."""
+    protected = [one.object.id for one in members if one.outcome.code == Protected.code]
+    if protected and (is_on_whole or len(protected) == len(members)):
+        (verdict,) = await engine.plan([replace(each, object=protected[0])])
         return verdict
-    return NoneAllowed(each.action, {})
+    return NoneAllowed(each.action, {}) if all(one.outcome.is_refused for one in members) else None
 
 
 async def _member_outcomes(engine: Engine, members: Selector, each: Request) -> list[TargetOutcome]:

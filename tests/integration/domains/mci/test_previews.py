@@ -101,6 +101,26 @@ async def test_vms_that_an_action_would_skip_are_refused_with_the_reason(tmp_pat
         assert leaving["removes"] is True
 
 
+async def test_a_protected_vm_refuses_the_removal_of_all_as_the_preview_says(tmp_path: Path) -> None:
+    async with open_full_server(tmp_path) as harness:
+        await stored(harness, "Running", Running=3)
+        await harness.engine.protect(NS, "box.g-2", "keep")
+        shown = await preview(harness, "terminate")
+        assert (shown["accepted"], shown["problem"]["code"]) == (False, "protected")
+        group = {
+            "whole": {"object": "box", "action": "delete"},
+            "selector": {"kind": "mci.vm", "parent": "box"},
+            "facts": ["force", "option=force"],
+        }
+        previewed = await harness.post(f"/ns/{NS}/actions/remove/preview", group, who="operator")
+        assert previewed.json()["problem"]["code"] == "protected", previewed.text
+        done = await harness.post(f"/ns/{NS}/objects/box/actions/terminate", who="operator")
+        assert (done.status_code, done.json()["code"]) == (409, "protected")
+        done = await harness.post(f"/ns/{NS}/actions/remove", group, who="operator")
+        assert (done.status_code, done.json()["code"]) == (409, "protected")
+        assert (await preview(harness, "suspend"))["accepted"]
+
+
 async def test_an_action_on_chosen_mcis_is_one_on_their_vms(tmp_path: Path, database: str) -> None:
     async with open_full_server(tmp_path, database) as harness:
         await stored(harness, "Running", Running=3, Failed=1)
