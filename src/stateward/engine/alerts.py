@@ -31,28 +31,28 @@ Alerts = tuple[Alert, ...]
 
 def with_alert(alerts: Alerts, name: str, reason: str, now: float) -> Alerts:
     """Return the alerts with one more; one that is there already keeps its begin and its first reason."""
-    return alerts if any(one.name == name for one in alerts) else (*alerts, Alert(name, reason, now))
+    return alerts if any(alert.name == name for alert in alerts) else (*alerts, Alert(name, reason, now))
 
 
 def with_failure(alerts: Alerts, name: str, failure: str) -> Alerts:
     """Return the alerts, of which one tells why the last attempt to end it has failed."""
     return tuple(
-        Alert(one.name, one.reason.partition(FAILED_AGAIN)[0] + FAILED_AGAIN + failure, one.since)
-        if one.name == name
-        else one
-        for one in alerts
+        Alert(alert.name, alert.reason.partition(FAILED_AGAIN)[0] + FAILED_AGAIN + failure, alert.since)
+        if alert.name == name
+        else alert
+        for alert in alerts
     )
 
 
 def without_alerts(alerts: Alerts, *names: str) -> Alerts:
     """Return the alerts without some."""
-    return tuple(one for one in alerts if one.name not in names)
+    return tuple(alert for alert in alerts if alert.name not in names)
 
 
 def begun_alerts(before: Iterable[Alert], after: Iterable[Alert]) -> list[Alert]:
     """Return the alerts that have begun; the swapped arguments give those that have ended."""
-    known = {one.name for one in before}
-    return [one for one in after if one.name not in known]
+    known = {alert.name for alert in before}
+    return [alert for alert in after if alert.name not in known]
 
 
 class AlertedStatus(Struct, frozen=True):
@@ -61,14 +61,14 @@ class AlertedStatus(Struct, frozen=True):
     alerts: Alerts = ()
 
 
-def alerts_of(found: Object) -> Alerts:
+def alerts_of(record: Object) -> Alerts:
     """Return the alerts of an object whose kind has some."""
-    return msgspec.json.decode(found.seen, type=AlertedStatus).alerts
+    return msgspec.json.decode(record.seen, type=AlertedStatus).alerts
 
 
-def save_alerts(uow: UnitOfWork, found: Object, before: Sequence[Alert], after: Sequence[Alert]) -> None:
+def save_alerts(uow: UnitOfWork, record: Object, before: Sequence[Alert], after: Sequence[Alert]) -> None:
     """Journal the alerts that have begun, and those that have ended."""
-    for one in begun_alerts(before, after):
-        journal(uow, found, None, CONTROLLER, "", one.name, reason=one.reason)
-    for one in begun_alerts(after, before):
-        journal(uow, found, None, CONTROLLER, "", f"{one.name} ended", reason=one.reason)
+    for alert in begun_alerts(before, after):
+        journal(uow, record, None, CONTROLLER, "", alert.name, reason=alert.reason)
+    for alert in begun_alerts(after, before):
+        journal(uow, record, None, CONTROLLER, "", f"{alert.name} ended", reason=alert.reason)

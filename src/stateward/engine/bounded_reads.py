@@ -32,9 +32,9 @@ async def last_seq_before(reader: Reader, time: float, low: int, high: int) -> i
     """Return the number of the last entry between two numbers that is older than a time; `low` if there is none."""
     after = low
     while low < high:
-        found = await reader.journal(after, 1, EVERYTHING)
-        if found and found[0].at < time:
-            low = found[0].seq
+        entries = await reader.journal(after, 1, EVERYTHING)
+        if entries and entries[0].at < time:
+            low = entries[0].seq
         elif after == low:
             return low
         else:
@@ -72,9 +72,9 @@ async def read_between(
 async def read_all(reader: Reader, limit: int, only: JournalFilter) -> list[JournalEntry]:
     """Return the first entries that match, in several reads if an index doesn't have what the filter names."""
     after, last = await journal_bounds(reader, 0, only)
-    found: list[JournalEntry] = []
-    while after < last and len(found) < limit:
-        read = await read_between(reader, after, last, limit - len(found), only)
-        found += read.entries
+    entries: list[JournalEntry] = []
+    while after < last and len(entries) < limit:
+        read = await read_between(reader, after, last, limit - len(entries), only)
+        entries += read.entries
         after = read.upto
-    return found
+    return entries

@@ -219,8 +219,8 @@ class Engine:
         if accepted.operation is None:
             return Completed(self._object_snapshot(accepted.object), None)
         ended = await self.wait(ns, accepted.operation.id, seconds, check=True)
-        found = await self._open_store.reader.object(Key(ns, object))
-        return Completed(self._object_snapshot(found or accepted.object), ended)
+        record = await self._open_store.reader.object(Key(ns, object))
+        return Completed(self._object_snapshot(record or accepted.object), ended)
 
     def request(
         self,
@@ -361,9 +361,9 @@ class Engine:
             self.kinds.require_interference(asked, actor)
             await self.act(ns, asked.object, action, actor=actor or USER, who=who)
             return asked
-        found = await self._open_store.transact(lambda tx: cancel.cancel(tx, self.kinds, Key(ns, op), who, actor))
-        await self._cancel_below([found.key], who)
-        return found
+        operation = await self._open_store.transact(lambda tx: cancel.cancel(tx, self.kinds, Key(ns, op), who, actor))
+        await self._cancel_below([operation.key], who)
+        return operation
 
     async def cancel_group(self, ns: str, group: str, who: str = "", *, actor: str | None = None) -> None:
         """Cancel all operations of an action on many objects that have not ended, and their children.
@@ -374,19 +374,19 @@ class Engine:
         if first is not None:
             self.kinds.require_interference(first, actor)
         only, last = OperationFilter(ns, group=group, statuses=OPEN_STATUSES), None
-        while found := await self._open_store.reader.list_operations(only, last, CANCEL_BATCH):
-            last = OperationCursor(found[-1].created, found[-1].id)
-            await self._cancel_below(await self._cancel_batch(found, who, actor), who)
+        while operations := await self._open_store.reader.list_operations(only, last, CANCEL_BATCH):
+            last = OperationCursor(operations[-1].created, operations[-1].id)
+            await self._cancel_below(await self._cancel_batch(operations, who, actor), who)
 
     async def _cancel_below(self, parents: list[Key], who: str) -> None:
         while parents:
             below = await self._open_store.reader.children_of(parents.pop())
-            left = [one for one in below if one.status not in ENDED_STATUSES]
+            left = [operation for operation in below if operation.status not in ENDED_STATUSES]
             for batch in (left[first : first + CANCEL_BATCH] for first in range(0, len(left), CANCEL_BATCH)):
                 parents += await self._cancel_batch(batch, who)
 
-    async def _cancel_batch(self, found: Sequence[Operation], who: str, actor: str | None = None) -> list[Key]:
-        return await self._open_store.transact(lambda tx: cancel.cancel_all(tx, self.kinds, found, who, actor))
+    async def _cancel_batch(self, operations: Sequence[Operation], who: str, actor: str | None = None) -> list[Key]:
+        return await self._open_store.transact(lambda tx: cancel.cancel_all(tx, self.kinds, operations, who, actor))
 
     async def signal(
         self,
@@ -433,8 +433,8 @@ class Engine:
     async def _failure_of(self, ended: Operation) -> OperationFailed:
         """Return the error of an operation that did not succeed; the journal tells a deadline from a failure."""
         reader = self._open_store.reader
-        found = await reader.object(Key(ended.ns, ended.object))
-        state = None if found is None or found.removed else found.state
+        record = await reader.object(Key(ended.ns, ended.object))
+        state = None if record is None or record.removed else record.state
         if ended.status is Status.CANCELLED:
             return OperationCancelled(self._operation_snapshot(ended), state)
         entries = await reader.journal(0, 1000, JournalFilter(ended.ns, ended.object, op=ended.id, actor=CLOCK))
@@ -514,21 +514,21 @@ class Engine:
 
     async def record(self, ns: str, object: str) -> Object:  # noqa: A002
         """Return the row of an object in the store, as `get` does without decoding it."""
-        found = await self._open_store.reader.object(Key(ns, object))
-        if found is None or found.removed:
+        record = await self._open_store.reader.object(Key(ns, object))
+        if record is None or record.removed:
             raise NotFound(ns, object)
-        return found
+        return record
 
     async def history(self, ns: str, object: str, limit: int = 1000) -> list[HistoryEntry]:  # noqa: A002
         """Return the history of an object: what happened, by whom and why, rejected reports included."""
         entries = await self._open_store.reader.journal(0, limit, JournalFilter(ns=ns, object=object))
         return [history_entry(entry, self.kinds.types(entry.kind)) for entry in entries]
 
-    def _object_snapshot(self, found: Object) -> ObjectSnapshot:
-        return object_snapshot(found, self.kinds.types(found.kind))
+    def _object_snapshot(self, record: Object) -> ObjectSnapshot:
+        return object_snapshot(record, self.kinds.types(record.kind))
 
-    def _operation_snapshot(self, found: Operation) -> OperationSnapshot:
-        return operation_snapshot(found, self.kinds.types(found.kind))
+    def _operation_snapshot(self, operation: Operation) -> OperationSnapshot:
+        return operation_snapshot(operation, self.kinds.types(operation.kind))
 
     async def state_at(self, ns: str, object: str, time: float) -> str | None:  # noqa: A002
         """Return the state of an object at a time, or None if it did not exist, or if that time was pruned."""

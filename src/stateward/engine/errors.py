@@ -248,10 +248,10 @@ class OperationFailed(StatewardError, code="operation_failed"):
     state: str | None
 
     def __str__(self) -> str:
-        one, end = self.operation, self.end
+        op, end = self.operation, self.end
         now = f"is {self.state}" if self.state is not None else "is gone"
-        why = f": {one.error}" if one.error and not end.endswith(one.error) else ""
-        return f"{one.action!r} of {one.kind} {one.object!r} {end}{why}; it {now} (operation {one.id})"
+        why = f": {op.error}" if op.error and not end.endswith(op.error) else ""
+        return f"{op.action!r} of {op.kind} {op.object!r} {end}{why}; it {now} (operation {op.id})"
 
     end: ClassVar[str] = "failed"
     """How the operation ended, as a verb."""

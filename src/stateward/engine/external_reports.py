@@ -43,7 +43,7 @@ async def record_external_reports(tx: Tx, kinds: Kinds, reports: list[ExternalRe
     uow = UnitOfWork(tx)
     await uow.load({Key(report.ns, report.object) for report in reports})
     await uow.load_operations({Key(report.ns, report.op) for report in reports})
-    trees = {Key(one.ns, one.tree) for one in uow.operations.values() if one.tree is not None}
+    trees = {Key(operation.ns, operation.tree) for operation in uow.operations.values() if operation.tree is not None}
     await uow.load_locks(trees)
     counted = [_record_report(uow, kinds, report) for report in reports]
     await run_end_hooks(uow, kinds)
@@ -53,36 +53,36 @@ async def record_external_reports(tx: Tx, kinds: Kinds, reports: list[ExternalRe
 
 
 def _record_report(uow: UnitOfWork, kinds: Kinds, report: ExternalReport) -> bool:
-    found = uow.objects.get(Key(report.ns, report.object))
-    if found is None or kinds.unknown_words(found):  # the processes that know it get the report, too, or ask for it
+    record = uow.objects.get(Key(report.ns, report.object))
+    if record is None or kinds.unknown_words(record):  # the processes that know it get the report, too, or ask for it
         return False
-    if report.version not in (None, found.version):
+    if report.version not in (None, record.version):
         return False
     operation = uow.operations.get(Key(report.ns, report.op))
-    if operation is None or found.op != report.op:
-        return _reject(uow, found, report, "it is about an operation that is not the current one")
+    if operation is None or record.op != report.op:
+        return _reject(uow, record, report, "it is about an operation that is not the current one")
     if report.generation != operation.generation:
-        return _reject(uow, found, report, f"it is about generation {report.generation}, not {operation.generation}")
-    lifecycle = kinds[found.kind].lifecycle
+        return _reject(uow, record, report, f"it is about generation {report.generation}, not {operation.generation}")
+    lifecycle = kinds[record.kind].lifecycle
     try:
-        verdict = decide(lifecycle, found.state, report.event, report.actor, report.facts, operation.origin)
+        verdict = decide(lifecycle, record.state, report.event, report.actor, report.facts, operation.origin)
     except UnknownName as unknown:
-        return _reject(uow, found, report, str(unknown))
+        return _reject(uow, record, report, str(unknown))
     if not isinstance(verdict, Move):
-        return _reject(uow, found, report, str(verdict))
+        return _reject(uow, record, report, str(verdict))
     if verdict.begins:
-        return _reject(uow, found, report, "a report cannot begin an action")
+        return _reject(uow, record, report, "a report cannot begin an action")
     result, error = report.result, report.error
-    if (types := kinds.types(found.kind)) is not None and types.has_secrets:
-        stored = found.spec, operation.action, operation.args
+    if (types := kinds.types(record.kind)) is not None and types.has_secrets:
+        stored = record.spec, operation.action, operation.args
         result = result and types.mask_result(result, *stored)
         error = error and types.mask_in(error, *stored)
-    advance(uow, found, operation, verdict, report.who, result, error, report.seen)
+    advance(uow, record, operation, verdict, report.who, result, error, report.seen)
     return True
 
 
-def _reject(uow: UnitOfWork, found: Object, report: ExternalReport, reason: str) -> bool:
-    journal_rejection(uow, found, report.op, report.actor, report.who, report.event, reason)
+def _reject(uow: UnitOfWork, record: Object, report: ExternalReport, reason: str) -> bool:
+    journal_rejection(uow, record, report.op, report.actor, report.who, report.event, reason)
     return False
 
 
@@ -100,26 +100,26 @@ class Sighting(Struct, frozen=True, gc=False):
 async def record_sightings(tx: Tx, kinds: Kinds, sightings: Sequence[Sighting]) -> list[bool]:
     """Apply sightings to objects at rest; returns for each whether it counted."""
     uow = UnitOfWork(tx)
-    await uow.load({Key(one.ns, one.object) for one in sightings})
-    counted = [_record_sighting(uow, kinds, one) for one in sightings]
+    await uow.load({Key(sighting.ns, sighting.object) for sighting in sightings})
+    counted = [_record_sighting(uow, kinds, sighting) for sighting in sightings]
     await uow.apply()
     return counted
 
 
-def _record_sighting(uow: UnitOfWork, kinds: Kinds, one: Sighting) -> bool:
-    found = uow.objects.get(Key(one.ns, one.object))
-    if found is None or found.removed or found.kind not in kinds or not _is_newer(one, found):
+def _record_sighting(uow: UnitOfWork, kinds: Kinds, sighting: Sighting) -> bool:
+    record = uow.objects.get(Key(sighting.ns, sighting.object))
+    if record is None or record.removed or record.kind not in kinds or not _is_newer(sighting, record):
         return False
     try:
-        move = decide(kinds[found.kind].lifecycle, found.state, one.event, PROVIDER)
+        move = decide(kinds[record.kind].lifecycle, record.state, sighting.event, PROVIDER)
     except UnknownName:  # one sighting must not stop those of the other objects in a listing
         return False
     if not isinstance(move, Move):
         return False
-    change_state(uow, found, move, "", None, seen=one.seen, error=one.reason)
+    change_state(uow, record, move, "", None, seen=sighting.seen, error=sighting.reason)
     return True
 
 
-def _is_newer(one: Sighting, found: Object) -> bool:
+def _is_newer(sighting: Sighting, record: Object) -> bool:
     """Return whether the provider was asked after the object came to rest; an older sighting shows an earlier state."""
-    return found.op is None and found.since <= one.at
+    return record.op is None and record.since <= sighting.at

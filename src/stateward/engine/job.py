@@ -606,8 +606,8 @@ class Job:
         return msgspec.json.decode(self.claim.object.seen)
 
 
-async def _result_of(found: Any) -> Any:  # noqa: ANN401 - whatever a step returns
-    return await found if isawaitable(found) else found
+async def _result_of(result: Any) -> Any:  # noqa: ANN401 - whatever a step returns
+    return await result if isawaitable(result) else result
 
 
 async def finish_call(call: Awaitable[T]) -> T:

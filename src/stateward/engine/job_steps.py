@@ -112,7 +112,7 @@ def _without_result(key: str, value: Any) -> Any:  # noqa: ANN401 - plain JSON
     if value is None or isinstance(value, bool) or key.startswith((PHASE, CHILDREN, RETRY, SLEEP, UNDO, *OF_TIMELINE)):
         return value
     if key.startswith((WAIT, END)):
-        return {name: MASK if name in _RESULTS and one is not None else one for name, one in value.items()}
+        return {name: MASK if name in _RESULTS and part is not None else part for name, part in value.items()}
     return MASK
 
 

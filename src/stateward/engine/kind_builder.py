@@ -131,14 +131,21 @@ class KindBuilder:
     def build(self) -> Kind:
         """Return the kind; raises with the faults of its table."""
         actions = list(self._actions.values())
-        named = [word for one in actions for word in (*(one.sources or ()), one.to, one.error) if word is not None]
+        named = [
+            word
+            for declared in actions
+            for word in (*(declared.sources or ()), declared.to, declared.error)
+            if word is not None
+        ]
         named += [] if self._unknown is None else [self._unknown]
-        reached = {word for one in actions for word in (one.to, one.error, self._unknown) if word is not None}
+        reached = {
+            word for declared in actions for word in (declared.to, declared.error, self._unknown) if word is not None
+        }
         for word in named:
             if word not in reached:  # `check` takes each state to which something goes back for reached
                 raise UnknownName(f"state of {self._name}", word, sorted(reached))
         resting = {word: (word, STABLE) for word in named}
-        working = {one.through: (one.through, TRANSITIONAL) for one in actions}
+        working = {declared.through: (declared.through, TRANSITIONAL) for declared in actions}
         if both := resting.keys() & working.keys():
             raise BadInput("through", ", ".join(sorted(both)), f"a state of its own of {self._name}, not a stable one")
         words = {f"state {word}": value for word, value in {**resting, **working}.items()}
@@ -146,22 +153,22 @@ class KindBuilder:
         every = States(states(word) for word in resting)
         rows = [
             action(
-                one.name,
-                source=every if one.sources is None else States(map(states, one.sources)) or NEW,
-                through=states(one.through),
-                to=GONE if one.is_last else BACK if one.to is None else states(one.to),
-                error=BACK if one.error is None else states(one.error),
-                within=one.within,
+                declared.name,
+                source=every if declared.sources is None else States(map(states, declared.sources)) or NEW,
+                through=states(declared.through),
+                to=GONE if declared.is_last else BACK if declared.to is None else states(declared.to),
+                error=BACK if declared.error is None else states(declared.error),
+                within=declared.within,
             )
-            for one in actions
+            for declared in actions
         ]
         unknown = None if self._unknown is None else states(self._unknown)
         lifecycle = declare(self._name, states, rows, unknown=unknown, about=self._about)
         if faults := check(lifecycle):
             raise DeclarationError(self._name, faults)
         kind = Kind(lifecycle, **self._options)
-        for one in actions:
-            kind.handles(one.name, **one.how)(one.run)
+        for declared in actions:
+            kind.handles(declared.name, **declared.how)(declared.run)
         return kind
 
 

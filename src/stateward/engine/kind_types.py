@@ -88,12 +88,12 @@ class KindTypes:
         if (version > 1) is (upgrade is None):
             raise BadInput(f"upgrade of kind {kind}", upgrade, "a function for earlier specs if spec_version is over 1")
         self.spec = None if spec is None else declared_type(kind, "spec", spec)
-        self.args = {action: declared_type(kind, f"args of {action}", one) for action, one in args.items()}
+        self.args = {action: declared_type(kind, f"args of {action}", struct) for action, struct in args.items()}
         self.version, self._upgrade = version, upgrade
         self._kind, self._failed_upgrades = kind, set[int]()  # bounded by: the versions of a kind
         types = [*self.args.values(), *([] if self.spec is None else [self.spec])]
-        self._secret_names = frozenset(name for one in types for name in one.secret_names)
-        self.has_secrets = any(one.has_secrets for one in types)
+        self._secret_names = frozenset(name for declared in types for name in declared.secret_names)
+        self.has_secrets = any(declared.has_secrets for declared in types)
 
     def check(self, request: Request, state: str) -> Request:
         """Return a request with its spec and arguments as they are stored; raises if they are not of their types."""
@@ -189,11 +189,11 @@ class KindTypes:
         return self.show_other(self.mask_result(seen, spec, "", "{}"))
 
     def _secret_texts(self, spec: str, action: str, args: str) -> set[str]:
-        found = self.args[action].secret_texts(args) if action in self.args else set()
+        texts = self.args[action].secret_texts(args) if action in self.args else set()
         if self.spec is not None and self.spec.has_secrets:
             with suppress(UnreadableSpec):  # then no handler has read it
-                found = found | self.spec.secret_texts(self._upgraded(self.spec, spec))
-        return found
+                texts = texts | self.spec.secret_texts(self._upgraded(self.spec, spec))
+        return texts
 
     def _upgraded(self, spec: ValueType, text: str) -> str:
         """Return a stored spec in the present version, without its version."""
@@ -236,8 +236,10 @@ def _unstamped(text: str) -> tuple[int, str]:
 
 def _masked(value: Any, names: frozenset[str]) -> Any:  # noqa: ANN401 - plain JSON
     if isinstance(value, dict):
-        return {name: MASK if name in names and one is not None else _masked(one, names) for name, one in value.items()}
-    return [_masked(one, names) for one in value] if isinstance(value, list) else value
+        return {
+            name: MASK if name in names and part is not None else _masked(part, names) for name, part in value.items()
+        }
+    return [_masked(part, names) for part in value] if isinstance(value, list) else value
 
 
 def mask_all(text: str) -> str:
@@ -247,7 +249,7 @@ def mask_all(text: str) -> str:
 
 def _names_of(value: Any) -> Any:  # noqa: ANN401 - plain JSON
     if isinstance(value, dict):
-        return {name: _names_of(one) for name, one in value.items()}
+        return {name: _names_of(part) for name, part in value.items()}
     if isinstance(value, list):
-        return [_names_of(one) for one in value]
+        return [_names_of(part) for part in value]
     return value if value is None else MASK

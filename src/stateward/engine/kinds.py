@@ -52,10 +52,10 @@ class Admission(Protocol):
     def needs(self, request: Request) -> Key | None:
         """Return the object that must be locked until the request is written, if there is one."""
 
-    async def check(self, uow: UnitOfWork, request: Request, found: Object, *, begins: bool) -> None:
+    async def check(self, uow: UnitOfWork, request: Request, record: Object, *, begins: bool) -> None:
         """Raise a Denied if the request must not be accepted; `begins` says that it begins an operation."""
 
-    def accepted(self, uow: UnitOfWork, request: Request, found: Object, *, begins: bool) -> None:
+    def accepted(self, uow: UnitOfWork, request: Request, record: Object, *, begins: bool) -> None:
         """Count an accepted request in this unit of work."""
 
 
@@ -124,7 +124,7 @@ class Kind(Struct, eq=False):
         check_columns(self.name, self.columns, None if self.types is None else self.types.spec)
 
     def _set_types(self) -> None:
-        of_handlers = {action: one.args for action, one in self.handlers.items() if one.args is not None}
+        of_handlers = {action: handler.args for action, handler in self.handlers.items() if handler.args is not None}
         args = {**self.args, **of_handlers}
         is_typed = bool(args) or self.spec is not None or self.spec_version != 1 or self.upgrade is not None
         self.types = KindTypes(self.name, self.spec, args, self.spec_version, self.upgrade) if is_typed else None
@@ -141,7 +141,7 @@ class Kind(Struct, eq=False):
     @property
     def creating_actions(self) -> list[str]:
         """The actions that create an object."""
-        return list(dict.fromkeys(one.event for one in self.lifecycle.allowed[self.lifecycle.initial]))
+        return list(dict.fromkeys(event.event for event in self.lifecycle.allowed[self.lifecycle.initial]))
 
     def check_spec_right(self, request: Request, state: str) -> None:
         """Refuse a spec in a request for an action that does not take one.
@@ -172,11 +172,13 @@ class Kind(Struct, eq=False):
     def missing_handlers(self) -> list[str]:
         """Return the actions of workers that have no handler; another party may carry out a request."""
         ours = (row.event for row in self.lifecycle.rows if row.meaning in (Meaning.ACTION, Meaning.HIDDEN))
-        return [one for one in dict.fromkeys(ours) if one not in self.handlers and one not in self.delegated]
+        return [
+            action for action in dict.fromkeys(ours) if action not in self.handlers and action not in self.delegated
+        ]
 
-    def read_spec(self, found: Object) -> Any:  # noqa: ANN401 - the kind's struct, or any JSON
+    def read_spec(self, record: Object) -> Any:  # noqa: ANN401 - the kind's struct, or any JSON
         """Return the spec of a stored object: in the present version if the kind has a type of specs, or any JSON."""
-        return msgspec.json.decode(found.spec) if self.types is None else self.types.read_spec(found.spec)
+        return msgspec.json.decode(record.spec) if self.types is None else self.types.read_spec(record.spec)
 
     def removes(self, move: Move) -> bool:
         """Return whether a move removes its object, or parts of it.
@@ -191,7 +193,7 @@ class Kind(Struct, eq=False):
 
     def _has_runs(self) -> bool:
         created = self.lifecycle.allowed[self.lifecycle.initial]
-        return any(is_end(self.lifecycle, one.desired or one.target) for one in created)
+        return any(is_end(self.lifecycle, event.desired or event.target) for event in created)
 
     def with_handlers(self, handlers: dict[str, Handler]) -> "Kind":
         """Return a copy of the kind with other handlers."""
@@ -255,8 +257,8 @@ class Kinds:
 
     def types(self, kind: str) -> KindTypes | None:
         """Return the declared types of a kind, if it has some, and if this process knows it."""
-        found = self._kinds.get(kind)
-        return None if found is None else found.types
+        known_kind = self._kinds.get(kind)
+        return None if known_kind is None else known_kind.types
 
     def __contains__(self, name: str) -> bool:
         return name in self._kinds
@@ -273,37 +275,37 @@ class Kinds:
         if actor is not None and not self.of(operation).can_interfere(operation, actor):
             raise NotYourOperation(operation.id, operation.action, operation.kind, actor)
 
-    def unknown_words(self, found: Object, operation: Operation | None = None) -> list[str]:
+    def unknown_words(self, record: Object, operation: Operation | None = None) -> list[str]:
         """Return what this process does not know of an object and an operation on it, as entries of the filter.
 
         Other processes have a plugin that this one lacks, or another version of it.
         """
-        kind = self._kinds.get(found.kind)
+        kind = self._kinds.get(record.kind)
         if kind is None:
-            return [found.kind]
-        if not found.spec.startswith(VERSION_STAMP) and _knows_states(kind.lifecycle, found, operation):
+            return [record.kind]
+        if not record.spec.startswith(VERSION_STAMP) and _knows_states(kind.lifecycle, record, operation):
             return []
-        return [word for word in filter_words(found, operation) if not _is_known(kind, word)]
+        return [word for word in filter_words(record, operation) if not _is_known(kind, word)]
 
-    def require_known(self, found: Object, operation: Operation | None = None) -> None:
+    def require_known(self, record: Object, operation: Operation | None = None) -> None:
         """Raise if only other processes know the kind, the state or the version of an object."""
-        for word in self.unknown_words(found, operation):
-            raise UnknownVersion(found.kind, describe_word(word)) if " " in word else UnknownKind(word)
+        for word in self.unknown_words(record, operation):
+            raise UnknownVersion(record.kind, describe_word(word)) if " " in word else UnknownKind(word)
 
-    def pass_over_unknown(self, found: Iterable[tuple[Object, Operation | None]]) -> None:
+    def pass_over_unknown(self, pairs: Iterable[tuple[Object, Operation | None]]) -> None:
         """Leave work to others from now on if something about it is unknown; the store repeats the transaction.
 
         A process that knows everything never needs the filter, and so does not pay for it.
         """
-        self._pass_over({word for one, operation in found for word in self.unknown_words(one, operation)})
+        self._pass_over({word for record, operation in pairs for word in self.unknown_words(record, operation)})
 
-    def pass_over_unknown_timers(self, found: Iterable[tuple[Object, Timer]]) -> None:
+    def pass_over_unknown_timers(self, pairs: Iterable[tuple[Object, Timer]]) -> None:
         """Leave timers to others from now on if their object or their event is unknown, as with work."""
         words: set[str] = set()
-        for one, timer in found:
-            words.update(self.unknown_words(one))
-            if one.kind in self._kinds and not self._kinds[one.kind].lifecycle.has_event(timer.event):
-                words.add(f"{one.kind} action {timer.event}")
+        for record, timer in pairs:
+            words.update(self.unknown_words(record))
+            if record.kind in self._kinds and not self._kinds[record.kind].lifecycle.has_event(timer.event):
+                words.add(f"{record.kind} action {timer.event}")
         self._pass_over(words)
 
     def _pass_over(self, words: set[str]) -> None:
@@ -327,27 +329,29 @@ class Kinds:
         if kind is not None and kind not in self._kinds:
             return
         kinds = self if kind is None else [self._kinds[kind]]
-        known = {state.word for one in kinds for state in one.lifecycle.declaration.states}
+        known = {state.word for known_kind in kinds for state in known_kind.lifecycle.declaration.states}
         for state in states or ("",):
             if state not in known:
                 raise UnknownValue(field, "state" if kind is None else f"state of {kind}", state, sorted(known))
 
-    def lock_set(self, request: Request, found: Object | None) -> Iterable[Key]:
+    def lock_set(self, request: Request, record: Object | None) -> Iterable[Key]:
         """Return the objects that the guard of a request will read."""
-        name = request.creates.kind if request.creates is not None else found.kind if found is not None else ""
+        name = request.creates.kind if request.creates is not None else record.kind if record is not None else ""
         kind = self._kinds.get(name)
-        return () if kind is None or kind.lock_set is None else kind.lock_set(request, found)
+        return () if kind is None or kind.lock_set is None else kind.lock_set(request, record)
 
     def __iter__(self) -> Iterator[Kind]:
         return iter(self._kinds.values())
 
 
-def filter_words(found: Object, operation: Operation | None = None) -> list[str]:
+def filter_words(record: Object, operation: Operation | None = None) -> list[str]:
     """Return the entries of a filter that would pass over an object, or an operation on it (see `KindFilter`)."""
-    version = f"version {spec_version_of(found.spec)}"
-    states = [found.state] if operation is None else [found.state, *(getattr(operation, one) for one in STATE_FIELDS)]
+    version = f"version {spec_version_of(record.spec)}"
+    states = (
+        [record.state] if operation is None else [record.state, *(getattr(operation, name) for name in STATE_FIELDS)]
+    )
     actions = [] if operation is None else [f"action {operation.action}"]
-    return [f"{found.kind} {word}" for word in (version, *actions, *(f"state {state}" for state in states))]
+    return [f"{record.kind} {word}" for word in (version, *actions, *(f"state {state}" for state in states))]
 
 
 def describe_word(word: str) -> str:
@@ -366,11 +370,11 @@ def _is_known(kind: Kind, word: str) -> bool:
     return kind.lifecycle.has_state(name) if what == "state" else kind.lifecycle.has_event(name)
 
 
-def _knows_states(lifecycle: Lifecycle, found: Object, operation: Operation | None) -> bool:
+def _knows_states(lifecycle: Lifecycle, record: Object, operation: Operation | None) -> bool:
     has = lifecycle.has_state
     if operation is None:
-        return has(found.state)
-    states = (found.state, *(getattr(operation, name) for name in STATE_FIELDS))
+        return has(record.state)
+    states = (record.state, *(getattr(operation, name) for name in STATE_FIELDS))
     return all(map(has, states)) and lifecycle.has_event(operation.action)
 
 
@@ -382,13 +386,13 @@ async def run_end_hooks(uow: UnitOfWork, kinds: Kinds) -> None:
     arguments are masked there, too: nobody needs them any more.
     """
     while ended := uow.drain_ended():
-        for one in ended:
-            operation = uow.operations[Key(one.ns, one.op)]
+        for end in ended:
+            operation = uow.operations[Key(end.ns, end.op)]
             mask_ended_args(uow, kinds.types(operation.kind), operation)
             on_end = kinds[operation.kind].on_end if kinds.any_end_hook else None
             if on_end is not None:
                 try:
-                    await on_end(uow, operation, one)
+                    await on_end(uow, operation, end)
                 except SystemExit as error:  # it would end the process
                     raise RuntimeError(f"the end hook of {operation.kind} has called sys.exit") from error
 

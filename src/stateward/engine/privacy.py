@@ -58,44 +58,46 @@ class Disclosure:
         self._internal = internal
         self._kinds = {kind.name: kind for kind in kinds}
         self._privacy = {kind.name: None if kind.privacy == PUBLIC else kind.privacy for kind in kinds}
-        self._actions = {kind.name: found for kind in kinds if (found := internal_actions(kind.lifecycle))}
+        self._actions = {kind.name: actions for kind in kinds if (actions := internal_actions(kind.lifecycle))}
 
     def _types(self, kind: str) -> "KindTypes | None":
         """Return the types of a kind whose records are not shown as they are stored."""
         types = self._kinds[kind].types if kind in self._kinds else None
         return types if types is not None and (types.has_secrets or types.version > 1) else None
 
-    def object(self, found: Object) -> Object:
+    def object(self, record: Object) -> Object:
         """Return an object as its readers may see it; an error tells if its spec cannot be read."""
-        if (types := self._types(found.kind)) is not None:
-            spec, unreadable = types.show_spec(found.spec)
-            error = "; ".join(filter(None, (found.error, unreadable))) or None
-            found = replace(found, spec=spec, seen=types.show_seen(found.seen, found.spec), error=error)
-        privacy = self._privacy.get(found.kind, UNKNOWN)
+        if (types := self._types(record.kind)) is not None:
+            spec, unreadable = types.show_spec(record.spec)
+            error = "; ".join(filter(None, (record.error, unreadable))) or None
+            record = replace(record, spec=spec, seen=types.show_seen(record.seen, record.spec), error=error)
+        privacy = self._privacy.get(record.kind, UNKNOWN)
         if privacy is None:
-            return found
-        spec, seen = self._json(privacy, found.spec), self._json(privacy, found.seen)
-        error = found.error if self._tells(privacy) else None
-        return replace(found, spec=spec, seen=seen, error=error, op=self._op(privacy, found.op))
+            return record
+        spec, seen = self._json(privacy, record.spec), self._json(privacy, record.seen)
+        error = record.error if self._tells(privacy) else None
+        return replace(record, spec=spec, seen=seen, error=error, op=self._op(privacy, record.op))
 
-    def operation(self, found: Operation) -> Operation | None:
+    def operation(self, operation: Operation) -> Operation | None:
         """Return an operation as its readers may see it; None if they may not."""
-        if self.hides(found):
+        if self.hides(operation):
             return None
-        if not self._internal and split_result(found)[1] is not None:
-            found = replace(found, result=None)
-        if (types := self._types(found.kind)) is not None:
-            steps = hide_step_results(found.steps) if types.has_secrets else found.steps
-            result = found.result and types.show_other(found.result)
-            found = replace(found, args=types.show_args(found.action, found.args), steps=steps, result=result)
-        privacy = self._privacy.get(found.kind, UNKNOWN)
+        if not self._internal and split_result(operation)[1] is not None:
+            operation = replace(operation, result=None)
+        if (types := self._types(operation.kind)) is not None:
+            steps = hide_step_results(operation.steps) if types.has_secrets else operation.steps
+            result = operation.result and types.show_other(operation.result)
+            operation = replace(
+                operation, args=types.show_args(operation.action, operation.args), steps=steps, result=result
+            )
+        privacy = self._privacy.get(operation.kind, UNKNOWN)
         if privacy is None:
-            return found
-        result = None if found.result is None else self._json(privacy, found.result)
-        args, steps = self._json(privacy, found.args), self._json(privacy, found.steps)
-        error = found.error if self._tells(privacy) else None
+            return operation
+        result = None if operation.result is None else self._json(privacy, operation.result)
+        args, steps = self._json(privacy, operation.args), self._json(privacy, operation.steps)
+        error = operation.error if self._tells(privacy) else None
         steps = steps if self._tells(privacy) else without_attempts(steps)
-        return replace(found, args=args, steps=steps, result=result, error=error)
+        return replace(operation, args=args, steps=steps, result=result, error=error)
 
     def timer(self, timer: Timer, kind: str | None = None) -> Timer:
         """Return a timer as its readers may see it; if nobody knows the kind of its object, it may be of any kind."""
@@ -123,7 +125,7 @@ class Disclosure:
         """Return the name of a lane as its readers may see it: all internal lanes of a kind have one name."""
         if self._internal:
             return name
-        prefixes = (one.places for one in self._privacy.values() if one is not None and one.places)
+        prefixes = (privacy.places for privacy in self._privacy.values() if privacy is not None and privacy.places)
         return next((f"{prefix}*" for prefix in prefixes if name.startswith(prefix)), name)
 
     def entry(self, entry: JournalEntry) -> JournalEntry | None:
@@ -164,7 +166,7 @@ class Disclosure:
             return text
         value = msgspec.json.decode(text)
         if not self._internal and isinstance(value, dict):
-            value = {name: one for name, one in value.items() if name not in privacy.fields}
+            value = {name: part for name, part in value.items() if name not in privacy.fields}
         return to_json(_masked(value, privacy.secrets))
 
 
@@ -182,14 +184,14 @@ def _names_only(text: str) -> str:
 
 def _masked(value: Any, secrets: frozenset[str]) -> Any:  # noqa: ANN401 - plain JSON
     if isinstance(value, list):
-        return [_masked(one, secrets) for one in value]
+        return [_masked(part, secrets) for part in value]
     if not isinstance(value, dict):
         return value
-    return {name: _mask_values(one) if name in secrets else _masked(one, secrets) for name, one in value.items()}
+    return {name: _mask_values(part) if name in secrets else _masked(part, secrets) for name, part in value.items()}
 
 
 def _mask_values(value: Any) -> Any:  # noqa: ANN401 - plain JSON
     """Mask the texts of a mapping; a mapping of the same name that holds no texts is left as it is."""
     if not isinstance(value, dict):
         return value
-    return {name: MASK if isinstance(one, str) else one for name, one in value.items()}
+    return {name: MASK if isinstance(part, str) else part for name, part in value.items()}

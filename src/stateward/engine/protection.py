@@ -70,29 +70,35 @@ def flag_key(ns: str) -> Key:
     return Key("(system)", f"protection-{ns}")
 
 
-def flag_of(found: Object | None) -> str:
+def flag_of(record: Object | None) -> str:
     """Return the reason of an object's own flag; empty if it has none."""
-    if found is None or found.removed or PROTECTED_LABEL not in found.labels:
+    if record is None or record.removed or PROTECTED_LABEL not in record.labels:
         return ""
-    labels: dict[str, str] = msgspec.json.decode(found.labels)
+    labels: dict[str, str] = msgspec.json.decode(record.labels)
     return labels.get(PROTECTED_LABEL, "")
 
 
-def namespace_flag_in(found: Object | None) -> str:
+def namespace_flag_in(record: Object | None) -> str:
     """Return the reason of a namespace's flag, given its record; empty if there is none."""
-    return "" if found is None or found.removed else msgspec.json.decode(found.spec, type=NamespaceFlag).reason
+    return "" if record is None or record.removed else msgspec.json.decode(record.spec, type=NamespaceFlag).reason
 
 
 async def load_protection(uow: UnitOfWork, kinds: Kinds, requests: Iterable[Request]) -> None:
     """Read the flags that these requests may meet, level by level; most requests remove nothing, and read nothing."""
-    removals = [one for one in requests if one.action in kinds.removing_events and one.creates is None]
-    found = [uow.objects.get(Key(one.ns, one.object)) for one in removals if one.actor in PEOPLE]
-    wanted = {key for one in found if one is not None for key in (flag_key(one.ns), parent_key(one)) if key is not None}
+    removals = [request for request in requests if request.action in kinds.removing_events and request.creates is None]
+    records = [uow.objects.get(Key(request.ns, request.object)) for request in removals if request.actor in PEOPLE]
+    wanted = {
+        key
+        for record in records
+        if record is not None
+        for key in (flag_key(record.ns), parent_key(record))
+        if key is not None
+    }
     read: set[Key] = set()
     while wanted:
         read |= wanted
         above = await _read_flags(uow, list(wanted))
-        wanted = {key for one in above if one is not None and (key := parent_key(one)) is not None} - read
+        wanted = {key for record in above if record is not None and (key := parent_key(record)) is not None} - read
 
 
 async def _read_flags(uow: UnitOfWork, keys: list[Key]) -> list[Object | None]:
@@ -101,74 +107,74 @@ async def _read_flags(uow: UnitOfWork, keys: list[Key]) -> list[Object | None]:
     return await uow.peek(keys)
 
 
-def parent_key(found: Object) -> Key | None:
+def parent_key(record: Object) -> Key | None:
     """Return the key of an object's parent."""
-    return None if found.parent is None else Key(found.ns, found.parent)
+    return None if record.parent is None else Key(record.ns, record.parent)
 
 
-async def require_unprotected(uow: UnitOfWork, kinds: Kinds, request: Request, found: Object, move: Move) -> None:
+async def require_unprotected(uow: UnitOfWork, kinds: Kinds, request: Request, record: Object, move: Move) -> None:
     """Refuse a removal that a person asks for, if a flag of the object, above or below it protects it."""
-    kind = kinds.of(found)
+    kind = kinds.of(record)
     if request.creates is not None or not kind.removes(move):
         return
     if request.parent is None:
         if request.actor in PEOPLE:
-            await require_no_flag(uow, request.action, found)
-            await _require_no_flag_below(uow, kinds, request.action, found)
+            await require_no_flag(uow, request.action, record)
+            await _require_no_flag_below(uow, kinds, request.action, record)
         return
-    reason = flag_of(found)  # the first request was checked for flags above
+    reason = flag_of(record)  # the first request was checked for flags above
     if reason and (request.actor in PEOPLE or await _is_asked_by_person(uow, Key(request.ns, request.parent))):
-        raise Protected(request.action, found.ns, found.id, found.id, reason)
+        raise Protected(request.action, record.ns, record.id, record.id, reason)
 
 
 async def _is_asked_by_person(uow: UnitOfWork, operation: Key | None) -> bool:
     """Return whether a person asked for an operation, or for one that led to it."""
     while operation is not None:
         await uow.load_operations([operation])
-        found = uow.operations.get(operation)
-        if found is None or found.actor in PEOPLE:
-            return found is not None
-        operation = None if found.parent is None else Key(found.ns, found.parent)
+        stored = uow.operations.get(operation)
+        if stored is None or stored.actor in PEOPLE:
+            return stored is not None
+        operation = None if stored.parent is None else Key(stored.ns, stored.parent)
     return False
 
 
-async def _require_no_flag_below(uow: UnitOfWork, kinds: Kinds, action: str, found: Object) -> None:
+async def _require_no_flag_below(uow: UnitOfWork, kinds: Kinds, action: str, record: Object) -> None:
     """Raise if the action also removes what is below the object, and something there is protected."""
-    takers: tuple[str, ...] = (found.id,) if action in kinds.of(found).removes_below else ()
+    takers: tuple[str, ...] = (record.id,) if action in kinds.of(record).removes_below else ()
     while takers:
-        below = await uow.peek_selected(Selector(found.ns, parent=takers))
-        for one in below:
-            if reason := flag_of(one):
-                raise Protected(action, found.ns, found.id, one.id, reason)
-        takers = tuple(one.id for one in below if one.kind in kinds and action in kinds.of(one).removes_below)
+        below = await uow.peek_selected(Selector(record.ns, parent=takers))
+        for child in below:
+            if reason := flag_of(child):
+                raise Protected(action, record.ns, record.id, child.id, reason)
+        takers = tuple(child.id for child in below if child.kind in kinds and action in kinds.of(child).removes_below)
 
 
-async def require_no_flag_in(uow: UnitOfWork, action: str, found: Object, parts: Iterable[Object]) -> None:
+async def require_no_flag_in(uow: UnitOfWork, action: str, record: Object, parts: Iterable[Object]) -> None:
     """Raise if an action on an object would end in the removal of others, and one of them or below them is protected.
 
     For the guard of a kind that removes objects which are not below its own.
     """
     level = list(parts)
     while level:
-        for one in level:
-            if reason := flag_of(one):
-                raise Protected(action, found.ns, found.id, one.id, reason)
-        level = await uow.peek_selected(Selector(found.ns, parent=tuple(one.id for one in level)))
+        for part in level:
+            if reason := flag_of(part):
+                raise Protected(action, record.ns, record.id, part.id, reason)
+        level = await uow.peek_selected(Selector(record.ns, parent=tuple(part.id for part in level)))
 
 
-async def require_no_flag(uow: UnitOfWork, action: str, found: Object) -> None:
+async def require_no_flag(uow: UnitOfWork, action: str, target: Object) -> None:
     """Raise if an object, an ancestor or the namespace is protected."""
-    if reason := flag_of(found):
-        raise Protected(action, found.ns, found.id, found.id, reason)
-    (record,) = await _read_flags(uow, [flag_key(found.ns)])
+    if reason := flag_of(target):
+        raise Protected(action, target.ns, target.id, target.id, reason)
+    (record,) = await _read_flags(uow, [flag_key(target.ns)])
     if reason := namespace_flag_in(record):
-        raise Protected(action, found.ns, found.id, None, reason)
-    passed, key = {found.key}, parent_key(found)
+        raise Protected(action, target.ns, target.id, None, reason)
+    passed, key = {target.key}, parent_key(target)
     while key is not None and key not in passed:
         passed.add(key)
         (above,) = await _read_flags(uow, [key])
         if reason := flag_of(above):
-            raise Protected(action, found.ns, found.id, key.id, reason)
+            raise Protected(action, target.ns, target.id, key.id, reason)
         key = None if above is None else parent_key(above)
 
 
@@ -186,17 +192,17 @@ async def set_object_flag(tx: Tx, key: Key, reason: str | None, actor: str, who:
     uow = UnitOfWork(tx)
     await uow.exclude([key])
     await uow.load([key])
-    found = uow.objects.get(key)
-    if found is None or found.removed:
+    record = uow.objects.get(key)
+    if record is None or record.removed:
         raise NotFound(*key)
-    former: dict[str, str] = msgspec.json.decode(found.labels)
+    former: dict[str, str] = msgspec.json.decode(record.labels)
     labels = shown_labels(former) | ({} if reason is None else {PROTECTED_LABEL: _as_reason(reason)})
     if labels == former:
-        return found
+        return record
     text = msgspec.json.encode(labels, order="sorted").decode()
-    changed = replace(found, labels=text, version=uow.next_version(key))
+    changed = replace(record, labels=text, version=uow.next_version(key))
     uow.save_object(key, changed)
-    journal(uow, found, None, actor, who, _event(reason), reason=labels.get(PROTECTED_LABEL))
+    journal(uow, record, None, actor, who, _event(reason), reason=labels.get(PROTECTED_LABEL))
     await uow.apply()
     return changed
 
@@ -230,40 +236,40 @@ async def namespace_flag(reader: Reader, ns: str) -> str:
     return namespace_flag_in(await reader.object(flag_key(ns)))
 
 
-async def effective_flag(reader: Reader, found: Object) -> Protected | None:
+async def effective_flag(reader: Reader, record: Object) -> Protected | None:
     """Return why nobody may remove an object: its own flag, or that of its namespace or of the nearest ancestor."""
-    if reason := flag_of(found):
-        return Protected("", found.ns, found.id, found.id, reason)
-    if reason := await namespace_flag(reader, found.ns):
-        return Protected("", found.ns, found.id, None, reason)
-    passed, key = {found.key}, parent_key(found)
+    if reason := flag_of(record):
+        return Protected("", record.ns, record.id, record.id, reason)
+    if reason := await namespace_flag(reader, record.ns):
+        return Protected("", record.ns, record.id, None, reason)
+    passed, key = {record.key}, parent_key(record)
     while key is not None and key not in passed:
         passed.add(key)
         above = await reader.object(key)
         if reason := flag_of(above):
-            return Protected("", found.ns, found.id, key.id, reason)
+            return Protected("", record.ns, record.id, key.id, reason)
         key = None if above is None else parent_key(above)
     return None
 
 
 async def protected_parents(reader: Reader, members: Iterable[Object]) -> set[str]:
     """Return the parents of some objects of a namespace that are protected, or are below a protected object."""
-    parents = {key for one in members if (key := parent_key(one)) is not None}
+    parents = {key for member in members if (key := parent_key(member)) is not None}
     known: dict[Key, Object] = {}
     wanted, read = parents, set[Key]()
     while wanted:
         read |= wanted
         known |= await reader.objects(wanted)
-        wanted = {key for one in known.values() if (key := parent_key(one)) is not None} - read
-    flagged = {key for key, one in known.items() if flag_of(one)}
-    while more := {key for key, one in known.items() if parent_key(one) in flagged} - flagged:
+        wanted = {key for record in known.values() if (key := parent_key(record)) is not None} - read
+    flagged = {key for key, record in known.items() if flag_of(record)}
+    while more := {key for key, record in known.items() if parent_key(record) in flagged} - flagged:
         flagged |= more
     return {key.id for key in parents & flagged}
 
 
-def keep_flag(found: Object, labels: Mapping[str, str]) -> dict[str, str]:
+def keep_flag(record: Object, labels: Mapping[str, str]) -> dict[str, str]:
     """Return new labels of an object with the flag that it has; they must not name the flag themselves."""
     if PROTECTED_LABEL in labels:
         raise BadInput("labels", dict(labels), f"labels without {PROTECTED_LABEL}, which `stateward protect` sets")
-    reason = flag_of(found)
+    reason = flag_of(record)
     return {**labels, **({PROTECTED_LABEL: reason} if reason else {})}

@@ -31,8 +31,8 @@ async def list_all(reader: Reader, chosen: Selector) -> AsyncIterator[Object]:
     after: str | None = None
     while True:
         page = await reader.list_objects(chosen, Page(after, PAGE_SIZE))
-        for one in page:
-            yield one
+        for record in page:
+            yield record
         if len(page) < PAGE_SIZE:
             return
         after = page[-1].id
@@ -66,7 +66,7 @@ async def recovered(
     by_healer = await read_all(reader, limit, JournalFilter(ns=ns, actor=HEALER, since=since))
     by_clock = await read_all(reader, limit, JournalFilter(ns=ns, actor=CLOCK, since=since))
     entries = [*by_healer, *(entry for entry in by_clock if entry.event == TIMED_OUT)]
-    shown = [entry for one in sorted(entries, key=lambda entry: entry.seq) if (entry := show(one)) is not None]
+    shown = [entry for stored in sorted(entries, key=lambda entry: entry.seq) if (entry := show(stored)) is not None]
     operations = await reader.operations([Key(entry.ns, entry.op) for entry in shown if entry.op is not None])
     return [_recovered(entry, operations.get(Key(entry.ns, entry.op or ""))) for entry in shown]
 
@@ -141,13 +141,13 @@ async def state_at(reader: Reader, key: Key, time: float) -> PastState:
     From before the horizon, each object keeps at least the last entry that has its state. Earlier entries may be
     missing, so the states before that last one are unknown.
     """
-    found = await _last_state_before(reader, key, nextafter(time, inf))
+    entry = await _last_state_before(reader, key, nextafter(time, inf))
     kept = await horizon(reader)
     if time < kept.before:
         last_old = await _last_state_before(reader, key, kept.before)
         if last_old is None or time < last_old.at:
             return PastState(None, known=False)
-    return PastState(None if found is None else found.target)
+    return PastState(None if entry is None else entry.target)
 
 
 async def _last_state_before(reader: Reader, key: Key, time: float) -> JournalEntry | None:

@@ -101,18 +101,18 @@ async def _process_one(
 
 async def reap_dead_workers(tx: Tx, by: str) -> int:
     """Requeue the work of workers whose lease expired; returns the count. The calling worker is never reaped."""
-    return await release_worker_claims(tx, [one.id for one in await tx.dead_workers() if one.id != by])
+    return await release_worker_claims(tx, [worker.id for worker in await tx.dead_workers() if worker.id != by])
 
 
 async def release_worker_claims(tx: Tx, dead: Sequence[str]) -> int:
     """Requeue the claims of workers that are dead or have stopped, and remove the workers; returns how many claims."""
-    held = [work for one in dead for work in await tx.owned(one)]
+    held = [work for worker in dead for work in await tx.owned(worker)]
     uow = UnitOfWork(tx)
     await uow.load({Key(work.ns, work.object) for work in held})
     for work in held:
         _requeue(uow, work)
-    for one in dead:
-        await tx.remove_worker(one)
+    for worker in dead:
+        await tx.remove_worker(worker)
     await promote_waiters(uow)
     await uow.apply()
     return len(held)
@@ -122,8 +122,8 @@ def _requeue(uow: UnitOfWork, work: WorkItem) -> None:
     if work.fenced:
         uow.remove_work(work)
         return
-    found = uow.objects[Key(work.ns, work.object)]
-    journal(uow, found, work.op, HEALER, "", REQUEUED_EVENT, reason=f"worker {work.owner} is gone")
+    record = uow.objects[Key(work.ns, work.object)]
+    journal(uow, record, work.op, HEALER, "", REQUEUED_EVENT, reason=f"worker {work.owner} is gone")
     uow.update_work(replace(work, owner=None, observe=True))
 
 
@@ -168,14 +168,14 @@ async def _postpone_deadline(tx: Tx, kinds: Kinds, worker: str, failed: ItemFail
     uow = UnitOfWork(tx)
     await uow.load([Key(work.ns, work.object)])
     await uow.load_operations([work.key])
-    found, operation = uow.objects[Key(work.ns, work.object)], uow.operations[work.key]
+    record, operation = uow.objects[Key(work.ns, work.object)], uow.operations[work.key]
     late_s = uow.now - operation.created - operation.within
     uow.update_work(replace(work, deadline=uow.now + min(max(late_s, POSTPONED_MIN_S), POSTPONED_MAX_S)))
     text = f"it is overdue and cannot be ended: {failed.reason}"
-    if found.error != text:
+    if record.error != text:
         what = (operation.id, operation.action, operation.kind, operation.object)
         log.error("operation %s (%s of %s %s) is overdue and cannot be ended", *what, exc_info=failed.error)
-        journal_trouble(uow, found, operation, text, None)
+        journal_trouble(uow, record, operation, text, None)
     await uow.apply()
 
 

@@ -7,9 +7,11 @@ from stateward.locks import Mode, Path, conflict_between, parse_path
 from stateward.store.records import Lock
 
 
-def conflicts(one: Lock, other: Lock) -> bool:
+def conflicts(lock: Lock, other: Lock) -> bool:
     """Return whether different operations cannot hold two locks of a tree at once."""
-    return one.op != other.op and conflict_between(_read(one.path), Mode(one.mode), _read(other.path), Mode(other.mode))
+    return lock.op != other.op and conflict_between(
+        _read(lock.path), Mode(lock.mode), _read(other.path), Mode(other.mode)
+    )
 
 
 def conflicting_locks(wanted: Lock, locks: Iterable[Lock]) -> list[Lock]:

@@ -71,7 +71,7 @@ async def send_signal(tx: Tx, kinds: Kinds, sent: SignalRequest) -> bool:
     if work is None or work.fenced:
         raise AlreadyEnded(operation.id, operation.status)
     waiting, is_awaited = await tx.signals([key]), awaited_signal(operation.steps) == sent.name
-    if not is_awaited or any(one.name == sent.name for one in waiting):  # others cannot keep an awaited one out
+    if not is_awaited or any(signal.name == sent.name for signal in waiting):  # others cannot keep an awaited one out
         _require_room(sent, waiting)
     uow.changes.signals.append(Signal(sent.ns, sent.op, sent.name, sent.payload, sent.who, tx.now))
     journal(uow, uow.objects[subject], operation.id, sent.actor or USER, sent.who, f"{SIGNAL_EVENT}{sent.name}")
@@ -85,7 +85,7 @@ async def send_signal(tx: Tx, kinds: Kinds, sent: SignalRequest) -> bool:
 
 
 def _require_room(sent: SignalRequest, waiting: Sequence[Signal]) -> None:
-    chars = sum(len(one.payload) for one in waiting) + len(sent.payload)
+    chars = sum(len(signal.payload) for signal in waiting) + len(sent.payload)
     if len(waiting) >= MAX_WAITING_SIGNALS or chars > MAX_WAITING_CHARS:
         raise TooManySignals(sent.op, len(waiting), MAX_WAITING_SIGNALS, MAX_WAITING_CHARS)
 

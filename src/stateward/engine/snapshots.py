@@ -121,54 +121,54 @@ class Completed(Struct, frozen=True):
         return None if self.operation is None else self.operation.result
 
 
-def object_snapshot(found: Object, types: KindTypes | None) -> ObjectSnapshot:
+def object_snapshot(record: Object, types: KindTypes | None) -> ObjectSnapshot:
     """Return an object with decoded values."""
-    labels: dict[str, str] = msgspec.json.decode(found.labels)
+    labels: dict[str, str] = msgspec.json.decode(record.labels)
     return ObjectSnapshot(
-        ns=found.ns,
-        id=found.id,
-        kind=found.kind,
-        state=found.state,
-        since=found.since,
-        version=found.version,
-        generation=found.generation,
-        op=found.op,
-        parent=found.parent,
-        spec=_read_spec(found.spec, types),
-        seen=msgspec.json.decode(found.seen),
+        ns=record.ns,
+        id=record.id,
+        kind=record.kind,
+        state=record.state,
+        since=record.since,
+        version=record.version,
+        generation=record.generation,
+        op=record.op,
+        parent=record.parent,
+        spec=_read_spec(record.spec, types),
+        seen=msgspec.json.decode(record.seen),
         labels=shown_labels(labels),
-        error=found.error,
-        created=found.created,
-        removed=found.removed,
+        error=record.error,
+        created=record.created,
+        removed=record.removed,
         protected=labels.get(PROTECTED_LABEL, ""),
     )
 
 
-def operation_snapshot(found: Operation, types: KindTypes | None) -> OperationSnapshot:
+def operation_snapshot(operation: Operation, types: KindTypes | None) -> OperationSnapshot:
     """Return an operation with decoded values."""
-    result, traceback = split_result(found)
+    result, traceback = split_result(operation)
     return OperationSnapshot(
-        ns=found.ns,
-        id=found.id,
-        object=found.object,
-        kind=found.kind,
-        action=found.action,
-        status=found.status,
-        actor=found.actor,
-        who=found.who,
-        facts=tuple(msgspec.json.decode(found.facts)),
-        args=_read_args(found.action, found.args, types),
-        origin=found.origin,
-        desired=found.desired,
-        parent=found.parent,
-        attempts=found.attempts,
-        steps=without_times(msgspec.json.decode(found.steps)),
+        ns=operation.ns,
+        id=operation.id,
+        object=operation.object,
+        kind=operation.kind,
+        action=operation.action,
+        status=operation.status,
+        actor=operation.actor,
+        who=operation.who,
+        facts=tuple(msgspec.json.decode(operation.facts)),
+        args=_read_args(operation.action, operation.args, types),
+        origin=operation.origin,
+        desired=operation.desired,
+        parent=operation.parent,
+        attempts=operation.attempts,
+        steps=without_times(msgspec.json.decode(operation.steps)),
         result=None if result is None else msgspec.json.decode(result),
-        error=found.error,
+        error=operation.error,
         traceback=traceback,
-        created=found.created,
-        started=found.started,
-        ended=found.ended,
+        created=operation.created,
+        started=operation.started,
+        ended=operation.ended,
     )
 
 

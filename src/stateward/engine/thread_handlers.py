@@ -162,7 +162,9 @@ async def _finish(call: Callable[[], T], job: BlockingJob | None = None) -> T:
     if not has_real_clock(asyncio.get_running_loop()):
         raise NoThreads
     thread = run_in_thread(call)
-    thread.add_done_callback(lambda one: one.cancelled() or one.exception())  # an error after the end is nobody's
+    thread.add_done_callback(
+        lambda future: future.cancelled() or future.exception()
+    )  # an error after the end is nobody's
     try:
         result = await asyncio.shield(thread)
     except asyncio.CancelledError:

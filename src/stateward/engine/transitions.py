@@ -35,7 +35,7 @@ def absent_object(key: Key, lifecycle: Lifecycle, now: float) -> Object:
 
 def change_state(
     uow: UnitOfWork,
-    found: Object,
+    record: Object,
     move: Move,
     who: str,
     op: str | None,
@@ -52,23 +52,23 @@ def change_state(
     In a transitional state, an operation holds the object: the one it has, or, with `holds`, the given one. In any
     other state no operation does.
     """
-    holder = found.op if move.target.state_class is TRANSITIONAL else None
-    key = found.key
+    holder = record.op if move.target.state_class is TRANSITIONAL else None
+    key = record.key
     changed = replace(
-        found,
+        record,
         state=move.target.word,
         since=uow.now,
         version=uow.next_version(key),
         op=op if holds else holder,
-        spec=found.spec if spec is None else spec,
-        generation=found.generation if generation is None else generation,
+        spec=record.spec if spec is None else spec,
+        generation=record.generation if generation is None else generation,
         error=sanitize_text(error),
         removed=move.target.is_absent,
-        seen=found.seen if seen is None else seen,
+        seen=record.seen if seen is None else seen,
     )
     uow.save_object(key, changed)
-    new_spec = spec if spec is not None and spec != found.spec else None
-    journal(uow, found, op, move.actor, who, move.event, found.state, changed.state, reason or error, new_spec)
+    new_spec = spec if spec is not None and spec != record.spec else None
+    journal(uow, record, op, move.actor, who, move.event, record.state, changed.state, reason or error, new_spec)
     return changed
 
 
@@ -106,15 +106,15 @@ def journal_rejection(
     journal(uow, about, op, actor, who, f"{REJECTED}{event}", reason=reason)
 
 
-def fence_operation(uow: UnitOfWork, found: Object, reason: str) -> None:
+def fence_operation(uow: UnitOfWork, record: Object, reason: str) -> None:
     """End the operation that holds an object's state; its later reports no longer count.
 
     While a worker may still run it, its work item stays in the queue, fenced. So the next operation does not start
     before the worker has confirmed that it stopped, or is dead.
     """
-    if found.op is None:
+    if record.op is None:
         return
-    operation = uow.operations[Key(found.ns, found.op)]
+    operation = uow.operations[Key(record.ns, record.op)]
     work = uow.work(operation.key)
     uow.record_end(operation, Status.CANCELLED, work, None, reason)
     if work is not None:

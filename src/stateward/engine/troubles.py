@@ -26,13 +26,13 @@ def is_worth_reporting(attempt: int) -> bool:
     return attempt > 1 and attempt & (attempt - 1) == 0
 
 
-def journal_trouble(uow: UnitOfWork, found: Object, operation: Operation, text: str, parent: Operation | None) -> None:
+def journal_trouble(uow: UnitOfWork, record: Object, operation: Operation, text: str, parent: Operation | None) -> None:
     """Journal an error of an operation that goes on, and set it as the error of the object that the operation holds."""
-    journal(uow, found, operation.id, WORKER, operation.who, "has trouble", reason=text)
-    if found.op == operation.id:
-        uow.save_object(found.key, replace(found, error=sanitize_text(text), version=uow.next_version(found.key)))
+    journal(uow, record, operation.id, WORKER, operation.who, "has trouble", reason=text)
+    if record.op == operation.id:
+        uow.save_object(record.key, replace(record, error=sanitize_text(text), version=uow.next_version(record.key)))
     if parent is not None:
-        reason = sanitize_text(f"{found.id}: {text}")
+        reason = sanitize_text(f"{record.id}: {text}")
         entry = JournalEntry(
             parent.ns, parent.object, parent.kind, parent.id, uow.now, WORKER, "", "waits", None, None, reason
         )

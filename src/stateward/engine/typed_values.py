@@ -59,9 +59,9 @@ class ValueType:
         self._root: Schema = drawn
         self.schema: Schema = _inlined(drawn, self._defs, ())
         """The JSON schema, without references: a type that contains itself is an object of any form there."""
-        found = _SecretFields(inspect.type_info(struct))
-        self.has_secrets = found.has_secrets
-        self.secret_names = frozenset(found.names)
+        fields = _SecretFields(inspect.type_info(struct))
+        self.has_secrets = fields.has_secrets
+        self.secret_names = frozenset(fields.names)
 
     def read(self, text: str, place: str, state: str | None = None) -> Struct:
         """Return a stored value; raises with the field that does not fit, never with its value."""
@@ -103,16 +103,16 @@ class ValueType:
 
     def secret_texts(self, text: str) -> set[str]:
         """Return the secrets of a value, given as JSON text, that are searched in messages and results."""
-        found = self._secrets(msgspec.json.decode(text), "")
-        forms = {form for _, value in found for part in _parts_of(value) for form in _printed_forms(part)}
+        secrets = self._secrets(msgspec.json.decode(text), "")
+        forms = {form for _, value in secrets for part in _parts_of(value) for form in _printed_forms(part)}
         return {form for form in forms if len(form) >= SHORTEST_SECRET}
 
     def _secrets(self, given: Any, place: str) -> list[tuple[str, Any]]:  # noqa: ANN401 - plain JSON
         """Return the secrets in plain JSON, each with its place."""
-        found: list[tuple[str, Any]] = []
+        secrets: list[tuple[str, Any]] = []
         if self.has_secrets:
-            self._replaced(given, [self._root], place, lambda where, value: found.append((where, value)))
-        return found
+            self._replaced(given, [self._root], place, lambda where, value: secrets.append((where, value)))
+        return secrets
 
     def _replaced(
         self,
@@ -125,20 +125,20 @@ class ValueType:
         ways = list(self._alternatives(schemas))
         if not ways:
             return value
-        if value is not None and any(one.get("writeOnly") for one in ways):
+        if value is not None and any(way.get("writeOnly") for way in ways):
             return replacement(place, value)
         if isinstance(value, dict):
             is_record = any("properties" in way for way in ways)
             return {
-                name: self._replaced(one, schemas, f"{place}.{name}", replacement)
+                name: self._replaced(part, schemas, f"{place}.{name}", replacement)
                 if (schemas := _schemas_of_field(ways, name)) or not is_record
-                else replacement(f"{place}.{name}", one)  # an earlier type had it, and it may have been a secret
-                for name, one in value.items()
+                else replacement(f"{place}.{name}", part)  # an earlier type had it, and it may have been a secret
+                for name, part in value.items()
             }
         if isinstance(value, list):
             return [
-                self._replaced(one, _schemas_of_item(ways, number), f"{place}[{number}]", replacement)
-                for number, one in enumerate(value)
+                self._replaced(part, _schemas_of_item(ways, number), f"{place}[{number}]", replacement)
+                for number, part in enumerate(value)
             ]
         return value
 
@@ -167,7 +167,7 @@ class _SecretFields:
                 self.has_secrets |= is_secret
                 return self._walk(inner, place) or is_secret
             case inspect.UnionType(types=types) | inspect.TupleType(item_types=types):
-                are_secret = [self._walk(one, place) for one in types]
+                are_secret = [self._walk(member, place) for member in types]
                 if isinstance(kind, inspect.UnionType) and any(map(_is_secret_record, types)):
                     raise BadInput(place, None, "secret as a whole: Annotated[A | B, ...], not Annotated[A, ...] | B")
                 return any(are_secret)
@@ -204,7 +204,7 @@ def declared_type(kind: str, place: str, struct: Any) -> ValueType:  # noqa: ANN
     if not isinstance(struct, type) or not issubclass(struct, Struct):
         raise BadInput(where, struct, "a subclass of msgspec.Struct")
     try:
-        found = value_type(struct)
+        declared = value_type(struct)
     except BadInput as error:
         raise BadInput(f"{where}, field {error.field}", None, error.allowed) from error
     except Exception as error:  # msgspec and the resolution of annotations raise errors of many classes
@@ -212,17 +212,17 @@ def declared_type(kind: str, place: str, struct: Any) -> ValueType:  # noqa: ANN
         raise BadInput(f"{where}{_unfit_field(struct)}", None, f"of a type that has a JSON schema: {why}") from error
     if struct.__struct_config__.array_like:
         raise BadInput(where, struct, "a struct that is encoded as an object: array_like=False")
-    return found
+    return declared
 
 
 def _unfit_field(struct: type[Struct]) -> str:
     """Return which field of a struct has no schema, as it continues its place."""
     try:
-        for one in msgspec.structs.fields(struct):
+        for field in msgspec.structs.fields(struct):
             try:
-                msgspec.json.schema(one.type)
+                msgspec.json.schema(field.type)
             except Exception:
-                return f", field {one.encode_name}"
+                return f", field {field.encode_name}"
     except Exception:  # noqa: S110 - an annotation that cannot be resolved belongs to no field
         pass
     return ""
@@ -231,12 +231,12 @@ def _unfit_field(struct: type[Struct]) -> str:
 def _inlined(schema: Any, defs: Schema, inside: tuple[str, ...]) -> Any:  # noqa: ANN401 - a part of a schema
     """Return a schema without references."""
     if isinstance(schema, list):
-        return [_inlined(one, defs, inside) for one in schema]
+        return [_inlined(part, defs, inside) for part in schema]
     if not isinstance(schema, dict):
         return schema
     own = {
-        name: _fields_inlined(one, defs, inside) if name == "properties" else _inlined(one, defs, inside)
-        for name, one in schema.items()
+        name: _fields_inlined(part, defs, inside) if name == "properties" else _inlined(part, defs, inside)
+        for name, part in schema.items()
         if name not in ("$ref", "default", "mapping")
     }
     if "default" in schema and (schema["default"] in (None, [], {}, ()) or not _holds_secret(schema, defs)):
@@ -250,13 +250,13 @@ def _inlined(schema: Any, defs: Schema, inside: tuple[str, ...]) -> Any:  # noqa
 
 def _fields_inlined(fields: Schema, defs: Schema, inside: tuple[str, ...]) -> Schema:
     """Return the schemas of an object's fields, which may have any names."""
-    return {name: _inlined(one, defs, inside) for name, one in fields.items()}
+    return {name: _inlined(part, defs, inside) for name, part in fields.items()}
 
 
 def _holds_secret(schema: Any, defs: Schema, inside: tuple[str, ...] = ()) -> bool:  # noqa: ANN401 - a part of a schema
     """Return whether a value of a schema is a secret, or has one anywhere in it."""
     if isinstance(schema, list):
-        return any(_holds_secret(one, defs, inside) for one in schema)
+        return any(_holds_secret(part, defs, inside) for part in schema)
     if not isinstance(schema, dict):
         return False
     name = schema.get("$ref")
@@ -264,24 +264,24 @@ def _holds_secret(schema: Any, defs: Schema, inside: tuple[str, ...] = ()) -> bo
         inside = (*inside, name)
         if _holds_secret(defs[name.removeprefix(_REF)], defs, inside):
             return True
-    return schema.get("writeOnly") is True or any(_holds_secret(one, defs, inside) for one in schema.values())
+    return schema.get("writeOnly") is True or any(_holds_secret(part, defs, inside) for part in schema.values())
 
 
 def _schemas_of_field(ways: Iterable[Schema], name: str) -> list[Schema]:
-    found = [way.get("properties", {}).get(name, way.get("additionalProperties")) for way in ways]
-    return [one for one in found if isinstance(one, dict)]
+    schemas = [way.get("properties", {}).get(name, way.get("additionalProperties")) for way in ways]
+    return [schema for schema in schemas if isinstance(schema, dict)]
 
 
 def _schemas_of_item(ways: Iterable[Schema], place: int) -> list[Schema]:
-    found = [(*way.get("prefixItems", ())[place : place + 1], way.get("items"))[0] for way in ways]
-    return [one for one in found if isinstance(one, dict)]
+    schemas = [(*way.get("prefixItems", ())[place : place + 1], way.get("items"))[0] for way in ways]
+    return [schema for schema in schemas if isinstance(schema, dict)]
 
 
 def texts_in(value: Any) -> Iterator[str]:  # noqa: ANN401 - plain JSON
     """Yield the texts and numbers in plain JSON that are long enough to be searched."""
     if isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from texts_in(one)
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from texts_in(part)
     elif not isinstance(value, bool) and value is not None and len(str(value)) >= SHORTEST_SECRET:
         yield str(value)
 
@@ -299,9 +299,9 @@ def mask_texts_in(value: Any, secrets: Set[str]) -> Any:  # noqa: ANN401 - plain
         case str():
             return mask_texts(value, secrets)
         case dict():
-            return {mask_texts(name, secrets): mask_texts_in(one, secrets) for name, one in value.items()}
+            return {mask_texts(name, secrets): mask_texts_in(part, secrets) for name, part in value.items()}
         case list():
-            return [mask_texts_in(one, secrets) for one in value]
+            return [mask_texts_in(part, secrets) for part in value]
         case _:
             return MASK if str(value) in secrets else value
 
@@ -309,8 +309,8 @@ def mask_texts_in(value: Any, secrets: Set[str]) -> Any:  # noqa: ANN401 - plain
 def _parts_of(secret: Any) -> Iterator[str]:  # noqa: ANN401 - plain JSON
     """Yield the texts and numbers of a secret, and the names in it."""
     if isinstance(secret, dict | list):
-        for one in (*secret, *secret.values()) if isinstance(secret, dict) else secret:
-            yield from _parts_of(one)
+        for part in (*secret, *secret.values()) if isinstance(secret, dict) else secret:
+            yield from _parts_of(part)
     elif not isinstance(secret, bool) and secret is not None:
         yield str(secret)
 
@@ -339,21 +339,21 @@ def refuse_unknown_fields(given: Any, decoded: Any, place: str, state: str | Non
     if depth >= MAX_DEPTH and given:
         raise BadInput(place.partition(".")[0], None, f"nested at most {MAX_DEPTH} levels deep", state=state)
     if isinstance(given, list) and isinstance(decoded, list | tuple):
-        for number, (one, inner) in enumerate(zip(given, decoded, strict=False)):
-            if isinstance(one, dict | list):
-                refuse_unknown_fields(one, inner, f"{place}[{number}]", state, depth + 1)
+        for number, (part, inner) in enumerate(zip(given, decoded, strict=False)):
+            if isinstance(part, dict | list):
+                refuse_unknown_fields(part, inner, f"{place}[{number}]", state, depth + 1)
     elif isinstance(given, dict) and isinstance(decoded, Mapping):
-        for (name, one), inner in zip(given.items(), decoded.values(), strict=False):
-            if isinstance(one, dict | list):
-                refuse_unknown_fields(one, inner, f"{place}.{name}", state, depth + 1)
+        for (name, part), inner in zip(given.items(), decoded.values(), strict=False):
+            if isinstance(part, dict | list):
+                refuse_unknown_fields(part, inner, f"{place}.{name}", state, depth + 1)
     elif isinstance(given, dict) and (known := _field_names(decoded.__class__)) is not None:
-        for name, one in given.items():
+        for name, part in given.items():
             if name not in known:
                 unknown = UnknownField(f"{place}.{name}".removeprefix("."), known)
                 unknown.state = state
                 raise unknown
-            if isinstance(one, dict | list):
-                refuse_unknown_fields(one, getattr(decoded, known[name], None), f"{place}.{name}", state, depth + 1)
+            if isinstance(part, dict | list):
+                refuse_unknown_fields(part, getattr(decoded, known[name], None), f"{place}.{name}", state, depth + 1)
 
 
 @lru_cache(maxsize=1024)
@@ -364,7 +364,7 @@ def _field_names(record: type) -> Mapping[str, str] | None:
         tag = record.__struct_config__.tag_field
         return names if tag is None else {tag: tag, **names}
     if is_dataclass(record):
-        return {one.name: one.name for one in dataclass_fields(record)}
+        return {field.name: field.name for field in dataclass_fields(record)}
     return None
 
 

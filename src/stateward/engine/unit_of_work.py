@@ -65,15 +65,17 @@ class UnitOfWork:
     async def load(self, keys: Iterable[Key], selected: Iterable[Object] = ()) -> None:
         """Load objects, the objects whose queues they use, and all work in those queues."""
         wanted = [key for key in keys if key not in self.objects]
-        found = await self.tx.objects(wanted) if wanted else {}
-        self._absent.update(key for key in wanted if key not in found)
-        found.update((one.key, one) for one in selected)
-        self._remember(found)
-        hosts = {Key(one.ns, one.queue) for one in found.values() if one.queue != one.id} - self.objects.keys()
+        records = await self.tx.objects(wanted) if wanted else {}
+        self._absent.update(key for key in wanted if key not in records)
+        records.update((record.key, record) for record in selected)
+        self._remember(records)
+        hosts = {
+            Key(record.ns, record.queue) for record in records.values() if record.queue != record.id
+        } - self.objects.keys()
         if hosts:
             self._remember(await self.tx.objects(hosts))
         # An object that does not exist yet may have work in a queue, or the queue itself.
-        queues = {*wanted, *(Key(one.ns, one.queue) for one in found.values())} - self._queues.keys()
+        queues = {*wanted, *(Key(record.ns, record.queue) for record in records.values())} - self._queues.keys()
         self._queues.update((queue, []) for queue in queues)
         for work in await self.tx.queues(queues) if queues else ():
             self._queues[Key(work.ns, work.queue)].append(work)
@@ -92,8 +94,8 @@ class UnitOfWork:
         """Return objects without locking them; each is read once in a transaction."""
         wanted = [key for key in keys if key not in self.objects and key not in self._peeked]
         if wanted:
-            found = await self.tx.peek(wanted)
-            self._peeked.update((key, found.get(key)) for key in wanted)
+            records = await self.tx.peek(wanted)
+            self._peeked.update((key, records.get(key)) for key in wanted)
         return [self.objects.get(key) or self._peeked.get(key) for key in keys]
 
     async def lock(self, keys: Iterable[Key]) -> None:
@@ -143,20 +145,20 @@ class UnitOfWork:
         return self._with_own(await self.tx.peek_selected(chosen), chosen)
 
     def _with_own(self, stored: Iterable[Object], chosen: Selector) -> list[Object]:
-        known = {one.key: one for one in stored} | self.objects
-        return [one for one in known.values() if _is_selected(one, chosen)]
+        known = {record.key: record for record in stored} | self.objects
+        return [record for record in known.values() if _is_selected(record, chosen)]
 
-    def _remember(self, found: dict[Key, Object]) -> None:
+    def _remember(self, records: dict[Key, Object]) -> None:
         """Keep loaded rows; raises if one did not exist before, because something was decided on its absence.
 
         On PostgreSQL, a later statement sees what another transaction has created in the meantime. A creation of the
         same object would otherwise replace it, as if its row had been read first.
         """
-        if not self._absent.isdisjoint(found):
+        if not self._absent.isdisjoint(records):
             raise WriteConflict("an object was created by another transaction in the meantime")
-        self.objects.update(found)
-        self._loaded.update((key, one.version) for key, one in found.items())
-        self._unread_blockers += [Key(one.ns, one.op) for one in found.values() if one.op is not None]
+        self.objects.update(records)
+        self._loaded.update((key, record.version) for key, record in records.items())
+        self._unread_blockers += [Key(record.ns, record.op) for record in records.values() if record.op is not None]
 
     async def load_operations(self, keys: Iterable[Key]) -> None:
         """Load operations by their keys."""
@@ -213,7 +215,7 @@ class UnitOfWork:
         rows = self._new_work if key in self._new_work else self._work_changed
         rows[key] = work
         queue = self._queues[Key(work.ns, work.queue)]
-        queue[:] = [work if one.op == work.op else one for one in queue]
+        queue[:] = [work if other.op == work.op else other for other in queue]
 
     @property
     def new_work(self) -> Collection[WorkItem]:
@@ -247,7 +249,7 @@ class UnitOfWork:
             self._work_gone[key] = None
         queue = self._dequeued[key] = Key(work.ns, work.queue)
         queued = self._queues[queue]
-        queued[:] = [one for one in queued if one.op != work.op]
+        queued[:] = [other for other in queued if other.op != work.op]
         self.release_locks(key)
 
     def drain_dequeued(self) -> dict[Key, Key]:
@@ -335,7 +337,7 @@ class UnitOfWork:
         changed = list(self._changed.values())
         if await self.tx.flush_early(Changes(objects=changed, operations=written, new_work=list(work.values()))):
             self.changes.operations, self._new_work, self._changed = [], {}, {}
-            self._loaded.update((one.key, one.version) for one in changed)
+            self._loaded.update((record.key, record.version) for record in changed)
 
     async def apply(self) -> None:
         """Write all changes, as sets."""
@@ -346,7 +348,7 @@ class UnitOfWork:
         changes.work_gone = list(self._work_gone)
         changes.frees_capacity = self._frees_limited_lane or not (self._work_gone and self.tx.is_default_lane_unlimited)
         if self.tracebacks:  # only now: the hooks have read the results
-            changes.ended = [self._with_traceback(one) for one in changes.ended]
+            changes.ended = [self._with_traceback(end) for end in changes.ended]
         await self.tx.apply(changes)
 
     def _with_traceback(self, ended: Ended) -> Ended:
@@ -381,8 +383,10 @@ async def _load_trees(uow: UnitOfWork, ops: Iterable[Key]) -> None:
     """Load the trees on which operations may hold locks, because only the locks of loaded trees are known."""
     keys = list(ops)
     await uow.load_operations(keys)
-    found = (uow.operations[key] for key in keys)
-    await uow.load_locks(list(dict.fromkeys(Key(one.ns, one.tree) for one in found if one.tree is not None)))
+    operations = (uow.operations[key] for key in keys)
+    await uow.load_locks(
+        list(dict.fromkeys(Key(operation.ns, operation.tree) for operation in operations if operation.tree is not None))
+    )
 
 
 def with_age(text: str, operation: Operation, now: float) -> str:
@@ -390,17 +394,17 @@ def with_age(text: str, operation: Operation, now: float) -> str:
     return f"{text} (after {now - operation.created:.1f} s)"
 
 
-def _is_selected(one: Object, chosen: Selector) -> bool:
-    if one.removed or one.ns != chosen.ns or chosen.kind not in (None, one.kind):
+def _is_selected(record: Object, chosen: Selector) -> bool:
+    if record.removed or record.ns != chosen.ns or chosen.kind not in (None, record.kind):
         return False
     parents = chosen.parent if isinstance(chosen.parent, tuple) else (chosen.parent,)
-    if parents != (None,) and one.parent not in parents:
+    if parents != (None,) and record.parent not in parents:
         return False
-    if chosen.states is not None and one.state not in chosen.states:
+    if chosen.states is not None and record.state not in chosen.states:
         return False
-    if chosen.name_like is not None and chosen.name_like.lower() not in one.id.lower():
+    if chosen.name_like is not None and chosen.name_like.lower() not in record.id.lower():
         return False
-    if chosen.ids is not None and one.id not in chosen.ids:
+    if chosen.ids is not None and record.id not in chosen.ids:
         return False
-    labels = msgspec.json.decode(one.labels) if chosen.labels else {}
+    labels = msgspec.json.decode(record.labels) if chosen.labels else {}
     return all(labels.get(name) == value for name, value in chosen.labels)

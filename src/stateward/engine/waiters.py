@@ -56,7 +56,7 @@ class OperationWaiters:
 
     def _forget(self, key: Key, future: "asyncio.Future[Operation]") -> None:
         """Remove a waiter that was answered or cancelled."""
-        others = [one for one in self._futures.get(key, ()) if one is not future]
+        others = [other for other in self._futures.get(key, ()) if other is not future]
         if others:
             self._futures[key] = others
         else:
@@ -77,9 +77,9 @@ class OperationWaiters:
             await asyncio.sleep(clock() - began)
 
     async def _poll(self, keys: list[Key]) -> None:
-        found = await self._store.reader.operations(keys) if keys else {}
+        operations = await self._store.reader.operations(keys) if keys else {}
         for key in keys:
-            operation = found.get(key)
+            operation = operations.get(key)
             if operation is None or operation.status in ENDED_STATUSES:
                 self._answer(key, operation)
 

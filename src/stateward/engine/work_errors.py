@@ -99,15 +99,15 @@ def merge_errors(error: BaseException) -> BaseException:
     if not isinstance(error, BaseExceptionGroup):
         return error
     parts = list(parts_of(error))
-    if (decisive := next((one for one in parts if isinstance(one, DECISIVE)), None)) is not None:
+    if (decisive := next((part for part in parts if isinstance(part, DECISIVE)), None)) is not None:
         return decisive
     text = "; ".join(dict.fromkeys(map(describe_error, parts)))
-    after = max((one.after for one in parts if isinstance(one, WorkError) and one.after is not None), default=None)
-    if any(isinstance(one, (Unknown, asyncio.CancelledError, *UNCLEAR_ERRORS)) for one in parts):
+    after = max((part.after for part in parts if isinstance(part, WorkError) and part.after is not None), default=None)
+    if any(isinstance(part, (Unknown, asyncio.CancelledError, *UNCLEAR_ERRORS)) for part in parts):
         return Unknown(text, after=after)
-    if not all(isinstance(one, Temporary | Throttled) for one in parts):
+    if not all(isinstance(part, Temporary | Throttled) for part in parts):
         return Permanent(text)
-    is_throttled = any(isinstance(one, Throttled) for one in parts)
+    is_throttled = any(isinstance(part, Throttled) for part in parts)
     return (Throttled if is_throttled else Temporary)(text, after=after)
 
 

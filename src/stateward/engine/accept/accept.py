@@ -90,7 +90,7 @@ async def plan(tx: Tx, kinds: Kinds, requests: Sequence[Request]) -> list[Verdic
 async def _load_earlier_operations(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) -> None:
     """Load the operations that these requests have if they were accepted before; their objects are locked first."""
     await _load(uow, kinds, requests)
-    await uow.load_operations({Key(one.ns, one.op) for one in requests})
+    await uow.load_operations({Key(request.ns, request.op) for request in requests})
 
 
 async def _reconsider_denials(
@@ -99,11 +99,11 @@ async def _reconsider_denials(
     """Replace the denials of requests that were accepted before."""
     answered = list(zip(requests, verdicts, strict=True))
     await _load_earlier_operations(
-        uow, kinds, [one for one, verdict in answered if isinstance(verdict, StatewardError)]
+        uow, kinds, [request for request, verdict in answered if isinstance(verdict, StatewardError)]
     )
     return [
-        (_accepted_before(uow, one) or verdict) if isinstance(verdict, StatewardError) else verdict
-        for one, verdict in answered
+        (_accepted_before(uow, request) or verdict) if isinstance(verdict, StatewardError) else verdict
+        for request, verdict in answered
     ]
 
 
@@ -111,9 +111,9 @@ async def admit_all(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) 
     """Decide a batch of requests in a unit of work, which is not written yet."""
     await _load(uow, kinds, requests)
     await load_protection(uow, kinds, requests)
-    keys = {key for one in requests for key in possible_keys(one)}
+    keys = {key for request in requests for key in possible_keys(request)}
     answers = await uow.tx.idempotency_records(keys) if keys else {}
-    await uow.load_operations({Key(one.ns, one.op) for one in answers.values() if one.op is not None})
+    await uow.load_operations({Key(answer.ns, answer.op) for answer in answers.values() if answer.op is not None})
     verdicts: list[Verdict] = []
     for place, request in enumerate(requests, 1):
         if not place % FLUSH_EVERY_REQUESTS:
@@ -132,16 +132,20 @@ async def admit_all(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) 
 
 
 async def _load(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) -> None:
-    keys = {Key(one.ns, one.object) for one in requests}
-    queues = {Key(one.ns, one.creates.queue) for one in requests if one.creates is not None and one.creates.queue}
-    also_locked = {Key(one.ns, name) for one in requests for name in one.also_locks}
+    keys = {Key(request.ns, request.object) for request in requests}
+    queues = {
+        Key(request.ns, request.creates.queue)
+        for request in requests
+        if request.creates is not None and request.creates.queue
+    }
+    also_locked = {Key(request.ns, name) for request in requests for name in request.also_locks}
     await uow.load(keys | queues | also_locked | admission_keys(kinds, requests))
     if kinds.any_lock_set:  # after the objects themselves, and all at once, so that rows are locked in one order
-        lock_sets = (kinds.lock_set(one, uow.objects.get(Key(one.ns, one.object))) for one in requests)
+        lock_sets = (kinds.lock_set(request, uow.objects.get(Key(request.ns, request.object))) for request in requests)
         await uow.lock({key for keys in lock_sets for key in keys})
     await uow.load_blockers()
-    requested = {Key(one.ns, one.tree) for one in requests if one.tree is not None}
-    held = {Key(one.ns, one.tree) for one in uow.operations.values() if one.tree is not None}
+    requested = {Key(request.ns, request.tree) for request in requests if request.tree is not None}
+    held = {Key(operation.ns, operation.tree) for operation in uow.operations.values() if operation.tree is not None}
     await uow.load_locks(requested | held)
     await uow.load_operations({Key(lock.ns, lock.op) for tree in requested for lock in uow.locks(tree)})
 
@@ -149,7 +153,9 @@ async def _load(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) -> N
 def admission_keys(kinds: Kinds, requests: Iterable[Request]) -> set[Key]:
     """Return the objects that the admission check of these requests needs locked."""
     admission = kinds.admission
-    return set() if admission is None else {key for one in requests if (key := admission.needs(one)) is not None}
+    return (
+        set() if admission is None else {key for request in requests if (key := admission.needs(request)) is not None}
+    )
 
 
 async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[Key, IdempotencyRecord]) -> Accepted:
@@ -160,43 +166,43 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
     check_depth("args", request.args)
     check_depth("labels", EMPTY if request.creates is None else request.creates.labels)
     stored = uow.objects.get(Key(request.ns, request.object))
-    found = (
+    record = (
         _initial_object(uow, kinds, request, stored)
         if request.creates is not None
         else _require_object(request, stored)
     )
-    kind = kinds.of(found)
+    kind = kinds.of(record)
     if request.creates is None:
-        kinds.require_known(found)
-    move = _decide_move(uow, kind, request, found)
-    await require_unprotected(uow, kinds, request, found, move)
-    kind.check_spec_right(request, found.state)
+        kinds.require_known(record)
+    move = _decide_move(uow, kind, request, record)
+    await require_unprotected(uow, kinds, request, record, move)
+    kind.check_spec_right(request, record.state)
     original = request  # the fingerprint is that of the request as it came
     if kind.types is not None:
-        request = kind.types.check(request, found.state)
+        request = kind.types.check(request, record.state)
     # A step from a stable into a transitional state begins an operation too, because it must end in time.
-    begins = move.begins or (found.op is None and move.target.state_class is TRANSITIONAL)
+    begins = move.begins or (record.op is None and move.target.state_class is TRANSITIONAL)
     if kinds.admission is not None:
-        await kinds.admission.check(uow, request, found, begins=begins)
-    locks = check_can_begin(uow, request, found, move) if begins else ()
+        await kinds.admission.check(uow, request, record, begins=begins)
+    locks = check_can_begin(uow, request, record, move) if begins else ()
     if kind.guard is not None:
         try:
-            request = await kind.guard(uow, request, found) or request
+            request = await kind.guard(uow, request, record) or request
         except NothingToDo:
-            return _remember(uow, original, answers, Accepted(found, None))
+            return _remember(uow, original, answers, Accepted(record, None))
         except SystemExit as error:  # it would end the process
             raise RuntimeError(f"the guard of {kind.name} has called sys.exit") from error
         if request.creates is None:
-            found = uow.objects[found.key]  # the guard may have changed it
+            record = uow.objects[record.key]  # the guard may have changed it
         else:  # or named the parent of a new object, and its labels
-            found = replace(found, parent=request.creates.parent, labels=request.creates.labels)
+            record = replace(record, parent=request.creates.parent, labels=request.creates.labels)
     if kind.types is not None:
         request = kind.types.stamp(request)
     accepted = (
-        begin_operation(uow, kind, request, found, move, locks) if begins else _apply_step(uow, request, found, move)
+        begin_operation(uow, kind, request, record, move, locks) if begins else _apply_step(uow, request, record, move)
     )
     if kinds.admission is not None:
-        kinds.admission.accepted(uow, request, found, begins=begins)
+        kinds.admission.accepted(uow, request, record, begins=begins)
     return _remember(uow, original, answers, accepted)
 
 
@@ -265,25 +271,25 @@ def _answer_before(uow: UnitOfWork, request: Request, answers: dict[Key, Idempot
     answer = find_answer(request, answers)
     if answer is None:
         return None
-    found = uow.objects.get(Key(request.ns, request.object))
-    if found is None:
+    record = uow.objects.get(Key(request.ns, request.object))
+    if record is None:
         raise NotFound(request.ns, request.object)
     operation = uow.operations.get(Key(request.ns, answer.op)) if answer.op else None
-    return Accepted(found, operation, again=True)
+    return Accepted(record, operation, again=True)
 
 
 def _accepted_before(uow: UnitOfWork, request: Request) -> Accepted | None:
     done = uow.operations.get(Key(request.ns, request.op))
-    found = uow.objects.get(Key(request.ns, request.object)) if done is not None else None
-    return None if found is None else Accepted(found, done, again=True)
+    record = uow.objects.get(Key(request.ns, request.object)) if done is not None else None
+    return None if record is None else Accepted(record, done, again=True)
 
 
-def _require_object(request: Request, found: Object | None) -> Object:
-    if found is None or found.removed:
+def _require_object(request: Request, record: Object | None) -> Object:
+    if record is None or record.removed:
         raise NotFound(request.ns, request.object)
-    if request.version is not None and request.version != found.version:
-        raise VersionMismatch(request.object, request.version, found.version)
-    return found
+    if request.version is not None and request.version != record.version:
+        raise VersionMismatch(request.object, request.version, record.version)
+    return record
 
 
 def _initial_object(uow: UnitOfWork, kinds: Kinds, request: Request, former: Object | None) -> Object:
@@ -322,28 +328,28 @@ def _require_queue(uow: UnitOfWork, request: Request) -> None:
         raise BadInput("queue", queue, "the id of an existing object")
 
 
-def _decide_move(uow: UnitOfWork, kind: Kind, request: Request, found: Object) -> Move:
-    holder = uow.operations.get(Key(found.ns, found.op)) if found.op is not None else None
+def _decide_move(uow: UnitOfWork, kind: Kind, request: Request, record: Object) -> Move:
+    holder = uow.operations.get(Key(record.ns, record.op)) if record.op is not None else None
     origin = holder.origin if holder is not None else None
-    verdict = decide(kind.lifecycle, found.state, request.action, request.actor, request.facts, origin)
+    verdict = decide(kind.lifecycle, record.state, request.action, request.actor, request.facts, origin)
     if not isinstance(verdict, Move):
-        raise Refused(verdict, _holder(uow, found))
+        raise Refused(verdict, _holder(uow, record))
     return verdict
 
 
-def _holder(uow: UnitOfWork, found: Object) -> Blocker | None:
-    holder = uow.operations.get(Key(found.ns, found.op)) if found.op is not None else None
+def _holder(uow: UnitOfWork, record: Object) -> Blocker | None:
+    holder = uow.operations.get(Key(record.ns, record.op)) if record.op is not None else None
     return None if holder is None else blocker_of(holder, uow.work(holder.key))
 
 
-def _apply_step(uow: UnitOfWork, request: Request, found: Object, move: Move) -> Accepted:
+def _apply_step(uow: UnitOfWork, request: Request, record: Object, move: Move) -> Accepted:
     """Change a state without an operation; the operation that holds the object is advanced, or ended."""
-    if found.op is not None and (move.meaning is not Meaning.STEP or move.target.state_class is TRANSITIONAL):
-        operation, error = uow.operations[Key(found.ns, found.op)], _end_reason(request, move)
-        advance(uow, found, operation, move, request.who, error=error, seen=request.seen)
-        return Accepted(uow.objects[found.key], None)
-    fence_operation(uow, found, f"{request.action} by {request.actor}")
-    return Accepted(change_state(uow, found, move, request.who, found.op, spec=request.spec, seen=request.seen), None)
+    if record.op is not None and (move.meaning is not Meaning.STEP or move.target.state_class is TRANSITIONAL):
+        operation, error = uow.operations[Key(record.ns, record.op)], _end_reason(request, move)
+        advance(uow, record, operation, move, request.who, error=error, seen=request.seen)
+        return Accepted(uow.objects[record.key], None)
+    fence_operation(uow, record, f"{request.action} by {request.actor}")
+    return Accepted(change_state(uow, record, move, request.who, record.op, spec=request.spec, seen=request.seen), None)
 
 
 def _end_reason(request: Request, move: Move) -> str | None:

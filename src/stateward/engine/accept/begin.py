@@ -16,30 +16,30 @@ from stateward.locks.paths import parse_path
 from stateward.store.records import Key, Lock, Object, Operation, Status, WorkItem, to_json
 
 
-def check_can_begin(uow: UnitOfWork, request: Request, found: Object, move: Move) -> list[Lock]:
+def check_can_begin(uow: UnitOfWork, request: Request, record: Object, move: Move) -> list[Lock]:
     """Refuse a request that cannot begin now, before anything is changed; returns the locks that it is to hold."""
     if move.meaning is Meaning.HIDDEN:
-        _require_empty_queue(uow, request, uow.queue(Key(found.ns, found.queue)))
+        _require_empty_queue(uow, request, uow.queue(Key(record.ns, record.queue)))
     return _requested_locks(uow, request)
 
 
 def begin_operation(
-    uow: UnitOfWork, kind: Kind, request: Request, found: Object, move: Move, locks: Sequence[Lock]
+    uow: UnitOfWork, kind: Kind, request: Request, record: Object, move: Move, locks: Sequence[Lock]
 ) -> Accepted:
     """Accept an action: the object enters its transitional state, and the work is queued."""
     hidden = move.meaning is Meaning.HIDDEN
-    queue = Key(found.ns, found.queue)
+    queue = Key(record.ns, record.queue)
     queued = uow.queue(queue)
-    route = kind.route(found if request.spec is None else replace(found, spec=request.spec), request.action)
+    route = kind.route(record if request.spec is None else replace(record, spec=request.spec), request.action)
     if move.preempts:
-        fence_operation(uow, found, f"pre-empted by {request.op}")
+        fence_operation(uow, record, f"pre-empted by {request.op}")
         queued = uow.queue(queue)
-    operation = _new_operation(uow, request, found, move)
-    changed = found
+    operation = _new_operation(uow, request, record, move)
+    changed = record
     if not hidden:
         changed = change_state(
             uow,
-            found,
+            record,
             move,
             request.who,
             operation.id,
@@ -52,10 +52,10 @@ def begin_operation(
         uow.add_lock(lock)
     handled = request.action in kind.handlers
     work = WorkItem(
-        ns=found.ns,
+        ns=record.ns,
         op=operation.id,
-        object=found.id,
-        queue=found.queue,
+        object=record.id,
+        queue=record.queue,
         seq=0,
         lane=route.lane,
         grp=route.grp,
@@ -74,7 +74,7 @@ def begin_operation(
     )
     uow.enqueue(queue, operation, work)
     if hidden:
-        journal(uow, found, operation.id, request.actor, request.who, request.action)
+        journal(uow, record, operation.id, request.actor, request.who, request.action)
     return Accepted(changed, operation)
 
 
@@ -86,26 +86,26 @@ def _require_empty_queue(uow: UnitOfWork, request: Request, queued: list[WorkIte
         raise Occupied(request.action, blocker)
 
 
-def _new_operation(uow: UnitOfWork, request: Request, found: Object, move: Move) -> Operation:
-    is_new_spec = request.spec is not None and request.spec != found.spec
+def _new_operation(uow: UnitOfWork, request: Request, record: Object, move: Move) -> Operation:
+    is_new_spec = request.spec is not None and request.spec != record.spec
     return Operation(
-        ns=found.ns,
+        ns=record.ns,
         id=request.op,
-        object=found.id,
-        kind=found.kind,
+        object=record.id,
+        kind=record.kind,
         action=request.action,
         actor=request.actor,
         who=request.who,
         facts=to_json(sorted(request.facts)) if request.facts else "[]",
         args=request.args,
-        origin=found.state,
+        origin=record.state,
         via=move.target.word,
-        desired=move.desired.word if move.desired else found.state,
-        failing=move.error.word if move.error else found.state,
+        desired=move.desired.word if move.desired else record.state,
+        failing=move.error.word if move.error else record.state,
         hidden=move.meaning is Meaning.HIDDEN,
         within=move.within or 0.0,
-        generation=found.generation + 1 if is_new_spec or request.creates is not None else found.generation,
-        previous_spec=found.spec if is_new_spec and request.creates is None else None,
+        generation=record.generation + 1 if is_new_spec or request.creates is not None else record.generation,
+        previous_spec=record.spec if is_new_spec and request.creates is None else None,
         parent=request.parent,
         tree=request.tree,
         status=Status.WAITING,
@@ -123,8 +123,8 @@ def _requested_locks(uow: UnitOfWork, request: Request) -> list[Lock]:
     if request.tree is None:
         return []
     present = uow.locks(Key(request.ns, request.tree))
-    wanted = dict.fromkeys(LockRequest(str(parse_path(one.path)), as_mode(one.mode).value) for one in request.locks)
-    locks = [Lock(request.ns, request.tree, one.path, one.mode, request.op, False, 0) for one in wanted]
+    wanted = dict.fromkeys(LockRequest(str(parse_path(lock.path)), as_mode(lock.mode).value) for lock in request.locks)
+    locks = [Lock(request.ns, request.tree, lock.path, lock.mode, request.op, False, 0) for lock in wanted]
     conflicts = [conflicting_locks(lock, present) for lock in locks]
     if not any(conflicts):
         return locks

@@ -38,20 +38,20 @@ async def spawn(
     """
     operation = claim.operation
     uow = UnitOfWork(tx)
-    locked = {Key(one.ns, name) for one in requests for name in (one.object, *one.also_locks)}
+    locked = {Key(request.ns, name) for request in requests for name in (request.object, *request.also_locks)}
     await uow.load({Key(operation.ns, operation.object), *locked})
     work = uow.work(operation.key)
     if work is None or work.fenced or work.cancelled or (work.owner, work.epoch) != (owner, epoch):
         raise Fenced(operation.id)  # a cancelled operation begins no children: its next attempt says how it ended
     children = [
-        replace(one, op=_child_id(operation.id, step, number), parent=operation.id)
-        for number, one in enumerate(requests)
+        replace(request, op=_child_id(operation.id, step, number), parent=operation.id)
+        for number, request in enumerate(requests)
     ]
     verdicts = await admit_all(uow, kinds, children)
-    begun = sum(isinstance(one, Accepted) and one.operation is not None for one in verdicts)
+    begun = sum(isinstance(verdict, Accepted) and verdict.operation is not None for verdict in verdicts)
     denied = {
-        one.object: str(verdict)
-        for one, verdict in zip(requests, verdicts, strict=True)
+        request.object: str(verdict)
+        for request, verdict in zip(requests, verdicts, strict=True)
         if isinstance(verdict, StatewardError)
     }
     steps = await _steps_of(tx, operation.key) | {**calls, step: denied, f"{CHILDREN}{step}": len(requests)}

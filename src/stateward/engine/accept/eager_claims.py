@@ -28,13 +28,13 @@ class EagerClaims:
         worker, self.claimed_at = self._worker, uow.now
         allowed = uow.tx.is_default_lane_unlimited and uow.now - worker.seen <= worker.lease / 3
         wanted = list(_claimable(uow))[: self._room] if allowed else []
-        self.claims = [uow.assign_owner(one, worker.id) for one in wanted]
+        self.claims = [uow.assign_owner(work, worker.id) for work in wanted]
         self.has_unclaimed = len(self.claims) < len(uow.new_work)
 
 
 def _claimable(uow: UnitOfWork) -> Iterator[WorkItem]:
-    for one in uow.new_work:
-        is_unlimited = not one.lane and not one.grp
-        has_to_wait = one.remote or one.fenced or one.cancelled or one.children or one.not_before > uow.now
-        if is_unlimited and one.ready and not has_to_wait:
-            yield one
+    for work in uow.new_work:
+        is_unlimited = not work.lane and not work.grp
+        has_to_wait = work.remote or work.fenced or work.cancelled or work.children or work.not_before > uow.now
+        if is_unlimited and work.ready and not has_to_wait:
+            yield work

@@ -75,23 +75,27 @@ async def accept_group(
     if before is not None:
         return before
     parent = None if whole is None else whole.op
-    requests = [replace(each, object=one.id, op=new_id(), parent=parent, key=None) for one in chosen]
+    requests = [replace(each, object=member.id, op=new_id(), parent=parent, key=None) for member in chosen]
     verdicts = await admit_all(uow, kinds, requests)
     begun = [verdict for verdict in verdicts if isinstance(verdict, Accepted)]
     skipped: dict[str, StatewardError] = {
-        one.id: why for one, why in zip(chosen, verdicts, strict=True) if isinstance(why, StatewardError)
+        member.id: why for member, why in zip(chosen, verdicts, strict=True) if isinstance(why, StatewardError)
     }
     if whole is not None and (flag := next((why for why in skipped.values() if isinstance(why, Protected)), None)):
         raise flag
-    found = {one.id for one in chosen}
-    skipped |= {id_: NotFound(each.ns, id_) for id_ in members.ids or () if id_ not in found}
+    known_ids = {member.id for member in chosen}
+    skipped |= {id_: NotFound(each.ns, id_) for id_ in members.ids or () if id_ not in known_ids}
     if not begun and (skipped or not acts_alone):
         for shared in (BadInput, Protected, NotFound):  # the caller's mistake, or one flag: not the members' state
             if skipped and all(isinstance(why, shared) for why in skipped.values()):
                 raise next(iter(skipped.values()))
         raise NoneAllowed(each.action, skipped)
-    answer = await _accept_whole(uow, kinds, whole, sum(one.operation is not None for one in begun))
-    operations = [one.operation.id for one in (answer, *begun) if one is not None and one.operation is not None]
+    answer = await _accept_whole(uow, kinds, whole, sum(accepted.operation is not None for accepted in begun))
+    operations = [
+        accepted.operation.id
+        for accepted in (answer, *begun)
+        if accepted is not None and accepted.operation is not None
+    ]
     group = next(iter(operations), None)
     if whole is None and each.key is not None:
         uow.changes.idempotency_records.append(acceptance_record(asked, group, uow.now))
@@ -132,11 +136,11 @@ async def _previous_verdict(uow: UnitOfWork, whole: Request | None, asked: Reque
     operation = (await uow.tx.operations([key])).get(key)
     if answer is None and operation is None:
         return None
-    found = uow.objects.get(Key(whole.ns, whole.object))
-    if found is None:
+    record = uow.objects.get(Key(whole.ns, whole.object))
+    if record is None:
         raise NotFound(whole.ns, whole.object)
     return GroupVerdict(
-        Accepted(found, operation, again=True), [], {}, None if operation is None else key.id, again=True
+        Accepted(record, operation, again=True), [], {}, None if operation is None else key.id, again=True
     )
 
 

@@ -52,15 +52,17 @@ async def _accept_all(tx: Tx, kinds: Kinds, batch: Sequence[RequestSequence]) ->
     """Accept all requests and return the verdicts on the last ones; or raise the first refusal, and write nothing."""
     uow = UnitOfWork(tx)
     firsts = [steps[0] for steps in batch]
-    lock_set = chain.from_iterable(kinds.lock_set(one, None) for one in firsts)
+    lock_set = chain.from_iterable(kinds.lock_set(request, None) for request in firsts)
     # All at once, so that rows are locked in one order: locking an object first and then its parent could deadlock.
-    await uow.load({*(Key(one.ns, one.object) for one in firsts), *lock_set, *admission_keys(kinds, firsts)})
+    await uow.load(
+        {*(Key(request.ns, request.object) for request in firsts), *lock_set, *admission_keys(kinds, firsts)}
+    )
     await uow.load_operations({Key(steps[-1].ns, steps[-1].op) for steps in batch})
     answers = {steps[-1].op: _accepted_before(uow, steps[-1]) for steps in batch}
     new = [steps for steps in batch if answers[steps[-1].op] is None]
-    await _find_answers(tx, [one for steps in new for one in steps])
+    await _find_answers(tx, [request for steps in new for request in steps])
     for step in zip_longest(*new):
-        requests = [one for one in step if one is not None]
+        requests = [request for request in step if request is not None]
         for request, verdict in zip(requests, await admit_all(uow, kinds, requests), strict=True):
             if isinstance(verdict, StatewardError):
                 raise verdict
@@ -80,15 +82,15 @@ async def _store_refusal(tx: Tx, steps: RequestSequence, error: StatewardError) 
     answers = await _find_answers(tx, steps)
     if answers.get(Key(steps[-1].ns, steps[-1].key or "")) is not None:
         return False
-    new = [one for one in steps if one.key is not None and Key(one.ns, one.key) not in answers]
-    await tx.apply(Changes(idempotency_records=[refusal_record(one, error, tx.now) for one in new]))
+    new = [request for request in steps if request.key is not None and Key(request.ns, request.key) not in answers]
+    await tx.apply(Changes(idempotency_records=[refusal_record(request, error, tx.now) for request in new]))
     return True
 
 
 async def _find_answers(tx: Tx, requests: Sequence[Request]) -> Mapping[Key, IdempotencyRecord]:
     """Return the idempotency records of requests; raises if any of them was refused before."""
-    keys = {key for one in requests for key in possible_keys(one)}
+    keys = {key for request in requests for key in possible_keys(request)}
     answers = await tx.idempotency_records(keys) if keys else {}
-    for one in requests:
-        find_answer(one, answers)
+    for request in requests:
+        find_answer(request, answers)
     return answers

@@ -69,32 +69,36 @@ async def cancel_all(
     children of an operation that the actor may cancel, there is no actor. Returns the ones that have children.
     """
     uow = UnitOfWork(tx)
-    uow.operations.update((one.key, one) for one in operations)
+    uow.operations.update((operation.key, operation) for operation in operations)
     await _load(uow, operations)
     await _refresh(uow, operations)
     parents: list[Key] = []
-    for one in operations:
-        work = uow.work(one.key)
-        if work is None or work.fenced or kinds.unknown_words(uow.objects[Key(one.ns, one.object)], one):
+    for operation in operations:
+        work = uow.work(operation.key)
+        if (
+            work is None
+            or work.fenced
+            or kinds.unknown_words(uow.objects[Key(operation.ns, operation.object)], operation)
+        ):
             continue
-        kind = kinds.of(one)
-        if not kind.can_cancel(one.action) or not kind.can_interfere(one, actor):
+        kind = kinds.of(operation)
+        if not kind.can_cancel(operation.action) or not kind.can_interfere(operation, actor):
             continue
         if work.children:
-            parents.append(one.key)
-        _cancel_work(uow, kinds, uow.operations[one.key], work, who)
+            parents.append(operation.key)
+        _cancel_work(uow, kinds, uow.operations[operation.key], work, who)
     await _apply(uow, kinds)
     return parents
 
 
 async def _load(uow: UnitOfWork, operations: Sequence[Operation]) -> None:
-    await uow.load({Key(one.ns, one.object) for one in operations})
-    await uow.load_locks({Key(one.ns, one.tree) for one in operations if one.tree is not None})
+    await uow.load({Key(operation.ns, operation.object) for operation in operations})
+    await uow.load_locks({Key(operation.ns, operation.tree) for operation in operations if operation.tree is not None})
 
 
 async def _refresh(uow: UnitOfWork, operations: Sequence[Operation]) -> None:
     """Read operations again whose worker may have stored steps since they were read: now their objects are locked."""
-    begun = [one.key for one in operations if (work := uow.work(one.key)) is not None and work.epoch]
+    begun = [operation.key for operation in operations if (work := uow.work(operation.key)) is not None and work.epoch]
     if begun:
         uow.operations.update(await uow.tx.operations(begun))
 
@@ -105,9 +109,9 @@ def _cancel_work(uow: UnitOfWork, kinds: Kinds, operation: Operation, work: Work
     has_observer = handler is not None and handler.cancelled is not None
     is_begun = is_in_saga(operation.steps)
     if work.owner is None and not work.observe and not work.children and not has_observer and not is_begun:
-        found = uow.objects[Key(operation.ns, operation.object)]
+        record = uow.objects[Key(operation.ns, operation.object)]
         ending = Ending(CANCELLED, error=f"cancelled by {who}" if who else "cancelled")
-        complete(uow, kind.lifecycle, found, operation, work, ending)
+        complete(uow, kind.lifecycle, record, operation, work, ending)
     else:
         # A worker runs it, or a dead one did, or children run, or its steps may have to be undone: only a worker can
         # tell the outcome. It can claim the operation when the last child has ended.

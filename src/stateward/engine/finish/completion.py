@@ -35,17 +35,21 @@ from stateward.store.records import Key, Object, Operation, Status, WorkItem
 async def record_claim_reports(tx: Tx, kinds: Kinds, reports: Sequence[ClaimReport]) -> list[bool]:
     """Apply a batch of reports; returns for each whether it counted."""
     uow = UnitOfWork(tx)
-    uow.operations.update((one.operation.key, one.operation) for one in reports)
-    await uow.load({Key(one.operation.ns, one.operation.object) for one in reports})
+    uow.operations.update((report.operation.key, report.operation) for report in reports)
+    await uow.load({Key(report.operation.ns, report.operation.object) for report in reports})
     await uow.load_locks(
-        {Key(one.operation.ns, one.operation.tree) for one in reports if one.operation.tree is not None}
+        {Key(report.operation.ns, report.operation.tree) for report in reports if report.operation.tree is not None}
     )
-    phases = {one.operation.key for one in reports if isinstance(one.outcome, Phase)}
-    waiting = {key for one in reports if (key := _parent_to_tell(one)) is not None}
+    phases = {report.operation.key for report in reports if isinstance(report.outcome, Phase)}
+    waiting = {key for report in reports if (key := _parent_to_tell(report)) is not None}
     kept = await tx.operations(phases | waiting) if phases or waiting else {}
-    waits = {one.operation.key for one in reports if isinstance(one.outcome, Pause) and one.outcome.signal is not None}
-    signals = {(one.key, one.name) for one in await tx.signals(waits)} if waits else frozenset()
-    counted = [_record(uow, kinds, one, kept, signals) for one in reports]
+    waits = {
+        report.operation.key
+        for report in reports
+        if isinstance(report.outcome, Pause) and report.outcome.signal is not None
+    }
+    signals = {(signal.key, signal.name) for signal in await tx.signals(waits)} if waits else frozenset()
+    counted = [_record(uow, kinds, report, kept, signals) for report in reports]
     await run_end_hooks(uow, kinds)
     await promote_waiters(uow)
     await uow.apply()
@@ -53,67 +57,73 @@ async def record_claim_reports(tx: Tx, kinds: Kinds, reports: Sequence[ClaimRepo
 
 
 def _record(
-    uow: UnitOfWork, kinds: Kinds, one: ClaimReport, kept: dict[Key, Operation], signals: Set[tuple[Key, str]]
+    uow: UnitOfWork, kinds: Kinds, report: ClaimReport, kept: dict[Key, Operation], signals: Set[tuple[Key, str]]
 ) -> bool:
-    found = uow.objects[Key(one.operation.ns, one.operation.object)]
-    work = uow.work(one.operation.key)
-    if work is None or work.owner != one.owner or work.epoch != one.epoch:
-        _reject(uow, found, one, "another worker has taken over" if work is not None else "the operation has ended")
+    record = uow.objects[Key(report.operation.ns, report.operation.object)]
+    work = uow.work(report.operation.key)
+    if work is None or work.owner != report.owner or work.epoch != report.epoch:
+        _reject(uow, record, report, "another worker has taken over" if work is not None else "the operation has ended")
         return False
-    if one.successor is not None and not work.is_prefetched:  # a prefetched item has no slot to free
-        uow.start_prefetched(one.successor)
+    if report.successor is not None and not work.is_prefetched:  # a prefetched item has no slot to free
+        uow.start_prefetched(report.successor)
     if work.fenced:
-        if not isinstance(one.outcome, Interrupted | NotStarted):
-            _reject(uow, found, one, "the operation was fenced")
+        if not isinstance(report.outcome, Interrupted | NotStarted):
+            _reject(uow, record, report, "the operation was fenced")
         uow.remove_work(work)
         return False
-    if isinstance(one.outcome, Requeue):
-        requeue(uow, work, one.outcome, one.steps)
-        if one.outcome.tells_waiter:
-            parent = kept.get(key) if (key := _parent_to_tell(one)) is not None else None
-            journal_trouble(uow, found, one.operation, one.outcome.error or "it was not done", parent)
-    elif isinstance(one.outcome, Pause):
-        _pause(uow, one.operation, work, one.outcome, has_signal=(work.key, one.outcome.signal) in signals)
-    elif isinstance(one.outcome, Interrupted):
+    if isinstance(report.outcome, Requeue):
+        requeue(uow, work, report.outcome, report.steps)
+        if report.outcome.tells_waiter:
+            parent = kept.get(key) if (key := _parent_to_tell(report)) is not None else None
+            journal_trouble(uow, record, report.operation, report.outcome.error or "it was not done", parent)
+    elif isinstance(report.outcome, Pause):
+        _pause(uow, report.operation, work, report.outcome, has_signal=(work.key, report.outcome.signal) in signals)
+    elif isinstance(report.outcome, Interrupted):
         uow.update_work(replace(work, owner=None, observe=True))
-        if one.steps is not None:
-            uow.changes.steps.append((work.key, one.steps))
-    elif isinstance(one.outcome, NotStarted):
+        if report.steps is not None:
+            uow.changes.steps.append((work.key, report.steps))
+    elif isinstance(report.outcome, NotStarted):
         uow.update_work(replace(work, owner=None, attempts=work.attempts - 1))
-    elif isinstance(one.outcome, Phase):
-        return _enter_phase(uow, kinds[found.kind].lifecycle, found, kept[work.key], one)
-    elif one.outcome.version not in (None, found.version):
+    elif isinstance(report.outcome, Phase):
+        return _enter_phase(uow, kinds[record.kind].lifecycle, record, kept[work.key], report)
+    elif report.outcome.version not in (None, record.version):
         uow.update_work(replace(work, owner=None, not_before=0.0, attempts=work.attempts - 1))
-        if one.steps is not None:
-            uow.changes.steps.append((work.key, one.steps))
+        if report.steps is not None:
+            uow.changes.steps.append((work.key, report.steps))
         return False
     else:
-        if one.outcome.traceback is not None:
-            uow.tracebacks[work.key] = one.outcome.traceback
-        if one.steps is not None:
-            uow.last_steps[work.key] = one.steps
+        if report.outcome.traceback is not None:
+            uow.tracebacks[work.key] = report.outcome.traceback
+        if report.steps is not None:
+            uow.last_steps[work.key] = report.steps
         given_up = replace(work, owner=None)  # its owner has reported the end, and works on it no more
-        complete(uow, kinds[found.kind].lifecycle, found, one.operation, given_up, one.outcome)
+        complete(uow, kinds[record.kind].lifecycle, record, report.operation, given_up, report.outcome)
     return True
 
 
-def _parent_to_tell(one: ClaimReport) -> Key | None:
+def _parent_to_tell(report: ClaimReport) -> Key | None:
     """Return the parent operation in whose journal a child's error is to stand."""
-    tells_parent = isinstance(one.outcome, Requeue) and one.outcome.tells_parent
-    return Key(one.operation.ns, one.operation.parent) if tells_parent and one.operation.parent is not None else None
+    tells_parent = isinstance(report.outcome, Requeue) and report.outcome.tells_parent
+    return (
+        Key(report.operation.ns, report.operation.parent)
+        if tells_parent and report.operation.parent is not None
+        else None
+    )
 
 
-def _enter_phase(uow: UnitOfWork, lifecycle: Lifecycle, found: Object, operation: Operation, one: ClaimReport) -> bool:
+def _enter_phase(
+    uow: UnitOfWork, lifecycle: Lifecycle, record: Object, operation: Operation, report: ClaimReport
+) -> bool:
     """Enter the next phase and store its step in one transaction, so that a repeated report finds the step."""
-    phase = one.outcome
+    phase = report.outcome
     assert isinstance(phase, Phase)
     if operation.steps == phase.steps:
         return True
-    move = _known_move(lifecycle, found.state, operation, phase)
+    move = _known_move(lifecycle, record.state, operation, phase)
     if move is None or move.target.state_class is not TRANSITIONAL:
-        _reject(uow, found, one, f"{found.state} has no phase that ends with it")
+        _reject(uow, record, report, f"{record.state} has no phase that ends with it")
         return False
-    change_state(uow, found, move, operation.who, operation.id)
+    change_state(uow, record, move, operation.who, operation.id)
     uow.changes.steps.append((operation.key, phase.steps))
     _start_deadline(uow, operation, move)
     return True
@@ -155,17 +165,17 @@ def _until_moved_on(work: WorkItem) -> float:
 
 
 def complete(
-    uow: UnitOfWork, lifecycle: Lifecycle, found: Object, operation: Operation, work: WorkItem | None, ending: Ending
+    uow: UnitOfWork, lifecycle: Lifecycle, record: Object, operation: Operation, work: WorkItem | None, ending: Ending
 ) -> None:
     """End an operation, or a phase of it; the lifecycle's table says which state the object enters."""
     if not operation.hidden:
-        move = ending_move(lifecycle, found.state, operation, ending)
+        move = ending_move(lifecycle, record.state, operation, ending)
         status = ending.status or (Status.CANCELLED if ending.event == CANCELLED else None)
-        complete_with(uow, found, operation, work, move, ending.result, ending.error, ending.seen, status)
+        complete_with(uow, record, operation, work, move, ending.result, ending.error, ending.seen, status)
         return
     status = ending.status or _status(ending.event)
     if status is not Status.SUCCEEDED:
-        journal(uow, found, operation.id, ending.actor, operation.who, ending.event, reason=ending.error)
+        journal(uow, record, operation.id, ending.actor, operation.who, ending.event, reason=ending.error)
     _finish(uow, _with_start(uow, operation, work, operation.via), work, status, ending.result, ending.error)
 
 
@@ -183,7 +193,7 @@ def _with_start(uow: UnitOfWork, operation: Operation, work: WorkItem | None, st
 
 def complete_with(
     uow: UnitOfWork,
-    found: Object,
+    record: Object,
     operation: Operation,
     work: WorkItem | None,
     move: Move,
@@ -198,7 +208,7 @@ def complete_with(
     The operation's status follows from the move, unless it is given: a table may have no row for a cancellation. If
     there is no error, it says who has ended the operation, and by which event.
     """
-    operation = _with_start(uow, operation, work, found.state)
+    operation = _with_start(uow, operation, work, record.state)
     is_success = move.meaning in (Meaning.SUCCESS, Meaning.STEP)
     reason = error
     if not error and not is_success:
@@ -208,14 +218,14 @@ def complete_with(
             reason = error = with_age(reason, operation, uow.now)
     spec = None if is_success and status is not Status.CANCELLED else operation.previous_spec
     object_error = None if is_success else error
-    change_state(uow, found, move, operation.who, operation.id, spec=spec, seen=seen, error=object_error, reason=error)
+    change_state(uow, record, move, operation.who, operation.id, spec=spec, seen=seen, error=object_error, reason=error)
     if move.target.state_class is not TRANSITIONAL:  # in a transitional state, only a phase has ended
         _finish(uow, operation, work, status or STATUSES[move.meaning], result, reason)
 
 
 def advance(
     uow: UnitOfWork,
-    found: Object,
+    record: Object,
     operation: Operation,
     move: Move,
     who: str,
@@ -230,9 +240,9 @@ def advance(
     work = uow.work(operation.key)
     if move.target.state_class is not TRANSITIONAL:
         by = "" if move.actor == CLOCK else who  # the name of a timer is for the journal
-        complete_with(uow, found, operation, work, move, result, error, seen, who=by)
+        complete_with(uow, record, operation, work, move, result, error, seen, who=by)
         return
-    change_state(uow, found, move, who, operation.id, seen=seen)
+    change_state(uow, record, move, who, operation.id, seen=seen)
     _start_deadline(uow, operation, move)
     work = uow.work(operation.key)
     if work is not None and (work.owner is not None or work.not_before > uow.now):
@@ -276,10 +286,10 @@ def ending_move(lifecycle: Lifecycle, state: str, operation: Operation, ending: 
     if move is not None:
         return move
     for meaning in FALLBACKS.get(ending.event, (Meaning.FAILURE, Meaning.TIMEOUT)):
-        found = _exits(lifecycle, state, meaning, operation)
-        if found:
+        moves = _exits(lifecycle, state, meaning, operation)
+        if moves:
             wanted = operation.desired if meaning is Meaning.SUCCESS else operation.failing
-            move = min(found, key=lambda move: move.target.word != wanted)
+            move = min(moves, key=lambda move: move.target.word != wanted)
             return _as_failure(lifecycle, state, operation, move) if ending.event == UNKNOWN else move
     raise LookupError(f"{lifecycle.kind} has no way out of {state} for {ending.event!r}")
 
@@ -287,7 +297,7 @@ def ending_move(lifecycle: Lifecycle, state: str, operation: Operation, ending: 
 def _as_failure(lifecycle: Lifecycle, state: str, operation: Operation, move: Move) -> Move:
     """Return a failure that leads where a move does, if there is one: no deadline has passed that could be told."""
     failures = _exits(lifecycle, state, Meaning.FAILURE, operation)
-    return next((one for one in failures if one.target == move.target), move)
+    return next((failure for failure in failures if failure.target == move.target), move)
 
 
 def _known_move(lifecycle: Lifecycle, state: str, operation: Operation, report: Ending | Phase) -> Move | None:
@@ -310,9 +320,9 @@ EVENT_WORDS = {Requeue: "retry", Pause: "pause", Interrupted: "stopped", NotStar
 """How the journal names rejected outcomes that are no events of a lifecycle."""
 
 
-def _reject(uow: UnitOfWork, found: Object, one: ClaimReport, reason: str) -> None:
-    event = one.outcome.event if isinstance(one.outcome, Ending | Phase) else EVENT_WORDS[type(one.outcome)]
-    journal_rejection(uow, found, one.operation.id, WORKER, one.owner, event, reason)
+def _reject(uow: UnitOfWork, record: Object, report: ClaimReport, reason: str) -> None:
+    event = report.outcome.event if isinstance(report.outcome, Ending | Phase) else EVENT_WORDS[type(report.outcome)]
+    journal_rejection(uow, record, report.operation.id, WORKER, report.owner, event, reason)
 
 
 async def time_out(uow: UnitOfWork, kinds: Kinds, overdue: Iterable[WorkItem]) -> int:
@@ -320,11 +330,13 @@ async def time_out(uow: UnitOfWork, kinds: Kinds, overdue: Iterable[WorkItem]) -
     rows = list(overdue)
     await uow.load({Key(work.ns, work.object) for work in rows})
     await uow.load_operations(work.key for work in rows)
-    await uow.load_locks(Key(one.ns, one.tree) for one in uow.operations.values() if one.tree is not None)
+    await uow.load_locks(
+        Key(operation.ns, operation.tree) for operation in uow.operations.values() if operation.tree is not None
+    )
     for work in rows:
-        found, operation = uow.objects[Key(work.ns, work.object)], uow.operations[work.key]
+        record, operation = uow.objects[Key(work.ns, work.object)], uow.operations[work.key]
         error = with_age("no heartbeat and no report before the deadline", operation, uow.now)
         ending = Ending(TIMED_OUT, CLOCK, error=error)
-        complete(uow, kinds[found.kind].lifecycle, found, operation, work, ending)
+        complete(uow, kinds[record.kind].lifecycle, record, operation, work, ending)
     await run_end_hooks(uow, kinds)
     return len(rows)

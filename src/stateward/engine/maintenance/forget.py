@@ -39,8 +39,8 @@ async def forget(store: Store, kinds: Kinds, key: Key, kind: str, who: str) -> O
     """Remove the record of an object; `kind` confirms which kind the caller takes it for."""
     if kind in kinds:
         raise KindIsKnown(kind, "this server")
-    found = await store.reader.timers(key.ns, MAX_TIMERS)  # one that is set meanwhile finds no object, and ends so
-    timers = [timer.key for timer in found if timer.object == key.id]
+    stored = await store.reader.timers(key.ns, MAX_TIMERS)  # one that is set meanwhile finds no object, and ends so
+    timers = [timer.key for timer in stored if timer.object == key.id]
     return await store.transact(lambda tx: _forget(tx, key, kind, who, timers))
 
 
@@ -50,22 +50,22 @@ async def _forget(tx: Tx, key: Key, kind: str, who: str, timers: Sequence[Key]) 
     for worker in await tx.workers():  # read last: one that has started meanwhile counts
         if worker.is_alive(tx.now) and worker.knows(kind):
             raise KindIsKnown(kind, f"worker {worker.id}")
-    found = uow.objects.get(key)
-    if found is None or found.removed:
+    record = uow.objects.get(key)
+    if record is None or record.removed:
         raise NotFound(*key)
-    if found.kind != kind:
-        raise BadInput("kind", kind, f"the kind of {key.id!r}, {found.kind}, as a confirmation")
-    await require_no_flag(uow, "forget", found)
-    open_work = [work for work in uow.queue(Key(key.ns, found.queue)) if work.object == key.id and not work.fenced]
+    if record.kind != kind:
+        raise BadInput("kind", kind, f"the kind of {key.id!r}, {record.kind}, as a confirmation")
+    await require_no_flag(uow, "forget", record)
+    open_work = [work for work in uow.queue(Key(key.ns, record.queue)) if work.object == key.id and not work.fenced]
     await uow.load_operations([work.key for work in open_work])
     for work in open_work:
         operation = uow.operations[work.key]
         uow.record_end(operation, Status.CANCELLED, work, None, REASON)
         uow.changes.masked_args.append((work.key, mask_all(operation.args)))  # nobody knows which of them are secret
         fence_work(uow, work)
-    journal(uow, found, None, ADMIN, who, FORGOTTEN_EVENT, found.state, GONE.word, REASON)
+    journal(uow, record, None, ADMIN, who, FORGOTTEN_EVENT, record.state, GONE.word, REASON)
     gone = replace(
-        found,
+        record,
         state=GONE.word,
         since=uow.now,
         version=uow.next_version(key),

@@ -60,9 +60,9 @@ async def horizon(reader: Reader) -> Horizon:
     return horizon_in(await reader.object(HISTORY_KEY))
 
 
-def horizon_in(found: Object | None) -> Horizon:
+def horizon_in(record: Object | None) -> Horizon:
     """Return the horizon that is stored in an object; without an object, nothing was ever pruned."""
-    return Horizon() if found is None else msgspec.json.decode(found.spec, type=Horizon)
+    return Horizon() if record is None else msgspec.json.decode(record.spec, type=Horizon)
 
 
 async def require_entries(reader: Reader, after: int) -> None:

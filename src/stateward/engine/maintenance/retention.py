@@ -105,15 +105,17 @@ class PruneRun:
         operations = await self._pruning.operations(span, self._before)
         objects = await self._pruning.objects(span, self._before)
         if self._dry:
-            keys = {one.key for one in operations}, {one.key for one in objects}
+            keys = {candidate.key for candidate in operations}, {candidate.key for candidate in objects}
             entries = await self._pruning.journal_entries(span, self._before, last, *keys)
             self._count(self._count_begun(operations), self._count_begun(objects), len(entries))
-            self._counted = {one.key for one in (*operations, *objects) if one.is_first_entry}
+            self._counted = {candidate.key for candidate in (*operations, *objects) if candidate.is_first_entry}
             return
         gone = 0
-        for some in _portions([one.key for one in operations], self._portion):
+        for some in _portions([candidate.key for candidate in operations], self._portion):
             gone += await self._pruning.drop_operations(some)
-        removed = await self._pruning.drop_objects([one.key for one in objects], self._before) if objects else 0
+        removed = (
+            await self._pruning.drop_objects([candidate.key for candidate in objects], self._before) if objects else 0
+        )
         self._count(gone, removed, await self._prune_entries(span, last))
 
     async def prune_idempotency_records(self) -> None:
@@ -121,12 +123,12 @@ class PruneRun:
         after: Key | None = BEFORE_ALL_KEYS
         while after is not None:
             async with _rest_as_long():
-                found = await self._pruning.idempotency_records(after, self._before, self._portion)
-                gone = len(found.keys)
-                if found.keys and not self._dry:
-                    gone = await self._pruning.drop_idempotency_records(found.keys, self._before)
+                page = await self._pruning.idempotency_records(after, self._before, self._portion)
+                gone = len(page.keys)
+                if page.keys and not self._dry:
+                    gone = await self._pruning.drop_idempotency_records(page.keys, self._before)
             self.done = replace(self.done, idempotency_records=self.done.idempotency_records + gone)
-            after = found.next
+            after = page.next
 
     async def _prune_entries(self, span: JournalSpan, last: int) -> int:
         """Drop journal entries; the horizon is raised first, so that concurrent readers notice."""
@@ -136,9 +138,9 @@ class PruneRun:
         await self._store.transact(lambda tx: _raise_horizon(tx, Horizon(numbers[-1], self._before), self._before))
         return await self._pruning.drop_journal_entries(numbers)
 
-    def _count_begun(self, found: Sequence[PruneCandidate]) -> int:
+    def _count_begun(self, candidates: Sequence[PruneCandidate]) -> int:
         """Count rows that began in a span; a row on the edge of two spans was counted with the first."""
-        return sum(one.is_first_entry and one.key not in self._counted for one in found)
+        return sum(candidate.is_first_entry and candidate.key not in self._counted for candidate in candidates)
 
     def _count(self, operations: int, objects: int, entries: int) -> None:
         done = self.done
@@ -163,8 +165,8 @@ async def prune_news(store: Store, before: float) -> Pruned:
 
 async def last_prune_time(reader: Reader) -> float:
     """Return when the history was last pruned; 0 if never."""
-    found = await reader.object(HISTORY_KEY)
-    return 0.0 if found is None else found.since
+    record = await reader.object(HISTORY_KEY)
+    return 0.0 if record is None else record.since
 
 
 async def _last_seq_before(reader: Reader, before: float) -> int:
@@ -178,11 +180,11 @@ async def _last_seq_before(reader: Reader, before: float) -> int:
 
 async def _raise_horizon(tx: Tx, to: Horizon, before: float, done: Pruned | None = None, who: str = "") -> None:
     """Raise the horizon; the end of a run is recorded as well, and journaled if something was pruned."""
-    found = (await tx.objects([HISTORY_KEY])).get(HISTORY_KEY)
-    former = horizon_in(found)
+    record = (await tx.objects([HISTORY_KEY])).get(HISTORY_KEY)
+    former = horizon_in(record)
     raised = Horizon(*map(max, zip(astuple(former), astuple(to), strict=True)))
     spec = to_json(raised)
-    known = found or absent_object(HISTORY_KEY, HISTORY, tx.now)
+    known = record or absent_object(HISTORY_KEY, HISTORY, tx.now)
     changed = replace(known, spec=spec, version=known.version + 1, since=known.since if done is None else tx.now)
     entries = (
         []

@@ -53,19 +53,19 @@ class WorkersRunning(StatewardError, code="still_at_work"):
 async def unknown_states(reader: Reader, kinds: Kinds) -> Counter[UnknownState]:
     """Count objects by states that are not in their lifecycles; kinds that this process does not know are ignored."""
     known = {kind.name: _state_words(kind.lifecycle) for kind in kinds}
-    found = Counter[UnknownState]()
+    counts = Counter[UnknownState]()
     for ns in await reader.namespaces():
         for (kind, state), number in (await reader.count_states(Selector(ns))).items():
             if kind in known and state not in known[kind]:
-                found[kind, state] += number
-    return found
+                counts[kind, state] += number
+    return counts
 
 
 async def refuse_unknown_states(reader: Reader, kinds: Kinds) -> None:
     """Raise `UnknownStates` if there are objects that could never move again."""
-    found = await unknown_states(reader, kinds)
-    if found:
-        raise UnknownStates(found)
+    unknown = await unknown_states(reader, kinds)
+    if unknown:
+        raise UnknownStates(unknown)
 
 
 async def migrate_states(store: Store, kinds: Kinds, mapped: StateMapping, who: str = "") -> Counter[UnknownState]:
@@ -110,7 +110,7 @@ def _check_mapping(kinds: Kinds, mapped: StateMapping) -> None:
 
 
 async def _refuse_workers(tx: Tx) -> None:
-    alive = [one.id for one in await tx.workers() if one.is_alive(tx.now)]
+    alive = [worker.id for worker in await tx.workers() if worker.is_alive(tx.now)]
     if alive:
         raise WorkersRunning(tuple(alive))
 
@@ -120,24 +120,24 @@ async def _check(
 ) -> tuple[list[Object], list[Operation]]:
     objects, operations = await _load_with_operations(tx, keys)
     await _refuse_workers(tx)
-    for found in objects:
-        lifecycle, new = kinds[found.kind].lifecycle, mapped[found.kind].get(found.state)
+    for record in objects:
+        lifecycle, new = kinds[record.kind].lifecycle, mapped[record.kind].get(record.state)
         if new is None:
             continue
-        is_busy = found.op is not None
+        is_busy = record.op is not None
         if is_busy != (lifecycle.state(new).state_class is TRANSITIONAL):
             allowed = (
                 "a transitional state, for an operation is under way"
                 if is_busy
                 else "a state at rest, for nothing is under way"
             )
-            raise BadInput(f"{found.kind}:{found.state}", new, f"{allowed} on {found.id!r}")
+            raise BadInput(f"{record.kind}:{record.state}", new, f"{allowed} on {record.id!r}")
     words = {kind: _state_words(kinds[kind].lifecycle) for kind in mapped}
     left = Counter(
-        (one.kind, word)
-        for one in operations
-        for word in _remembered_states(_migrate_operation(one, mapped))
-        if word not in words[one.kind]
+        (operation.kind, word)
+        for operation in operations
+        for word in _remembered_states(_migrate_operation(operation, mapped))
+        if word not in words[operation.kind]
     )
     if left:
         raise UnknownStates(left)
@@ -152,30 +152,32 @@ async def _pages(reader: Reader, mapped: StateMapping) -> AsyncIterator[list[Key
     for ns in await reader.namespaces():
         for kind in mapped:
             after: str | None = None
-            while found := await reader.list_objects(Selector(ns, kind), Page(after, MIGRATION_BATCH)):
-                yield [one.key for one in found]
-                after = found[-1].id
+            while records := await reader.list_objects(Selector(ns, kind), Page(after, MIGRATION_BATCH)):
+                yield [record.key for record in records]
+                after = records[-1].id
 
 
 async def _load_with_operations(tx: Tx, keys: Sequence[Key]) -> tuple[list[Object], list[Operation]]:
     objects = list((await tx.objects(keys)).values())
-    names = {one.key for one in objects}
-    work = await tx.queues({Key(one.ns, one.queue) for one in objects})
-    mine = {one.key for one in work if Key(one.ns, one.object) in names}
+    names = {record.key for record in objects}
+    work = await tx.queues({Key(record.ns, record.queue) for record in objects})
+    mine = {work_item.key for work_item in work if Key(work_item.ns, work_item.object) in names}
     return objects, list((await tx.operations(mine)).values()) if mine else []
 
 
 async def _write(tx: Tx, kinds: Kinds, mapped: StateMapping, keys: Sequence[Key], who: str) -> Counter[UnknownState]:
     """Migrate a batch; what has changed since the first check is checked again, under the locks of the objects."""
     objects, operations = await _check(tx, kinds, mapped, keys)
-    outdated = [one for one in objects if one.state in mapped[one.kind]]
-    changed = [(one, _migrate_operation(one, mapped)) for one in operations]
-    moved = [replace(one, state=mapped[one.kind][one.state], version=one.version + 1) for one in outdated]
+    outdated = [record for record in objects if record.state in mapped[record.kind]]
+    changed = [(operation, _migrate_operation(operation, mapped)) for operation in operations]
+    moved = [
+        replace(record, state=mapped[record.kind][record.state], version=record.version + 1) for record in outdated
+    ]
     entries = [_migration_entry(old, new, tx.now, who) for old, new in zip(outdated, moved, strict=True)]
     migrated = [new for old, new in changed if new != old]
     if moved or migrated:
         await tx.apply(Changes(objects=moved, journal=entries, renamed_states=migrated))
-    return Counter((one.kind, one.state) for one in outdated)
+    return Counter((record.kind, record.state) for record in outdated)
 
 
 def _migration_entry(old: Object, new: Object, now: float, who: str) -> JournalEntry:

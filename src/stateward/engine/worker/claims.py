@@ -58,16 +58,16 @@ async def claim(
     if not allotment.rooms and not allotment.prefetched:
         return ClaimResult(tx.now, [], [], has_more=False)
     taken = await tx.claim(allotment.rooms, worker.id, allotment.prefetched, kinds.filter)
-    kinds.pass_over_unknown((one.object, one.operation) for one in taken)
+    kinds.pass_over_unknown((claim.object, claim.operation) for claim in taken)
     if taken and tx.now - worker.seen > worker.lease / 3:
         await tx.heartbeat(worker)
     if allotment.opened:
         await tx.apply(Changes(lanes=allotment.opened))
-    claims = [one for one in taken if not one.work.is_prefetched]
+    claims = [claim for claim in taken if not claim.work.is_prefetched]
     # The group that takes longest goes first: where many start at once, the last ones start a while later, and they do
     # so again whenever they end together.
-    claims.sort(key=lambda one: (-one.work.priority, -allotment.demands.get(one.work.grp, 0.0)))
-    claimed = Counter(one.work.lane for one in claims)
+    claims.sort(key=lambda claim: (-claim.work.priority, -allotment.demands.get(claim.work.grp, 0.0)))
+    claimed = Counter(claim.work.lane for claim in claims)
     has_more = any(claimed[lane] == share for lane, share in allotment.rooms.items())
     return ClaimResult(tx.now, claims, taken[len(claims) :], has_more)
 

@@ -118,8 +118,8 @@ async def _error_of(work: Awaitable[None]) -> BaseException | None:
 
 
 def _log_traceback(job: Job, step: str, error: BaseException) -> None:
-    found, traceback = job.claim.object, job.mask_secrets(format_traceback(source_of(error), __file__))
-    what = (job.key.id, job.action, found.kind, found.id, found.ns, step)
+    record, traceback = job.claim.object, job.mask_secrets(format_traceback(source_of(error), __file__))
+    what = (job.key.id, job.action, record.kind, record.id, record.ns, step)
     log.error("operation %s (%s of %s %s in %s) cannot undo its step %s:\n%s", *what, traceback)
 
 

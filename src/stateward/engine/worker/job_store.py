@@ -86,9 +86,9 @@ class JobStore:
 
     async def children(self, job: Job, step: str, count: int) -> list[ChildOutcome]:
         """Return how the children of a step have ended."""
-        keys = [Key(job.ns, one) for one in child_ids(job.key.id, step, count)]
-        found = await self._store.reader.operations(keys)
-        return [_outcome(found[key]) for key in keys if key in found]
+        keys = [Key(job.ns, child_id) for child_id in child_ids(job.key.id, step, count)]
+        operations = await self._store.reader.operations(keys)
+        return [_outcome(operations[key]) for key in keys if key in operations]
 
     async def phase(self, job: Job, phase: Phase) -> None:
         """Report the end of a phase."""
@@ -141,11 +141,11 @@ async def take_signal(tx: Tx, owner: str, job: Job, signal: str, key: str, steps
     """
     await tx.objects([job.claim.object.key])
     await _require_ownership(tx, owner, job)
-    found = next((one for one in await tx.signals([job.key]) if one.name == signal), None)
-    if found is None:
+    received = next((stored for stored in await tx.signals([job.key]) if stored.name == signal), None)
+    if received is None:
         return None
-    taken = {"signal": signal, "payload": msgspec.json.decode(found.payload)}
-    await tx.apply(Changes(steps=[(job.key, to_json({**steps, key: taken}))], signals_gone=[found]))
+    taken = {"signal": signal, "payload": msgspec.json.decode(received.payload)}
+    await tx.apply(Changes(steps=[(job.key, to_json({**steps, key: taken}))], signals_gone=[received]))
     return taken
 
 

@@ -72,7 +72,7 @@ class LoopWatchdog:
     def _report(self, loop: asyncio.AbstractEventLoop, innermost: FrameType | None, seconds: float) -> None:
         """Log the operation whose handler has run for so long without returning to the loop, and its line."""
         task = asyncio.current_task(loop)
-        running = next((one for one in list(self._running) if task is not None and one.task is task), None)
+        running = next((entry for entry in list(self._running) if task is not None and entry.task is task), None)
         if running is None or innermost is None:
             return  # a child task of a handler, or a part of the server: it has no operation to name
         operation, place = running.claim.operation, _describe_place(innermost)
@@ -92,7 +92,7 @@ def _describe_place(innermost: FrameType) -> str:
     frame: FrameType | None = innermost
     while frame is not None and frame.f_code.co_filename.startswith((*_LIBRARIES, "<frozen")):
         frame = frame.f_back
-    found = frame or innermost
-    path, line = found.f_code.co_filename, found.f_lineno
+    shown = frame or innermost
+    path, line = shown.f_code.co_filename, shown.f_lineno
     text = linecache.getline(path, line).strip()
-    return f"{path}:{line} in {found.f_code.co_name}" + (f": {text}" if text else "")
+    return f"{path}:{line} in {shown.f_code.co_name}" + (f": {text}" if text else "")

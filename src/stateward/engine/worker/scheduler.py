@@ -112,10 +112,10 @@ class DueScheduler:
         delay_s = min(POSTPONED_MAX_S, POSTPONED_MIN_S * 2.0 ** min(times - 1, 16))
         uow.changes.timers.append(replace(timer, due=tx.now + delay_s))
         await uow.load([Key(timer.ns, timer.object)])
-        if times == 1 and (found := uow.objects.get(Key(timer.ns, timer.object))) is not None:
-            what = (timer.id, timer.event, found.kind, timer.object, timer.ns)
+        if times == 1 and (record := uow.objects.get(Key(timer.ns, timer.object))) is not None:
+            what = (timer.id, timer.event, record.kind, timer.object, timer.ns)
             log.error("timer %s (%s of %s %s in %s) is tried again later", *what, exc_info=failed.error)
-            journal_rejection(uow, found, None, CLOCK, timer.id, timer.event, f"{failed.reason}; it is tried again")
+            journal_rejection(uow, record, None, CLOCK, timer.id, timer.event, f"{failed.reason}; it is tried again")
         await uow.apply()
 
     async def _wait(self, pause: float) -> None:
@@ -140,17 +140,17 @@ async def fire_due_timers(tx: Tx, kinds: Kinds, new_id: Callable[[], str], most:
         verdicts = await admit_all(uow, kinds, [_request(timer, new_id()) for timer in timers])
     of_timers = [uow.objects.get(Key(timer.ns, timer.object)) for timer in timers]
     kinds.pass_over_unknown_timers(
-        (found, timer)
-        for found, timer in zip(of_timers, timers, strict=True)
-        if found is not None and not found.removed
+        (record, timer)
+        for record, timer in zip(of_timers, timers, strict=True)
+        if record is not None and not record.removed
     )
-    for timer, verdict, found in zip(timers, verdicts, of_timers, strict=True):
+    for timer, verdict, record in zip(timers, verdicts, of_timers, strict=True):
         if _must_wait(verdict):
             uow.changes.timers.append(replace(timer, due=tx.now + getattr(verdict, "after", TIMER_RETRY_S)))
             continue
         uow.changes.timers_gone.append(timer.key)
-        if isinstance(verdict, StatewardError) and found is not None:
-            journal_rejection(uow, found, None, CLOCK, timer.id, timer.event, str(verdict))
+        if isinstance(verdict, StatewardError) and record is not None:
+            journal_rejection(uow, record, None, CLOCK, timer.id, timer.event, str(verdict))
     await promote_waiters(uow)
     await uow.apply()
     return len(timers)

@@ -86,7 +86,9 @@ class Worker:
         self._chance = chance
         self._slots = slots
         record = WorkerRecord(name, lease_s, 0.0, socket.gethostname(), os.getpid())
-        self._lease = WorkerLease(store, record, lease_s, lambda: to_json(kinds.filter or [one.name for one in kinds]))
+        self._lease = WorkerLease(
+            store, record, lease_s, lambda: to_json(kinds.filter or [kind.name for kind in kinds])
+        )
         self._running: dict[Key, RunningOperation] = {}
         self._watchdog = LoopWatchdog(self._running.values())
         self._prefetched = PrefetchBuffer(prefetch_window_s)
@@ -173,7 +175,7 @@ class Worker:
         return await self._store.transact(lambda tx: release_worker_claims(tx, [name]))
 
     def _operation_tasks(self) -> list[asyncio.Task[None]]:
-        return [one.task for one in self._running.values() if one.task is not None]
+        return [running.task for running in self._running.values() if running.task is not None]
 
     def _on_topics(self, topics: Topic) -> None:
         if topics & Topic.WORK:
@@ -225,8 +227,8 @@ class Worker:
         if self._lease.left_s <= 0:  # the answer took too long: others may have taken over already
             self._recheck_claims.set()
             return False
-        for one in claims:
-            self._start(one, claimed_at)
+        for taken in claims:
+            self._start(taken, claimed_at)
         return True
 
     async def accept(self, requests: Sequence[Request]) -> Sequence[Verdict]:
@@ -238,7 +240,7 @@ class Worker:
         room = self._slots - len(self._running) if self._lease.left_s > 0 else 0
         eager = EagerClaims(self._lease.record, room)
         program = accept_function(self._kinds, requests, eager)
-        self._accepting = {Key(one.ns, one.op) for one in requests}
+        self._accepting = {Key(request.ns, request.op) for request in requests}
         try:
             if not self._store.serializes_writes or room <= 0 or self._claim_lock.locked():
                 verdicts = await self._store.transact(program)
@@ -272,13 +274,13 @@ class Worker:
                 self._claimable.set()
         return verdicts
 
-    def _start(self, one: Claim, now: float, predecessors: tuple[Key, ...] = ()) -> RunningOperation:
-        former = self._running.get(one.work.key)
+    def _start(self, claim: Claim, now: float, predecessors: tuple[Key, ...] = ()) -> RunningOperation:
+        former = self._running.get(claim.work.key)
         if former is not None:  # it was requeued by others, and claimed here again
             request_stop(former, "lost")
-        running = self._running[one.work.key] = RunningOperation(one, predecessors)
-        self._prefetched.note_started(one.work)
-        attempt = Attempt(self._handler(one.operation), self._chance)
+        running = self._running[claim.work.key] = RunningOperation(claim, predecessors)
+        self._prefetched.note_started(claim.work)
+        attempt = Attempt(self._handler(claim.operation), self._chance)
         # In the worker's own context: a request that claims eagerly must not become the parent of the trace.
         running.task = asyncio.create_task(self._run_safely(running, attempt, now), context=self._context.copy())
         running.task.add_done_callback(lambda _: self._on_task_done(running))
@@ -304,15 +306,15 @@ class Worker:
 
     async def _try_end_later(self, running: RunningOperation, error: Exception) -> None:
         """Requeue an operation whose end could not be recorded, as an end hook failed: each time later than before."""
-        one = running.claim
-        after = backoff_delay(one.work.attempts, self._chance)
+        claim = running.claim
+        after = backoff_delay(claim.work.attempts, self._chance)
         text = f"its end cannot be recorded: its end hook failed ({type(error).__name__})"  # the text may have a secret
-        if self._report_intervals.is_due((one.operation.kind, text)):
-            log.error("operation %s of kind %s: %s", one.operation.id, one.operation.kind, text, exc_info=error)
+        if self._report_intervals.is_due((claim.operation.kind, text)):
+            log.error("operation %s of kind %s: %s", claim.operation.id, claim.operation.kind, text, exc_info=error)
         try:
-            await self._send_report(one, self._with_recipients(one, Requeue(after, text, observe=True), after))
+            await self._send_report(claim, self._with_recipients(claim, Requeue(after, text, observe=True), after))
         except Exception:
-            log.exception("operation %s is requeued: the worker itself failed", one.operation.id)
+            log.exception("operation %s is requeued: the worker itself failed", claim.operation.id)
             running.orphaned = True
 
     def _on_task_done(self, running: RunningOperation) -> None:
@@ -363,11 +365,11 @@ class Worker:
         else:
             self._recheck_claims.set()  # the slot may belong to another worker by now, or still to a predecessor
 
-    def _with_recipients(self, one: Claim, retry: Requeue, after: float) -> Requeue:
+    def _with_recipients(self, claim: Claim, retry: Requeue, after: float) -> Requeue:
         """Return a retry that says who learns of its error; the log has each error of a lane at growing intervals."""
-        if not is_worth_reporting(retry.failures or one.work.attempts):
+        if not is_worth_reporting(retry.failures or claim.work.attempts):
             return retry
-        operation, lane = one.operation, one.work.lane
+        operation, lane = claim.operation, claim.work.lane
         if self._report_intervals.is_due((lane, retry.error)):
             at, what = lane or "(default)", (operation.id, operation.action, operation.object)
             log.warning(
@@ -393,8 +395,8 @@ class Worker:
         prefetched = self._prefetched.take_next(work.lane, now) if self._slots and self._lease.left_s > 0 else None
         if prefetched is None:
             return None
-        one, store_time = prefetched.claim, prefetched.store_time + now - prefetched.claimed_at
-        started = replace(one, work=replace(one.work, deadline=store_time + one.operation.within))
+        claim, store_time = prefetched.claim, prefetched.store_time + now - prefetched.claimed_at
+        started = replace(claim, work=replace(claim.work, deadline=store_time + claim.operation.within))
         return self._start(started, store_time, predecessors=(work.key, *running.predecessors))
 
     def _return_prefetched_soon(self, claims: Sequence[Claim]) -> None:
@@ -404,7 +406,7 @@ class Worker:
             task.add_done_callback(self._return_tasks.discard)
 
     async def _return_prefetched(self, claims: Sequence[Claim]) -> None:
-        reports = [self._send_report(one, NotStarted()) for one in claims]
+        reports = [self._send_report(claim, NotStarted()) for claim in claims]
         answers = await asyncio.gather(*reports, return_exceptions=True)
         self._prefetched.forget(claims)
         if any(isinstance(answer, BaseException) for answer in answers):
@@ -417,12 +419,14 @@ class Worker:
 
     def _send_report(
         self,
-        one: Claim,
+        claim: Claim,
         outcome: Outcome | Interrupted | NotStarted,
         successor: Claim | None = None,
         steps: str | None = None,
     ) -> asyncio.Future[bool]:
-        return self._reports.submit(ClaimReport(one.operation, self.name, one.work.epoch, outcome, successor, steps))
+        return self._reports.submit(
+            ClaimReport(claim.operation, self.name, claim.work.epoch, outcome, successor, steps)
+        )
 
     async def _record_reports(self, reports: Sequence[ClaimReport]) -> Sequence[bool | StatewardError]:
         recorded = await self._store.transact(lambda tx: record_claim_reports(tx, self._kinds, reports))
@@ -439,7 +443,7 @@ class Worker:
     def _on_lease_renewed(self) -> None:
         self._recheck_claims.set()
         now = asyncio.get_running_loop().time()
-        for running in [one for one in self._running.values() if one.given_up_at <= now]:
+        for running in [candidate for candidate in self._running.values() if candidate.given_up_at <= now]:
             self._end_without_handler(running)
 
     def _end_without_handler(self, running: RunningOperation) -> None:
@@ -479,18 +483,18 @@ class Worker:
             lambda tx: reconcile_owned_work(tx, self.name, self._is_known, self._started_prefetch)
         )
         owned = {work.key: work for work in held}
-        for key, one in running.items():
+        for key, operation in running.items():
             work = owned.get(key)
             if (
                 work is not None
                 and work.is_prefetched
-                and work.epoch == one.claim.work.epoch
-                and self._started_prefetch(key) is one
+                and work.epoch == operation.claim.work.epoch
+                and self._started_prefetch(key) is operation
             ):
-                self._release_slot(one)  # in the store it has none, and another worker may have it
-                request_stop(one, "fenced")
+                self._release_slot(operation)  # in the store it has none, and another worker may have it
+                request_stop(operation, "fenced")
             else:
-                stop_if_superseded(one, work)
+                stop_if_superseded(operation, work)
         for prefetched in list(self._prefetched):
             if owned.get(prefetched.work.key) != prefetched.work:  # its row has changed, so it is out of date
                 self._return_prefetched_soon(self._prefetched.release_lane(prefetched.work.lane))
@@ -502,7 +506,11 @@ class Worker:
     def _started_prefetch(self, key: Key) -> RunningOperation | None:
         """Return a started prefetched operation whose predecessors are all gone, so that none reports its start."""
         running = self._running.get(key)
-        if running is None or not running.predecessors or any(one in self._running for one in running.predecessors):
+        if (
+            running is None
+            or not running.predecessors
+            or any(predecessor in self._running for predecessor in running.predecessors)
+        ):
             return None
         return running
 
