@@ -46,7 +46,7 @@ BY_STATE = (GroupField(GroupColumn.KIND), GroupField(GroupColumn.STATE))
 
 def group_columns(fields: tuple[GroupField, ...]) -> str:
     """Return the columns that hold these values, each once."""
-    return ", ".join(dict.fromkeys(one.column for one in fields))
+    return ", ".join(dict.fromkeys(field.column for field in fields))
 
 
 class Page(Struct, frozen=True):
@@ -91,7 +91,7 @@ class SearchText(Struct, frozen=True):
     @property
     def pieces(self) -> list[str]:
         """The pieces that the JSON text of a label's `name=value` has for certain, whatever stands between them."""
-        return [one for one in re.split(r'[="\\]+', self.text) if one]
+        return [piece for piece in re.split(r'[="\\]+', self.text) if piece]
 
     @property
     def end(self) -> str:
@@ -223,20 +223,20 @@ class WhereClause(Struct):
                 self.add(condition, *values)
 
     def _add_entry_filter(self, only: OperationFilter, running: str) -> None:
-        ended = [one for one in only.statuses or () if one not in OPEN_STATUSES]
-        under_way = [one for one in only.statuses or () if one in OPEN_STATUSES]
+        ended = [status for status in only.statuses or () if status not in OPEN_STATUSES]
+        under_way = [status for status in only.statuses or () if status in OPEN_STATUSES]
         ways: list[str] = []
         values: list[object] = []
         if ended or not under_way:
             for way in ("{}", PART.format("p.parent = o.id"), PART.format("p.bulk = o.bulk")):
                 table = "o" if way == "{}" else "p"
                 conditions = [_own_conditions(only, table), _status_conditions(ended, table, running)]
-                if text := " AND ".join(filter(None, (one for one, _ in conditions))):
+                if text := " AND ".join(filter(None, (condition for condition, _ in conditions))):
                     ways.append(way.format(text))
                     values += [value for _, given in conditions for value in given]
         if under_way:
             conditions = [_own_conditions(only, "p"), _status_conditions(under_way, "p", running)]
-            text = " AND ".join(filter(None, (one for one, _ in conditions)))
+            text = " AND ".join(filter(None, (condition for condition, _ in conditions)))
             ways.append(f"o.id IN ({OPEN_PART.format(self.ordered_join)} {text})")
             values += [only.ns, *(value for _, given in conditions for value in given)]
         if ways:
@@ -267,6 +267,6 @@ def _status_conditions(statuses: Collection[Status] | None, table: str, running:
         Status.RUNNING: f"{table}.status = 'waiting' AND {running}",
         Status.WAITING: f"{table}.status = 'waiting' AND NOT coalesce({running}, FALSE)",
     }
-    found = [ways.get(one, f"{table}.status = ?") for one in statuses or ()]
-    values: list[object] = [one.value for one in statuses or () if one not in ways]
-    return f"({' OR '.join(found)})" if found else "", values
+    conditions = [ways.get(status, f"{table}.status = ?") for status in statuses or ()]
+    values: list[object] = [status.value for status in statuses or () if status not in ways]
+    return f"({' OR '.join(conditions)})" if conditions else "", values

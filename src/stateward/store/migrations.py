@@ -46,12 +46,12 @@ def pending(dialect: Dialect, version: int) -> tuple[SchemaMigration, ...]:
         raise WrongSchema(
             f"it is version {version}, and this program knows versions up to {known}; use a newer program"
         )
-    return tuple(one for one in migrations(dialect) if one.version > version)
+    return tuple(migration for migration in migrations(dialect) if migration.version > version)
 
 
 def require_current(dialect: Dialect, version: int, url: str) -> None:
     """Raise `WrongSchema` if the database lacks a migration; `url` has no password, because the error shows it."""
     if pending(dialect, version):
         needed = f"it is version {version}, and this program needs version {newest(dialect)}"
-        found = needed if version else "there is none yet"
-        raise WrongSchema(f"{found}; run `stateward migrate --database '{url}'` first, or open it with `migrate=True`")
+        reason = needed if version else "there is none yet"
+        raise WrongSchema(f"{reason}; run `stateward migrate --database '{url}'` first, or open it with `migrate=True`")

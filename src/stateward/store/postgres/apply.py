@@ -240,7 +240,7 @@ def clause_rows_of(changes: Changes, known: Mapping[Key, Object], now: float) ->
 def _all_rows(changes: Changes, known: Mapping[Key, Object], now: float) -> Iterator[tuple[Clause, Rows]]:
     created, transitioned, replaced = sort_objects(changes.objects, known)
     yield CREATED_OBJECTS, _tuples(created)
-    yield TRANSITIONED_OBJECTS, [_transition_columns(one) for one in transitioned]
+    yield TRANSITIONED_OBJECTS, [_transition_columns(record) for record in transitioned]
     yield REPLACED_OBJECTS, _tuples(replaced)
     yield NEW_OPERATIONS, _tuples(changes.operations)
     yield ENDED_OPERATIONS, _tuples(changes.ended)
@@ -258,11 +258,11 @@ def _all_rows(changes: Changes, known: Mapping[Key, Object], now: float) -> Iter
     yield NEW_SIGNALS, _tuples(changes.signals)
     yield TAKEN_SIGNALS, _tuples(changes.signals_gone)
     yield REMOVED_TIMERS, changes.timers_gone
-    yield TIMERS, _tuples({one.key: one for one in changes.timers}.values())
+    yield TIMERS, _tuples({timer.key: timer for timer in changes.timers}.values())
     yield IDEMPOTENCY_RECORDS, sorted(_tuples(changes.idempotency_records), key=_first_two)
-    yield REMOVED_LANES, [("", one) for one in changes.lanes_gone]
-    yield LANES, sorted(_tuples({one.lane: one for one in changes.lanes}.values()))
-    yield LANE_GROUPS, sorted(_tuples({one.grp: one for one in changes.groups}.values()))
+    yield REMOVED_LANES, [("", lane) for lane in changes.lanes_gone]
+    yield LANES, sorted(_tuples({lane.lane: lane for lane in changes.lanes}.values()))
+    yield LANE_GROUPS, sorted(_tuples({group.grp: group for group in changes.groups}.values()))
     yield PROGRESS_ENTRIES, _tuples(changes.progress)
 
 
@@ -271,18 +271,18 @@ def _tuples(records: Iterable[Any]) -> Rows:
 
 
 def _work(work: Iterable[WorkItem], now: float) -> Rows:
-    return [(*astuple(one), one.not_before > now) for one in work]
+    return [(*astuple(work_item), work_item.not_before > now) for work_item in work]
 
 
 def split_statements(parts: Iterable[ClauseRows]) -> list[list[ClauseRows]]:
     """Split the clauses into as few statements as possible: at least one, and none that touches a row twice."""
-    found: list[list[ClauseRows]] = [[]]
+    statements: list[list[ClauseRows]] = [[]]
     for part in parts:
-        rivals = [one for one in found[-1] if one.clause.table == part.clause.table]
-        if any(not one.keys().isdisjoint(part.keys()) for one in rivals):
-            found.append([])
-        found[-1].append(part)
-    return found
+        rivals = [rival for rival in statements[-1] if rival.clause.table == part.clause.table]
+        if any(not rival.keys().isdisjoint(part.keys()) for rival in rivals):
+            statements.append([])
+        statements[-1].append(part)
+    return statements
 
 
 @cache  # bounded by: the combinations of changes in transactions
@@ -299,7 +299,7 @@ def compose_statement(written: tuple[Clause, ...], *, journaled: bool, notified:
     )
     gate, last = "tally", len(written)
     if journaled:
-        right = [f" AND {one.name} = cardinality({place})" for one, place in places.items() if one.exact]
+        right = [f" AND {column.name} = cardinality({place})" for column, place in places.items() if column.exact]
         named["locked_journal"] = f"SELECT pg_advisory_xact_lock(${last + 2}) FROM tally WHERE true{''.join(right)}"
         named["journaled"] = JOURNAL_ENTRIES.sql.replace("{rows}", f"${last + 1}")
         gate, last = "locked_journal", last + 2

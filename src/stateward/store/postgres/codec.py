@@ -24,8 +24,10 @@ def render_sql(sql: str, **pieces: str) -> str:
     for name, piece in pieces.items():
         sql = sql.replace(f"<{name}>", piece)
     sql = LOOKED_UP.sub(r"\1 = ANY (ARRAY[\2])", sql)
-    sql = COLUMNS.sub(lambda place: ", ".join(f"{place[2]}.{one}" for one in _columns(place)), sql)
-    return SETTINGS.sub(lambda place: ", ".join(f"{one} = {place[2]}.{one}" for one in _columns(place)[2:]), sql)
+    sql = COLUMNS.sub(lambda place: ", ".join(f"{place[2]}.{column}" for column in _columns(place)), sql)
+    return SETTINGS.sub(
+        lambda place: ", ".join(f"{column} = {place[2]}.{column}" for column in _columns(place)[2:]), sql
+    )
 
 
 def _columns(place: re.Match[str]) -> tuple[str, ...]:

@@ -192,10 +192,10 @@ class ConnectionPool:
             try:
                 return await self._fetch_from(connection, sql, values)
             except DRIVER_ERRORS as error:
-                if is_lost(found := translate_error(error)):
+                if is_lost(translated := translate_error(error)):
                     connection.terminate()
-                if not is_worth_reconnecting(found):
-                    raise found from error
+                if not is_worth_reconnecting(translated):
+                    raise translated from error
             except BaseException:
                 connection.terminate()  # its answer may still arrive
                 raise

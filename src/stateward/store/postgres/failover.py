@@ -73,12 +73,12 @@ class PreferredHost:
         self._name = ""
 
     async def connect_first(
-        self, found: Sequence[DatabaseHost], dial: Dial[C], next_after: float = NEXT_HOST_AFTER_S
+        self, hosts: Sequence[DatabaseHost], dial: Dial[C], next_after: float = NEXT_HOST_AFTER_S
     ) -> C:
         """Return a connection to the first suitable host; raises `Unavailable` if there is none."""
-        if len(found) == 1:
-            return await dial(found[0])
-        host, connection = await _first_of(sorted(found, key=self._rank), dial, next_after)
+        if len(hosts) == 1:
+            return await dial(hosts[0])
+        host, connection = await _first_of(sorted(hosts, key=self._rank), dial, next_after)
         self._name = host.name
         return connection
 
@@ -86,10 +86,10 @@ class PreferredHost:
         return host.name != self._name
 
 
-async def _first_of(found: Sequence[DatabaseHost], dial: Dial[C], next_after: float) -> tuple[DatabaseHost, C]:
+async def _first_of(hosts: Sequence[DatabaseHost], dial: Dial[C], next_after: float) -> tuple[DatabaseHost, C]:
     troubles: list[str] = []
     asked: dict[asyncio.Task[C], DatabaseHost] = {}
-    unasked = list(found)
+    unasked = list(hosts)
     try:
         while unasked or asked:
             if unasked:

@@ -62,8 +62,8 @@ def sort_value(order: SortOrder, where: PostgresWhere) -> str:
     )
 
 
-def _sort_text(found: str) -> str:
-    return f"left(coalesce({found}, ''), {SORT_CHARS}) COLLATE \"C\""
+def _sort_text(expression: str) -> str:
+    return f"left(coalesce({expression}, ''), {SORT_CHARS}) COLLATE \"C\""
 
 
 def where_journal(only: JournalFilter) -> PostgresWhere:

@@ -91,7 +91,7 @@ PARTS = """
 SELECT o.<group>, <status>, count(*) FROM operations o LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id
 WHERE o.ns = $1 AND o.<group> = ANY ($2::text[]) GROUP BY 1, 2
 """
-PARTS_OF = " UNION ALL ".join(render_sql(PARTS, group=one, status=DISPLAYED_STATUS) for one in ("parent", "bulk"))
+PARTS_OF = " UNION ALL ".join(render_sql(PARTS, group=group, status=DISPLAYED_STATUS) for group in ("parent", "bulk"))
 CHILDREN_OF = render_sql("<shown> WHERE o.ns = $1 AND o.parent = $2 ORDER BY o.created, o.id", shown=DISPLAYED)
 QUEUE_OF = render_sql("SELECT {WorkItem:w} FROM work w WHERE w.ns || '' = $1 AND w.queue = $2 ORDER BY w.seq")
 OPERATION_REACH = render_sql(
@@ -245,7 +245,8 @@ class PostgresReader:
         sql = render_sql(
             COUNTS,
             fields=", ".join(
-                one.column if one.label is None else f"labels::json ->> {where.place(one.label)}::text" for one in by
+                field.column if field.label is None else f"labels::json ->> {where.place(field.label)}::text"
+                for field in by
             ),
             columns=group_columns(by),
             where=str(where),
@@ -257,13 +258,19 @@ class PostgresReader:
     async def search(self, namespaces: Sequence[str], text: SearchText, limit: int) -> SearchHits:
         names, begins, wanted = list(namespaces), (text.text, text.end, limit), text.text.lower()
         first = [Object(*row) for row in await self._connections.fetch(ID_BEGINS, names, *begins)]
-        found = [Object(*row) for row in await self._candidates(names, text)]
+        candidates = [Object(*row) for row in await self._candidates(names, text)]
         operations = await self._connections.fetch(OPERATION_BEGINS, names, *begins)
-        by_id = {one.key: one for one in (*first, *found) if wanted in one.id.lower()}
+        by_id = {candidate.key: candidate for candidate in (*first, *candidates) if wanted in candidate.id.lower()}
         return SearchHits(
             [*by_id.values()][:limit],
-            [one for one in found if one.error is not None and wanted in one.error.lower()][:limit],
-            [*dict.fromkeys(one.labels for one in found if _has_pieces(one.labels, text))][:limit],
+            [
+                candidate
+                for candidate in candidates
+                if candidate.error is not None and wanted in candidate.error.lower()
+            ][:limit],
+            [*dict.fromkeys(candidate.labels for candidate in candidates if _has_pieces(candidate.labels, text))][
+                :limit
+            ],
             [operation_of(row) for row in operations],
         )
 
@@ -276,8 +283,8 @@ class PostgresReader:
         return await self._connections.fetch(sql, *where.values) if text.pieces else []
 
     async def count_states(self, selector: Selector) -> dict[tuple[str, str], int]:
-        found = await self.count_groups(selector, BY_STATE)
-        return {(kind or "", state or ""): count for (kind, state), count in found.items()}
+        counts = await self.count_groups(selector, BY_STATE)
+        return {(kind or "", state or ""): count for (kind, state), count in counts.items()}
 
     async def count_by_namespace(self, namespaces: Sequence[str], kind: str | None = None) -> StateCounts:
         rows = await self._connections.fetch(STATE_COUNTS, list(namespaces), kind)
@@ -303,14 +310,14 @@ class PostgresReader:
         return [operation_of(row) for row in await self._connections.fetch(sql, *values)]
 
     async def operation_reach(self, ns: str, before: OperationCursor | None, rows: int) -> OperationCursor | None:
-        found = await self._connections.fetch(OPERATION_REACH, ns, *(before or NEWEST), rows - 1)
-        return OperationCursor(*found[0]) if found else None
+        fetched = await self._connections.fetch(OPERATION_REACH, ns, *(before or NEWEST), rows - 1)
+        return OperationCursor(*fetched[0]) if fetched else None
 
     async def count_parts(self, ns: str, entries: Collection[str]) -> dict[str, dict[Status, int]]:
-        found: dict[str, dict[Status, int]] = {}
+        counts: dict[str, dict[Status, int]] = {}
         for entry, status, count in await self._connections.fetch(PARTS_OF, ns, [*entries]):
-            found.setdefault(entry, {})[STATUSES[status]] = count
-        return found
+            counts.setdefault(entry, {})[STATUSES[status]] = count
+        return counts
 
     async def children_of(self, key: Key) -> list[Operation]:
         return [operation_of(row) for row in await self._connections.fetch(CHILDREN_OF, key.ns, key.id)]
@@ -336,8 +343,8 @@ class PostgresReader:
         where = where_journal(JournalFilter(ns))
         where.add("j.seq > ?", after)
         place = where.place(rows - 1)
-        found = await self._connections.fetch(JOURNAL_REACH.replace("<where>", str(where)) + place, *where.values)
-        return found[0][0] if found else None
+        fetched = await self._connections.fetch(JOURNAL_REACH.replace("<where>", str(where)) + place, *where.values)
+        return fetched[0][0] if fetched else None
 
     async def count_transitions(self, after: int, since: float, step_s: float) -> dict[tuple[str, int], int]:
         rows = await self._connections.fetch(TRANSITIONS, after, since, step_s)

@@ -60,12 +60,12 @@ async def _migrate_once(connection: DriverConnection, begin: str, schema: str, n
     try:
         await connection.execute(begin)
         await connection.execute("SELECT pg_advisory_xact_lock($1)", names.migration_lock)
-        for one in pending("postgres", await _version_of(connection)):
+        for migration in pending("postgres", await _version_of(connection)):
             if await connection.fetchval("SELECT to_regnamespace($1)", quote_identifier(schema)) is None:
                 await connection.execute(f"CREATE SCHEMA {quote_identifier(schema)}")
             await connection.execute(VERSIONS)
-            await connection.execute(one.sql)
-            await connection.execute("INSERT INTO schema_versions VALUES ($1, $2)", one.version, one.name)
+            await connection.execute(migration.sql)
+            await connection.execute("INSERT INTO schema_versions VALUES ($1, $2)", migration.version, migration.name)
         await connection.execute("COMMIT")
     except DRIVER_ERRORS as error:
         raise translate_error(error) from error
@@ -230,8 +230,8 @@ async def _begin(connection: DriverConnection, begin: str) -> Row | None:
         return await connection.fetchrow(TX_START)
     except DRIVER_ERRORS as error:
         connection.terminate()
-        if not is_worth_reconnecting(found := translate_error(error)):
-            raise found from error
+        if not is_worth_reconnecting(translated := translate_error(error)):
+            raise translated from error
         return None
     except asyncio.CancelledError:
         connection.terminate()  # the transaction may or may not have begun

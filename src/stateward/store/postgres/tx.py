@@ -67,9 +67,9 @@ class PostgresTx:
 
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
         rows = await self._lock(queries.OBJECTS, set(keys))
-        found = {Key(row[0], row[1]): Object(*row) for row in rows}
-        self._known.update(found)
-        return found
+        records = {Key(row[0], row[1]): Object(*row) for row in rows}
+        self._known.update(records)
+        return records
 
     async def peek(self, keys: Collection[Key]) -> dict[Key, Object]:
         rows = await self._fetch(queries.PEEKED, list(set(keys)))
@@ -102,10 +102,10 @@ class PostgresTx:
     async def select(self, selector: Selector) -> list[Object]:
         where = where_objects(selector)
         rows = await self._fetch(queries.SELECTED.replace("<where>", str(where)), *where.values)
-        found = {Key(row[0], row[1]): Object(*row) for row in rows}
-        self._held.update(found)
-        self._known.update(found)
-        return list(found.values())
+        records = {Key(row[0], row[1]): Object(*row) for row in rows}
+        self._held.update(records)
+        self._known.update(records)
+        return list(records.values())
 
     async def peek_selected(self, selector: Selector) -> list[Object]:
         where = where_objects(selector)
@@ -190,7 +190,7 @@ class PostgresTx:
         taken = [WorkItem(*row) for row in chosen]
         if not taken:
             return []
-        rows = await self._fetch(claims.CLAIMED_ROWS, [one.key for one in taken])
+        rows = await self._fetch(claims.CLAIMED_ROWS, [work_item.key for work_item in taken])
         return [claim_of(work, row) for work, row in zip(taken, rows, strict=True)]
 
     async def overdue(self, limit: int, kinds: KindFilter = None, spared: str = "") -> list[WorkItem]:
@@ -228,7 +228,7 @@ class PostgresTx:
         await self._finish_early_write()
         self._unannounced |= topics_of(changes)
         self._early_write = asyncio.create_task(self._write_early(clause_rows_of(changes, self._known, self._now)))
-        self._known.update((one.key, one) for one in changes.objects)
+        self._known.update((record.key, record) for record in changes.objects)
         await asyncio.sleep(0)
         return True
 

@@ -84,8 +84,8 @@ def _via_trigger(view: str, layout: RecordLayout, sql: str, *, exact: bool = Fal
 
 def _update(view: str, layout: RecordLayout, table: str, key: str) -> BulkStatement:
     """Return the exact statement that sets the columns of rows; the first two columns of the layout are their key."""
-    found = f"WHERE ns = NEW.ns AND {key} = NEW.{layout.columns[1]}"
-    return _via_trigger(view, layout, f"UPDATE {table} SET <settings> {found}", exact=True)  # noqa: S608
+    condition = f"WHERE ns = NEW.ns AND {key} = NEW.{layout.columns[1]}"
+    return _via_trigger(view, layout, f"UPDATE {table} SET <settings> {condition}", exact=True)  # noqa: S608
 
 
 def _delete(view: str, table: str, key: str) -> BulkStatement:
@@ -274,18 +274,21 @@ class ChangeWriter:
 
     def _objects(self, objects: list[Object], known: Mapping[Key, Object]) -> None:
         writes = sort_objects(objects, known)
-        self._put(TRANSITIONED_OBJECTS, [transition_row(one) for one in writes.transitioned])
-        self._put(REPLACED_OBJECTS, [row(one, OBJECT) for one in writes.replaced])
-        self._put(CREATED_OBJECTS, [row(one, OBJECT) for one in writes.created])
+        self._put(TRANSITIONED_OBJECTS, [transition_row(record) for record in writes.transitioned])
+        self._put(REPLACED_OBJECTS, [row(record, OBJECT) for record in writes.replaced])
+        self._put(CREATED_OBJECTS, [row(record, OBJECT) for record in writes.created])
 
     def _operations(self, changes: Changes) -> None:
-        self._put(NEW_OPERATIONS, [row(one, OPERATION) for one in changes.operations])
-        self._put(ENDED_OPERATIONS, [row(one, ENDED) for one in changes.ended])
+        self._put(NEW_OPERATIONS, [row(operation, OPERATION) for operation in changes.operations])
+        self._put(ENDED_OPERATIONS, [row(end, ENDED) for end in changes.ended])
         self._put(MASKED_ARGS, [[*key, args] for key, args in changes.masked_args])
         self._put(OPERATION_STEPS, [[*key, steps] for key, steps in changes.steps])
         self._put(
             RENAMED_STATES,
-            [[one.ns, one.id, one.origin, one.via, one.desired, one.failing] for one in changes.renamed_states],
+            [
+                [renamed.ns, renamed.id, renamed.origin, renamed.via, renamed.desired, renamed.failing]
+                for renamed in changes.renamed_states
+            ],
         )
 
     def _work(self, changes: Changes) -> None:
@@ -293,11 +296,16 @@ class ChangeWriter:
         self._put(REMOVED_WORK, [[*key] for key in changes.work_gone])
         if changes.new_work:
             given = iter(self._sequences.allocate("work", len(changes.new_work)))
-            self._put(NEW_WORK, [work_row(one, one.seq or next(given), now) for one in changes.new_work])
-        self._put(CHANGED_WORK, [work_row(one, one.seq, now) for one in changes.work])
+            self._put(
+                NEW_WORK, [work_row(work_item, work_item.seq or next(given), now) for work_item in changes.new_work]
+            )
+        self._put(CHANGED_WORK, [work_row(work_item, work_item.seq, now) for work_item in changes.work])
         self._put(
             STARTED_PREFETCHED,
-            [[one.ns, one.op, one.owner, one.epoch, one.deadline] for one in changes.prefetch_started],
+            [
+                [work_item.ns, work_item.op, work_item.owner, work_item.epoch, work_item.deadline]
+                for work_item in changes.prefetch_started
+            ],
         )
         if changes.children_ended:
             self._put(ENDED_CHILDREN, [[*key, times] for key, times in Counter(changes.children_ended).items()])
@@ -306,23 +314,25 @@ class ChangeWriter:
         self._put(RELEASED_LOCKS, [[*key] for key in changes.locks_gone])
         if changes.locks:
             given, at = iter(self._sequences.allocate("lock", len(changes.locks))), LOCK_SEQ
-            self._put(NEW_LOCKS, [numbered(one, LOCK, at, one.seq or next(given)) for one in changes.locks])
-        self._put(GRANTED_LOCKS, [[one.ns, one.tree, one.op, one.path, one.mode] for one in changes.locks_granted])
+            self._put(NEW_LOCKS, [numbered(lock, LOCK, at, lock.seq or next(given)) for lock in changes.locks])
+        self._put(
+            GRANTED_LOCKS, [[lock.ns, lock.tree, lock.op, lock.path, lock.mode] for lock in changes.locks_granted]
+        )
 
     def _rest(self, changes: Changes) -> None:
-        self._put(NEW_SIGNALS, [list(astuple(one)[:-1]) for one in changes.signals])
-        self._put(TAKEN_SIGNALS, [[one.ns, one.op, one.seq] for one in changes.signals_gone])
+        self._put(NEW_SIGNALS, [list(astuple(signal)[:-1]) for signal in changes.signals])
+        self._put(TAKEN_SIGNALS, [[signal.ns, signal.op, signal.seq] for signal in changes.signals_gone])
         self._put(REMOVED_TIMERS, [[*key] for key in changes.timers_gone])
-        self._put(TIMERS, [list(astuple(one)) for one in changes.timers])
-        self._put(IDEMPOTENCY_RECORDS, [row(one, IDEMPOTENCY_RECORD) for one in changes.idempotency_records])
-        self._put(REMOVED_LANES, [[one] for one in changes.lanes_gone])
-        self._put(LANES, [list(astuple(one)) for one in changes.lanes])
-        self._put(LANE_GROUPS, [list(astuple(one)) for one in changes.groups])
+        self._put(TIMERS, [list(astuple(timer)) for timer in changes.timers])
+        self._put(IDEMPOTENCY_RECORDS, [row(answer, IDEMPOTENCY_RECORD) for answer in changes.idempotency_records])
+        self._put(REMOVED_LANES, [[lane] for lane in changes.lanes_gone])
+        self._put(LANES, [list(astuple(lane)) for lane in changes.lanes])
+        self._put(LANE_GROUPS, [list(astuple(group)) for group in changes.groups])
 
     def _journal(self, changes: Changes) -> None:
         if changes.progress:
             given, at = iter(self._sequences.allocate("progress", len(changes.progress))), PROGRESS_SEQ
-            self._put(PROGRESS_ENTRIES, [numbered(one, PROGRESS, at, next(given)) for one in changes.progress])
+            self._put(PROGRESS_ENTRIES, [numbered(entry, PROGRESS, at, next(given)) for entry in changes.progress])
         if changes.journal:
             given, at = iter(self._sequences.allocate("journal", len(changes.journal))), JOURNAL_SEQ
-            self._put(JOURNAL_ENTRIES, [numbered(one, JOURNAL_ENTRY, at, next(given)) for one in changes.journal])
+            self._put(JOURNAL_ENTRIES, [numbered(entry, JOURNAL_ENTRY, at, next(given)) for entry in changes.journal])

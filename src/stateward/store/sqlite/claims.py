@@ -122,7 +122,7 @@ def busy_lanes(connection: sqlite3.Connection, kinds: KindFilter = None) -> tupl
     running, waiting = _running(connection), _waiting(connection, kinds)
     groups = {lane: grp for lane, (grp, _) in running.items()} | waiting
     lanes = _lanes(connection, groups)
-    return _groups(connection, {one.grp for one in lanes}), _loads(lanes, running, waiting)
+    return _groups(connection, {lane.grp for lane in lanes}), _loads(lanes, running, waiting)
 
 
 def all_lanes(connection: sqlite3.Connection, now: float) -> tuple[list[LaneGroup], list[LaneLoad]]:
@@ -133,7 +133,7 @@ def all_lanes(connection: sqlite3.Connection, now: float) -> tuple[list[LaneGrou
     known = {row[0]: Lane(*row) for row in connection.execute(LANES)}
     lanes = [known.get(lane) or default_lane(lane, groups[lane]) for lane in sorted(known.keys() | groups.keys())]
     named = {row[0]: LaneGroup(*row) for row in connection.execute(GROUPS)}
-    names = sorted(named.keys() | {one.grp for one in lanes})
+    names = sorted(named.keys() | {lane.grp for lane in lanes})
     return [named.get(name) or default_group(name) for name in names], _loads(lanes, running, waiting)
 
 
@@ -170,12 +170,12 @@ def _candidates(
     for lane in {**slots, **prefetch}:
         lanes.setdefault(slots.get(lane, 0) + prefetch.get(lane, 0), []).append(lane)
     sql, known = (CANDIDATES, None) if kinds is None else (CANDIDATES_KNOWN, packed_kinds(kinds))
-    found: dict[str, list[Row]] = {}
+    candidates: dict[str, list[Row]] = {}
     for limit, names in lanes.items():
         rows = fetch_packed(connection, sql, (known, encode(names).decode(), limit))
         for row in sorted(rows, key=lambda row: (-row[PRIORITY], row[WORK_SEQ])):
-            found.setdefault(row[LANE], []).append(row)
-    return found
+            candidates.setdefault(row[LANE], []).append(row)
+    return candidates
 
 
 def packed_kinds(kinds: Sequence[str]) -> str:
@@ -206,12 +206,12 @@ def _waiting(connection: sqlite3.Connection, kinds: KindFilter = None) -> dict[s
 
 
 def _loads(lanes: Iterable[Lane], running: Mapping[str, tuple[str, int]], waiting: Collection[str]) -> list[LaneLoad]:
-    return [LaneLoad(one, running.get(one.lane, ("", 0))[1], one.lane in waiting) for one in lanes]
+    return [LaneLoad(lane, running.get(lane.lane, ("", 0))[1], lane.lane in waiting) for lane in lanes]
 
 
 def _lanes(connection: sqlite3.Connection, groups: Mapping[str, str]) -> list[Lane]:
     rows = fetch_packed(connection, LANES_AMONG, (encode(list(groups)).decode(),)) if groups else ()
-    known = {one.lane: one for one in map(lane_of, rows)}
+    known = {lane.lane: lane for lane in map(lane_of, rows)}
     return [known.get(lane) or default_lane(lane, groups[lane]) for lane in sorted(groups)]
 
 

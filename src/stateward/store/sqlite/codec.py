@@ -114,23 +114,23 @@ def numbered(record: Struct, layout: RecordLayout, at: int, seq: int) -> Values:
     return values
 
 
-def work_row(one: WorkItem, seq: int, now: float) -> Values:
+def work_row(work_item: WorkItem, seq: int, now: float) -> Values:
     """Return the values of a work item, with the column `delayed`."""
-    values = numbered(one, WORK, WORK_SEQ, seq)
-    values.append(1 if one.not_before > now else 0)
+    values = numbered(work_item, WORK, WORK_SEQ, seq)
+    values.append(1 if work_item.not_before > now else 0)
     return values
 
 
-def transition_row(one: Object) -> Values:
+def transition_row(record: Object) -> Values:
     """Return the values of an object that every transition changes."""
-    op, error = one.op, one.error
+    op, error = record.op, record.error
     return [
-        one.ns,
-        one.id,
-        one.state,
-        one.since,
-        one.version,
-        one.generation,
+        record.ns,
+        record.id,
+        record.state,
+        record.since,
+        record.version,
+        record.generation,
         NO_TEXT if op is None else op,
         NO_TEXT if error is None else error,
     ]

@@ -284,10 +284,10 @@ def _sort_value(order: SortOrder) -> tuple[str, list[object]]:
     if not order.path:
         return (order.column if order.is_number else f"substr(coalesce({order.column}, ''), 1, {SORT_CHARS})"), []
     values: list[object] = ["".join(["$", *(f'."{name}"' for name in order.path)])]
-    found = f"json_extract({order.column}, ?)"
+    expression = f"json_extract({order.column}, ?)"
     if order.column == "labels" and PATH_KEY.fullmatch(order.path[0]) is None:  # half as fast, but for any name
-        found, values = "(SELECT l.value FROM json_each(labels) l WHERE l.key = ?)", [order.path[0]]
+        expression, values = "(SELECT l.value FROM json_each(labels) l WHERE l.key = ?)", [order.path[0]]
     if not order.is_number:
-        return f"substr(coalesce({found}, ''), 1, {SORT_CHARS})", values
-    number = f"CAST({found} AS REAL)"
+        return f"substr(coalesce({expression}, ''), 1, {SORT_CHARS})", values
+    number = f"CAST({expression} AS REAL)"
     return f"min(max(coalesce({number}, {MISSING_NUMBER}), {MISSING_NUMBER}), {-MISSING_NUMBER})", values

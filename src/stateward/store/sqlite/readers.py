@@ -334,7 +334,7 @@ class SqliteReader:
         return await self._executor.run_short(lambda connection: queries.object_by_key(connection, key))
 
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
-        return {one.key: one for one in await self._by_keys(queries.OBJECTS, keys)}
+        return {record.key: record for record in await self._by_keys(queries.OBJECTS, keys)}
 
     async def list_objects(self, selector: Selector, page: Page) -> list[Object]:
         def query(connection: sqlite3.Connection) -> list[Object]:
@@ -362,7 +362,7 @@ class SqliteReader:
                 if len(objects) < limit:
                     objects += fetch(ID_HAS, (names, like, limit))
                 return SearchHits(
-                    [*{one.key: one for one in map(object_of, objects)}.values()][:limit],
+                    [*{record.key: record for record in map(object_of, objects)}.values()][:limit],
                     [object_of(row) for row in fetch(ERROR_HAS, (names, like, limit))],
                     _labels_with(connection, names, text, limit),
                     [operation_of(row) for row in fetch(OPERATION_BEGINS, (names, text.text, text.end, limit))],
@@ -378,17 +378,19 @@ class SqliteReader:
         def query(connection: sqlite3.Connection) -> StateCounts:
             with snapshot(connection):
                 (seq,) = connection.execute(LAST_JOURNAL_SEQ).fetchone()
-                found = {ns: _group_counts(connection, Selector(ns, kind), BY_STATE) for ns in namespaces}
-            return StateCounts(seq, {(ns, *states): count for ns, rows in found.items() for *states, count in rows})
+                by_namespace = {ns: _group_counts(connection, Selector(ns, kind), BY_STATE) for ns in namespaces}
+            return StateCounts(
+                seq, {(ns, *states): count for ns, rows in by_namespace.items() for *states, count in rows}
+            )
 
         return await self._executor.run(query)
 
     async def operation(self, key: Key) -> Operation | None:
-        found = await self._executor.run_short(lambda connection: fetch_packed(connection, OPERATION, key))
-        return operation_of(found[0]) if found else None
+        fetched = await self._executor.run_short(lambda connection: fetch_packed(connection, OPERATION, key))
+        return operation_of(fetched[0]) if fetched else None
 
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
-        return {one.key: one for one in await self._by_keys(queries.OPERATIONS, keys)}
+        return {operation.key: operation for operation in await self._by_keys(queries.OPERATIONS, keys)}
 
     async def operations_of(self, key: Key, limit: int) -> list[Operation]:
         return await self._all(operation_of, OPERATIONS_OF, *key, limit)
@@ -401,17 +403,17 @@ class SqliteReader:
 
     async def operation_reach(self, ns: str, before: OperationCursor | None, rows: int) -> OperationCursor | None:
         values = ns, *(before or NEWEST), rows - 1
-        found = await self._executor.run(lambda connection: connection.execute(OPERATION_REACH, values).fetchone())
-        return None if found is None else OperationCursor(*found)
+        row = await self._executor.run(lambda connection: connection.execute(OPERATION_REACH, values).fetchone())
+        return None if row is None else OperationCursor(*row)
 
     async def count_parts(self, ns: str, entries: Collection[str]) -> dict[str, dict[Status, int]]:
         values = ns, encode([*entries]).decode()
-        found: dict[str, dict[Status, int]] = {}
+        counts: dict[str, dict[Status, int]] = {}
         for sql in (PARTS_OF_PARENTS, PARTS_OF_BULKS):
             rows = await self._executor.run(lambda connection, sql=sql: connection.execute(sql, values).fetchall())  # type: ignore[misc]
             for entry, status, count in rows:
-                found.setdefault(entry, {})[STATUSES[status]] = count
-        return found
+                counts.setdefault(entry, {})[STATUSES[status]] = count
+        return counts
 
     async def children_of(self, key: Key) -> list[Operation]:
         return await self._all(operation_of, CHILDREN_OF, *key)
@@ -435,8 +437,8 @@ class SqliteReader:
         where = where_journal(only)
         sql = render_sql(JOURNAL_REACH, source=indexed_journal(only), where=str(where))
         values = after, *where.values, rows - 1
-        found = await self._executor.run(lambda connection: connection.execute(sql, values).fetchone())
-        return None if found is None else found[0]
+        row = await self._executor.run(lambda connection: connection.execute(sql, values).fetchone())
+        return None if row is None else row[0]
 
     async def count_transitions(self, after: int, since: float, step_s: float) -> dict[tuple[str, int], int]:
         values = after, since, step_s
@@ -526,7 +528,7 @@ def _group_counts(
     connection: sqlite3.Connection, selector: Selector, by: tuple[GroupField, ...], limit: int | None = None
 ) -> list[tuple[Any, ...]]:
     where = where_objects(selector)
-    names = [one.label for one in by if one.label is not None]
+    names = [field.label for field in by if field.label is not None]
     values = (*names, *where.values, -1 if limit is None else limit)
     return connection.execute(_group_sql(selector, by, where), values).fetchall()
 
@@ -534,7 +536,7 @@ def _group_counts(
 def _group_sql(selector: Selector, by: tuple[GroupField, ...], where: WhereClause) -> str:
     return render_sql(
         GROUPS,
-        fields=", ".join(one.column if one.label is None else LABEL for one in by),
+        fields=", ".join(field.column if field.label is None else LABEL for field in by),
         columns=group_columns(by),
         source=indexed_table(selector),
         where=str(where),

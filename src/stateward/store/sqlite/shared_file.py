@@ -175,17 +175,17 @@ class FileIdentity:
         least = self._bytes  # read first: the file may grow meanwhile, and another thread may see that first
         for path, known in self._known.items():
             try:
-                found = os.stat(path)  # noqa: PTH116 - a third of what `Path.stat` takes, after each commit
+                status = os.stat(path)  # noqa: PTH116 - a third of what `Path.stat` takes, after each commit
             except (FileNotFoundError, NotADirectoryError):
                 self._refuse(f"{path} is gone")
             except OSError as error:  # it may still be the same file
                 raise Unavailable(str(error)) from error
-            if _identity(found) != known:
+            if _identity(status) != known:
                 self._refuse(f"{path} is another file than the one that was opened")
             if path == self._database:
-                if found.st_size < least:
+                if status.st_size < least:
                     self._refuse(f"{path} was overwritten or compacted: it has shrunk")
-                self._bytes = found.st_size
+                self._bytes = status.st_size
 
     def is_only_database_replaced(self) -> bool:
         """Return whether the database was replaced, and the WAL, its index and the lock file were not."""
@@ -211,5 +211,5 @@ def _identity_at(path: str) -> tuple[int, int] | None:
         return None
 
 
-def _identity(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

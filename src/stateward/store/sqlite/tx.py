@@ -92,12 +92,12 @@ class SqliteTx:
         return False
 
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
-        found = {one.key: one for one in queries.OBJECTS.fetch(self._connection, keys)}
-        self._known.update(found)
-        return found
+        records = {record.key: record for record in queries.OBJECTS.fetch(self._connection, keys)}
+        self._known.update(records)
+        return records
 
     async def peek(self, keys: Collection[Key]) -> dict[Key, Object]:
-        return {one.key: one for one in queries.OBJECTS.fetch(self._connection, keys)}
+        return {record.key: record for record in queries.OBJECTS.fetch(self._connection, keys)}
 
     async def lock_keys(self, keys: Collection[Key]) -> None:
         """Do nothing: the transaction holds the only write lock."""
@@ -109,9 +109,9 @@ class SqliteTx:
         return queries.namespaces(self._connection)
 
     async def select(self, selector: Selector) -> list[Object]:
-        found = queries.selected(self._connection, selector)
-        self._known.update((one.key, one) for one in found)
-        return found
+        records = queries.selected(self._connection, selector)
+        self._known.update((record.key, record) for record in records)
+        return records
 
     async def peek_selected(self, selector: Selector) -> list[Object]:
         return queries.selected(self._connection, selector)
@@ -120,10 +120,10 @@ class SqliteTx:
         return queries.count_selected(self._connection, selector)
 
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
-        return {one.key: one for one in queries.OPERATIONS.fetch(self._connection, keys)}
+        return {operation.key: operation for operation in queries.OPERATIONS.fetch(self._connection, keys)}
 
     async def work(self, keys: Collection[Key]) -> dict[Key, WorkItem]:
-        return {one.key: one for one in queries.WORK.fetch(self._connection, keys)}
+        return {work_item.key: work_item for work_item in queries.WORK.fetch(self._connection, keys)}
 
     async def queues(self, keys: Collection[Key]) -> list[WorkItem]:
         return queries.queues(self._connection, keys)
@@ -135,7 +135,9 @@ class SqliteTx:
         return queries.signals(self._connection, keys)
 
     async def idempotency_records(self, keys: Collection[Key]) -> dict[Key, IdempotencyRecord]:
-        return {Key(one.ns, one.key): one for one in queries.IDEMPOTENCY_RECORDS.fetch(self._connection, keys)}
+        return {
+            Key(answer.ns, answer.key): answer for answer in queries.IDEMPOTENCY_RECORDS.fetch(self._connection, keys)
+        }
 
     async def count_objects(self, ns: str, kind: str, limit: int) -> int:
         return self._count(COUNT_OBJECTS, ns, kind, limit)

@@ -167,10 +167,10 @@ class Checkpointer:
                 before = copied.found
         return False
 
-    def _is_enough(self, found: int, copied: int) -> bool:
+    def _is_enough(self, frames: int, copied: int) -> bool:
         """Return whether few frames were added meanwhile, or so many that another round would not reduce them."""
         added = self._wal.has_frames
-        return not added(found + self._writer_frames) or added(found + copied * 3 // 4)
+        return not added(frames + self._writer_frames) or added(frames + copied * 3 // 4)
 
     def _checkpoint_passive(self) -> CheckpointResult | None:
         """Copy all frames of the WAL while the writer goes on."""
@@ -210,5 +210,5 @@ class Checkpointer:
 
 
 def _checkpoint(connection: sqlite3.Connection, mode: str) -> CheckpointResult:
-    _, found, done = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
-    return CheckpointResult(found, done)
+    _, frames, done = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+    return CheckpointResult(frames, done)
