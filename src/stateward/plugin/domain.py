@@ -89,7 +89,7 @@ class DomainPlugin(Struct, frozen=True):
         if not isinstance(self.lifecycles, str):
             if not self.all_lifecycles:
                 raise BadInput("kinds", None, f"given: the domain {self.name} has none")
-            _require_own_names(self.name, [one.kind for one in self.all_lifecycles])
+            _require_own_names(self.name, [lifecycle.kind for lifecycle in self.all_lifecycles])
         for group in self.parts:
             if group not in PART_GROUPS:
                 raise UnknownName("group of parts", group, PART_GROUPS)
@@ -132,12 +132,12 @@ def load_part(part: str, value: Any) -> Any:  # noqa: ANN401 - any part of a plu
     if not module or not attribute:
         raise BadInput(part, value, "module:attribute")
     try:
-        found = import_module(module)
+        loaded = import_module(module)
         for name in attribute.split("."):
-            found = getattr(found, name)
+            loaded = getattr(loaded, name)
     except (ImportError, AttributeError) as error:
         raise MissingPart(part, value, str(error)) from error
-    return found
+    return loaded
 
 
 def part_file(part: str, place: str) -> "Traversable":
@@ -150,12 +150,12 @@ def part_file(part: str, place: str) -> "Traversable":
     try:
         if not hasattr(import_module(package), "__path__"):
             raise MissingPart(part, place, f"{package} is a module in one file: a file beside it needs a package")
-        found = files(package).joinpath(path)
+        file = files(package).joinpath(path)
     except ImportError as error:
         raise MissingPart(part, place, str(error)) from error
-    if not found.is_file():
+    if not file.is_file():
         raise MissingPart(part, place, "there is no such file")
-    return found
+    return file
 
 
 def _require_own_names(domain: str, kinds: Iterable[str]) -> None:

@@ -38,8 +38,8 @@ class DriverFactory:
 
     def is_on_host(self, name: str) -> bool:
         """Tell whether a driver's machines run on the worker's host; for a driver that is not known, they may."""
-        found = self._drivers.usable.get(name)
-        return found is None or found.on_host
+        driver = self._drivers.usable.get(name)
+        return driver is None or driver.on_host
 
     def setup(self, name: str, provider_region: ProviderRegion, meter: Meter) -> DriverSetup:
         """Return what a driver is made from."""

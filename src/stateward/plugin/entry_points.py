@@ -66,7 +66,7 @@ class FoundPart(Struct, frozen=True):
 
 def find_parts(group: str) -> list[FoundPart]:
     """Return what installed packages declare in a group of entry points, in the order of names."""
-    return sorted(set(_declared_parts(group)), key=lambda one: (one.name, one.value))
+    return sorted(set(_declared_parts(group)), key=lambda part: (part.name, part.value))
 
 
 def _declared_parts(group: str) -> Iterator[FoundPart]:
@@ -96,8 +96,8 @@ def _package_infos(folder: Path) -> Sequence[tuple[Path, Sequence[str]]]:
 @lru_cache(maxsize=64)  # a process looks for several groups, and the files of all packages are read for each
 def _read_packages(folder: Path, _changed_ns: int) -> Sequence[tuple[Path, Sequence[str]]]:
     with os.scandir(folder) as entries:
-        names = sorted(one.name for one in entries if one.name.endswith(INFO_FOLDERS))
-    return [(folder / one, _read_lines(folder / one / "entry_points.txt")) for one in names]
+        names = sorted(entry.name for entry in entries if entry.name.endswith(INFO_FOLDERS))
+    return [(folder / name, _read_lines(folder / name / "entry_points.txt")) for name in names]
 
 
 def _named_version(info: Path) -> str:
@@ -114,7 +114,7 @@ def _named_version(info: Path) -> str:
 def _entries(lines: Sequence[str], group: str) -> Iterator[tuple[str, str]]:
     """Yield the names and places in a group of a file with entry points."""
     section = ""
-    for line in (one.strip() for one in lines):
+    for line in (raw.strip() for raw in lines):
         if line.startswith("["):
             section = line.strip("[]").strip()
         elif section == group and line and line[0] not in "#;":
@@ -143,7 +143,7 @@ def load_group(group: str, read: Callable[[Any], T], more: Iterable[FoundPart] =
     counts, or else the first.
     """
     usable, faults = dict[str, T](), dict[str, PluginFault]()
-    for part in sorted([*find_parts(group), *more], key=lambda one: not one.is_own):
+    for part in sorted([*find_parts(group), *more], key=lambda candidate: not candidate.is_own):
         try:
             if part.name in usable:
                 raise BadInput("name", part.name, f"another name: {group} has a part of this name")
@@ -169,7 +169,7 @@ def describe_error(error: BaseException) -> str:
     """Return an error in words, with the last line outside of Stateward that led to it."""
     if isinstance(error, SyntaxError):
         return f"syntax error in {error.filename}, line {error.lineno}: {error.msg}"
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if _is_foreign(one.filename)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_foreign(frame.filename)]
     place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     name = "" if isinstance(error, StatewardError) else f"{type(error).__name__}: "
     return f"{name}{error}{place}"

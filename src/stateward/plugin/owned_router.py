@@ -75,7 +75,7 @@ class Application(Litestar):
         before = set(self.handlers_by_path)
         paths = _map_handlers(self, value)
         if replaced := before.intersection(paths):
-            self.routes[:] = [one for one in self.routes if one.path not in replaced]
+            self.routes[:] = [route for route in self.routes if route.path not in replaced]
         for route in (route for path in paths for route in _routes_of(path, self.handlers_by_path[path])):
             self.routes.append(route)
             self._register_route(route)
@@ -142,20 +142,20 @@ def _map_handlers(router: OwnedRouter | Application, value: ControllerRouterHand
     paths = []
     for path, handlers in router.get_route_handler_map(router._validate_registration_value(value)).items():  # noqa: SLF001
         paths.append(join_paths([router.path, path]))
-        found = router.handlers_by_path.setdefault(paths[-1], {})
-        if twice := found.keys() & handlers.keys():
+        registered = router.handlers_by_path.setdefault(paths[-1], {})
+        if twice := registered.keys() & handlers.keys():
             raise ImproperlyConfiguredException(f"{paths[-1]} has two handlers of {', '.join(sorted(twice))}")
-        found.update(handlers)
+        registered.update(handlers)
     return paths
 
 
 def _routes_of(path: str, handlers: RouteHandlerMapItem) -> Iterator[HTTPRoute | ASGIRoute | WebSocketRoute]:
     """Make the routes of a path."""
-    by_id = {id(one): one for one in handlers.values()}
-    if of_http := [one for one in by_id.values() if isinstance(one, HTTPRouteHandler)]:
+    by_id = {id(handler): handler for handler in handlers.values()}
+    if of_http := [handler for handler in by_id.values() if isinstance(handler, HTTPRouteHandler)]:
         yield HTTPRoute(path=path, route_handlers=of_http)
-    for one in by_id.values():
-        if isinstance(one, WebsocketRouteHandler):
-            yield WebSocketRoute(path=path, route_handler=one)
-        elif isinstance(one, ASGIRouteHandler):
-            yield ASGIRoute(path=path, route_handler=one)
+    for handler in by_id.values():
+        if isinstance(handler, WebsocketRouteHandler):
+            yield WebSocketRoute(path=path, route_handler=handler)
+        elif isinstance(handler, ASGIRouteHandler):
+            yield ASGIRoute(path=path, route_handler=handler)

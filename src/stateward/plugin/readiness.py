@@ -39,7 +39,7 @@ async def _check_worker(engine: Engine) -> str:
     if engine.worker.is_draining:
         raise NotReady("it is about to stop")
     now = await reader.time()
-    mine = [one for one in await reader.workers() if one.id == engine.worker.name]
-    if not any(one.is_alive(now) for one in mine):
+    mine = [worker for worker in await reader.workers() if worker.id == engine.worker.name]
+    if not any(worker.is_alive(now) for worker in mine):
         raise NotReady("the worker does not renew its lease")
     return "ok"

@@ -65,12 +65,12 @@ class Plugins(Struct, frozen=True, eq=False):
     unchosen: frozenset[str] = frozenset()
 
     def __iter__(self) -> Iterator[DomainPlugin]:
-        return (one.plugin for one in self.domains)
+        return (domain.plugin for domain in self.domains)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the domains."""
-        return tuple(one.name for one in self.domains)
+        return tuple(domain.name for domain in self.domains)
 
     @property
     def lifecycles(self) -> "tuple[Lifecycle, ...]":
@@ -79,7 +79,7 @@ class Plugins(Struct, frozen=True, eq=False):
 
     def lifecycle_of(self, kind: str) -> "Lifecycle":
         """Return the lifecycle of a kind, or raise with the kinds that exist."""
-        known = {one.kind: one for one in self.lifecycles}
+        known = {lifecycle.kind: lifecycle for lifecycle in self.lifecycles}
         if kind not in known:
             raise UnknownName("kind", kind, known)
         return known[kind]
@@ -120,20 +120,20 @@ class Plugins(Struct, frozen=True, eq=False):
         """Create the runtimes of all domains; returns those that could be created, and the faults of the others."""
         loaded, faults = list[LoadedDomain](), list[PluginFault]()
         context = replace(context, parts={group: tuple(self._parts(group)) for group in PART_GROUPS})
-        for one in self.domains:
+        for domain in self.domains:
             try:
-                loaded.append(LoadedDomain(one.plugin, one.plugin.create_runtime(context)))
+                loaded.append(LoadedDomain(domain.plugin, domain.plugin.create_runtime(context)))
             except (Exception, SystemExit) as error:
-                fault = one.part.fault(error)  # its author may have printed the settings
-                fault.why = hide_secrets(fault.why, context.settings.get(one.name))
-                _refuse(one, fault, faults)
+                fault = domain.part.fault(error)  # its author may have printed the settings
+                fault.why = hide_secrets(fault.why, context.settings.get(domain.name))
+                _refuse(domain, fault, faults)
         return loaded, faults
 
     def _parts(self, group: str) -> Iterator[FoundPart]:
         """Yield the parts of a group that the domains bring."""
-        for one in self.domains:
-            for name, value in one.plugin.parts.get(group, {}).items():
-                yield FoundPart(name, value, one.part.package)
+        for domain in self.domains:
+            for name, value in domain.plugin.parts.get(group, {}).items():
+                yield FoundPart(name, value, domain.part.package)
 
 
 def command_of(plugin: DomainPlugin) -> str:
@@ -145,9 +145,9 @@ def _merged(several: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: value for entries in several for name, value in entries.items()}
 
 
-def _refuse(one: InstalledDomain, error: BaseException, faults: list[PluginFault]) -> None:
-    fault = error if isinstance(error, PluginFault) else one.part.fault(error)
-    if one.is_named:
+def _refuse(domain: InstalledDomain, error: BaseException, faults: list[PluginFault]) -> None:
+    fault = error if isinstance(error, PluginFault) else domain.part.fault(error)
+    if domain.is_named:
         raise fault from None
     faults.append(fault)
 
@@ -168,34 +168,34 @@ def find_plugins(domain: str = "", only: str = "") -> Plugins:
     are installed, no others are loaded.
     """
     declared = find_parts(GROUP)
-    parts = {one.name: one for one in reversed(declared)}
-    clashes = [one for one in declared if parts[one.name] != one]
+    parts = {part.name: part for part in reversed(declared)}
+    clashes = [part for part in declared if parts[part.name] != part]
     named = [_load(named_part(value, "domain"), is_named=True) for value in _split(domain)]
     chosen = set(_split(only))
-    known = {*parts, *(one.name for one in named)}
+    known = {*parts, *(installed.name for installed in named)}
     for name in sorted(chosen - known):
         raise UnknownName("domain", name, known)
-    wanted = [one for one in parts.values() if not chosen or one.name in chosen]
-    found, faults = list(named), [_same_name(one, parts[one.name]) for one in clashes]
+    wanted = [part for part in parts.values() if not chosen or part.name in chosen]
+    domains, faults = list(named), [_same_name(part, parts[part.name]) for part in clashes]
     for part in wanted:
-        if part.name in {one.name for one in named}:
+        if part.name in {installed.name for installed in named}:
             continue  # a developer tries another version of an installed plug-in
         try:
-            found.append(_load(part, is_named=part.name in chosen))
+            domains.append(_load(part, is_named=part.name in chosen))
         except PluginFault as fault:
             if part.name in chosen:
                 raise
             faults.append(fault)
-    usable = _without_clashes(found, faults)
-    return Plugins(usable, tuple(faults), frozenset(known - {one.name for one in usable}))
+    usable = _without_clashes(domains, faults)
+    return Plugins(usable, tuple(faults), frozenset(known - {installed.name for installed in usable}))
 
 
 def _split(text: str) -> list[str]:
-    return [one.strip() for one in text.split(",") if one.strip()]
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _same_name(one: FoundPart, other: FoundPart) -> PluginFault:
-    return PluginFault(one.name, one.place, f"another package has a plug-in of this name: {other.place}")
+def _same_name(part: FoundPart, other: FoundPart) -> PluginFault:
+    return PluginFault(part.name, part.place, f"another package has a plug-in of this name: {other.place}")
 
 
 def _load(part: FoundPart, *, is_named: bool) -> InstalledDomain:
@@ -219,25 +219,27 @@ def _check(plugin: object, part: FoundPart) -> None:
         if place := getattr(plugin, name):
             part_file(name, place)
     if plugin.settings is not None:
-        for one in fields(plugin.settings):
-            if one.required:
-                raise BadInput("settings", one.name, "a setting with a default")
+        for field in fields(plugin.settings):
+            if field.required:
+                raise BadInput("settings", field.name, "a setting with a default")
         plugin.settings()  # its defaults can be made
-        taken = [one for one in plugin.settings.__struct_fields__ if f"{plugin.name}_{one}" in NAMES]
+        taken = [name for name in plugin.settings.__struct_fields__ if f"{plugin.name}_{name}" in NAMES]
         if taken:
             raise BadInput("settings", taken[0], f"another name: Stateward has a setting {plugin.name}_{taken[0]}")
 
 
-def _without_clashes(found: list[InstalledDomain], faults: list[PluginFault]) -> tuple[InstalledDomain, ...]:
+def _without_clashes(domains: list[InstalledDomain], faults: list[PluginFault]) -> tuple[InstalledDomain, ...]:
     """Return the plug-ins in their order, without those whose name or command an earlier one has."""
     usable, names, commands = list[InstalledDomain](), dict[str, str](), dict[str, str]()
-    for one in sorted(found, key=lambda one: (not one.is_named, one.plugin.order, one.name)):
-        clash = names.get(one.name) or (commands.get(command_of(one.plugin)) if one.plugin.cli else None)
+    for domain in sorted(
+        domains, key=lambda installed: (not installed.is_named, installed.plugin.order, installed.name)
+    ):
+        clash = names.get(domain.name) or (commands.get(command_of(domain.plugin)) if domain.plugin.cli else None)
         if clash is not None:
-            _refuse(one, BadInput("name", one.name, f"a name and a command that {clash} does not have"), faults)
+            _refuse(domain, BadInput("name", domain.name, f"a name and a command that {clash} does not have"), faults)
             continue
-        names[one.name] = one.part.place
-        if one.plugin.cli:
-            commands[command_of(one.plugin)] = one.part.place
-        usable.append(one)
-    return tuple(sorted(usable, key=lambda one: (one.plugin.order, one.name)))
+        names[domain.name] = domain.part.place
+        if domain.plugin.cli:
+            commands[command_of(domain.plugin)] = domain.part.place
+        usable.append(domain)
+    return tuple(sorted(usable, key=lambda installed: (installed.plugin.order, installed.name)))

@@ -58,7 +58,7 @@ def strict_query(*names: str) -> dict[str, Any]:
     A route that changes something refuses all: a mistyped filter in its query would select everything. Of a route that
     reads, clients of the original may send others, and those that filter must not be ignored.
     """
-    return {STRICT_QUERY: frozenset(one.lower() for one in names) or True}
+    return {STRICT_QUERY: frozenset(name.lower() for name in names) or True}
 
 
 def open_to_all(why: str, *, messages: bool = False) -> dict[str, Any]:
@@ -86,8 +86,8 @@ def client_address_of(request: Any) -> str:  # noqa: ANN401
 
 def is_private(request: Any) -> bool:  # noqa: ANN401
     """Tell whether nobody on the network can read the connection of a request."""
-    found: bool = request.app.state.client_addresses.is_private(request.scope)
-    return found
+    private: bool = request.app.state.client_addresses.is_private(request.scope)
+    return private
 
 
 def actor_of(request: Any) -> str:  # noqa: ANN401

@@ -109,14 +109,16 @@ class DomainRuntime:
         async with background(*(supervise(task.__qualname__, partial(task, engine), log) for task in tasks)):
             yield
 
-    def acts_without_parts(self, request: Request, found: Object) -> bool:  # noqa: ARG002
+    def acts_without_parts(self, request: Request, record: Object) -> bool:  # noqa: ARG002
         """Return whether an action of `composite_parts` is one on the composite alone while it has no parts."""
         return False
 
-    async def find_part_actions(self, request: Request, found: Object) -> Sequence[PartAction]:
+    async def find_part_actions(self, request: Request, record: Object) -> Sequence[PartAction]:
         """Return the actions on parts that an action on a composite leads to; none if it touches the object alone."""
-        kind = self.composite_parts.get((found.kind, request.action))
-        return () if kind is None else (PartAction(Selector(found.ns, kind, found.id), request.action, request.facts),)
+        kind = self.composite_parts.get((record.kind, request.action))
+        return (
+            () if kind is None else (PartAction(Selector(record.ns, kind, record.id), request.action, request.facts),)
+        )
 
     async def describe_effects(self, request: Request, changes: Sequence[ExpectedChange]) -> Sequence[str]:  # noqa: ARG002
         """Return sentences on the effects of a planned action, such as its cost; a preview shows them."""

@@ -24,7 +24,7 @@ class Template(Protocol):
     async def check(self, ns: str, spec: Mapping[str, Any]) -> None:
         """Raise BadInput if a spec names what is not there, or what the namespace may not use."""
 
-    async def removal(self, reader: Reader, found: Object, who: str) -> Sequence[Request]:
+    async def removal(self, reader: Reader, record: Object, who: str) -> Sequence[Request]:
         """Return the next step that removes an object with all that belongs to it, whatever is being done to it.
 
         The requests of a step are accepted together. The step after it is asked for when they have ended.
