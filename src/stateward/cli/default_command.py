@@ -18,7 +18,7 @@ def set_default_command(app: typer.Typer, command: Callable[..., None]) -> None:
 
     parameters = inspect.signature(command).parameters
     run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
-    run.__annotations__ = {name: one.annotation for name, one in parameters.items()}
+    run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
     run.__doc__ = app.info.help
     app.callback(invoke_without_command=True)(run)
 

@@ -53,11 +53,15 @@ def _write_description(text: str, formatter: Any) -> None:  # noqa: ANN401
 
 def _parameters(command: Any, ctx: Any) -> Iterator[tuple[str, Row]]:  # noqa: ANN401
     """Yield the parameters with their panels: arguments, options of the command, then those that commands share."""
-    shown = [(one, record) for one in command.get_params(ctx) if (record := one.get_help_record(ctx)) is not None]
-    for one, record in sorted(shown, key=lambda pair: _place(pair[0])):
-        panel = ARGUMENTS if one.param_type_name == "argument" else OPTIONS
+    shown = [
+        (parameter, record)
+        for parameter in command.get_params(ctx)
+        if (record := parameter.get_help_record(ctx)) is not None
+    ]
+    for parameter, record in sorted(shown, key=lambda pair: _place(pair[0])):
+        panel = ARGUMENTS if parameter.param_type_name == "argument" else OPTIONS
         yield (
-            getattr(one, "rich_help_panel", None) or panel,
+            getattr(parameter, "rich_help_panel", None) or panel,
             (_named(record[0], panel), re.sub(DEFAULT, r"default: \1", record[1])),
         )
 
@@ -79,6 +83,6 @@ def _place(parameter: Any) -> int:  # noqa: ANN401
 
 def _commands(command: Any, ctx: Any) -> Iterator[tuple[str, Row]]:  # noqa: ANN401
     for name in command.list_commands(ctx) if hasattr(command, "list_commands") else ():
-        one = command.get_command(ctx, name)
-        if not one.hidden:
-            yield getattr(one, "rich_help_panel", None) or COMMANDS, (name, one.get_short_help_str(LONG))
+        subcommand = command.get_command(ctx, name)
+        if not subcommand.hidden:
+            yield getattr(subcommand, "rich_help_panel", None) or COMMANDS, (name, subcommand.get_short_help_str(LONG))

@@ -80,8 +80,8 @@ class InProcessApplication:
     def stream(self, request: HttpRequest, patience: float | None) -> Iterator[tuple[HttpResponse, Iterator[str]]]:
         """Yield a response as a whole: without a worker nothing happens that a stream could tell."""
         del patience
-        found = self.send(request)
-        yield found, iter(found.body.decode("utf-8", "replace").splitlines())
+        response = self.send(request)
+        yield response, iter(response.body.decode("utf-8", "replace").splitlines())
 
     async def _serve(self) -> None:
         domain, only = choice_of_domains({}, os.environ, None)
@@ -95,8 +95,8 @@ class InProcessApplication:
 
 async def _respond(app: Litestar, request: HttpRequest) -> HttpResponse:
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://local") as client:  # type: ignore[arg-type]
-        found = await client.request(
+        response = await client.request(
             request.method, request.target, headers=dict(request.headers), content=request.body, timeout=None
         )
-    headers = {name.lower(): value for name, value in found.headers.items()}
-    return HttpResponse(found.status_code, headers, found.content, found.reason_phrase)
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return HttpResponse(response.status_code, headers, response.content, response.reason_phrase)

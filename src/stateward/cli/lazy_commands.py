@@ -35,17 +35,17 @@ class LazyGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002 - the parser's classes are private
         """Return the names of all commands; those that are not imported are placeholders with their line of help."""
-        self.commands = {one.name: self.commands.get(one.name) or _listed(one) for one in self.lazy_commands()}
+        self.commands = {lazy.name: self.commands.get(lazy.name) or _listed(lazy) for lazy in self.lazy_commands()}
         return list(self.commands)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401
         """Return a command; an unknown name fills the list, so that the nearest names can be suggested."""
         if cmd_name not in self.commands:
-            found = next((one for one in self.lazy_commands() if one.name == cmd_name), None)
-            if found is None:
+            command = next((lazy for lazy in self.lazy_commands() if lazy.name == cmd_name), None)
+            if command is None:
                 self.list_commands(ctx)
             else:
-                self.commands[cmd_name] = imported_command(found)
+                self.commands[cmd_name] = imported_command(command)
         return super().get_command(ctx, cmd_name)
 
     def get_params(self, ctx: Any) -> Any:  # noqa: ANN401
@@ -92,13 +92,13 @@ def _listed(command: LazyCommand) -> TyperCommand:
 def imported_command(command: LazyCommand) -> Any:  # noqa: ANN401
     """Import a command, or a group of them, once: to build a large group takes 50 ms."""
     module, _, attribute = command.target.partition(":")
-    found = getattr(import_module(module), attribute)
+    imported = getattr(import_module(module), attribute)
     holder = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
     holder.callback()(lambda: None)
-    if isinstance(found, typer.Typer):
-        holder.add_typer(found, name=command.name)
+    if isinstance(imported, typer.Typer):
+        holder.add_typer(imported, name=command.name)
     else:
-        holder.command(command.name)(found)
+        holder.command(command.name)(imported)
     group = typer.main.get_command(holder)
     assert isinstance(group, TyperGroup)
     whole = group.commands[command.name]
@@ -113,10 +113,10 @@ def _lighten(command: Any) -> None:  # noqa: ANN401
     """
     command.rich_markup_mode = None
     command.format_help = lambda ctx, formatter: write_help(command, ctx, formatter)
-    for one in command.params:
-        if one.param_type_name == "argument" and one.required:
-            one._usage_display_name = one._rich_display_name  # noqa: SLF001 - `{NAME}` would look like a choice
+    for parameter in command.params:
+        if parameter.param_type_name == "argument" and parameter.required:
+            parameter._usage_display_name = parameter._rich_display_name  # noqa: SLF001 - `{NAME}` would look like a choice
     own = command.get_params
     command.get_params = lambda ctx: with_plain_values(own(ctx))
-    for one in getattr(command, "commands", {}).values():
-        _lighten(one)
+    for subcommand in getattr(command, "commands", {}).values():
+        _lighten(subcommand)

@@ -56,28 +56,28 @@ class ObjectChange(Struct, frozen=True):
     labels: dict[str, str] = {}
 
 
-def decide_change(document: "ObjectDocument", found: "ObjectView | None", kind: "KindInfo | None") -> ObjectChange:
+def decide_change(document: "ObjectDocument", view: "ObjectView | None", kind: "KindInfo | None") -> ObjectChange:
     """Return the change that makes an object as its document describes it; raises if its kind cannot do that."""
     if DIGEST_LABEL in document.labels:
         raise BadInput(f"{document.place(f'labels.{DIGEST_LABEL}')}: labels", DIGEST_LABEL, "left out: apply sets it")
     if masked := next(_masked_fields(document.spec, "spec"), None):
         raise BadInput(f"{document.place(masked)}: {masked}", MASK, "a value: a secret is shown so, and not stored so")
-    if found is None:
+    if view is None:
         return _creation(document, kind)
-    if found.kind != document.kind:
-        raise BadInput(f"{document.place('kind')}: kind", document.kind, f"{found.kind}, as {found.id} has it")
-    if document.parent is not None and document.parent != found.parent:
-        as_found = f"left out: {found.id} has none" if found.parent is None else f"{found.parent}, as {found.id} has it"
+    if view.kind != document.kind:
+        raise BadInput(f"{document.place('kind')}: kind", document.kind, f"{view.kind}, as {view.id} has it")
+    if document.parent is not None and document.parent != view.parent:
+        as_found = f"left out: {view.id} has none" if view.parent is None else f"{view.parent}, as {view.id} has it"
         allowed = f"{as_found}; the parent of an object cannot be changed"
         raise BadInput(f"{document.place('parent')}: parent", document.parent, allowed)
-    digest, former = digest_of(document), found.labels.get(DIGEST_LABEL)
-    labels = {**found.labels, **document.labels, **({} if former is None else {DIGEST_LABEL: former})}
-    named = (document.id, document.namespace, document, found)
-    if not differs(document, found):
-        return ObjectChange(Verb.KEEP if labels == found.labels else Verb.LABEL, *named, labels=labels)
+    digest, former = digest_of(document), view.labels.get(DIGEST_LABEL)
+    labels = {**view.labels, **document.labels, **({} if former is None else {DIGEST_LABEL: former})}
+    named = (document.id, document.namespace, document, view)
+    if not differs(document, view):
+        return ObjectChange(Verb.KEEP if labels == view.labels else Verb.LABEL, *named, labels=labels)
     action = update_action(kind)
     if action is None:
-        what = f"as it is: {document.kind} has no action that updates the spec of {found.id}"
+        what = f"as it is: {document.kind} has no action that updates the spec of {view.id}"
         raise BadInput(f"{document.place('spec')}: spec", None, f"{what}; remove it and create it anew")
     if former is not None:
         labels[DIGEST_LABEL] = digest
@@ -97,23 +97,23 @@ def _creation(document: "ObjectDocument", kind: "KindInfo | None") -> ObjectChan
 def _masked_fields(value: Any, path: str) -> Iterator[str]:  # noqa: ANN401 - plain JSON
     """Yield the fields whose value is the mask of a secret."""
     if isinstance(value, dict):
-        for name, one in value.items():
-            yield from _masked_fields(one, f"{path}.{name}")
+        for name, part in value.items():
+            yield from _masked_fields(part, f"{path}.{name}")
     elif isinstance(value, list):
-        for number, one in enumerate(value):
-            yield from _masked_fields(one, f"{path}[{number}]")
+        for number, part in enumerate(value):
+            yield from _masked_fields(part, f"{path}[{number}]")
     elif value == MASK:
         yield path
 
 
-def differs(document: "ObjectDocument", found: "ObjectView") -> bool:
+def differs(document: "ObjectDocument", view: "ObjectView") -> bool:
     """Return whether the spec of an object is another than its document describes."""
     if document.spec is None:
         return False
-    applied, digest = found.labels.get(DIGEST_LABEL), digest_of(document)
+    applied, digest = view.labels.get(DIGEST_LABEL), digest_of(document)
     if applied == digest + REWRITTEN:
         return False
-    return (applied is not None and applied != digest) or not contains(found.spec, document.spec)
+    return (applied is not None and applied != digest) or not contains(view.spec, document.spec)
 
 
 def digest_of(document: "ObjectDocument") -> str:
@@ -130,14 +130,16 @@ def contains(stored: Any, described: Any) -> bool:  # noqa: ANN401 - plain JSON
         )
     if isinstance(described, list):
         same = isinstance(stored, list) and len(stored) == len(described)
-        return same and all(contains(one, other) for one, other in zip(stored, described, strict=True))
+        return same and all(contains(part, other) for part, other in zip(stored, described, strict=True))
     return bool(stored == described) and isinstance(stored, bool) == isinstance(described, bool)
 
 
 def update_action(kind: "KindInfo | None") -> str | None:
     """Return the event by which objects of a kind take a new spec from people; None if there is none."""
     events = set() if kind is None else {row.event for row in kind.rows if not PEOPLE.isdisjoint(row.actors)}
-    return next((one for one in UPDATES if kind is not None and one in events and one in kind.spec_actions), None)
+    return next(
+        (action for action in UPDATES if kind is not None and action in events and action in kind.spec_actions), None
+    )
 
 
 def creating_action(kind: "KindInfo | None") -> str | None:
@@ -150,13 +152,15 @@ def creating_action(kind: "KindInfo | None") -> str | None:
 
 def parents_first(documents: Sequence["ObjectDocument"]) -> list["ObjectDocument"]:
     """Return documents in their order, but a parent before its parts."""
-    by_id = {(one.namespace, one.id): one for one in documents}
+    by_id = {(document.namespace, document.id): document for document in documents}
     ordered: dict[tuple[str, str], ObjectDocument] = {}
-    for one in documents:
-        chain = [one]
+    for document in documents:
+        chain = [document]
         while (above := by_id.get((chain[-1].namespace, chain[-1].parent or ""))) is not None:
             if any(above is former for former in chain):
-                raise BadInput(f"{one.place('parent')}: parent", one.parent, "an object that is not a part of this one")
+                raise BadInput(
+                    f"{document.place('parent')}: parent", document.parent, "an object that is not a part of this one"
+                )
             chain.append(above)
         for part in reversed(chain):
             ordered.setdefault((part.namespace, part.id), part)
@@ -167,19 +171,19 @@ def decide_removals(
     documents: Iterable["ObjectDocument"], labelled: Iterable["ObjectView"], ns: str
 ) -> list[ObjectChange]:
     """Return the removals of objects that `apply` has made and that no document describes any more, parts first."""
-    described = {(one.namespace, one.id) for one in documents}
-    gone = [one for one in labelled if DIGEST_LABEL in one.labels and (ns, one.id) not in described]
-    depth = _depths({one.id: one.parent for one in gone})
-    gone.sort(key=lambda one: (-depth[one.id], one.id))
-    return [ObjectChange(Verb.REMOVE, one.id, ns, found=one) for one in gone]
+    described = {(document.namespace, document.id) for document in documents}
+    gone = [view for view in labelled if DIGEST_LABEL in view.labels and (ns, view.id) not in described]
+    depth = _depths({view.id: view.parent for view in gone})
+    gone.sort(key=lambda view: (-depth[view.id], view.id))
+    return [ObjectChange(Verb.REMOVE, view.id, ns, found=view) for view in gone]
 
 
 def _depths(parents: Mapping[str, str | None]) -> dict[str, int]:
     """Return how many of these objects each one is below."""
-    found: dict[str, int] = {}
+    depths: dict[str, int] = {}
     for name in parents:
         above, depth = parents[name], 0
         while above is not None and above in parents and depth < len(parents):
             above, depth = parents[above], depth + 1
-        found[name] = depth
-    return found
+        depths[name] = depth
+    return depths

@@ -15,9 +15,9 @@ NOT_PLAIN = object()
 
 def with_plain_values(parameters: list[Any]) -> list[Any]:
     """Let parameters convert plain values without the library; returns them."""
-    for one in parameters:
-        if hasattr(one, "get_runtime_param") and "get_runtime_param" not in vars(one):
-            one.get_runtime_param = PlainValues(one.get_runtime_param).converter
+    for parameter in parameters:
+        if hasattr(parameter, "get_runtime_param") and "get_runtime_param" not in vars(parameter):
+            parameter.get_runtime_param = PlainValues(parameter.get_runtime_param).converter
     return parameters
 
 
@@ -36,8 +36,8 @@ class PlainValues:
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None
-        found = _converted(value, param.type_descriptor.annotation, param.type_descriptor.parameter_info)
-        return self._library().coerce(value, param=param, ctx=ctx) if found is NOT_PLAIN else found
+        converted = _converted(value, param.type_descriptor.annotation, param.type_descriptor.parameter_info)
+        return self._library().coerce(value, param=param, ctx=ctx) if converted is NOT_PLAIN else converted
 
 
 def _converted(value: Any, wanted: Any, info: Any) -> Any:  # noqa: ANN401
@@ -46,11 +46,11 @@ def _converted(value: Any, wanted: Any, info: Any) -> Any:  # noqa: ANN401
     if wanted in (int, float):
         return _number(value, wanted, info)
     if wanted == list[str]:  # not `is`: each mention of it makes another one
-        return list(value) if not isinstance(value, str) and all(type(one) is str for one in value) else NOT_PLAIN
+        return list(value) if not isinstance(value, str) and all(type(part) is str for part in value) else NOT_PLAIN
     if wanted is Path and not (info.exists or info.writable or info.resolve_path):
         return Path(value)
     if isinstance(wanted, type) and issubclass(wanted, Enum):
-        return next((one for one in wanted if value in (one, one.value)), NOT_PLAIN)
+        return next((member for member in wanted if value in (member, member.value)), NOT_PLAIN)
     return value if isinstance(wanted, type) and type(value) is wanted else NOT_PLAIN
 
 

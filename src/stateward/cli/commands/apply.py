@@ -124,19 +124,19 @@ def apply(
       stateward apply -f objects/ --prune -l app=shop --wait
     """
     changes = find_changes(session, read_documents(session, file), _chosen_labels(prune, label))
-    planned = changes if dry_run else [one for one in changes if one.verb is not Verb.REMOVE]
+    planned = changes if dry_run else [change for change in changes if change.verb is not Verb.REMOVE]
     refused = plan_changes(session, planned)
     if dry_run:
-        _finish(session, [_planned_change(one, refused.get((one.namespace, one.id))) for one in changes])
+        _finish(session, [_planned_change(change, refused.get((change.namespace, change.id))) for change in changes])
         return
-    removals = [one for one in changes if one.verb is Verb.REMOVE]
+    removals = [change for change in changes if change.verb is Verb.REMOVE]
     if removals:
-        names = ", ".join(f"{one.namespace}/{one.id}" for one in removals)
+        names = ", ".join(f"{change.namespace}/{change.id}" for change in removals)
         confirm_removal(session, f"Remove {count_text(len(removals), 'object')} that no file describes ({names})?")
     done: list[AppliedChange] = []
     try:
-        for one in changes:
-            done.append(_carry_out(session, one))  # noqa: PERF401 - those before an error must stay in the list
+        for change in changes:
+            done.append(_carry_out(session, change))  # noqa: PERF401 - those before an error must stay in the list
         ended = _wait(session, done) if session.wait else done
     except (StatewardError, KeyboardInterrupt):  # a server that is gone, for example: what was done stays done
         _print(session, done)
@@ -155,12 +155,12 @@ def diff(session: Session, file: Files, prune: Prune = False, label: Labels = No
     except StatewardError as error:
         code = print_error(error, [session.client.http.token], json=session.json)
         raise typer.Exit(max(code, TROUBLE)) from None
-    differing = [one for one in changes if one.verb is not Verb.KEEP]
+    differing = [change for change in changes if change.verb is not Verb.KEEP]
     if session.json:
-        session.print_data([_plain(AppliedChange(one)) for one in changes])
+        session.print_data([_plain(AppliedChange(change)) for change in changes])
     else:
-        for one in differing:
-            sys.stdout.write(difference(one))
+        for change in differing:
+            sys.stdout.write(difference(change))
     if differing:
         raise typer.Exit(NO)
 
@@ -183,52 +183,54 @@ def find_changes(
     documents = parents_first(documents)
     if pruned is not None:
         _check_labels(documents, pruned)
-    found = _read_objects(session, documents)
+    views = _read_objects(session, documents)
     changes, reasons = [], []
-    for one in documents:
+    for document in documents:
         try:
-            changes.append(decide_change(one, found.get((one.namespace, one.id)), session.kinds.get(one.kind)))
+            changes.append(
+                decide_change(document, views.get((document.namespace, document.id)), session.kinds.get(document.kind))
+            )
         except BadInput as error:
             reasons.append(str(error))
     if reasons:
         raise NothingApplied(reasons)
     if pruned is not None:
-        for ns in sorted({one.namespace for one in documents}):
+        for ns in sorted({document.namespace for document in documents}):
             changes += decide_removals(documents, _labelled(session, ns, pruned), ns)
     return changes
 
 
 def _check_labels(documents: Sequence[ObjectDocument], pruned: Mapping[str, str]) -> None:
     """Raise if a document lacks a label by which pruning chooses: a later run would not find its object."""
-    for one in documents:
+    for document in documents:
         for name, value in pruned.items():
-            if one.labels.get(name) != value:
+            if document.labels.get(name) != value:
                 raise BadInput(
-                    f"{one.place('labels')}: labels.{name}", one.labels.get(name), f"{value!r}, as in --label"
+                    f"{document.place('labels')}: labels.{name}", document.labels.get(name), f"{value!r}, as in --label"
                 )
 
 
 def _read_objects(session: Session, documents: Sequence[ObjectDocument]) -> dict[tuple[str, str], ObjectView]:
     """Return the stored objects of documents: few are read one by one, and many as pages of their kind."""
     wanted: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for one in documents:
-        wanted[one.namespace, one.kind].add(one.id)
-    found: dict[tuple[str, str], ObjectView] = {}
+    for document in documents:
+        wanted[document.namespace, document.kind].add(document.id)
+    views: dict[tuple[str, str], ObjectView] = {}
     for (ns, kind), ids in wanted.items():
         stored = _read_few(session, ns, ids) if len(ids) <= FEW else _read_pages(session, ns, kind, ids)
-        found |= {(ns, one.id): one for one in stored}
-    return found
+        views |= {(ns, view.id): view for view in stored}
+    return views
 
 
 def _read_few(session: Session, ns: str, ids: Iterable[str]) -> list[ObjectView]:
     read = (none_if(NOT_FOUND, lambda id_=id_: session.client.object(ns, id_)) for id_ in sorted(ids))  # type: ignore[misc]
-    return [one for one in read if one is not None]
+    return [view for view in read if view is not None]
 
 
 def _read_pages(session: Session, ns: str, kind: str, ids: set[str]) -> list[ObjectView]:
     last = max(ids)
-    pages = takewhile(lambda one: one.id <= last, session.client.objects(ns, ObjectSelector(kind=kind)))
-    return none_if(NOT_FOUND, lambda: [one for one in pages if one.id in ids]) or []
+    pages = takewhile(lambda view: view.id <= last, session.client.objects(ns, ObjectSelector(kind=kind)))
+    return none_if(NOT_FOUND, lambda: [view for view in pages if view.id in ids]) or []
 
 
 def _labelled(session: Session, ns: str, labels: Mapping[str, str]) -> list[ObjectView]:
@@ -255,26 +257,26 @@ def plan_changes(session: Session, changes: Sequence[ObjectChange]) -> dict[tupl
     planned: dict[str, list[tuple[ObjectChange, dict[str, Any]]]] = defaultdict(list)
     reasons: list[str] = []
     refused: dict[tuple[str, str], ProblemFacts] = {}
-    for one in changes:
+    for change in changes:
         try:
-            asked = _planned_request(session, one)
+            asked = _planned_request(session, change)
         except NotClear as error:
-            refused[one.namespace, one.id] = _not_clear(error)
+            refused[change.namespace, change.id] = _not_clear(error)
         else:
             if asked is not None:
-                planned[one.namespace].append((one, asked))
+                planned[change.namespace].append((change, asked))
     for ns, all_ in planned.items():
         plans = [all_[first : first + MOST_PLANNED] for first in range(0, len(all_), MOST_PLANNED)]
-        verdicts = [found for some in plans for found in _plan(session, ns, [asked for _, asked in some])]
+        verdicts = [verdict for some in plans for verdict in _plan(session, ns, [asked for _, asked in some])]
         sees_all = len(verdicts) == 1  # otherwise what a document needs may be in another plan
-        problems = [problem for found in verdicts for problem in found]
-        for (one, _), problem in zip(all_, problems, strict=True):
+        problems = [problem for verdict in verdicts for problem in verdict]
+        for (change, _), problem in zip(all_, problems, strict=True):
             if problem is None:
                 continue
             is_wrong = problem["status"] == TOO_LARGE or (sees_all and problem["status"] in INVALID)
-            if one.verb is Verb.UPDATE or is_wrong:
-                reasons.append(_why(one, problem))
-            refused[one.namespace, one.id] = problem
+            if change.verb is Verb.UPDATE or is_wrong:
+                reasons.append(_why(change, problem))
+            refused[change.namespace, change.id] = problem
     if reasons:
         raise NothingApplied(reasons)
     return refused
@@ -283,7 +285,7 @@ def plan_changes(session: Session, changes: Sequence[ObjectChange]) -> dict[tupl
 def _plan(session: Session, ns: str, asked: Sequence[dict[str, Any]]) -> list[list[ProblemFacts | None]]:
     """Return the problem of each request, by plans: several if the server does not read such a large one."""
     try:
-        found = session.client.plan(ns, asked)
+        answers = session.client.plan(ns, asked)
     except ApiError as problem:
         if problem.status != TOO_LARGE:
             raise
@@ -291,7 +293,7 @@ def _plan(session: Session, ns: str, asked: Sequence[dict[str, Any]]) -> list[li
             return [[problem.facts()]]
         half = len(asked) // 2
         return _plan(session, ns, asked[:half]) + _plan(session, ns, asked[half:])
-    return [[None if one.problem is None else msgspec.to_builtins(one.problem) for one in found]]
+    return [[None if answer.problem is None else msgspec.to_builtins(answer.problem) for answer in answers]]
 
 
 def _planned_request(session: Session, change: ObjectChange) -> dict[str, Any] | None:
@@ -333,20 +335,20 @@ def _carry_out(session: Session, change: ObjectChange) -> AppliedChange:
         if problem.status not in (*CARRY_ON, *INVALID, 403):
             raise
         if change.verb is Verb.CREATE and change.document is not None and problem.code == ALREADY_EXISTS:
-            found = none_if(NOT_FOUND, lambda: session.client.object(change.namespace, change.id))
-            if found is not None:
-                return _carry_out_again(session, change.document, found)
+            view = none_if(NOT_FOUND, lambda: session.client.object(change.namespace, change.id))
+            if view is not None:
+                return _carry_out_again(session, change.document, view)
         return AppliedChange(change, RequestOutcome(change.id, change.found, problem=problem.facts()))
     except NotClear as error:
         return AppliedChange(change, RequestOutcome(change.id, change.found, problem=_not_clear(error)))
 
 
-def _carry_out_again(session: Session, document: ObjectDocument, found: ObjectView) -> AppliedChange:
+def _carry_out_again(session: Session, document: ObjectDocument, view: ObjectView) -> AppliedChange:
     try:
-        return _carry_out(session, decide_change(document, found, session.kinds.get(document.kind)))
+        return _carry_out(session, decide_change(document, view, session.kinds.get(document.kind)))
     except BadInput as error:
-        change = ObjectChange(Verb.UPDATE, found.id, document.namespace, document, found)
-        return AppliedChange(change, RequestOutcome(found.id, found, problem={"status": 400, "detail": str(error)}))
+        change = ObjectChange(Verb.UPDATE, view.id, document.namespace, document, view)
+        return AppliedChange(change, RequestOutcome(view.id, view, problem={"status": 400, "detail": str(error)}))
 
 
 def _not_clear(error: NotClear) -> ProblemFacts:
@@ -364,11 +366,11 @@ def carry_out(session: Session, change: ObjectChange) -> RequestOutcome | None:
     if change.verb is Verb.CREATE and change.document is not None:
         made = client.create(ns, {**change.document.body, "labels": change.labels})
         return accepted_outcome(replace(made, object=_set_labels(session, change, made.object)))
-    found = change.found
-    assert found is not None
+    view = change.found
+    assert view is not None
     if change.verb is Verb.LABEL:
-        return RequestOutcome(change.id, client.set_labels(ns, change.id, change.labels, found.version))
-    done = client.act(ns, change.id, change.action, {"spec": _spec(change)}, version=found.version)
+        return RequestOutcome(change.id, client.set_labels(ns, change.id, change.labels, view.version))
+    done = client.act(ns, change.id, change.action, {"spec": _spec(change)}, version=view.version)
     return accepted_outcome(replace(done, object=_set_labels(session, change, done.object)))
 
 
@@ -397,14 +399,17 @@ def _set_labels(session: Session, change: ObjectChange, made: ObjectView) -> Obj
 def _wait(session: Session, done: Sequence[AppliedChange]) -> list[AppliedChange]:
     """Wait for the operations, in the order of the changes."""
     by_ns: dict[str, list[RequestOutcome]] = defaultdict(list)
-    for one in done:
-        if one.outcome is not None:
-            by_ns[one.change.namespace].append(one.outcome)
+    for applied in done:
+        if applied.outcome is not None:
+            by_ns[applied.change.namespace].append(applied.outcome)
     ended: dict[tuple[str, str], RequestOutcome] = {}
     for ns, outcomes in by_ns.items():
         there = Session(session.client, ns, output=session.output, pause=session.pause)
-        ended |= {(ns, one.id): one for one in wait_for_outcomes(there, outcomes, session.timeout)}
-    return [AppliedChange(one.change, ended.get((one.change.namespace, one.change.id), one.outcome)) for one in done]
+        ended |= {(ns, outcome.id): outcome for outcome in wait_for_outcomes(there, outcomes, session.timeout)}
+    return [
+        AppliedChange(applied.change, ended.get((applied.change.namespace, applied.change.id), applied.outcome))
+        for applied in done
+    ]
 
 
 # --- output ----------------------------------------------------------------------------------------------------------
@@ -456,14 +461,14 @@ def _shared(stored: Any, described: Any) -> Any:  # noqa: ANN401 - plain JSON
 def _finish(session: Session, done: Sequence[AppliedChange]) -> None:
     """Print all results, and exit with the highest of their exit codes unless all are good."""
     _print(session, done)
-    code = max((one.outcome.exit_code for one in done if one.outcome is not None), default=0)
+    code = max((applied.outcome.exit_code for applied in done if applied.outcome is not None), default=0)
     if code:
         raise typer.Exit(code)
 
 
 def _print(session: Session, done: Sequence[AppliedChange]) -> None:
     if session.json:
-        session.print_data([_plain(one) for one in done])
+        session.print_data([_plain(applied) for applied in done])
     else:
         from stateward.client.formatting import filled_table
 
@@ -471,22 +476,22 @@ def _print(session: Session, done: Sequence[AppliedChange]) -> None:
         results().print(filled_table(titles, map(_row, done)))
 
 
-def _row(one: AppliedChange) -> tuple[str, ...]:
-    change, outcome = one.change, one.outcome
+def _row(applied: AppliedChange) -> tuple[str, ...]:
+    change, outcome = applied.change, applied.outcome
     is_done = outcome is not None and outcome.problem is None
     state = outcome.object.state if is_done and outcome is not None and outcome.object is not None else ""
     op = outcome.operation.id if outcome is not None and outcome.operation is not None else ""
-    return change.id, change.namespace, one.result, state, op, one.why
+    return change.id, change.namespace, applied.result, state, op, applied.why
 
 
-def _plain(one: AppliedChange) -> dict[str, Any]:
-    change, outcome = one.change, one.outcome
+def _plain(applied: AppliedChange) -> dict[str, Any]:
+    change, outcome = applied.change, applied.outcome
     record: dict[str, Any] = {
         "object": change.id,
         "namespace": change.namespace,
-        "result": one.result.replace(" ", "_"),
+        "result": applied.result.replace(" ", "_"),
         "place": None if change.document is None else change.document.place(),
-        "why": one.why or None,
+        "why": applied.why or None,
         "operation": None,
         "problem": None,
     }

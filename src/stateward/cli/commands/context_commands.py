@@ -38,7 +38,7 @@ app = typer.Typer(
 def complete_contexts(incomplete: str) -> list[str]:
     """Offer the contexts of the client file."""
     try:
-        return [one for one in _read().contexts if one.startswith(incomplete)]
+        return [name for name in _read().contexts if name.startswith(incomplete)]
     except Exception:  # the Tab key must not print a traceback
         return []
 
@@ -81,15 +81,19 @@ def get_contexts(json: Json = False) -> None:
     from stateward.client.formatting import filled_table
 
     file, chosen = _read(), _current()
-    found = [
-        ContextRow(name, name == chosen, one.server, one.token, one.namespace) for name, one in file.contexts.items()
+    contexts = [
+        ContextRow(name, name == chosen, context.server, context.token, context.namespace)
+        for name, context in file.contexts.items()
     ]
     if json:
-        print_json(found)
-    elif not found:
+        print_json(contexts)
+    elif not contexts:
         results().print("There are no contexts: see stateward login.")
     else:
-        rows = (("*" if one.is_current else " ", one.name, one.server, one.token, one.namespace) for one in found)
+        rows = (
+            ("*" if context.is_current else " ", context.name, context.server, context.token, context.namespace)
+            for context in contexts
+        )
         results().print(filled_table(("", "name", "server", "token", "namespace"), rows))
 
 
@@ -137,7 +141,7 @@ def delete_context(name: Name) -> None:
     """Delete a context; a token file stays."""
     file = _read()
     file.find(name)
-    left = {other: one for other, one in file.contexts.items() if other != name}
+    left = {other: context for other, context in file.contexts.items() if other != name}
     write_client_file(_path(), ClientFile("" if file.current == name else file.current, left))
     typer.echo(f"The context {name} is deleted.")
 
@@ -168,12 +172,14 @@ def view(
     from stateward.client.formatting import filled_table
 
     given = TargetOptions(server, None if token is None else Secret(token), token_file, data, context)
-    found = list(_in_force(given, namespace))
+    settings = list(_in_force(given, namespace))
     if json:
-        print_json(found)
+        print_json(settings)
     else:
         results().print(
-            filled_table(("setting", "value", "from"), ((one.name, one.value, one.source) for one in found))
+            filled_table(
+                ("setting", "value", "from"), ((setting.name, setting.value, setting.source) for setting in settings)
+            )
         )
 
 

@@ -77,7 +77,7 @@ def create(
     if file is not None:
         if any((kind, id_, spec, set_, label, parent, action, fact, arg)):
             raise BadInput("--file", file, "given alone: the file says everything about its objects")
-        finish_requests(session, [create_one(session, one) for one in read_documents(session, [file])])
+        finish_requests(session, [create_one(session, document) for document in read_documents(session, [file])])
         return
     if kind is None:
         raise BadInput("kind", None, "given: KIND ID, KIND/ID, or --file FILE")
@@ -129,20 +129,20 @@ def delete(
 
       stateward delete vm/web-1 --wait
     """
-    found = session.find(parse_ref(object))
+    view = session.find(parse_ref(object))
     body = request_body(force, fact or [], parse_values("arg", arg or []))
-    action = find_removal(session, found, session.ns, body.get("facts", []))
-    confirm_action(session, action, [found.id], body)
-    accepted = accepted_outcome(session.client.act(session.ns, found.id, action, body))
+    action = find_removal(session, view, session.ns, body.get("facts", []))
+    confirm_action(session, action, [view.id], body)
+    accepted = accepted_outcome(session.client.act(session.ns, view.id, action, body))
     finish_requests(session, [accepted])
 
 
-def find_removal(session: Session, found: ObjectView, ns: str, facts: Sequence[str] = ()) -> str:
+def find_removal(session: Session, view: ObjectView, ns: str, facts: Sequence[str] = ()) -> str:
     """Return the action that removes an object in its present state."""
-    allowed = session.client.allowed(ns, found.id)
-    states = session.kinds[found.kind].states if found.kind in session.kinds else []
-    ends = {one.state for one in states if one.state_class == "final"} | {GONE}
-    return find_removing_action(found.id, allowed.state, allowed.actions, ends, facts)
+    allowed = session.client.allowed(ns, view.id)
+    states = session.kinds[view.kind].states if view.kind in session.kinds else []
+    ends = {state.state for state in states if state.state_class == "final"} | {GONE}
+    return find_removing_action(view.id, allowed.state, allowed.actions, ends, facts)
 
 
 def find_removing_action(
@@ -153,18 +153,18 @@ def find_removing_action(
     facts: Sequence[str],
 ) -> str:
     """Return the action that removes an object: `delete` if there is one, else the only one that ends it."""
-    if any(one.event == "delete" for one in actions):
+    if any(action.event == "delete" for action in actions):
         return "delete"
-    ending = [one for one in actions if one.end in ends]
-    possible = {one.event for one in ending if set(one.needs) <= set(facts)}
+    ending = [action for action in actions if action.end in ends]
+    possible = {action.event for action in ending if set(action.needs) <= set(facts)}
     if len(possible) == 1:
         return possible.pop()
-    raise NotClear(object, state, [_choice(one) for one in ending if not possible or one.event in possible])
+    raise NotClear(object, state, [_choice(action) for action in ending if not possible or action.event in possible])
 
 
-def _choice(one: Possible) -> str:
-    needs = f" (needs {', '.join(one.needs)})" if one.needs else ""
-    return f"{one.event}{needs}, to {one.end}"
+def _choice(action: Possible) -> str:
+    needs = f" (needs {', '.join(action.needs)})" if action.needs else ""
+    return f"{action.event}{needs}, to {action.end}"
 
 
 def read_spec(file: str) -> Any:  # noqa: ANN401 - whatever JSON can say

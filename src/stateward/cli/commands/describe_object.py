@@ -52,15 +52,15 @@ def describe(session: Session, object: Object) -> None:  # noqa: A002 - the glos
 
     stateward describe vm/web-1
     """
-    found = session.find(parse_ref(object))
+    view = session.find(parse_ref(object))
     client, ns = session.client, session.ns
     page = ObjectPageText(
-        found,
-        client.why(ns, found.id),
-        client.allowed(ns, found.id),
-        client.operations(ns, NEWEST_OPERATIONS, object=found.id),
-        list(client.object_history(ns, found.id))[-NEWEST_ENTRIES:],
-        client.count_objects(ns, ObjectSelector(parent=found.id), ["kind", "state"]).rows,
+        view,
+        client.why(ns, view.id),
+        client.allowed(ns, view.id),
+        client.operations(ns, NEWEST_OPERATIONS, object=view.id),
+        list(client.object_history(ns, view.id))[-NEWEST_ENTRIES:],
+        client.count_objects(ns, ObjectSelector(parent=view.id), ["kind", "state"]).rows,
     )
     session.show(page, lambda page: _page(session, page))
 
@@ -70,32 +70,32 @@ def _page(session: Session, page: ObjectPageText) -> RenderableType:
     parts += _section("Actions", _actions(page.allowed))
     parts += _section("Operations", _operations(page.operations))
     parts += _section("Children", _children(session, page.children))
-    parts += _section("Events", [entry_text(session.state_class, one) for one in page.events])
+    parts += _section("Events", [entry_text(session.state_class, entry) for entry in page.events])
     return Group(*parts)
 
 
 def _section(title: str, lines: Iterable[RenderableType]) -> list[RenderableType]:
-    found = list(lines)
-    return [Text(f"\n{title}", style="bold"), *found] if found else []
+    shown = list(lines)
+    return [Text(f"\n{title}", style="bold"), *shown] if shown else []
 
 
 def _summary(session: Session, page: ObjectPageText) -> RenderableType:
-    one, last = page.object, next(iter(page.operations), None)
+    view, last = page.object, next(iter(page.operations), None)
     return facts_table(
         [
-            ("object", f"{one.kind}/{one.id}"),
-            ("namespace", one.ns),
-            ("state", state_text(session.state_class, one.kind, one.state, one.state_class)),
-            ("since", f"{utc_text(one.since)} ({age_text(one.since)})"),
+            ("object", f"{view.kind}/{view.id}"),
+            ("namespace", view.ns),
+            ("state", state_text(session.state_class, view.kind, view.state, view.state_class)),
+            ("since", f"{utc_text(view.since)} ({age_text(view.since)})"),
             ("now", clean(page.waiting.text)),
-            ("error", error_text(one.error or (last.error if last else None))),
+            ("error", error_text(view.error or (last.error if last else None))),
             ("last", "" if last is None else f"{last.action} by {actor_text(last.actor, last.who)}, {last.status}"),
-            ("parent", one.parent or ""),
-            ("labels", " ".join(f"{name}={value}" for name, value in sorted(one.labels.items()))),
-            ("created", utc_text(one.created)),
-            ("version", str(one.version)),
-            *((f"spec.{name}", _value(value)) for name, value in (one.spec or {}).items()),
-            *((f"seen.{name}", _value(value)) for name, value in (one.seen or {}).items()),
+            ("parent", view.parent or ""),
+            ("labels", " ".join(f"{name}={value}" for name, value in sorted(view.labels.items()))),
+            ("created", utc_text(view.created)),
+            ("version", str(view.version)),
+            *((f"spec.{name}", _value(value)) for name, value in (view.spec or {}).items()),
+            *((f"seen.{name}", _value(value)) for name, value in (view.seen or {}).items()),
         ]
     )
 
@@ -106,38 +106,40 @@ def _value(value: object) -> str:
 
 def _actions(allowed: AllowedView) -> list[RenderableType]:
     """Return the actions that make sense now, with what each needs and where it leads."""
-    possible = [one for one in allowed.actions if one.allowed and one.event != "create"]
+    possible = [action for action in allowed.actions if action.allowed and action.event != "create"]
     rows = [
         (
-            one.event,
-            f"to {one.end}" if one.end else "",
-            " ".join("--force" if fact == FORCE else f"--fact {fact}" for fact in one.needs),
+            action.event,
+            f"to {action.end}" if action.end else "",
+            " ".join("--force" if fact == FORCE else f"--fact {fact}" for fact in action.needs),
         )
-        for one in possible
+        for action in possible
     ]
     return [filled_table(("action", "leads", "needs"), rows)] if rows else []
 
 
-def _operations(found: list[OperationView]) -> list[RenderableType]:
+def _operations(operations: list[OperationView]) -> list[RenderableType]:
     rows = (
         (
-            one.id,
-            one.action,
-            status_text(one.status),
-            actor_text(one.actor, one.who),
-            utc_text(one.created),
-            duration_text(one),
-            error_text(one.error),
+            operation.id,
+            operation.action,
+            status_text(operation.status),
+            actor_text(operation.actor, operation.who),
+            utc_text(operation.created),
+            duration_text(operation),
+            error_text(operation.error),
         )
-        for one in found
+        for operation in operations
     )
-    return [filled_table(("operation", "action", "status", "by", "created", "took", "error"), rows)] if found else []
+    return (
+        [filled_table(("operation", "action", "status", "by", "created", "took", "error"), rows)] if operations else []
+    )
 
 
 def _children(session: Session, counts: list[GroupCount]) -> list[RenderableType]:
     rows = [
-        (kind or "", state_text(session.state_class, kind or "", state or ""), f"{one.count:,}")
-        for one in counts[:MOST_CHILDREN]
-        for kind, state in [one.values]
+        (kind or "", state_text(session.state_class, kind or "", state or ""), f"{group.count:,}")
+        for group in counts[:MOST_CHILDREN]
+        for kind, state in [group.values]
     ]
     return [filled_table(("kind", "state", "objects"), rows)] if rows else []

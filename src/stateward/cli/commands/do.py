@@ -58,11 +58,11 @@ def do(
         confirm_group(session, action, selector, body)
         outcomes = request_group(session, action, selector, body)
     else:
-        named = [parse_ref(one) for one in objects or []]
-        bodies = [{**body, **_args_of(session, one, action, set_, args)} for one in named]
-        confirm_action(session, action, [one.id for one in named], body)
+        named = [parse_ref(text) for text in objects or []]
+        bodies = [{**body, **_args_of(session, ref, action, set_, args)} for ref in named]
+        confirm_action(session, action, [ref.id for ref in named], body)
         both = zip(named, bodies, strict=True)
-        outcomes = [outcome for one, own in both for outcome in request_each(session, action, [one], own)]
+        outcomes = [outcome for ref, own in both for outcome in request_each(session, action, [ref], own)]
     finish_requests(session, outcomes)
 
 
@@ -72,8 +72,8 @@ def _args_of(
     """Return the arguments for one object, by the schema of its kind."""
     if not given:
         return {}
-    found = none_if(NOT_FOUND, lambda: session.client.object(session.ns, named.id))
-    return _args(session, None if found is None else found.kind, action, given, args)
+    view = none_if(NOT_FOUND, lambda: session.client.object(session.ns, named.id))
+    return _args(session, None if view is None else view.kind, action, given, args)
 
 
 def _args(
@@ -108,19 +108,19 @@ def plan(
     if chosen:
         _plan_group(session, action, chosen, request_body(force, fact or [], parse_values("arg", arg or [])), set_)
         return
-    named = [parse_ref(one) for one in objects or []]
-    for one in named:
-        if one.kind is not None:
-            session.find(one)
+    named = [parse_ref(text) for text in objects or []]
+    for ref in named:
+        if ref.kind is not None:
+            session.find(ref)
     args = parse_values("arg", arg or [])
     body = {"action": action, **request_body(force, fact or [], args)}
-    requests = [{"object": one.id, **body, **_args_of(session, one, action, set_, args)} for one in named]
+    requests = [{"object": ref.id, **body, **_args_of(session, ref, action, set_, args)} for ref in named]
     answers = session.client.plan(session.ns, requests)
     both = zip(named, answers, strict=True)
-    rows = ((one.id, answer.would, answer.state or "", _why(answer.problem)) for one, answer in both)
+    rows = ((ref.id, answer.would, answer.state or "", _why(answer.problem)) for ref, answer in both)
     session.show(answers, lambda _: filled_table(("object", "would", "state", "why"), rows))
     if not session.json:
-        _show_previews(session, action, [one for one in requests if len(requests) <= MAX_PREVIEWS])
+        _show_previews(session, action, [request for request in requests if len(requests) <= MAX_PREVIEWS])
     if any(answer.would != "accept" for answer in answers):
         raise typer.Exit(NO)
 
@@ -140,12 +140,12 @@ def _plan_group(session: Session, action: str, chosen: list[str], body: dict[str
 
 def _show_previews(session: Session, action: str, requests: list[dict[str, Any]]) -> None:
     """Show what requests would do that touch many objects, or remove some."""
-    for one in requests:
-        body = {name: value for name, value in one.items() if name not in ("object", "action")}
-        view = none_if(NOT_FOUND, partial(session.client.preview, session.ns, one["object"], action, body))
+    for request in requests:
+        body = {name: value for name, value in request.items() if name not in ("object", "action")}
+        view = none_if(NOT_FOUND, partial(session.client.preview, session.ns, request["object"], action, body))
         if view is not None and view.accepted and (view.total > 1 or view.removes):
             lines = "\n".join(f"  {line}" for line in preview_lines(view))
-            results().print(clean(f"{one['object']}:\n{lines}"), markup=False, highlight=False, soft_wrap=True)
+            results().print(clean(f"{request['object']}:\n{lines}"), markup=False, highlight=False, soft_wrap=True)
 
 
 def _why(problem: Problem | None) -> Text:

@@ -35,9 +35,9 @@ def edit(session: Session, object: Object) -> None:  # noqa: A002 - the glossary
     If the object changes meanwhile, nothing is written, and the text is kept in a file.
     """
     editor = _choose_editor()
-    found = session.find(parse_ref(object))
-    before = HEAD + to_yaml(_shown(found))
-    descriptor, name = mkstemp(prefix=f"stateward-{found.id.replace('/', '-')[:50]}-", suffix=".yaml")
+    view = session.find(parse_ref(object))
+    before = HEAD + to_yaml(_shown(view))
+    descriptor, name = mkstemp(prefix=f"stateward-{view.id.replace('/', '-')[:50]}-", suffix=".yaml")
     file = Path(name)
     os.close(descriptor)
     file.write_text(before)
@@ -47,7 +47,7 @@ def edit(session: Session, object: Object) -> None:  # noqa: A002 - the glossary
         if file.read_text() == before:
             err().print("Nothing was changed.", highlight=False)
             return
-        change = _read_change(session, file, found)
+        change = _read_change(session, file, view)
         if change.verb is Verb.KEEP:
             err().print("Nothing was changed.", highlight=False)
             return
@@ -62,9 +62,9 @@ def edit(session: Session, object: Object) -> None:  # noqa: A002 - the glossary
             file.unlink(missing_ok=True)
 
 
-def _shown(found: ObjectView) -> dict[str, Any]:
-    labels = {name: value for name, value in found.labels.items() if name != DIGEST_LABEL}
-    return {"kind": found.kind, "name": found.id, "namespace": found.ns, "labels": labels, "spec": found.spec}
+def _shown(view: ObjectView) -> dict[str, Any]:
+    labels = {name: value for name, value in view.labels.items() if name != DIGEST_LABEL}
+    return {"kind": view.kind, "name": view.id, "namespace": view.ns, "labels": labels, "spec": view.spec}
 
 
 def _choose_editor() -> str:
@@ -85,25 +85,23 @@ def _run_editor(command: str, file: Path) -> None:
         raise BadInput("EDITOR", command, f"a program that ends with 0; it ended with {code}")
 
 
-def _read_change(session: Session, file: Path, found: ObjectView) -> ObjectChange:
+def _read_change(session: Session, file: Path, view: ObjectView) -> ObjectChange:
     """Return the change that the text asks for; it names the same object."""
-    documents = [one for one in read_marked(file.read_bytes(), str(file)) if one.value is not None]
+    documents = [marked for marked in read_marked(file.read_bytes(), str(file)) if marked.value is not None]
     if len(documents) != 1:
         raise BadInput(str(file), None, "one document")
     document = read_document(session, documents[0], str(file))
-    if (document.id, document.namespace) != (found.id, found.ns):
-        raise BadInput(
-            document.place("name"), f"{document.namespace}/{document.id}", f"{found.ns}/{found.id}, as before"
-        )
-    if document.spec == found.spec:  # it may show masks of secrets, which are not to be written
+    if (document.id, document.namespace) != (view.id, view.ns):
+        raise BadInput(document.place("name"), f"{document.namespace}/{document.id}", f"{view.ns}/{view.id}, as before")
+    if document.spec == view.spec:  # it may show masks of secrets, which are not to be written
         document = replace(document, spec=None)
-    change = decide_change(document, found, session.kinds.get(found.kind))
+    change = decide_change(document, view, session.kinds.get(view.kind))
     kept = {name: value for name, value in change.labels.items() if name == DIGEST_LABEL or name in document.labels}
     if document.spec is None:
         return ObjectChange(
-            Verb.KEEP if kept == found.labels else Verb.LABEL, found.id, found.ns, document, found, labels=kept
+            Verb.KEEP if kept == view.labels else Verb.LABEL, view.id, view.ns, document, view, labels=kept
         )
-    action = update_action(session.kinds.get(found.kind))
+    action = update_action(session.kinds.get(view.kind))
     if action is None:
-        raise BadInput(document.place("spec"), None, f"as it was: {found.kind} has no action that updates a spec")
-    return ObjectChange(Verb.UPDATE, found.id, found.ns, document, found, action, kept)
+        raise BadInput(document.place("spec"), None, f"as it was: {view.kind} has no action that updates a spec")
+    return ObjectChange(Verb.UPDATE, view.id, view.ns, document, view, action, kept)

@@ -43,10 +43,10 @@ LOOK_EVERY = 1.0
 @on_server
 def get(session: Session, object: Object) -> None:  # noqa: A002 - the glossary's word
     """Show an object, and the operation that works on it."""
-    found = session.find(parse_ref(object))
-    operation = None if found.op is None else session.client.operation(session.ns, found.op)
-    both = {"object": found, "operation": operation}
-    session.show(both, lambda _: object_details(session.state_class, found, operation))
+    view = session.find(parse_ref(object))
+    operation = None if view.op is None else session.client.operation(session.ns, view.op)
+    both = {"object": view, "operation": operation}
+    session.show(both, lambda _: object_details(session.state_class, view, operation))
 
 
 def _stored_kind(session: Session, name: str) -> str:
@@ -54,7 +54,7 @@ def _stored_kind(session: Session, name: str) -> str:
     try:
         return session.kind(name)
     except UnknownName:
-        if any(name in one.counts for one in session.client.namespaces()):
+        if any(name in namespace.counts for namespace in session.client.namespaces()):
             return name
         raise
 
@@ -99,16 +99,16 @@ def list_(
     if watch:
         _watch(session, lambda: session.client.objects(ns, chosen, None if all_ else limit, sort), columns)
         return
-    found = list(session.client.objects(ns, chosen, None if all_ else limit + 1, sort))
-    shown = found if all_ else found[:limit]
-    if not found and chosen.parent is not None and not everywhere:
+    views = list(session.client.objects(ns, chosen, None if all_ else limit + 1, sort))
+    shown = views if all_ else views[:limit]
+    if not views and chosen.parent is not None and not everywhere:
         session.client.object(session.ns, chosen.parent)  # tells that there is no such object
     session.show(
         shown,
         lambda shown: object_table(session.state_class, shown, columns),
         if_empty=lambda: _explain_empty(session, ns),
     )
-    if len(shown) < len(found):
+    if len(shown) < len(views):
         err().print(f"There are more than {limit}: see --limit and --all.", style="yellow")
 
 
@@ -116,7 +116,10 @@ def _explain_empty(session: Session, ns: str | None) -> str:
     """Return the sentence for an empty list: whether the filters or the namespace are empty, and where objects are."""
     if ns is None:
         return "No objects match."
-    counts = {one.ns: sum(n for states in one.counts.values() for n in states.values()) for one in _public(session)}
+    counts = {
+        namespace.ns: sum(n for states in namespace.counts.values() for n in states.values())
+        for namespace in _public(session)
+    }
     if counts.get(session.ns):
         return f"No objects match: namespace {session.ns} has {count_text(counts[session.ns], 'other')}."
     elsewhere = ", ".join(f"{ns} ({count})" for ns, count in counts.items())
@@ -125,7 +128,7 @@ def _explain_empty(session: Session, ns: str | None) -> str:
 
 
 def _public(session: Session) -> list[NamespaceView]:
-    return [one for one in session.client.namespaces() if not one.ns.startswith("(")]
+    return [namespace for namespace in session.client.namespaces() if not namespace.ns.startswith("(")]
 
 
 def _counts(session: Session, ns: str | None, chosen: ObjectSelector, by: Sequence[str]) -> ObjectCounts:
@@ -133,17 +136,17 @@ def _counts(session: Session, ns: str | None, chosen: ObjectSelector, by: Sequen
     if ns is not None:
         return session.client.count_objects(ns, chosen, by)
     rows = list[GroupCount]()
-    for one in session.client.namespaces():
-        found = session.client.count_objects(one.ns, chosen, by)
-        rows += [GroupCount([one.ns, *row.values], row.count) for row in found.rows]
+    for namespace in session.client.namespaces():
+        counts = session.client.count_objects(namespace.ns, chosen, by)
+        rows += [GroupCount([namespace.ns, *row.values], row.count) for row in counts.rows]
     return ObjectCounts(["namespace", *by], rows, sum(row.count for row in rows))
 
 
 def _states(texts: Sequence[str]) -> list[str]:
-    found = [one for text in texts for one in text.split(",")]
-    if not all(found):
+    states = [state for text in texts for state in text.split(",")]
+    if not all(states):
         raise BadInput("state", ",".join(texts), "a state, or several with commas")
-    return found
+    return states
 
 
 def _watch(session: Session, read: Callable[[], Iterable[ObjectView]], columns: Sequence[str]) -> None:
@@ -161,9 +164,9 @@ def _watch(session: Session, read: Callable[[], Iterable[ObjectView]], columns: 
 def _watch_lines(session: Session, read: Callable[[], Iterable[ObjectView]]) -> None:
     seen: dict[tuple[str, str], ObjectView] = {}
     while True:
-        found = {(one.ns, one.id): one for one in read()}
-        for key, one in found.items():
-            if seen.get(key) != one:
-                session.print_data_line(one)
-        seen = found
+        views = {(view.ns, view.id): view for view in read()}
+        for key, view in views.items():
+            if seen.get(key) != view:
+                session.print_data_line(view)
+        seen = views
         session.pause(LOOK_EVERY)

@@ -32,24 +32,24 @@ def kinds(session: Session, kind: Kind = None) -> None:
         session.show(session.kinds[session.kind(kind)], _details)
 
 
-def _list(found: list[KindInfo]) -> Table:
-    rows = ((one.kind, one.about, "yes" if one.creatable else "", ", ".join(one.actions)) for one in found)
+def _list(kinds: list[KindInfo]) -> Table:
+    rows = ((info.kind, info.about, "yes" if info.creatable else "", ", ".join(info.actions)) for info in kinds)
     return filled_table(("kind", "about", "create", "actions"), rows)
 
 
-def _details(one: KindInfo) -> RenderableType:
-    untyped = sorted(set(one.actions) - one.args.keys())
-    parts: list[RenderableType] = [Text(f"{one.kind}: {one.about}" if one.about else one.kind)]
+def _details(info: KindInfo) -> RenderableType:
+    untyped = sorted(set(info.actions) - info.args.keys())
+    parts: list[RenderableType] = [Text(f"{info.kind}: {info.about}" if info.about else info.kind)]
     parts += (
-        _fields("spec (stateward create --set)", one.spec)
-        if one.spec
+        _fields("spec (stateward create --set)", info.spec)
+        if info.spec
         else [Text("spec: any JSON that its domain accepts")]
     )
-    creating = dict.fromkeys(row.event for row in one.rows if one.initial in row.sources)
-    parts.append(Text(f"a spec is taken by: {', '.join(dict.fromkeys((*creating, *one.spec_actions)))}"))
-    for action, schema in one.args.items():
+    creating = dict.fromkeys(row.event for row in info.rows if info.initial in row.sources)
+    parts.append(Text(f"a spec is taken by: {', '.join(dict.fromkeys((*creating, *info.spec_actions)))}"))
+    for action, schema in info.args.items():
         parts += _fields(f"{action} (stateward do {action} --set)", schema)
-    takes = "take no arguments" if one.args else "take any arguments"
+    takes = "take no arguments" if info.args else "take any arguments"
     parts += [Text(f"{', '.join(untyped)}: {takes}")] if untyped else []
     return Group(*parts)
 

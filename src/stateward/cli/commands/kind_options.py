@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 def complete_kinds(ctx: typer.Context, incomplete: str) -> list[str]:
     """Offer the kinds of the server, or of the installed plug-ins."""
-    return [one.kind for one in _kinds(ctx) if incomplete in one.kind]
+    return [info.kind for info in _kinds(ctx) if incomplete in info.kind]
 
 
 def complete_actions(ctx: typer.Context, incomplete: str) -> list[str]:
     """Offer the actions that any kind has."""
-    return sorted({action for one in _kinds(ctx) for action in one.actions if action.startswith(incomplete)})
+    return sorted({action for info in _kinds(ctx) for action in info.actions if action.startswith(incomplete)})
 
 
 def complete_spec_fields(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -31,7 +31,7 @@ def complete_spec_fields(ctx: typer.Context, incomplete: str) -> list[str]:
     from stateward.client.field_options import complete_fields
 
     try:
-        kinds = {one.kind: one for one in _kinds(ctx)}
+        kinds = {info.kind: info for info in _kinds(ctx)}
         named = (_arguments_before(ctx, "kind") or [""])[0].partition("/")[0]
         return complete_fields(kinds[full_kind(named, list(kinds))].spec or {}, incomplete)
     except Exception:  # the Tab key must not print a traceback
@@ -45,11 +45,11 @@ def complete_arguments(ctx: typer.Context, incomplete: str) -> list[str]:
     try:
         action, *named = _arguments_before(ctx, "action", "objects") or [""]
         with completing_client(ctx) as client:
-            only = {client.object(namespace_of(ctx), parse_ref(one).id).kind for one in named[:1]}
-            found = [one for one in client.kinds() if not only or one.kind in only]
+            only = {client.object(namespace_of(ctx), parse_ref(text).id).kind for text in named[:1]}
+            kinds = [info for info in client.kinds() if not only or info.kind in only]
     except Exception:
         return []
-    schemas = (schema for one in found if (schema := one.args.get(action)) is not None)
+    schemas = (schema for info in kinds if (schema := info.args.get(action)) is not None)
     return list(dict.fromkeys(name for schema in schemas for name in complete_fields(schema, incomplete)))
 
 
@@ -59,7 +59,7 @@ def _arguments_before(ctx: typer.Context, *names: str) -> list[str]:
     The parser stops at an option without a value, before it gives the arguments their names: all of them are left over.
     """
     given = [ctx.params.get(name) for name in names]
-    return [one for value in given if value for one in ([value] if isinstance(value, str) else value)] or ctx.args
+    return [text for value in given if value for text in ([value] if isinstance(value, str) else value)] or ctx.args
 
 
 def _kinds(ctx: typer.Context) -> "Iterator[KindInfo]":
@@ -73,8 +73,8 @@ def _kinds(ctx: typer.Context) -> "Iterator[KindInfo]":
     from stateward.plugin.registry import installed  # only the shell's completion and `lifecycle` need the tables
     from stateward.schemas.kind_info import KindInfo
 
-    for one in installed().lifecycles:
-        told = describe(one)
+    for lifecycle in installed().lifecycles:
+        told = describe(lifecycle)
         yield KindInfo(*(getattr(told, name) for name in told.__struct_fields__))
 
 

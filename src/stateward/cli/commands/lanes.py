@@ -29,8 +29,8 @@ UNLIMITED = 2**31 - 1
 @on_server
 def show(session: Session) -> None:
     """Show all lanes with their limits and loads."""
-    found = session.client.lanes()
-    session.show(found, lane_table)
+    lanes = session.client.lanes()
+    session.show(lanes, lane_table)
 
 
 @on_server
@@ -38,9 +38,9 @@ def set_(session: Session, lane: Lane, capacity: Capacity, group: Of = None) -> 
     """Set how many operations may run in a lane at once."""
     if not lane:
         raise BadInput("lane", lane, "a lane's name")
-    known = {one.lane: one.grp for one in session.client.lanes().lanes}
+    known = {view.lane: view.grp for view in session.client.lanes().lanes}
     set_to = session.client.set_lane(lane, group or known.get(lane) or lane.partition("/")[0], capacity)
-    session.show(set_to, lambda one: f"Lane {one.lane} of {one.grp}: limit is {limit_text(one.capacity)} at once.")
+    session.show(set_to, lambda view: f"Lane {view.lane} of {view.grp}: limit is {limit_text(view.capacity)} at once.")
     if lane not in known:
         _notice_unused(session, "lane", lane)
 
@@ -48,9 +48,9 @@ def set_(session: Session, lane: Lane, capacity: Capacity, group: Of = None) -> 
 @on_server
 def set_group(session: Session, group: Group, lanes: Count) -> None:
     """Set how many lanes of a group may be active at once."""
-    known = {one.grp for one in session.client.lanes().groups}
+    known = {view.grp for view in session.client.lanes().groups}
     set_to = session.client.set_lane_group(group, lanes)
-    session.show(set_to, lambda one: f"Group {one.grp}: limit of active lanes is {limit_text(one.lanes)}.")
+    session.show(set_to, lambda view: f"Group {view.grp}: limit of active lanes is {limit_text(view.lanes)}.")
     if group not in known:
         _notice_unused(session, "group", group)
 
@@ -61,20 +61,20 @@ def _notice_unused(session: Session, what: str, name: str) -> None:
         err().print(f"Notice: no {what} {name} is in use now; the limit holds as soon as one is.", markup=False)
 
 
-def lane_table(found: LanesView) -> Table:
+def lane_table(lanes: LanesView) -> Table:
     """Return all lanes as a table."""
-    limits = {one.grp: one.lanes for one in found.groups}
+    limits = {group.grp: group.lanes for group in lanes.groups}
     rows = (
         (
-            one.lane or "(any)",
-            one.grp,
-            limit_text(limits.get(one.grp)),
-            limit_text(one.capacity),
-            str(one.running),
-            "yes" if one.waiting else "",
-            utc_text(one.back_off),
+            lane.lane or "(any)",
+            lane.grp,
+            limit_text(limits.get(lane.grp)),
+            limit_text(lane.capacity),
+            str(lane.running),
+            "yes" if lane.waiting else "",
+            utc_text(lane.back_off),
         )
-        for one in found.lanes
+        for lane in lanes.lanes
     )
     return filled_table(("lane", "group", "lanes at once", "capacity", "running", "waiting", "backed off until"), rows)
 

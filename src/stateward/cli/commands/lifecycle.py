@@ -47,8 +47,12 @@ def list_(json: Json = False) -> None:
         print_json([describe(lifecycle) for lifecycle in installed().lifecycles])
         return
     rows = (
-        (one.kind, one.declaration.about, *(str(len(part)) for part in (one.states, one.rows, one.actions)))
-        for one in installed().lifecycles
+        (
+            lifecycle.kind,
+            lifecycle.declaration.about,
+            *(str(len(part)) for part in (lifecycle.states, lifecycle.rows, lifecycle.actions)),
+        )
+        for lifecycle in installed().lifecycles
     )
     results().print(filled_table(("kind", "about", "states", "rows", "actions"), rows))
 
@@ -77,7 +81,12 @@ def check_(
     several = installed().lifecycles if kind is None else (installed().lifecycle_of(kind),)
     faults = [fault for lifecycle in several for fault in check(lifecycle)]
     if json:
-        print_json({"checked": [one.kind for one in several], "faults": [describe_fault(fault) for fault in faults]})
+        print_json(
+            {
+                "checked": [lifecycle.kind for lifecycle in several],
+                "faults": [describe_fault(fault) for fault in faults],
+            }
+        )
     else:
         for fault in faults:
             results().print(str(fault), style="red", markup=False)
@@ -101,7 +110,7 @@ def explain(
                 "state": here.word,
                 "state_class": here.state_class,
                 "about": here.about,
-                "allowed": [describe_allowed(one) for one in allowed],
+                "allowed": [describe_allowed(event) for event in allowed],
             }
         )
         return
@@ -122,16 +131,16 @@ def validate(
       stateward validate mci.vm Running Suspended
     """
     lifecycle = installed().lifecycle_of(kind)
-    found = actions_between(lifecycle, start, end)
+    ways = actions_between(lifecycle, start, end)
     if json:
-        print_json({"allowed": bool(found), "ways": [describe_allowed(one) for one in found]})
-    elif found:
-        results().print(_table(found))
+        print_json({"allowed": bool(ways), "ways": [describe_allowed(way) for way in ways]})
+    elif ways:
+        results().print(_table(ways))
     else:
         results().print(
             f"No: {kind} cannot be brought from {start} to {end}. {_reachable(lifecycle, start)}", markup=False
         )
-    if not found:
+    if not ways:
         raise typer.Exit(NO)
 
 
@@ -147,14 +156,14 @@ def _table(allowed: tuple[AllowedEvent, ...]) -> Table:
     return filled_table(TITLES, map(_cells, allowed))
 
 
-def _cells(one: AllowedEvent) -> tuple[str | Text, ...]:
+def _cells(event: AllowedEvent) -> tuple[str | Text, ...]:
     return (
-        one.event,
-        ", ".join(named_actors(one.actors)),
-        colour_state(one.target),
-        colour_state(one.desired) if one.desired else "",
-        colour_state(one.error) if one.error else "",
-        format_duration(one.within),
-        ", ".join(one.needs),
-        ", ".join(one.origins),
+        event.event,
+        ", ".join(named_actors(event.actors)),
+        colour_state(event.target),
+        colour_state(event.desired) if event.desired else "",
+        colour_state(event.error) if event.error else "",
+        format_duration(event.within),
+        ", ".join(event.needs),
+        ", ".join(event.origins),
     )

@@ -67,11 +67,11 @@ def logout(context: ContextName = None) -> None:
     name = context or file.current
     if not name:
         raise BadInput("context", None, "given: none is in use")
-    found, stored = file.find(name), _token_file(name)
-    if found.token == f"{FILE}:{stored}":
+    entry, stored = file.find(name), _token_file(name)
+    if entry.token == f"{FILE}:{stored}":
         stored.unlink(missing_ok=True)
-    store_context(name, replace(found, token=""), use=file.current == name)
-    typer.echo(f"Signed out of {found.server}: the context {name} has no token.")
+    store_context(name, replace(entry, token=""), use=file.current == name)
+    typer.echo(f"Signed out of {entry.server}: the context {name} has no token.")
 
 
 def _ask(what: str, *, hidden: bool) -> str:

@@ -35,11 +35,13 @@ def heal(session: Session, dry_run: ListOnly = False) -> None:
 
 
 def _list_stuck(session: Session) -> None:
-    found = session.client.stuck()
+    stuck = session.client.stuck()
     titles = ("object", "namespace", "state", "action", "operation", "why", "deadline")
-    rows = ((one.object, one.ns, one.state, one.action, one.op, one.why, utc_text(one.deadline)) for one in found)
-    session.show(found, lambda found: filled_table(titles, rows) if found else "Nothing is stuck.")
-    if found:
+    rows = (
+        (work.object, work.ns, work.state, work.action, work.op, work.why, utc_text(work.deadline)) for work in stuck
+    )
+    session.show(stuck, lambda shown: filled_table(titles, rows) if shown else "Nothing is stuck.")
+    if stuck:
         raise typer.Exit(NO)
 
 
@@ -79,7 +81,7 @@ def forget(session: Session, kind: Confirmed, objects: Objects = None, every: Ea
     """
     if bool(objects) == every:
         raise BadInput("object", None, "either named, or all of the kind with --all")
-    ids = _ids_of_kind(session, kind) if every else [parse_ref(one).id for one in objects or ()]
+    ids = _ids_of_kind(session, kind) if every else [parse_ref(text).id for text in objects or ()]
     gone = [session.client.forget(session.ns, id_, kind) for id_ in ids]
     session.show(
         gone,
@@ -90,16 +92,16 @@ def forget(session: Session, kind: Confirmed, objects: Objects = None, every: Ea
 
 
 def _ids_of_kind(session: Session, kind: str) -> list[str]:
-    found = [one.id for one in session.client.objects(session.ns, ObjectSelector(kind=kind))]
-    if not found:
+    ids = [view.id for view in session.client.objects(session.ns, ObjectSelector(kind=kind))]
+    if not ids:
         counts = session.client.count_objects(session.ns, ObjectSelector(), ["kind"])
-        raise UnknownName("kind", kind, (one.values[0] or "" for one in counts.rows))
-    return found
+        raise UnknownName("kind", kind, (row.values[0] or "" for row in counts.rows))
+    return ids
 
 
 def _seconds(text: str) -> int:
-    found = SPAN.fullmatch(text)
-    seconds = int(found[1]) * SECONDS[found[2]] if found else 0
+    match = SPAN.fullmatch(text)
+    seconds = int(match[1]) * SECONDS[match[2]] if match else 0
     if seconds == 0:
         raise BadInput("--older", text, "a number of hours, days or weeks, such as 36h, 90d, 12w")
     return seconds

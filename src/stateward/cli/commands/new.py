@@ -65,7 +65,7 @@ def write_package(folder: Path, values: Mapping[str, str]) -> None:
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
             written = Path(temporary) / folder.name
             with as_file(files("stateward.cli") / "domain_template") as template:
-                for file in sorted(one for one in template.rglob(f"*{TEMPLATE_ENDING}") if one.is_file()):
+                for file in sorted(entry for entry in template.rglob(f"*{TEMPLATE_ENDING}") if entry.is_file()):
                     path = _filled_in(str(file.relative_to(template)).removesuffix(TEMPLATE_ENDING), marks)
                     (written / path).parent.mkdir(parents=True, exist_ok=True)
                     (written / path).write_text(_filled_in(file.read_text("utf-8"), marks), "utf-8")
@@ -81,4 +81,4 @@ def compatible_versions() -> str:
 
 
 def _filled_in(text: str, marks: Mapping[str, str]) -> str:
-    return re.sub("|".join(map(re.escape, marks)), lambda found: marks[found[0]], text)
+    return re.sub("|".join(map(re.escape, marks)), lambda match: marks[match[0]], text)

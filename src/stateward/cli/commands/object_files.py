@@ -65,22 +65,22 @@ class ObjectDocument(Struct, frozen=True, kw_only=True):
 def read_documents(session: "Session", sources: Sequence[str]) -> list[ObjectDocument]:
     """Return the objects that files, folders or standard input (`-`) describe; each is described once."""
     files = [file for source in sources for file in _files(source)]
-    found = [document for file in files for document in _documents(session, file)]
-    if not found:
+    documents = [document for file in files for document in _documents(session, file)]
+    if not documents:
         raise BadInput("--file", ", ".join(sources), "given with at least one object: kind, name and spec")
     first: dict[tuple[str, str], ObjectDocument] = {}
-    for one in found:
-        other = first.setdefault((one.namespace, one.id), one)
-        if other is not one:
-            raise BadInput(one.place("id"), one.id, f"described once: {other.place('id')} describes it, too")
-    return found
+    for document in documents:
+        other = first.setdefault((document.namespace, document.id), document)
+        if other is not document:
+            raise BadInput(document.place("id"), document.id, f"described once: {other.place('id')} describes it, too")
+    return documents
 
 
 def _files(source: str) -> list[str]:
     folder = Path(source)
     if source == "-" or not folder.is_dir():
         return [source]
-    return [str(one) for one in sorted(folder.rglob("*")) if one.suffix in ENDINGS and one.is_file()]
+    return [str(path) for path in sorted(folder.rglob("*")) if path.suffix in ENDINGS and path.is_file()]
 
 
 def _documents(session: "Session", file: str) -> Iterator[ObjectDocument]:
@@ -116,7 +116,7 @@ def read_document(session: "Session", marked: MarkedValue, file: str) -> ObjectD
     for name in ("kind", *ids):
         if not isinstance(value.get(name), str):
             raise BadInput(f"{file}, line {marked.line(name)}: {name}", value.get(name), "a text")
-    plain = {name: one for name, one in value.items() if name not in NAMES and one is not None}
+    plain = {name: given for name, given in value.items() if name not in NAMES and given is not None}
     plain = {"namespace": session.ns, **plain, "id": value[ids[0]]}
     try:
         document = msgspec.convert(plain, ObjectDocument)

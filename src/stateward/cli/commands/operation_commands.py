@@ -85,38 +85,38 @@ def list_(
         "who": who,
         **({} if everywhere else {"object": named, "group": group}),
     }
-    found = session.client.operations(None if everywhere else session.ns, limit, **only)
-    if not found and named is not None:
+    operations = session.client.operations(None if everywhere else session.ns, limit, **only)
+    if not operations and named is not None:
         session.client.object(session.ns, named)  # tells that there is no such object
-    if not found and group is not None:
+    if not operations and group is not None:
         session.client.operation(session.ns, group)
-    session.show(found, lambda found: _table(found, everywhere=everywhere, wide=session.is_wide))
+    session.show(operations, lambda listed: _table(listed, everywhere=everywhere, wide=session.is_wide))
 
 
-def _table(found: list[OperationView], *, everywhere: bool, wide: bool) -> Table:
+def _table(operations: list[OperationView], *, everywhere: bool, wide: bool) -> Table:
     rows = (
         (
-            one.id,
-            one.ns if everywhere else "",
-            one.object,
-            one.action,
-            status_text(one.status),
-            _parts(one),
-            actor_text(one.actor, one.who),
-            age_text(one.created),
-            duration_text(one),
-            str(one.attempts) if wide else "",
-            one.kind if wide else "",
-            error_text(one.error),
+            operation.id,
+            operation.ns if everywhere else "",
+            operation.object,
+            operation.action,
+            status_text(operation.status),
+            _parts(operation),
+            actor_text(operation.actor, operation.who),
+            age_text(operation.created),
+            duration_text(operation),
+            str(operation.attempts) if wide else "",
+            operation.kind if wide else "",
+            error_text(operation.error),
         )
-        for one in found
+        for operation in operations
     )
     titles = ("operation", "namespace", "object", "action", "status", "parts", "by", "age", "took", "attempts", "kind")
     return filled_table((*titles, "error"), rows)
 
 
-def _parts(one: OperationView) -> str:
-    return ", ".join(f"{count:,} {status}" for status, count in (one.parts or {}).items())
+def _parts(operation: OperationView) -> str:
+    return ", ".join(f"{count:,} {status}" for status, count in (operation.parts or {}).items())
 
 
 @on_server
@@ -125,14 +125,14 @@ def show(session: Session, operation: Operation) -> None:
 
     stateward operations show OPERATION
     """
-    found = session.client.timeline(session.ns, operation)
-    session.show(found, lambda found: Group(operation_details(found.operation), Text(), _timeline(found)))
+    timeline = session.client.timeline(session.ns, operation)
+    session.show(timeline, lambda shown: Group(operation_details(shown.operation), Text(), _timeline(shown)))
 
 
-def _timeline(found: TimelineView) -> Table:
+def _timeline(timeline: TimelineView) -> Table:
     rows = (
-        (utc_text(one.began), one.kind, span_name(one), _status_text(one.status), _took(one), one.text)
-        for one in found.spans
+        (utc_text(span.began), span.kind, span_name(span), _status_text(span.status), _took(span), span.text)
+        for span in timeline.spans
     )
     return filled_table(("when", "what", "name", "status", "took", "text"), rows)
 
@@ -167,19 +167,19 @@ def print_log(session: Session, operation: str, *, following: bool) -> Operation
     The timeline is read again and again, so that a restart of the server is no end.
     """
     console, seen = results(), dict[SpanKey, str]()
-    found = session.client.timeline(session.ns, operation)
-    if following and not found.operation.has_ended:
+    timeline = session.client.timeline(session.ns, operation)
+    if following and not timeline.operation.has_ended:
         session.require_worker()
     while True:
-        for one in new_spans(found.spans, seen):
+        for span in new_spans(timeline.spans, seen):
             if session.json:
-                session.print_data_line(one)
+                session.print_data_line(span)
             else:
-                console.print(_line(one), soft_wrap=True)
-        if not following or found.operation.has_ended:
-            return found.operation
+                console.print(_line(span), soft_wrap=True)
+        if not following or timeline.operation.has_ended:
+            return timeline.operation
         session.pause(LOOK_EVERY_S)
-        found = session.client.timeline(session.ns, operation)
+        timeline = session.client.timeline(session.ns, operation)
 
 
 SpanKey = tuple[str, str, str, str]
@@ -187,41 +187,43 @@ SpanKey = tuple[str, str, str, str]
 
 def new_spans(spans: Iterable[SpanView], seen: dict[SpanKey, str]) -> Iterator[SpanView]:
     """Yield the spans that were not seen, or not in their status; from now on they are seen."""
-    for one in spans:
-        key = (one.kind, span_name(one), str(one.began), one.op or "")
-        if seen.get(key) != one.status:
-            seen[key] = one.status
-            yield one
+    for span in spans:
+        key = (span.kind, span_name(span), str(span.began), span.op or "")
+        if seen.get(key) != span.status:
+            seen[key] = span.status
+            yield span
 
 
-def span_name(one: SpanView) -> str:
+def span_name(span: SpanView) -> str:
     """Return the name of a span; a call also has its target, its provider, and how often it was sent."""
-    if one.kind is not SpanKind.CALL:
-        return one.name
+    if span.kind is not SpanKind.CALL:
+        return span.name
     often = ""
-    if one.count > 1:
-        slowest = "" if one.slowest_s is None else f", the slowest {span_text(one.slowest_s)}"
-        often = f" ({count_text(one.count, 'time')}{slowest})"
-    return f"{one.name}{f' {one.target}' if one.target else ''}{f' at {one.provider}' if one.provider else ''}{often}"
+    if span.count > 1:
+        slowest = "" if span.slowest_s is None else f", the slowest {span_text(span.slowest_s)}"
+        often = f" ({count_text(span.count, 'time')}{slowest})"
+    return (
+        f"{span.name}{f' {span.target}' if span.target else ''}{f' at {span.provider}' if span.provider else ''}{often}"
+    )
 
 
-def _line(one: SpanView) -> Text:
-    words = Text.assemble((utc_text(one.began) or NO_TIME, "dim"), f" {one.kind} ", (clean(span_name(one)), "bold"))
-    if one.kind not in (SpanKind.OUTPUT, SpanKind.EVENT):
-        words.append(" ").append_text(_status_text(one.status))
-    took = f" after {_took(one)}" if _took(one) else ""
-    colon = ": " if one.text and span_name(one) else ""  # progress without a text has counts only
-    return words.append(clean(f"{took}{colon}{one.text}"))
+def _line(span: SpanView) -> Text:
+    words = Text.assemble((utc_text(span.began) or NO_TIME, "dim"), f" {span.kind} ", (clean(span_name(span)), "bold"))
+    if span.kind not in (SpanKind.OUTPUT, SpanKind.EVENT):
+        words.append(" ").append_text(_status_text(span.status))
+    took = f" after {_took(span)}" if _took(span) else ""
+    colon = ": " if span.text and span_name(span) else ""  # progress without a text has counts only
+    return words.append(clean(f"{took}{colon}{span.text}"))
 
 
 def _status_text(status: str) -> Text:
     return status_text("succeeded" if status == SpanStatus.DONE else status, status)
 
 
-def _took(one: SpanView) -> str:
-    if one.began is None or one.ended is None or one.ended == one.began:
+def _took(span: SpanView) -> str:
+    if span.began is None or span.ended is None or span.ended == span.began:
         return ""
-    return span_text((one.ended - one.began).total_seconds())
+    return span_text((span.ended - span.began).total_seconds())
 
 
 set_default_command(app, list_)

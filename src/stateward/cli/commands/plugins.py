@@ -16,8 +16,9 @@ def plugins(session: Session) -> None:
     session.show(session.client.plugins(), _table)
 
 
-def _table(found: list[PluginView]) -> Table:
+def _table(plugins: list[PluginView]) -> Table:
     rows = (
-        (one.name, one.version, ", ".join(one.kinds), one.place or "", error_text(one.error or "")) for one in found
+        (plugin.name, plugin.version, ", ".join(plugin.kinds), plugin.place or "", error_text(plugin.error or ""))
+        for plugin in plugins
     )
     return filled_table(("domain", "version", "kinds", "place", "why it is not loaded"), rows)

@@ -43,15 +43,15 @@ def _set(session: Session, objects: list[str] | None, namespace_flag: bool, body
     if namespace_flag:
         session.require_namespace()
         flag = session.client.protect_namespace(session.ns, body)
-        session.show(flag, lambda one: f"namespace {one.ns}: {_word(one.protected)}")
+        session.show(flag, lambda view: f"namespace {view.ns}: {_word(view.protected)}")
         return
-    found = [session.find(parse_ref(one)) for one in objects or []]
-    changed = [session.client.protect(session.ns, one.id, body) for one in found]
+    views = [session.find(parse_ref(text)) for text in objects or []]
+    changed = [session.client.protect(session.ns, view.id, body) for view in views]
     session.show(changed, lambda all_: filled_table(("object", "kind", "protection"), map(_row, all_)))
 
 
-def _row(one: "ObjectView") -> tuple[str, str, str]:
-    return one.id, one.kind, _word(one.protected)
+def _row(view: "ObjectView") -> tuple[str, str, str]:
+    return view.id, view.kind, _word(view.protected)
 
 
 def _word(reason: str) -> str:

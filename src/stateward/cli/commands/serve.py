@@ -134,17 +134,17 @@ def serve(
       stateward serve --data my-data
       stateward serve --demo --port 0
     """
-    found = in_force(config, _flags(locals()))
+    loaded = in_force(config, _flags(locals()))
     gc.disable()  # until all is loaded: a tenth of the time
     from stateward.server import run  # imported here, because other commands do not need the server
     from stateward.server.telemetry.logs import start_logging
 
     seal_process()
     os.umask(0o077)  # what we create is for nobody else, wherever it is
-    is_quiet = found.config.demo and found.sources["log_level"] is Source.DEFAULT
-    start_logging(found.config.log_format, "error" if is_quiet else found.config.log_level)
-    own_folder = _mark_demo_folder(found)
-    run.run_on_best_loop(run.serve(found.config, lambda started: _announce(started, found.config)))
+    is_quiet = loaded.config.demo and loaded.sources["log_level"] is Source.DEFAULT
+    start_logging(loaded.config.log_format, "error" if is_quiet else loaded.config.log_level)
+    own_folder = _mark_demo_folder(loaded)
+    run.run_on_best_loop(run.serve(loaded.config, lambda started: _announce(started, loaded.config)))
     if own_folder is not None:
         rmtree(own_folder, ignore_errors=True)
 
@@ -152,13 +152,13 @@ def serve(
 DEMO_MARK = "made-by-the-demo"
 
 
-def _mark_demo_folder(found: Loaded) -> Path | None:
+def _mark_demo_folder(loaded: Loaded) -> Path | None:
     """Return the data folder if it belongs to the demo alone, which removes it when it stops.
 
     That is the default folder if a demo has made it. The mark tells so to a demo that is started after a crash.
     """
-    folder = Path(found.config.data)
-    if not found.config.demo or found.config.database or found.sources["data"] is not Source.DEFAULT:
+    folder = Path(loaded.config.data)
+    if not loaded.config.demo or loaded.config.database or loaded.sources["data"] is not Source.DEFAULT:
         return None
     if not folder.exists():
         folder.mkdir(mode=0o700)
@@ -207,14 +207,14 @@ def worker(
 
 def config(file: File = None, domain: Domain = None, only: Only = None, json: Json = False) -> None:
     """Show every setting: its value, its source and its meaning."""
-    found = in_force(file, {"domain": _joined(domain), "only": only})
-    of_domains = plugins_of(found.config).sections
-    secret = {name for name, one in known_settings(of_domains).items() if one.is_secret}
+    loaded = in_force(file, {"domain": _joined(domain), "only": only})
+    of_domains = plugins_of(loaded.config).sections
+    secret = {name for name, setting in known_settings(of_domains).items() if setting.is_secret}
     shown = [
         {
             "name": name,
-            "value": _masked(value_of(found.config, name, of_domains), secret=name in secret),
-            "source": found.sources[name],
+            "value": _masked(value_of(loaded.config, name, of_domains), secret=name in secret),
+            "source": loaded.sources[name],
             "about": about,
         }
         for name, _, about in describe(of_domains)
@@ -223,8 +223,8 @@ def config(file: File = None, domain: Domain = None, only: Only = None, json: Js
         print_json(shown)
         return
     table = plain_table("setting", "value", "from", "meaning")
-    for one in shown:
-        table.add_row(one["name"], str(one["value"]), str(one["source"]), one["about"])
+    for setting in shown:
+        table.add_row(setting["name"], str(setting["value"]), str(setting["source"]), setting["about"])
     results().print(table)
 
 

@@ -58,20 +58,28 @@ def create(session: Session, name: Name, ns: Spaces, role: As = RoleName.VIEWER,
 @on_server
 def list_(session: Session) -> None:
     """List the tokens, without their texts."""
-    found = session.client.tokens()
+    tokens = session.client.tokens()
     rows = (
-        (one.id, one.name, one.role, " ".join(one.namespaces), one.state, utc_text(one.created), utc_text(one.expires))
-        for one in found
+        (
+            token.id,
+            token.name,
+            token.role,
+            " ".join(token.namespaces),
+            token.state,
+            utc_text(token.created),
+            utc_text(token.expires),
+        )
+        for token in tokens
     )
     titles = ("id", "name", "role", "namespaces", "state", "created", "expires")
-    session.show(found, lambda _: filled_table(titles, rows))
+    session.show(tokens, lambda _: filled_table(titles, rows))
 
 
 @on_server
 def revoke(session: Session, id_: Id) -> None:
     """Revoke a token: from now on it is refused."""
-    found = session.client.revoke_token(id_)
-    session.show(found, lambda _: f"Token {id_} is revoked.")
+    token = session.client.revoke_token(id_)
+    session.show(token, lambda _: f"Token {id_} is revoked.")
 
 
 app.command("create")(create)

@@ -86,10 +86,10 @@ def read_frames(session: Session, ns: str | None) -> Iterator[Frame]:
             lines.extend(page.lines)
         yield Frame(
             datetime.now(UTC),
-            [one for one in client.namespaces() if ns in (None, one.ns)],
+            [namespace for namespace in client.namespaces() if ns in (None, namespace.ns)],
             none_if(FORBIDDEN, client.lanes) if sees_lanes else None,
             none_if(FORBIDDEN, client.workers) if sees_workers else None,
-            [one for one in client.stuck() if ns in (None, one.ns)],
+            [work for work in client.stuck() if ns in (None, work.ns)],
             list(lines),
         )
         more = True
@@ -101,7 +101,7 @@ def render_frame(session: Session, frame: Frame) -> RenderableType:
     if frame.lanes is not None and frame.lanes.lanes:
         parts += [Rule(style="dim"), lane_table(frame.lanes)]
     if frame.lines:
-        parts += [Rule(style="dim"), *(entry_text(session.state_class, one) for one in frame.lines)]
+        parts += [Rule(style="dim"), *(entry_text(session.state_class, line) for line in frame.lines)]
     return Group(*parts)
 
 
@@ -110,21 +110,21 @@ def _headline(session: Session, frame: Frame) -> Text:
     moving = sum(n for (kind, state), n in counts.items() if session.state_class(kind, state) == "transitional")
     words = f"{utc_text(frame.at)}  {count_text(counts.total(), 'object')}, {moving:,} in transition"
     if frame.lanes is not None:
-        words += f", {count_text(sum(one.running for one in frame.lanes.lanes), 'operation')} running"
+        words += f", {count_text(sum(lane.running for lane in frame.lanes.lanes), 'operation')} running"
     if frame.workers is not None:
-        words += f", {count_text(sum(one.alive for one in frame.workers), 'worker')}"
-    found = Text(words, style="bold")
-    return found.append(f", {len(frame.stuck)} stuck", style="red") if frame.stuck else found
+        words += f", {count_text(sum(worker.alive for worker in frame.workers), 'worker')}"
+    headline = Text(words, style="bold")
+    return headline.append(f", {len(frame.stuck)} stuck", style="red") if frame.stuck else headline
 
 
 def count_states(namespaces: Iterable[NamespaceView]) -> Counter[tuple[str, str]]:
     """Return the number of objects by kind and state, over all namespaces."""
-    found: Counter[tuple[str, str]] = Counter()
-    for one in namespaces:
-        for kind, states in one.counts.items():
+    counts: Counter[tuple[str, str]] = Counter()
+    for namespace in namespaces:
+        for kind, states in namespace.counts.items():
             for state, count in states.items():
-                found[kind, state] += count
-    return found
+                counts[kind, state] += count
+    return counts
 
 
 def _states(session: Session, frame: Frame) -> Table:

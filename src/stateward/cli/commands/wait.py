@@ -31,16 +31,16 @@ def wait(session: Session, what: What, timeout: Timeout = None) -> None:
     named = None if "/" in what else none_if(NOT_FOUND, lambda: session.client.operation(session.ns, what))
     outcomes = _under_way(session, what) if named is None else [RequestOutcome(named.object, None, named)]
     session.timeout = timeout
-    if any(one.operation is not None and not one.operation.has_ended for one in outcomes):
+    if any(outcome.operation is not None and not outcome.operation.has_ended for outcome in outcomes):
         session.require_worker()
     print_outcomes(session, wait_for_outcomes(session, outcomes, timeout))
 
 
 def _under_way(session: Session, what: str) -> list[RequestOutcome]:
-    found = session.find(parse_ref(what))
-    newest = session.client.operations(session.ns, NEWEST, object=found.id)
-    return [RequestOutcome(found.id, found, one) for one in newest if not one.has_ended] or [
-        RequestOutcome(found.id, found)
+    view = session.find(parse_ref(what))
+    newest = session.client.operations(session.ns, NEWEST, object=view.id)
+    return [RequestOutcome(view.id, view, operation) for operation in newest if not operation.has_ended] or [
+        RequestOutcome(view.id, view)
     ]
 
 
@@ -59,8 +59,8 @@ def cancel(session: Session, operation: Operation) -> None:
 
     One that waits ends at once. One that runs is asked to stop, and ends with its real outcome.
     """
-    found = session.client.cancel(session.ns, operation)
-    session.show(found, operation_details)
+    view = session.client.cancel(session.ns, operation)
+    session.show(view, operation_details)
 
 
 @on_server
@@ -72,5 +72,5 @@ def signal(session: Session, operation: Operation, name: Name, payload: Payload 
       stateward signal OPERATION approved --payload true
     """
     value = None if payload is None else parse_json("--payload", payload)
-    found = session.client.signal(session.ns, operation, name, value)
-    session.show(found, operation_details)
+    view = session.client.signal(session.ns, operation, name, value)
+    session.show(view, operation_details)

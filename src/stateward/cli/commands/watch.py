@@ -80,14 +80,14 @@ def history(
     shown = lines if limit is None else lines[-limit:]
     rows = (
         (
-            utc_text(one.at),
-            one.event,
-            state_text(session.state_class, one.kind, one.source or ""),
-            state_text(session.state_class, one.kind, one.target or ""),
-            actor_text(one.actor, one.who),
-            one.op or "",
-            error_text(one.reason),
+            utc_text(entry.at),
+            entry.event,
+            state_text(session.state_class, entry.kind, entry.source or ""),
+            state_text(session.state_class, entry.kind, entry.target or ""),
+            actor_text(entry.actor, entry.who),
+            entry.op or "",
+            error_text(entry.reason),
         )
-        for one in shown
+        for entry in shown
     )
     session.show(shown, lambda _: filled_table(("when", "event", "from", "to", "by", "operation", "why"), rows))

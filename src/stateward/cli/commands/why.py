@@ -24,16 +24,16 @@ def why(session: Session, object: Object) -> None:  # noqa: A002 - the glossary'
 
       stateward why vm/web-1
     """
-    found = session.client.why(session.ns, session.find(parse_ref(object)).id)
-    above = [(one, _reason(session, one)) for one in found.parents]
+    view = session.client.why(session.ns, session.find(parse_ref(object)).id)
+    above = [(parent, _reason(session, parent)) for parent in view.parents]
     if session.json:
-        session.print_data([found, *(reason for _, reason in above if reason is not None)])
+        session.print_data([view, *(reason for _, reason in above if reason is not None)])
         return
-    tree = _tree(session, found)
+    tree = _tree(session, view)
     results().print(tree)
-    for one, reason in above:
-        label = Text.assemble("part of ", (clean(one.id), "bold"), f" ({clean(one.kind)}), which is ")
-        label.append_text(state_text(session.state_class, one.kind, one.state, one.state_class))
+    for parent, reason in above:
+        label = Text.assemble("part of ", (clean(parent.id), "bold"), f" ({clean(parent.kind)}), which is ")
+        label.append_text(state_text(session.state_class, parent.kind, parent.state, parent.state_class))
         results().print(label if reason is None else _tree(session, reason, label))
 
 
@@ -42,50 +42,50 @@ def _reason(session: Session, parent: ParentView) -> WhyView | None:
     return None if parent.operation is None else session.client.why(session.ns, parent.id)
 
 
-def _tree(session: Session, found: WhyView, label: Text | None = None) -> Tree:
-    tree = Tree(label or _label(session, found))
-    tree.add(_sentence(found))
-    if found.operation is not None:
-        tree.add(_operation(found.operation))
-    _add_queue(tree, found)
-    _add_lane(tree, found)
-    for lock in found.locks:
+def _tree(session: Session, view: WhyView, label: Text | None = None) -> Tree:
+    tree = Tree(label or _label(session, view))
+    tree.add(_sentence(view))
+    if view.operation is not None:
+        tree.add(_operation(view.operation))
+    _add_queue(tree, view)
+    _add_lane(tree, view)
+    for lock in view.locks:
         how = "waits for" if lock.waiting else "holds"
         tree.add(Text(clean(f"operation {lock.op} {how} {lock.mode} on {lock.path} of {lock.tree}")))
-    _add_children(tree, found)
+    _add_children(tree, view)
     return tree
 
 
-def _label(session: Session, found: WhyView) -> Text:
-    label = Text.assemble((clean(found.id), "bold"), f" ({clean(found.kind)}) is ")
-    return label.append_text(state_text(session.state_class, found.kind, found.state, found.state_class))
+def _label(session: Session, view: WhyView) -> Text:
+    label = Text.assemble((clean(view.id), "bold"), f" ({clean(view.kind)}) is ")
+    return label.append_text(state_text(session.state_class, view.kind, view.state, view.state_class))
 
 
-def _sentence(found: WhyView) -> Text:
-    return Text(clean(found.text), style="yellow" if found.reason is not None or found.error else "green")
+def _sentence(view: WhyView) -> Text:
+    return Text(clean(view.text), style="yellow" if view.reason is not None or view.error else "green")
 
 
-def _operation(one: OperationView) -> Text:
-    since = one.started or one.created
-    words = clean(f"operation {one.id}: {one.action} by {actor_text(one.actor, one.who)}, since {utc_text(since)}, ")
-    return Text(words).append_text(status_text(one.status))
+def _operation(op: OperationView) -> Text:
+    since = op.started or op.created
+    words = clean(f"operation {op.id}: {op.action} by {actor_text(op.actor, op.who)}, since {utc_text(since)}, ")
+    return Text(words).append_text(status_text(op.status))
 
 
-def _add_queue(tree: Tree, found: WhyView) -> None:
-    mine = found.operation.id if found.operation is not None else None
+def _add_queue(tree: Tree, view: WhyView) -> None:
+    mine = view.operation.id if view.operation is not None else None
     ahead = []
-    for one in found.queue:
-        if one.op == mine:
+    for entry in view.queue:
+        if entry.op == mine:
             break
-        ahead.append(one)
+        ahead.append(entry)
     if mine is not None and ahead:
         branch = tree.add(Text(f"{len(ahead)} ahead in its queue"))
-        for one in ahead[:MOST]:
-            branch.add(Text(clean(f"{one.action} on {one.object} ({one.op}): {one.text}")))
+        for entry in ahead[:MOST]:
+            branch.add(Text(clean(f"{entry.action} on {entry.object} ({entry.op}): {entry.text}")))
 
 
-def _add_lane(tree: Tree, found: WhyView) -> None:
-    lane = found.lane
+def _add_lane(tree: Tree, view: WhyView) -> None:
+    lane = view.lane
     if lane is None or not lane.lane:
         return
     words = f"lane {lane.lane}: {lane.running} of {lane.capacity} running"
@@ -96,12 +96,12 @@ def _add_lane(tree: Tree, found: WhyView) -> None:
     tree.add(Text(clean(words)))
 
 
-def _add_children(tree: Tree, found: WhyView) -> None:
-    if not found.children:
+def _add_children(tree: Tree, view: WhyView) -> None:
+    if not view.children:
         return
-    branch = tree.add(Text(f"waits for {count_text(len(found.children), 'child', 'children')}"))
-    for one in found.children[:MOST]:
-        words = Text(clean(f"{one.action} on {one.object} ({one.id}), ")).append_text(status_text(one.status))
-        branch.add(words.append_text(error_text(f" {one.error}" if one.error else "")))
-    if len(found.children) > MOST:
-        branch.add(Text(f"and {len(found.children) - MOST} more"))
+    branch = tree.add(Text(f"waits for {count_text(len(view.children), 'child', 'children')}"))
+    for child in view.children[:MOST]:
+        words = Text(clean(f"{child.action} on {child.object} ({child.id}), ")).append_text(status_text(child.status))
+        branch.add(words.append_text(error_text(f" {child.error}" if child.error else "")))
+    if len(view.children) > MOST:
+        branch.add(Text(f"and {len(view.children) - MOST} more"))
