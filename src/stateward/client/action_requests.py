@@ -82,7 +82,7 @@ def request_each(
     session: "Session", action: str, named: Sequence[ObjectRef], body: Mapping[str, Any]
 ) -> list[RequestOutcome]:
     """Request an action on each named object; a refusal of one does not keep the others from it."""
-    return [_ask(session, action, one, body) for one in named]
+    return [_ask(session, action, ref, body) for ref in named]
 
 
 def _ask(session: "Session", action: str, named: ObjectRef, body: Mapping[str, Any]) -> RequestOutcome:
@@ -109,7 +109,7 @@ def request_group(
     except ApiError:
         session.require_namespace()  # that there is no such namespace says more than that nothing is in it
         raise
-    begun = [accepted_outcome(one) for one in ([answer.whole] if answer.whole else []) + answer.begun]
+    begun = [accepted_outcome(accepted) for accepted in ([answer.whole] if answer.whole else []) + answer.begun]
     return begun + [
         RequestOutcome(id_, problem=msgspec.to_builtins(why), skipped=True) for id_, why in answer.skipped.items()
     ]
@@ -122,8 +122,8 @@ def accepted_outcome(answer: AcceptedView) -> RequestOutcome:
 
 def read_outcome(session: "Session", id_: str, operation: str | None) -> RequestOutcome:
     """Return an accepted request of which a response named only the object and the operation; it may be gone."""
-    found = none_if(NOT_FOUND, lambda: session.client.object(session.ns, id_))
-    return RequestOutcome(id_, found, None if operation is None else session.client.operation(session.ns, operation))
+    view = none_if(NOT_FOUND, lambda: session.client.object(session.ns, id_))
+    return RequestOutcome(id_, view, None if operation is None else session.client.operation(session.ns, operation))
 
 
 def wait_for_outcomes(
@@ -133,19 +133,19 @@ def wait_for_outcomes(
     if timeout is not None and not isfinite(timeout):
         raise BadInput("--timeout", timeout, "a number of seconds")
     outcomes = outcomes + _parts(session, outcomes)
-    groups = {one.operation.id: _group(one) for one in outcomes if one.operation is not None}
+    groups = {outcome.operation.id: _group(outcome) for outcome in outcomes if outcome.operation is not None}
     ended: dict[str, OperationView] = {}
-    operations = [one.operation for one in outcomes if one.operation is not None]
-    pending = {one.id: f"{one.action} {one.object}" for one in operations}
+    operations = [outcome.operation for outcome in outcomes if outcome.operation is not None]
+    pending = {operation.id: f"{operation.action} {operation.object}" for operation in operations}
     with (
         naming_open_operations(session.ns, pending),
         ProgressBars(err(), Counter(groups.values()), quiet=session.json) as bars,
     ):
-        for one in _following(session, operations, bars, timeout):
-            ended[one.id] = one
-            del pending[one.id]
-            bars.count_ended(groups[one.id], good=one.status == "succeeded")
-    return [_ended(session, one, ended) for one in outcomes]
+        for operation in _following(session, operations, bars, timeout):
+            ended[operation.id] = operation
+            del pending[operation.id]
+            bars.count_ended(groups[operation.id], good=operation.status == "succeeded")
+    return [_ended(session, outcome, ended) for outcome in outcomes]
 
 
 def _following(
@@ -165,8 +165,8 @@ def _parts(session: "Session", outcomes: Sequence[RequestOutcome]) -> list[Reque
     children = session.client.children(session.ns, outcomes[0].operation.id)
     if not children:
         return []
-    parts = {one.id: one for one in session.client.objects(session.ns, ObjectSelector(parent=outcomes[0].id))}
-    return [RequestOutcome(one.object, parts.get(one.object), one) for one in children]
+    parts = {part.id: part for part in session.client.objects(session.ns, ObjectSelector(parent=outcomes[0].id))}
+    return [RequestOutcome(child.object, parts.get(child.object), child) for child in children]
 
 
 def _group(outcome: RequestOutcome) -> str:
@@ -192,49 +192,49 @@ def finish_requests(session: "Session", outcomes: list[RequestOutcome]) -> None:
 
 def finish_cancellation(session: "Session", id_: str) -> None:
     """Print the operation of an object that was told to cancel it; with `--wait`, after the operation has ended."""
-    found = session.client.object(session.ns, id_)
-    outcome = replace(read_outcome(session, id_, found.op), cancels=True)
+    view = session.client.object(session.ns, id_)
+    outcome = replace(read_outcome(session, id_, view.op), cancels=True)
     print_outcomes(session, wait_for_outcomes(session, [outcome], session.timeout)[:1] if session.wait else [outcome])
 
 
 def warn_of_waiting(session: "Session", outcomes: Iterable[RequestOutcome]) -> None:
     """Warn that accepted operations wait, if no worker runs."""
-    if not session.client.has_worker and any(one.operation is not None for one in outcomes):
+    if not session.client.has_worker and any(outcome.operation is not None for outcome in outcomes):
         err().print("No server runs on this data folder: the work waits until one does.", style="yellow")
 
 
 def print_outcomes(session: "Session", outcomes: Sequence[RequestOutcome]) -> None:
     """Print the outcome for each object, and exit with the highest of their exit codes unless all are good."""
     if session.json:
-        session.print_data([_plain(one) for one in outcomes])
+        session.print_data([_plain(outcome) for outcome in outcomes])
     else:
-        results().print(filled_table(TITLES, (_row(session, one) for one in outcomes)))
-    code = max((one.exit_code for one in outcomes), default=0)
+        results().print(filled_table(TITLES, (_row(session, outcome) for outcome in outcomes)))
+    code = max((outcome.exit_code for outcome in outcomes), default=0)
     if code:
         raise typer.Exit(code)
 
 
-def _plain(one: RequestOutcome) -> dict[str, Any]:
-    found = msgspec.to_builtins({"object": one.object, "operation": one.operation, "problem": one.problem})
-    return {"id": one.id, **found, "skipped": one.skipped}
+def _plain(outcome: RequestOutcome) -> dict[str, Any]:
+    fields = msgspec.to_builtins({"object": outcome.object, "operation": outcome.operation, "problem": outcome.problem})
+    return {"id": outcome.id, **fields, "skipped": outcome.skipped}
 
 
 TITLES = ("object", "state", "result", "took", "operation", "why")
 
 
-def _row(session: "Session", one: RequestOutcome) -> tuple[Any, ...]:
-    if one.problem is not None:
-        error = api_error_of(int(one.problem.get("status", 409)), one.problem)
-        word = "skipped" if one.skipped else "refused"
-        return one.id, "", word, "", "", error_text(str(error) if error else str(one.problem))
-    if one.operation is None:
-        return one.id, _state(session, one.object), "done", "", "", ""
-    state, op = _state(session, one.object), one.operation
-    return one.id, state, status_text(op.status), duration_text(op), op.id, error_text(op.error)
+def _row(session: "Session", outcome: RequestOutcome) -> tuple[Any, ...]:
+    if outcome.problem is not None:
+        error = api_error_of(int(outcome.problem.get("status", 409)), outcome.problem)
+        word = "skipped" if outcome.skipped else "refused"
+        return outcome.id, "", word, "", "", error_text(str(error) if error else str(outcome.problem))
+    if outcome.operation is None:
+        return outcome.id, _state(session, outcome.object), "done", "", "", ""
+    state, op = _state(session, outcome.object), outcome.operation
+    return outcome.id, state, status_text(op.status), duration_text(op), op.id, error_text(op.error)
 
 
-def _state(session: "Session", found: StatefulRecord | None) -> str | Text:
-    if found is None:
+def _state(session: "Session", view: StatefulRecord | None) -> str | Text:
+    if view is None:
         return GONE
-    known = found.state_class if isinstance(found, ObjectView) else None
-    return state_text(session.state_class, found.kind, found.state, known)
+    known = view.state_class if isinstance(view, ObjectView) else None
+    return state_text(session.state_class, view.kind, view.state, known)

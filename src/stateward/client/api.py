@@ -171,16 +171,16 @@ class ApiClient:
 
     def operations(self, ns: str | None, limit: int, **only: str | None) -> list[OperationView]:
         """Return operations of a namespace (None: of all), newest first; `only` are filters such as `object`."""
-        found, after = list[OperationView](), None
+        operations, after = list[OperationView](), None
         path = url_path("operations") if ns is None else _in_namespace(ns, "operations")
-        while len(found) < limit:
-            params: Params = {**only, "after": after, "limit": min(PAGE, limit - len(found))}
+        while len(operations) < limit:
+            params: Params = {**only, "after": after, "limit": min(PAGE, limit - len(operations))}
             page = self.http.call(OperationPage, "GET", path, params=params)
-            found += page.items
+            operations += page.items
             after = page.next
             if after is None:
                 break
-        return found
+        return operations
 
     def timeline(self, ns: str, op: str) -> TimelineView:
         """Return an operation, and where its time went."""

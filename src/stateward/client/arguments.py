@@ -34,11 +34,11 @@ class ObjectSelector(Struct, frozen=True, omit_defaults=True):
 def parse_ref(text: str) -> ObjectRef:
     """Read `id` or `kind/id`."""
     kind, slash, id_ = text.partition("/")
-    found = ObjectRef(id_, kind) if slash else ObjectRef(text)
-    if not found.id or found.kind == "" or "/" in found.id:
-        hint = f"; an id has ':' between its parts: {text.replace('/', ':')}" if "/" in found.id else ""
+    ref = ObjectRef(id_, kind) if slash else ObjectRef(text)
+    if not ref.id or ref.kind == "" or "/" in ref.id:
+        hint = f"; an id has ':' between its parts: {text.replace('/', ':')}" if "/" in ref.id else ""
         raise BadInput("object", text, f"an object's id, or kind/id{hint}")
-    return found
+    return ref
 
 
 def is_kind_named(kind: str, wanted: str) -> bool:
@@ -48,12 +48,12 @@ def is_kind_named(kind: str, wanted: str) -> bool:
 
 def full_kind(name: str, known: Sequence[str]) -> str:
     """Return the full name of the one kind that a name stands for."""
-    found = [kind for kind in known if kind == name] or [kind for kind in known if is_kind_named(kind, name)]
-    if not found:
+    matches = [kind for kind in known if kind == name] or [kind for kind in known if is_kind_named(kind, name)]
+    if not matches:
         raise UnknownName("kind", name, known)
-    if len(found) > 1:
-        raise BadInput("kind", name, f"unambiguous: one of {', '.join(found)}")
-    return found[0]
+    if len(matches) > 1:
+        raise BadInput("kind", name, f"unambiguous: one of {', '.join(matches)}")
+    return matches[0]
 
 
 def parse_pair(field: str, text: str) -> tuple[str, str]:
@@ -66,13 +66,13 @@ def parse_pair(field: str, text: str) -> tuple[str, str]:
 
 def parse_pairs(field: str, texts: Sequence[str]) -> dict[str, str]:
     """Read several `key=value`; a key that is given twice is an error."""
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for text in texts:
         key, value = parse_pair(field, text)
-        if key in found:
+        if key in pairs:
             raise BadInput(field, text, f"the only value for {key}, which is given twice")
-        found[key] = value
-    return found
+        pairs[key] = value
+    return pairs
 
 
 def parse_values(field: str, texts: Sequence[str]) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def parse_selector(texts: Sequence[str]) -> ObjectSelector:
 
 
 def _only(parts: Sequence[tuple[str, str]], name: str) -> str | None:
-    found = [value for part, value in parts if part == name]
-    if len(found) > 1:
-        raise BadInput("selector", f"{name}={found[1]}", f"the only value for {name}, which is given twice")
-    return found[0] if found else None
+    values = [value for part, value in parts if part == name]
+    if len(values) > 1:
+        raise BadInput("selector", f"{name}={values[1]}", f"the only value for {name}, which is given twice")
+    return values[0] if values else None

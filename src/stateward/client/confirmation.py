@@ -33,8 +33,8 @@ def confirm_action(session: "Session", action: str, ids: Sequence[str], body: Ma
     if len(ids) > MAX_PREVIEWS:
         asked = [(", ".join(ids), session.client.preview_group(session.ns, action, {"objects": ids, **body}))]
     else:  # an object that does not exist is told by the request itself
-        found = [(id_, none_if(NOT_FOUND, partial(_preview, session, action, id_, body))) for id_ in ids]
-        asked = [(id_, view) for id_, view in found if view is not None]
+        previews = [(id_, none_if(NOT_FOUND, partial(_preview, session, action, id_, body))) for id_ in ids]
+        asked = [(id_, view) for id_, view in previews if view is not None]
     _confirm(session, action, asked)
 
 
@@ -81,7 +81,7 @@ def _ask(wanted: str) -> None:
 def question(ns: str, action: str, asked: Sequence[tuple[str, PreviewView]]) -> str:
     """Return the question before an action: what is done to how many objects of what."""
     total = sum(view.total for _, view in asked)
-    kinds = {one.kind for _, view in asked for one in view.targets}
+    kinds = {target.kind for _, view in asked for target in view.targets}
     ids = [f"{ns}/{id_}" for id_, _ in asked if id_]
     what = count_text(total, _noun(kinds))
     if len(asked) == 1 and ids and total > 1:
@@ -101,11 +101,11 @@ def _noun(kinds: set[str]) -> str:
 
 def preview_lines(view: PreviewView) -> Iterator[str]:
     """Yield the lines of a preview: what would change, where, what refuses, and whether it can be undone."""
-    for one in view.targets:
-        yield f"{one.count:,} {one.kind}: {one.state} to {one.desired}"
+    for target in view.targets:
+        yield f"{target.count:,} {target.kind}: {target.state} to {target.desired}"
     if len(view.places) > 1:
-        places = [f"{one.place} {one.count:,}" for one in view.places[:MAX_PLACES]]
-        more = sum(one.count for one in view.places[MAX_PLACES:])
+        places = [f"{place.place} {place.count:,}" for place in view.places[:MAX_PLACES]]
+        more = sum(place.count for place in view.places[MAX_PLACES:])
         yield f"in {', '.join([*places, *([f'other {more:,}'] if more else [])])}"
     for refusal in view.refused:
         yield f"{refusal.count:,} {'refuses' if refusal.count == 1 else 'refuse'}: {refusal.detail}"

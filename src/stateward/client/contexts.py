@@ -56,8 +56,8 @@ def client_file_path(environ: Mapping[str, str]) -> Path:
 def read_client_file(path: Path) -> ClientFile:
     """Read the contexts; a file that is not there has none."""
     try:
-        found = path.stat()
-        if found.st_mode & OTHERS_MAY_WRITE or found.st_uid not in (0, os.geteuid()):
+        status = path.stat()
+        if status.st_mode & OTHERS_MAY_WRITE or status.st_uid not in (0, os.geteuid()):
             raise BadInput(
                 "client file", str(path), "your own, and writable only by you: it names commands to run (chmod 600)"
             )

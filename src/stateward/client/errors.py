@@ -90,23 +90,23 @@ class ApiError(RequestFailed):
 
     def _additions(self) -> list[str]:
         """Return the facts that the detail does not contain: blocker, allowed actions, missing flags, field, delay."""
-        found = []
+        additions = []
         blocker, allowed = self._more.get("blocker"), self._more.get("allowed")
         if isinstance(blocker, dict) and str(blocker.get("op")) not in self.detail:
-            found.append(_describe_blocker(blocker))
-        if isinstance(allowed, list) and not all(str(one) in self.detail for one in allowed):
-            found.append(f"allowed now: {', '.join(map(str, allowed))}")
+            additions.append(_describe_blocker(blocker))
+        if isinstance(allowed, list) and not all(str(action) in self.detail for action in allowed):
+            additions.append(f"allowed now: {', '.join(map(str, allowed))}")
         missing = self._more.get("missing")
         if isinstance(missing, list) and missing:
-            flags = " ".join("--force" if one == "force" else f"--fact {one}" for one in missing)
+            flags = " ".join("--force" if fact == "force" else f"--fact {fact}" for fact in missing)
             waits = f"wait for it (stateward wait {blocker.get('op')}), or " if isinstance(blocker, dict) else ""
-            found.append(f"{waits}repeat it with {flags}")
+            additions.append(f"{waits}repeat it with {flags}")
         field = self._more.get("field")
         if isinstance(field, str) and field not in self.detail:
-            found.append(f"field: {field}")
+            additions.append(f"field: {field}")
         if "retry_after" in self._more:
-            found.append(f"try again in {self._more['retry_after']} s")
-        return found
+            additions.append(f"try again in {self._more['retry_after']} s")
+        return additions
 
 
 def is_refused(error: BaseException | None) -> bool:

@@ -63,7 +63,7 @@ def _place(fields: dict[str, Any], path: str, value: str, schema: Schema) -> Non
 
 def _inside(ways: Sequence[Schema], name: str, path: str) -> list[Schema]:
     """Return the schemas that a field may have; raises with the nearest name if there is no such field."""
-    found: list[Schema] = []
+    schemas: list[Schema] = []
     known: dict[str, None] = {}
     is_open = False
     for way in _alternatives(ways):
@@ -72,11 +72,11 @@ def _inside(ways: Sequence[Schema], name: str, path: str) -> list[Schema]:
         more = way.get("additionalProperties", not properties and way.get("type", "object") == "object")
         is_open |= bool(more) and way.get("type", "object") == "object"
         if name in properties:
-            found.append(properties[name])
+            schemas.append(properties[name])
         elif isinstance(more, Mapping):
-            found.append(more)
-    if found:
-        return found
+            schemas.append(more)
+    if schemas:
+        return schemas
     if known or not is_open:
         raise UnknownName(f"field for {SET}", path, _full_names(path, known))
     return [ANY]
@@ -98,45 +98,45 @@ def _alternatives(ways: Sequence[Schema]) -> Iterator[Schema]:
 def _converted(text: str, ways: Sequence[Schema], path: str) -> Any:  # noqa: ANN401 - whatever JSON can say
     """Return a text as the value that a schema wants; a text is what it is only where nothing else fits."""
     flat = list(_alternatives(ways))
-    for way in sorted(flat, key=lambda one: one.get("type") == "string" and "enum" not in one):
+    for way in sorted(flat, key=lambda schema: schema.get("type") == "string" and "enum" not in schema):
         value = _value(text, way, path)
         if value is not _NO:
             return value
-    is_secret = any(one.get("writeOnly") for one in (*ways, *flat))
+    is_secret = any(schema.get("writeOnly") for schema in (*ways, *flat))
     raise BadInput(f"{SET} {path}", None if is_secret else text, " or ".join(dict.fromkeys(map(_wanted, flat))))
 
 
 def _value(text: str, way: Schema, path: str) -> Any:  # noqa: ANN401
     """Return a text as the value of one schema, or `_NO` if it cannot be one."""
     if "enum" in way:
-        return next((one for one in way["enum"] if str(one) == text), _NO)
+        return next((choice for choice in way["enum"] if str(choice) == text), _NO)
     match way.get("type"):
         case "string":
             return text
         case "integer":
-            return found if _INTEGER.fullmatch(text) and isinstance(found := parse_value(text), int) else _NO
+            return parsed if _INTEGER.fullmatch(text) and isinstance(parsed := parse_value(text), int) else _NO
         case "number":
-            found = parse_value(text)
-            return found if isinstance(found, int | float) and not isinstance(found, bool) else _NO
+            parsed = parse_value(text)
+            return parsed if isinstance(parsed, int | float) and not isinstance(parsed, bool) else _NO
         case "boolean":
-            return found if isinstance(found := _CONSTANTS.get(text, _NO), bool) else _NO
+            return parsed if isinstance(parsed := _CONSTANTS.get(text, _NO), bool) else _NO
         case "null":
             return None if text == "null" else _NO
         case "array":
             return _list(text, way, path)
         case "object":
-            return found if isinstance(found := parse_value(text), dict) else _NO
+            return parsed if isinstance(parsed := parse_value(text), dict) else _NO
     return parse_value(text)
 
 
 def _list(text: str, way: Schema, path: str) -> Any:  # noqa: ANN401
     if text.startswith("["):
-        return found if isinstance(found := parse_value(text), list) else _NO
+        return parsed if isinstance(parsed := parse_value(text), list) else _NO
     several, first = text.split(",") if text else [], way.get("prefixItems", ())
     items = way.get("items") or ANY
     return [
-        _converted(one, [first[number] if number < len(first) else items], f"{path}[{number}]")
-        for number, one in enumerate(several)
+        _converted(part, [first[number] if number < len(first) else items], f"{path}[{number}]")
+        for number, part in enumerate(several)
     ]
 
 
@@ -155,12 +155,12 @@ def field_rows(schema: Schema, prefix: str = "") -> Iterator[tuple[str, str, str
     The fields of an object follow it, with their full names; those of the items of a list as `trays[].size`.
     """
     required = set(schema.get("required", ()))
-    for name, one in schema.get("properties", {}).items():
+    for name, field in schema.get("properties", {}).items():
         path = f"{prefix}{name}"
-        default = "required" if name in required else "" if "default" not in one else _shown(one["default"])
-        ways = list(_alternatives([one]))
-        about = dict.fromkeys(text for way in (one, *ways) if (text := way.get("description")))
-        yield path, type_text(one), default, " | ".join(about)
+        default = "required" if name in required else "" if "default" not in field else _shown(field["default"])
+        ways = list(_alternatives([field]))
+        about = dict.fromkeys(text for way in (field, *ways) if (text := way.get("description")))
+        yield path, type_text(field), default, " | ".join(about)
         for way in ways:
             yield from field_rows(way, f"{path}.")
         for item in _alternatives([items for way in ways if (items := way.get("items"))]):
@@ -170,7 +170,7 @@ def field_rows(schema: Schema, prefix: str = "") -> Iterator[tuple[str, str, str
 def type_text(schema: Schema) -> str:
     """Return what a value is, in a few words: `integer, at least 1`, `A | TXT`, `list of string`."""
     ways = [_type_text(way) for way in _alternatives([schema])]
-    secret = ["secret"] if any(one.get("writeOnly") for one in (schema, *_alternatives([schema]))) else []
+    secret = ["secret"] if any(way.get("writeOnly") for way in (schema, *_alternatives([schema]))) else []
     return ", ".join([" | ".join(dict.fromkeys(ways)), *secret])
 
 
@@ -218,10 +218,10 @@ def complete_fields(schema: Schema, incomplete: str) -> list[str]:
         return [f"{name}=" for name in names if name.startswith(incomplete)]
     ways = [schema]
     for step in path.split("."):
-        ways = [found for way in _alternatives(ways) if (found := way.get("properties", {}).get(step)) is not None]
+        ways = [inner for way in _alternatives(ways) if (inner := way.get("properties", {}).get(step)) is not None]
     values = [value for way in _alternatives(ways) for value in _few_values(way)]
-    return [one for value in values if (one := f"{path}={value}").startswith(incomplete)]
+    return [option for value in values if (option := f"{path}={value}").startswith(incomplete)]
 
 
 def _few_values(way: Schema) -> list[str]:
-    return ["true", "false"] if way.get("type") == "boolean" else [str(one) for one in way.get("enum", ())]
+    return ["true", "false"] if way.get("type") == "boolean" else [str(choice) for choice in way.get("enum", ())]

@@ -69,7 +69,7 @@ def actor_text(actor: str, who: str) -> str:
 
 def count_table(counts: "ObjectCounts") -> Table:
     """Return a table of counts of objects, with their sum."""
-    table = plain_table(*(one.removeprefix("label.") for one in counts.by), "count")
+    table = plain_table(*(name.removeprefix("label.") for name in counts.by), "count")
     table.columns[-1].justify = "right"
     for row in counts.rows:
         table.add_row(*(_cell(value or "-") for value in row.values), f"{row.count:,}")
@@ -100,7 +100,8 @@ WIDE_COLUMNS = ("version", "created")
 def object_table(class_of: StateClassOf, objects: Iterable["ObjectView"], columns: Sequence[str] = ()) -> Table:
     """Return objects as a table, with further columns: paths such as `spec.address`, those of the kind among them."""
     rows = (
-        (*_object_row(class_of, one), *(_column_text(one, *_path_steps(path)) for path in columns)) for one in objects
+        (*_object_row(class_of, view), *(_column_text(view, *_path_steps(path)) for path in columns))
+        for view in objects
     )
     return filled_table((*OBJECT_TITLES, *_column_titles(columns)), rows)
 
@@ -116,8 +117,8 @@ def _column_titles(columns: Sequence[str]) -> list[str]:
     return [name if taken.count(name) == 1 else path for path, name in zip(columns, names, strict=True)]
 
 
-def _column_text(one: "ObjectView", field: str, *steps: str) -> str:
-    value: Any = getattr(one, field, None)
+def _column_text(view: "ObjectView", field: str, *steps: str) -> str:
+    value: Any = getattr(view, field, None)
     for step in steps:
         value = value.get(step) if isinstance(value, dict) else None
     if isinstance(value, datetime):
@@ -125,11 +126,11 @@ def _column_text(one: "ObjectView", field: str, *steps: str) -> str:
     return "" if value is None else value if isinstance(value, str) else json_text(value)
 
 
-def _object_row(class_of: StateClassOf, one: "ObjectView") -> tuple[str | Text, ...]:
-    labels = " ".join(f"{name}={value}" for name, value in sorted(one.labels.items()))
-    state = state_text(class_of, one.kind, one.state, one.state_class)
-    error = error_text(one.error)
-    return one.id, one.kind, state, age_text(one.since), one.op or "", one.parent or "", labels, error
+def _object_row(class_of: StateClassOf, view: "ObjectView") -> tuple[str | Text, ...]:
+    labels = " ".join(f"{name}={value}" for name, value in sorted(view.labels.items()))
+    state = state_text(class_of, view.kind, view.state, view.state_class)
+    error = error_text(view.error)
+    return view.id, view.kind, state, age_text(view.since), view.op or "", view.parent or "", labels, error
 
 
 def facts_table(facts: Iterable[tuple[str, str | Text]]) -> Table:
@@ -143,45 +144,45 @@ def facts_table(facts: Iterable[tuple[str, str | Text]]) -> Table:
     return table
 
 
-def object_details(class_of: StateClassOf, one: "ObjectView", operation: "OperationView | None") -> RenderableType:
+def object_details(class_of: StateClassOf, view: "ObjectView", operation: "OperationView | None") -> RenderableType:
     """Return all fields of an object, and of the operation that holds its state."""
     facts = facts_table(
         [
-            ("object", one.id),
-            ("kind", one.kind),
-            ("state", state_text(class_of, one.kind, one.state, one.state_class)),
-            ("since", f"{utc_text(one.since)} ({age_text(one.since)})"),
-            ("error", error_text(one.error)),
-            ("parent", one.parent or ""),
-            ("queue", one.queue if one.queue and one.queue != one.id else ""),
-            ("labels", " ".join(f"{name}={value}" for name, value in sorted(one.labels.items()))),
-            ("version", str(one.version)),
-            ("created", utc_text(one.created)),
-            ("spec", json_text(one.spec) if one.spec else ""),
-            ("seen", json_text(one.seen) if one.seen else ""),
+            ("object", view.id),
+            ("kind", view.kind),
+            ("state", state_text(class_of, view.kind, view.state, view.state_class)),
+            ("since", f"{utc_text(view.since)} ({age_text(view.since)})"),
+            ("error", error_text(view.error)),
+            ("parent", view.parent or ""),
+            ("queue", view.queue if view.queue and view.queue != view.id else ""),
+            ("labels", " ".join(f"{name}={value}" for name, value in sorted(view.labels.items()))),
+            ("version", str(view.version)),
+            ("created", utc_text(view.created)),
+            ("spec", json_text(view.spec) if view.spec else ""),
+            ("seen", json_text(view.seen) if view.seen else ""),
         ]
     )
     return facts if operation is None else Group(facts, Text(), operation_details(operation))
 
 
-def operation_details(one: "OperationView") -> RenderableType:
+def operation_details(operation: "OperationView") -> RenderableType:
     """Return all fields of an operation."""
     return facts_table(
         [
-            ("operation", one.id),
-            ("object", one.object),
-            ("action", f"{one.action} by {actor_text(one.actor, one.who)}"),
-            ("facts", ", ".join(one.facts)),
-            ("args", json_text(one.args) if one.args else ""),
-            ("way", f"{one.origin} -> {one.via} -> {one.desired}" if one.desired else ""),
-            ("status", status_text(one.status)),
-            ("attempts", str(one.attempts) if one.attempts > 1 else ""),
-            ("steps", json_text(one.steps) if one.steps else ""),
-            ("created", utc_text(one.created)),
-            ("took", duration_text(one)),
-            ("error", error_text(one.error)),
-            ("result", json_text(one.result) if one.result is not None else ""),
-            ("traceback", Text(clean(one.traceback or ""))),
+            ("operation", operation.id),
+            ("object", operation.object),
+            ("action", f"{operation.action} by {actor_text(operation.actor, operation.who)}"),
+            ("facts", ", ".join(operation.facts)),
+            ("args", json_text(operation.args) if operation.args else ""),
+            ("way", f"{operation.origin} -> {operation.via} -> {operation.desired}" if operation.desired else ""),
+            ("status", status_text(operation.status)),
+            ("attempts", str(operation.attempts) if operation.attempts > 1 else ""),
+            ("steps", json_text(operation.steps) if operation.steps else ""),
+            ("created", utc_text(operation.created)),
+            ("took", duration_text(operation)),
+            ("error", error_text(operation.error)),
+            ("result", json_text(operation.result) if operation.result is not None else ""),
+            ("traceback", Text(clean(operation.traceback or ""))),
         ]
     )
 
@@ -193,11 +194,11 @@ def json_text(value: Any) -> str:  # noqa: ANN401 - whatever JSON can say
 
 def entry_text(class_of: StateClassOf, line: "LineView") -> Text:
     """Return a journal entry as one line."""
-    found = Text.assemble((utc_text(line.at), "dim"), " ", (clean(line.object), "bold"), " ", clean(line.event))
+    text = Text.assemble((utc_text(line.at), "dim"), " ", (clean(line.object), "bold"), " ", clean(line.event))
     if line.target is not None:
         source = state_text(class_of, line.kind, line.source) if line.source else Text("(new)")
-        found.append_text(Text.assemble(" ", source, " -> ", state_text(class_of, line.kind, line.target)))
-    found.append(clean(f" by {actor_text(line.actor, line.who)}"), style="dim")
+        text.append_text(Text.assemble(" ", source, " -> ", state_text(class_of, line.kind, line.target)))
+    text.append(clean(f" by {actor_text(line.actor, line.who)}"), style="dim")
     if line.reason:
-        found.append_text(Text(": ") + error_text(line.reason))
-    return found
+        text.append_text(Text(": ") + error_text(line.reason))
+    return text

@@ -135,9 +135,9 @@ class HttpConnection:
         """Open a stream of events and yield its lines; it fails after `patience` seconds of silence."""
         headers = {"Accept": "text/event-stream", **({} if last is None else {"Last-Event-ID": last})}
         try:
-            with self._transport.stream(self._request("GET", BASE + path, headers), patience) as (found, lines):
-                if not found.is_success:
-                    raise self._problem(found)
+            with self._transport.stream(self._request("GET", BASE + path, headers), patience) as (response, lines):
+                if not response.is_success:
+                    raise self._problem(response)
                 yield lines
         except BrokenConnection as error:
             raise self._lost(error) from error

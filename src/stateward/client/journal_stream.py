@@ -41,8 +41,8 @@ class JournalSelection(Struct, frozen=True):
     def fits(self, line: LineView) -> bool:
         """Whether an entry is selected."""
         return all(
-            wanted is None or wanted == found
-            for wanted, found in ((self.ns, line.ns), (self.kind, line.kind), (self.object, line.object))
+            wanted is None or wanted == actual
+            for wanted, actual in ((self.ns, line.ns), (self.kind, line.kind), (self.object, line.object))
         )
 
 
@@ -171,12 +171,12 @@ def _connection(session: "Session", selection: JournalSelection, after: int | No
 
 
 def _hello(selection: JournalSelection, after: int | None) -> dict[str, object]:
-    found: dict[str, object] = {
+    fields: dict[str, object] = {
         "after": after,
         "ns": None if selection.ns is None else [selection.ns],
         "kind": selection.kind,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _page(url: str, text: str | bytes) -> StreamMessage:

@@ -77,20 +77,20 @@ class OperationWaiter:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._ns = client, ns
-        self._pending = {one.id: one for one in operations}
+        self._pending = {operation.id: operation for operation in operations}
         self._timeout, self._pause, self._clock = timeout, pause, clock
         self._until = None if timeout is None else clock() + timeout
         self._after = 0
-        self._since = min(one.created for one in operations).isoformat() if operations else None
+        self._since = min(operation.created for operation in operations).isoformat() if operations else None
 
     def __iter__(self) -> Iterator[OperationView]:
         pause = FIRST_PAUSE
         while self._pending:
             due = (self._client.operation(self._ns, op) for op in self._due())
-            ended = [one for one in due if one.has_ended]
-            for one in ended:
-                del self._pending[one.id]
-                yield one
+            ended = [operation for operation in due if operation.has_ended]
+            for operation in ended:
+                del self._pending[operation.id]
+                yield operation
             pause = FIRST_PAUSE if ended else min(pause * 1.5, LONGEST_PAUSE)
             if self._pending:
                 self._rest(pause)
@@ -101,7 +101,9 @@ class OperationWaiter:
         turn = list(islice(self._pending, IN_TURN))
         for op in turn:
             self._pending[op] = self._pending.pop(op)  # to the end of the queue
-        return list(dict.fromkeys([*turn, *(op for op, one in self._pending.items() if {op, one.object} & named)]))
+        return list(
+            dict.fromkeys([*turn, *(op for op, operation in self._pending.items() if {op, operation.object} & named)])
+        )
 
     def _news(self) -> set[str]:
         page = self._client.journal(self._after, ns=self._ns, since=self._since)

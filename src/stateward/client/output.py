@@ -75,4 +75,4 @@ def write_program_output(text: str, stream: TextIO) -> None:
 
 def clean(text: str) -> str:
     """Return a text with control characters escaped: the name of an object must not move the cursor."""
-    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
+    return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)

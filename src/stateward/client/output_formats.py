@@ -57,12 +57,12 @@ def parse_path(text: str) -> list[Step]:
     path = text.strip().removeprefix("{").removesuffix("}").removeprefix("$")
     steps, at = list[Step](), 0
     while at < len(path) and path != ".":
-        found = re.match(STEP, path[at:])
-        if found is None:
+        match = re.match(STEP, path[at:])
+        if match is None:
             raise BadInput(OPTION, f"{PATH}={text}", 'a path such as [*].id, .spec.size or .labels["a.b"]')
-        item = found["item"]
-        steps.append(found["name"] or found["quoted"] or (EVERY if item == EVERY else int(item)))
-        at += found.end()
+        item = match["item"]
+        steps.append(match["name"] or match["quoted"] or (EVERY if item == EVERY else int(item)))
+        at += match.end()
     return steps
 
 
@@ -121,24 +121,24 @@ def _text(value: Any) -> str:  # noqa: ANN401
 
 def values_at(value: Any, steps: Sequence[Step]) -> Values:  # noqa: ANN401
     """Return the values at a path; None where a value does not have the field that another one has."""
-    found: Values = [value]
+    values: Values = [value]
     for step in steps:
-        found = _fields(found, step) if isinstance(step, str) and step != EVERY else _items(found, step)
-    return found
+        values = _fields(values, step) if isinstance(step, str) and step != EVERY else _items(values, step)
+    return values
 
 
 def _fields(values: Values, name: str) -> Values:
-    known = {field: None for one in values if isinstance(one, Mapping) for field in one}
+    known = {field: None for value in values if isinstance(value, Mapping) for field in value}
     if values and name not in known:
         raise UnknownName("field in the path", name, known)
-    return [one.get(name) if isinstance(one, Mapping) else None for one in values]
+    return [value.get(name) if isinstance(value, Mapping) else None for value in values]
 
 
 def _items(values: Values, step: Step) -> Values:
-    found: Values = []
-    for one in values:
-        items = list(one.values()) if isinstance(one, Mapping) else one if isinstance(one, list) else None
+    selected: Values = []
+    for value in values:
+        items = list(value.values()) if isinstance(value, Mapping) else value if isinstance(value, list) else None
         if items is None:
             raise BadInput(OPTION, f"[{step}]", "left out here: this value is neither a list nor an object")
-        found += items if isinstance(step, str) else items[step : step + 1 or None]
-    return found
+        selected += items if isinstance(step, str) else items[step : step + 1 or None]
+    return selected

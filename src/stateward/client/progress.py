@@ -50,8 +50,8 @@ def live_display(console: Console, *, screen: bool = False) -> Iterator[Live]:
 
 def group_of(kind: str, labels: Mapping[str, str]) -> str:
     """Return the name of an object's bar: its provider and region if its labels name them, else its kind."""
-    found = (next((labels[name] for name in names if labels.get(name)), None) for names in (PROVIDERS, REGIONS))
-    return "/".join(part for part in found if part) or kind
+    parts = (next((labels[name] for name in names if labels.get(name)), None) for names in (PROVIDERS, REGIONS))
+    return "/".join(part for part in parts if part) or kind
 
 
 class ProgressBars:

@@ -159,11 +159,11 @@ class Session:
     @cached_property
     def kinds(self) -> "dict[str, KindInfo]":
         """The kinds that the server knows; requested once."""
-        return {one.kind: one for one in self.client.kinds()}
+        return {info.kind: info for info in self.client.kinds()}
 
     @cached_property
     def _classes(self) -> dict[tuple[str, str], str]:
-        return {(kind, one.state): one.state_class for kind, all_ in self.kinds.items() for one in all_.states}
+        return {(kind, state.state): state.state_class for kind, all_ in self.kinds.items() for state in all_.states}
 
     def state_class(self, kind: str, state: str) -> str:
         """Return the class of a state; empty where it is not known."""
@@ -176,20 +176,20 @@ class Session:
     def find(self, named: ObjectRef) -> "ObjectView":
         """Return the object of a reference; it must be of the kind that the reference names."""
         try:
-            found = self.client.object(self.ns, named.id)
+            view = self.client.object(self.ns, named.id)
         except ApiError as problem:
             raise self._with_near_name(named, problem) from None
-        if named.kind is not None and not is_kind_named(found.kind, named.kind):
-            raise BadInput("object", str(named), f"named by its kind: {found.id} is of the kind {found.kind}")
-        return found
+        if named.kind is not None and not is_kind_named(view.kind, named.kind):
+            raise BadInput("object", str(named), f"named by its kind: {view.id} is of the kind {view.kind}")
+        return view
 
     def _with_near_name(self, named: ObjectRef, problem: ApiError) -> ApiError:
         """Return a problem; if the object does not exist, with the nearest name of one that does."""
         if problem.code != "not_found":
             return problem
-        full = next((one for one in self.kinds if named.kind is not None and is_kind_named(one, named.kind)), None)
+        full = next((kind for kind in self.kinds if named.kind is not None and is_kind_named(kind, named.kind)), None)
         listed = self.client.objects(self.ns, ObjectSelector(kind=full), MAX_COMPARED)
-        near = get_close_matches(named.id, [one.id for one in none_if(NOT_FOUND, lambda: list(listed)) or []], n=1)
+        near = get_close_matches(named.id, [view.id for view in none_if(NOT_FOUND, lambda: list(listed)) or []], n=1)
         if not near:
             return problem
         more = {name: value for name, value in problem.facts().items() if name not in STANDARD}
@@ -199,32 +199,32 @@ class Session:
         """Raise if the server does not know the namespace, with the nearest name."""
         next(iter(self.client.objects(self.ns, ObjectSelector(), 1)), None)
 
-    def print_data(self, found: object) -> None:
+    def print_data(self, data: object) -> None:
         """Print a result for a program."""
-        print_data(self.output, found)
+        print_data(self.output, data)
 
-    def print_data_line(self, found: object) -> None:
+    def print_data_line(self, data: object) -> None:
         """Print one of many results for a program, as soon as it is known."""
-        print_data_line(self.output, found)
+        print_data_line(self.output, data)
 
     def require_worker(self) -> None:
         """Raise if waiting would never end: no server runs on the data folder, and no worker is alive."""
         if self.client.has_worker or self.timeout is not None:
             return
         workers = none_if(FORBIDDEN, self.client.workers)
-        if workers is not None and not any(one.alive for one in workers):
+        if workers is not None and not any(worker.alive for worker in workers):
             raise NoWorker
 
-    def show(self, found: T, view: "Callable[[T], RenderableType]", if_empty: Callable[[], str] | None = None) -> None:
+    def show(self, data: T, view: "Callable[[T], RenderableType]", if_empty: Callable[[], str] | None = None) -> None:
         """Print a result: for a program in its format, otherwise as `view` renders it; of an empty list, a sentence."""
         if self.json:
-            self.print_data(found)
-        elif isinstance(found, list) and not found:
-            said = view(found) if if_empty is None else if_empty()
+            self.print_data(data)
+        elif isinstance(data, list) and not data:
+            said = view(data) if if_empty is None else if_empty()
             sentence = said if isinstance(said, str) else "Nothing found."  # and not a table without rows
             err().print(sentence, markup=False, highlight=False, soft_wrap=True)
         else:
-            results().print(view(found), markup=False)
+            results().print(view(data), markup=False)
 
 
 def on_server(command: Callable[..., None]) -> Callable[..., None]:
@@ -239,7 +239,7 @@ def requests_action(command: Callable[..., None]) -> Callable[..., None]:
 
 def _with_session(command: Callable[..., None], of_session: Mapping[str, inspect.Parameter]) -> Callable[..., None]:
     signature = inspect.signature(command, eval_str=True)
-    own = [one for name, one in signature.parameters.items() if name != "session"]
+    own = [parameter for name, parameter in signature.parameters.items() if name != "session"]
 
     def run(ctx: typer.Context, **given: Any) -> None:  # noqa: ANN401 - whatever the command takes
         shared = {name: given.pop(name) for name in SHARED}
@@ -258,7 +258,7 @@ def with_options(run: Callable[..., None], own: Sequence[inspect.Parameter]) -> 
     """Set the signature of a function: the context, its own parameters, and the options that all commands share."""
     shown = [CONTEXT, *own, *SHARED.values()]
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in shown}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     return run
 
 
@@ -337,9 +337,9 @@ def _texts_without(secrets: list[Secret], value: Any) -> Any:  # noqa: ANN401 - 
         case str():
             return _without(secrets, value)
         case dict():
-            return {name: _texts_without(secrets, one) for name, one in value.items()}
+            return {name: _texts_without(secrets, part) for name, part in value.items()}
         case list():
-            return [_texts_without(secrets, one) for one in value]
+            return [_texts_without(secrets, part) for part in value]
         case _:
             return value
 

@@ -30,8 +30,8 @@ def complete_objects(ctx: typer.Context, incomplete: str) -> list[str]:
 def _objects(ctx: typer.Context, incomplete: str) -> Iterator[str]:
     kind, slash, id_ = incomplete.rpartition("/")
     with completing_client(ctx) as client:
-        for one in client.objects(namespace_of(ctx), ObjectSelector(q=id_ or None), MOST):
-            yield f"{kind}{slash}{one.id}"
+        for view in client.objects(namespace_of(ctx), ObjectSelector(q=id_ or None), MOST):
+            yield f"{kind}{slash}{view.id}"
 
 
 def completing_client(ctx: typer.Context) -> AbstractContextManager["ApiClient"]:

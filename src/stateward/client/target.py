@@ -241,8 +241,8 @@ def _token(given: TargetOptions, environ: Mapping[str, str]) -> Secret | None:
         return checked_token("--token", given.token.text)
     if given.token_file is not None:
         return read_token_file(given.token_file)
-    found = environ.get(PREFIX + "TOKEN")
-    return checked_token(PREFIX + "TOKEN", found) if found else None
+    token = environ.get(PREFIX + "TOKEN")
+    return checked_token(PREFIX + "TOKEN", token) if token else None
 
 
 def stored_token(folder: Path) -> Secret:
@@ -265,7 +265,7 @@ def read_token_file(file: Path) -> Secret:
 
 def checked_token(field: str, text: str, file: Path | None = None) -> Secret:
     """Return a token without the white space around it; raises if it cannot be one."""
-    found = text.strip()
-    if not found or not found.isascii() or not found.isprintable() or " " in found:
+    token = text.strip()
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise BadInput(field, "***", "a token")
-    return Secret(found, file)
+    return Secret(token, file)

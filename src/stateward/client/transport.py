@@ -79,8 +79,8 @@ class SocketTransport:
             connection.timeout = request.patience or self._timeout
             if connection.sock is not None:
                 connection.sock.settimeout(connection.timeout)
-            found = self._sent(connection, request)
-            return HttpResponse(found.status, _lower(found), found.read(), found.reason)
+            response = self._sent(connection, request)
+            return HttpResponse(response.status, _lower(response), response.read(), response.reason)
         except BaseException:
             self.close()
             raise
@@ -90,11 +90,13 @@ class SocketTransport:
         """Open a connection of its own for a stream, which fails after `patience` seconds of silence."""
         connection = self._connection(self._timeout)
         try:
-            found = self._sent(connection, request)
+            response = self._sent(connection, request)
             if connection.sock is not None:
                 connection.sock.settimeout(patience)
-            head = HttpResponse(found.status, _lower(found), b"" if found.status < 300 else found.read(), found.reason)
-            yield head, (line.decode("utf-8", "replace").rstrip("\r\n") for line in found)
+            head = HttpResponse(
+                response.status, _lower(response), b"" if response.status < 300 else response.read(), response.reason
+            )
+            yield head, (line.decode("utf-8", "replace").rstrip("\r\n") for line in response)
         finally:
             connection.close()
 
@@ -151,10 +153,10 @@ def _proxy_of(url: str) -> str | None:
     from urllib.request import getproxies, proxy_bypass
 
     parts, proxies = urlsplit(url), getproxies()
-    found = proxies.get(parts.scheme) or proxies.get("all")
-    if not found or proxy_bypass(parts.netloc.rpartition("@")[2]):
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(parts.netloc.rpartition("@")[2]):
         return None
-    return found if "://" in found else f"http://{found}"
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def _proxy_headers(proxy: str) -> dict[str, str]:
