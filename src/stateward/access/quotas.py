@@ -66,29 +66,29 @@ class QuotaGuard:
         """Return the key of the quota that applies to a request."""
         return quota_key(request.ns) if request.actor in HELD and request.ns != SYSTEM else None
 
-    async def check(self, uow: UnitOfWork, request: Request, found: Object, *, begins: bool) -> None:
+    async def check(self, uow: UnitOfWork, request: Request, record: Object, *, begins: bool) -> None:
         """Raise if the request would exceed the quota."""
         quota = self._quota(uow, request)
         if quota is None:
             return
         ns, counts = request.ns, uow.admission_counts
-        most = quota.objects.get(found.kind) if request.creates is not None else None
+        most = quota.objects.get(record.kind) if request.creates is not None else None
         if most is not None:
-            if (ns, found.kind) not in counts:
-                counts[ns, found.kind] = await uow.tx.count_objects(ns, found.kind, most)
-            if counts[ns, found.kind] >= most:
-                raise QuotaExceeded(ns, f"objects of kind {found.kind}", most, retry=False)
-        if quota.operations is not None and _adds(found, begins=begins):
+            if (ns, record.kind) not in counts:
+                counts[ns, record.kind] = await uow.tx.count_objects(ns, record.kind, most)
+            if counts[ns, record.kind] >= most:
+                raise QuotaExceeded(ns, f"objects of kind {record.kind}", most, retry=False)
+        if quota.operations is not None and _adds(record, begins=begins):
             if (ns,) not in counts:
                 counts[ns,] = await uow.tx.count_open_operations(ns, quota.operations)
             if counts[ns,] >= quota.operations:
                 raise QuotaExceeded(ns, "operations under way", quota.operations, retry=True)
 
-    def accepted(self, uow: UnitOfWork, request: Request, found: Object, *, begins: bool) -> None:
+    def accepted(self, uow: UnitOfWork, request: Request, record: Object, *, begins: bool) -> None:
         """Count an accepted request."""
-        if request.creates is not None and (request.ns, found.kind) in uow.admission_counts:
-            uow.admission_counts[request.ns, found.kind] += 1
-        if (request.ns,) in uow.admission_counts and _adds(found, begins=begins):
+        if request.creates is not None and (request.ns, record.kind) in uow.admission_counts:
+            uow.admission_counts[request.ns, record.kind] += 1
+        if (request.ns,) in uow.admission_counts and _adds(record, begins=begins):
             uow.admission_counts[request.ns,] += 1
 
     def _quota(self, uow: UnitOfWork, request: Request) -> Quota | None:
@@ -96,9 +96,9 @@ class QuotaGuard:
         return None if key is None else quota_in(uow.objects.get(key))
 
 
-def _adds(found: Object, *, begins: bool) -> bool:
+def _adds(record: Object, *, begins: bool) -> bool:
     """Return whether the request adds an open operation: one that pre-empts another replaces it."""
-    return begins and found.op is None
+    return begins and record.op is None
 
 
 def quota_kind() -> Kind:
@@ -111,11 +111,11 @@ def quota_key(ns: str) -> Key:
     return Key(SYSTEM, f"quota-{ns}")
 
 
-def quota_in(found: Object | None) -> Quota | None:
+def quota_in(record: Object | None) -> Quota | None:
     """Return the quota in an object; None if it is not in force."""
-    if found is None or found.removed:
+    if record is None or record.removed:
         return None
-    return msgspec.json.decode(found.spec, type=Quota)
+    return msgspec.json.decode(record.spec, type=Quota)
 
 
 class Quotas:
@@ -140,5 +140,5 @@ class Quotas:
     async def list(self, after: str | None = None, limit: int = 1000) -> list[Quota]:
         """Return the quotas, in the order of their namespaces."""
         behind = None if after is None else quota_key(after).id
-        found = await self._engine.store.reader.list_objects(Selector(SYSTEM, kind=QUOTA.kind), Page(behind, limit))
-        return [quota for one in found if (quota := quota_in(one)) is not None]
+        records = await self._engine.store.reader.list_objects(Selector(SYSTEM, kind=QUOTA.kind), Page(behind, limit))
+        return [quota for record in records if (quota := quota_in(record)) is not None]

@@ -63,13 +63,13 @@ def session_kind() -> Kind:
     return Kind(SESSION, guard=_guard_session, general=False)
 
 
-async def _guard_session(uow: UnitOfWork, request: Request, found: Object) -> None:
+async def _guard_session(uow: UnitOfWork, request: Request, record: Object) -> None:
     """Set the timer of a session's expiry with the session, and remove it with the session's end."""
     if request.action == "open":
         until = msgspec.json.decode(request.spec or "{}", type=SessionSpec).expires
-        uow.changes.timers.append(expiry_timer(found, until))
+        uow.changes.timers.append(expiry_timer(record, until))
     elif request.action == "close":
-        uow.changes.timers_gone.append(expiry_timer(found, 0.0).key)
+        uow.changes.timers_gone.append(expiry_timer(record, 0.0).key)
 
 
 class Sessions:
@@ -95,10 +95,10 @@ class Sessions:
         parts = text.split("_", 2)
         if len(parts) != 3 or parts[0] != PREFIX or not parts[1].isalnum():
             return None
-        found = await self._engine.store.reader.object(_key(parts[1]))
-        if found is None or found.removed or found.state != SessionState.OPEN:
+        record = await self._engine.store.reader.object(_key(parts[1]))
+        if record is None or record.removed or record.state != SessionState.OPEN:
             return None
-        spec = msgspec.json.decode(found.spec, type=SessionSpec)
+        spec = msgspec.json.decode(record.spec, type=SessionSpec)
         if not hmac.compare_digest(spec.digest, digest_of(parts[2])):
             return None
         if spec.expires <= await self._engine.store.reader.time():

@@ -122,41 +122,41 @@ def token_kind() -> Kind:
     return Kind(TOKEN, guard=_guard_token, general=False)
 
 
-async def _guard_token(uow: UnitOfWork, request: Request, found: Object) -> None:
+async def _guard_token(uow: UnitOfWork, request: Request, record: Object) -> None:
     """Set the timer of a token's expiry with the token, and remove it with the token's end."""
-    await guard_last_administrator(uow, request, found)
+    await guard_last_administrator(uow, request, record)
     if request.action == "issue":
         expires = msgspec.json.decode(request.spec or "{}", type=TokenSpec).expires
         if expires is not None:
-            uow.changes.timers.append(expiry_timer(found, expires))
+            uow.changes.timers.append(expiry_timer(record, expires))
     elif request.action == "revoke":
-        uow.changes.timers_gone.append(expiry_timer(found, 0.0).key)
+        uow.changes.timers_gone.append(expiry_timer(record, 0.0).key)
 
 
-def expiry_timer(found: Object, at: float) -> Timer:
+def expiry_timer(record: Object, at: float) -> Timer:
     """Return the timer that ends a token or a session."""
-    return Timer(found.ns, f"expiry of {found.id.removeprefix('token-')}", at, 0, found.id, "expire", "[]", "{}")
+    return Timer(record.ns, f"expiry of {record.id.removeprefix('token-')}", at, 0, record.id, "expire", "[]", "{}")
 
 
-async def guard_last_administrator(uow: UnitOfWork, request: Request, found: Object) -> None:
+async def guard_last_administrator(uow: UnitOfWork, request: Request, record: Object) -> None:
     """Raise if the last administrator's token is revoked: another one must be valid for at least as long.
 
     The rows of all active tokens are locked, so of two concurrent revocations of the last two tokens one is refused.
     """
-    lasts_until = _governs_until(found, uow.now) if request.action == "revoke" else None
+    lasts_until = _governs_until(record, uow.now) if request.action == "revoke" else None
     if lasts_until is None:
         return
     active = await uow.tx.select(Selector(SYSTEM, TOKEN.kind, states=(TokenState.ACTIVE.word,)))
-    others = (_governs_until(uow.objects.get(one.key, one), uow.now) for one in active if one.key != found.key)
+    others = (_governs_until(uow.objects.get(other.key, other), uow.now) for other in active if other.key != record.key)
     if not any(until is not None and until >= lasts_until for until in others):
-        raise LastAdministrator(found.id.removeprefix("token-"))
+        raise LastAdministrator(record.id.removeprefix("token-"))
 
 
-def _governs_until(found: Object, now: float) -> float | None:
+def _governs_until(record: Object, now: float) -> float | None:
     """Return until when a token administers all namespaces; None if it does not."""
-    spec = msgspec.json.decode(found.spec, type=TokenSpec)
+    spec = msgspec.json.decode(record.spec, type=TokenSpec)
     until = inf if spec.expires is None else spec.expires
-    governs = found.state == TokenState.ACTIVE and spec.role is Role.ADMIN and ANY in spec.namespaces
+    governs = record.state == TokenState.ACTIVE and spec.role is Role.ADMIN and ANY in spec.namespaces
     return until if governs and until > now else None
 
 
@@ -203,10 +203,10 @@ class Tokens:
         return None if spec is None else _grant(id_, spec)
 
     async def _active(self, id_: str) -> TokenSpec | None:
-        found = await self._engine.store.reader.object(Key(SYSTEM, _object(id_)))
-        if found is None or found.removed or found.state != TokenState.ACTIVE:
+        record = await self._engine.store.reader.object(Key(SYSTEM, _object(id_)))
+        if record is None or record.removed or record.state != TokenState.ACTIVE:
             return None
-        spec = msgspec.json.decode(found.spec, type=TokenSpec)
+        spec = msgspec.json.decode(record.spec, type=TokenSpec)
         if spec.expires is not None and spec.expires <= await self._engine.store.reader.time():
             return None  # a late expiry timer must not keep the token valid
         return spec
@@ -219,15 +219,15 @@ class Tokens:
     async def remove_ended(self, before: float) -> None:
         """Remove the tokens that were revoked or have expired before a time."""
         ended = Selector(SYSTEM, TOKEN.kind, states=(TokenState.REVOKED.word, TokenState.EXPIRED.word))
-        async for one in list_all(self._engine.store.reader, ended):
-            if one.since < before:
+        async for record in list_all(self._engine.store.reader, ended):
+            if record.since < before:
                 with suppress(Denied):  # another process was faster
-                    await self._engine.act(*one.key, "remove", actor=CLOCK, who="retention")
+                    await self._engine.act(*record.key, "remove", actor=CLOCK, who="retention")
 
     async def list(self, after: str | None = None, limit: int = 1000) -> list[TokenInfo]:
         """Return all tokens, in every state."""
         chosen = Selector(SYSTEM, kind=TOKEN.kind)
-        return [_info(one) for one in await self._engine.store.reader.list_objects(chosen, Page(after, limit))]
+        return [_info(record) for record in await self._engine.store.reader.list_objects(chosen, Page(after, limit))]
 
 
 def _check_namespace(role: Role, named: str) -> None:
@@ -252,7 +252,7 @@ def _object(id_: str) -> str:
     return f"token-{id_}"
 
 
-def _info(found: Object) -> TokenInfo:
-    spec = msgspec.json.decode(found.spec, type=TokenSpec)
-    id_ = found.id.removeprefix("token-")
-    return TokenInfo(id_, spec.name, spec.role, spec.namespaces, found.state, found.created, spec.expires)
+def _info(record: Object) -> TokenInfo:
+    spec = msgspec.json.decode(record.spec, type=TokenSpec)
+    id_ = record.id.removeprefix("token-")
+    return TokenInfo(id_, spec.name, spec.role, spec.namespaces, record.state, record.created, spec.expires)
