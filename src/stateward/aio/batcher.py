@@ -129,15 +129,15 @@ class Batcher(Generic[Item, Answer]):
             attempt += 1
             start = loop.time() + delay_s
             if batch[0][2] <= start:  # the first item is the oldest
-                _fail([one for one in batch if one[2] <= start], error)
-                batch = [one for one in batch if one[2] > start]
+                _fail([pending for pending in batch if pending[2] <= start], error)
+                batch = [pending for pending in batch if pending[2] > start]
             if not batch:
                 return [], []
             if delay_s:
                 await asyncio.sleep(delay_s)
             try:
                 async with asyncio.timeout_at(batch[0][2]):
-                    return batch, await self._process([one[0] for one in batch])
+                    return batch, await self._process([pending[0] for pending in batch])
             except TimeoutError:
                 error = self.timeout_error(f"no answer within {self._timeout_s:g} seconds")
             except Exception as raised:

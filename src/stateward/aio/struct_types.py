@@ -20,13 +20,13 @@ _prepared: WeakSet[type[Struct]] = WeakSet()
 def prepare_struct_types() -> None:
     """Let msgspec describe all classes that are loaded."""
     with _lock:
-        for found in [one for one in _subclasses(Struct) if one not in _prepared]:
+        for struct in [subclass for subclass in _subclasses(Struct) if subclass not in _prepared]:
             with suppress(Exception):  # it is not for decoding
-                msgspec.json.Decoder(found)
-            _prepared.add(found)
+                msgspec.json.Decoder(struct)
+            _prepared.add(struct)
 
 
 def _subclasses(base: type[Struct]) -> Iterator[type[Struct]]:
-    for one in base.__subclasses__():
-        yield one
-        yield from _subclasses(one)
+    for subclass in base.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)

@@ -87,7 +87,7 @@ def _log_failure(log: logging.Logger, name: str, error: BaseException, transient
 def _is_transient(error: BaseException, transient: Transient) -> bool:
     """Return whether an error is expected to pass; one of a task group is, if all of its errors are."""
     if isinstance(error, ExceptionGroup):
-        return all(_is_transient(one, transient) for one in error.exceptions)
+        return all(_is_transient(part, transient) for part in error.exceptions)
     return isinstance(error, transient)
 
 
