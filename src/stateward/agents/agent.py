@@ -134,8 +134,8 @@ class Agent:
     async def run_until_stopped(self) -> None:
         """Run until dismissed, or stopped by SIGINT or SIGTERM; what exists stays as it is."""
         task = asyncio.ensure_future(self.run())
-        for one in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(one, task.cancel)
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(signum, task.cancel)
         with suppress(asyncio.CancelledError):
             await task
 
@@ -149,7 +149,7 @@ class Agent:
         if self._socket is not None:
             with suppress(*CONNECTION_ERRORS):
                 await self._socket.close()
-        for site in {id(one): one for one in self._backends.values()}.values():
+        for site in {id(backend): backend for backend in self._backends.values()}.values():
             await site.close()
 
     # --- one connection ----------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class Agent:
     async def _settle(self) -> None:
         """Forget the orders that were carried out, if the lease has ended: they may come again as they were."""
         if self._lease is not None and await self._lease.settle():
-            self._memories = {name: one for name, one in self._memories.items() if one.work is not None}
+            self._memories = {name: memory for name, memory in self._memories.items() if memory.work is not None}
 
     async def _handshake(self, socket: AgentSocket) -> Welcome:
         hello = Hello(
@@ -308,8 +308,8 @@ class Agent:
 
     async def _status_loop(self, statuses: Callable[[], AsyncIterator[ThingStatus]]) -> None:
         """Send the statuses of all things, and each one again when it changes."""
-        async for one in statuses():
-            await self._send(StatusMessage(clip_text(one.status), one.generation, self.notify, one.name))
+        async for status in statuses():
+            await self._send(StatusMessage(clip_text(status.status), status.generation, self.notify, status.name))
 
     async def _trust_connection(self, stable_s: float) -> None:
         """Reset the backoff once the connection has lasted; a welcome alone does not reset it."""
@@ -351,7 +351,7 @@ class Agent:
 
     async def _handle_order(self, order: AgentOrder) -> None:
         memory = replace(self._memories.get(order.name, InstanceMemory()), connection=self.notify)
-        works = [one.work for one in self._memories.values() if one.work is not None]
+        works = [memory.work for memory in self._memories.values() if memory.work is not None]
         existing = self._existing.get(order.name, NOTHING_EXISTS)
         verdict = judge_order(existing, memory, order, crowded=has_related_work(order, works))
         log.info("order %s for %s: agent %s", order, order.name, verdict.value)
@@ -415,7 +415,7 @@ class Agent:
         """Forget half of the things that are gone, if there are too many."""
         if len(self._memories) - len(self._existing) <= MAX_ENDED_MEMORIES:
             return
-        gone = [name for name, one in self._memories.items() if one.work is None and name not in self._existing]
+        gone = [name for name, memory in self._memories.items() if memory.work is None and name not in self._existing]
         for name in gone[: MAX_ENDED_MEMORIES // 2]:
             del self._memories[name]
 

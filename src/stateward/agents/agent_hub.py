@@ -147,14 +147,14 @@ class AgentHub(ABC):
 
     async def on_inventory(self, connection: AgentConnection) -> None:
         """Reconcile a complete inventory, and send the orders due."""
-        found = await self.sync(connection, tuple(connection.items.values()))
-        if found.rejection:
-            await connection.send(Goodbye(found.rejection))
-            raise Disconnected(found.rejection)
+        answer = await self.sync(connection, tuple(connection.items.values()))
+        if answer.rejection:
+            await connection.send(Goodbye(answer.rejection))
+            raise Disconnected(answer.rejection)
         connection.is_synced = True
-        for name, operation in found.working:
+        for name, operation in answer.working:
             connection.sent_orders[name] = operation, asyncio.get_running_loop().time()
-        for order in found.orders:
+        for order in answer.orders:
             await connection.send_order(order)
         await self.on_synced(connection)
         connection.items.clear()
@@ -181,7 +181,7 @@ class AgentHub(ABC):
     async def on_closed(self, connection: AgentConnection) -> None:
         """Forget a closed connection, and record its loss."""
         self.requests.on_closed(connection)
-        others = [one for one in self.connections.get(connection.site, ()) if one is not connection]
+        others = [other for other in self.connections.get(connection.site, ()) if other is not connection]
         if others:
             self.connections[connection.site] = others
         else:
@@ -193,8 +193,8 @@ class AgentHub(ABC):
 
     def serving_connection(self, site: Key) -> AgentConnection | None:
         """Return the newest connection of a site in this process that has sent its inventory."""
-        synced = [one for one in self.connections.get(site, ()) if one.is_synced]
-        return max(synced, key=lambda one: one.notify, default=None)
+        synced = [connection for connection in self.connections.get(site, ()) if connection.is_synced]
+        return max(synced, key=lambda connection: connection.notify, default=None)
 
     def supersede(self, site: Key) -> None:
         """Close the connections of a site, because a newer one takes over."""
@@ -220,10 +220,12 @@ class AgentHub(ABC):
     async def record_disconnects(self, lost: Iterable[ConnectionId]) -> None:
         """Record lost connections of this or another controller; retried later if the store is not available."""
         given = list(lost)
-        outcomes = await asyncio.gather(*(self.record_disconnect(one) for one in given), return_exceptions=True)
-        for one, outcome in zip(given, outcomes, strict=True):
+        outcomes = await asyncio.gather(
+            *(self.record_disconnect(connection_id) for connection_id in given), return_exceptions=True
+        )
+        for connection_id, outcome in zip(given, outcomes, strict=True):
             if isinstance(outcome, StoreError):
-                self._unrecorded.add(one)
+                self._unrecorded.add(connection_id)
             elif isinstance(outcome, BaseException):
                 raise outcome
 
@@ -254,7 +256,7 @@ class AgentHub(ABC):
         loops = partial(self._follow_journal, on_page), self.resend_orders, self.close_silent
         name = f"hub of {self.site_noun} agents"
         try:
-            async with background(*(supervise(name, one, log, transient=StoreError) for one in loops)):
+            async with background(*(supervise(name, loop, log, transient=StoreError) for loop in loops)):
                 yield
         finally:
             await self.close()
@@ -325,5 +327,5 @@ class AgentHub(ABC):
         """Close all connections, and end the tasks."""
         await self.disconnect_all()
         await cancel_tasks(self._tasks)
-        for one in self._batchers:
-            await one.drain()
+        for batcher in self._batchers:
+            await batcher.drain()

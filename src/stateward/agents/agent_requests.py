@@ -95,23 +95,23 @@ class AgentRequests:
         try:
             await connection.send(request(number, connection.notify, *fields))
             async with asyncio.timeout(patience):
-                found = await caller.answer
+                answer = await caller.answer
         except (TimeoutError, Disconnected) as error:
             raise self._refusal(connection.site_name, str(error) or "no answer in time") from error
         finally:
             del self._waiting[number]
             if not caller.answer.done() or caller.answer.cancelled():
                 await _cancel(connection, number)
-        if not isinstance(found, form):
+        if not isinstance(answer, form):
             raise self._refusal(connection.site_name, "its answer belongs to another request")
-        if found.error:
-            raise self._refusal(connection.site_name, found.error)
-        return found
+        if answer.error:
+            raise self._refusal(connection.site_name, answer.error)
+        return answer
 
     def _check(self, connection: AgentConnection) -> None:
         if not connection.answers:
             raise self._refusal(connection.site_name, "its version knows no requests for logs and commands")
-        if sum(one.connection is connection for one in self._waiting.values()) >= MAX_WAITING:
+        if sum(caller.connection is connection for caller in self._waiting.values()) >= MAX_WAITING:
             raise self._refusal(connection.site_name, f"it works on {MAX_WAITING} requests already")
 
     def on_answer(self, connection: AgentConnection, piece: AnswerPiece) -> None:

@@ -22,7 +22,7 @@ class WebSocketDialer:
         self, controllers: Sequence[str], path: str, ns: str, site_name: str, token: str, chance: Random
     ) -> None:
         self._urls = [
-            f"{check_controller_url(one)}{path}/{quote(ns, safe='')}/{quote(site_name, safe='')}" for one in controllers
+            f"{check_controller_url(url)}{path}/{quote(ns, safe='')}/{quote(site_name, safe='')}" for url in controllers
         ]
         self._token, self._chance = token, chance
         self._failures = 0

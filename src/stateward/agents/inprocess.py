@@ -23,11 +23,11 @@ class Pipe:
 
     async def take(self) -> bytes:
         """Return the next message."""
-        found = await self._inbox.get()
-        if found is None:
+        message = await self._inbox.get()
+        if message is None:
             self.put(None)
             raise PipeClosed("the other end is closed")
-        return found
+        return message
 
     def close_both(self) -> None:
         """End the connection."""

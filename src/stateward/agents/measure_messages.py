@@ -43,7 +43,12 @@ class Load(Struct, frozen=True, omit_defaults=True):
     @property
     def is_in_range(self) -> bool:
         """Whether all values are within the limits."""
-        values = (self.cpu, self.mem, self.connections, *(value for one in self.nodes for value in (one.cpu, one.mem)))
+        values = (
+            self.cpu,
+            self.mem,
+            self.connections,
+            *(value for node in self.nodes for value in (node.cpu, node.mem)),
+        )
         return all(value is None or 0 <= value <= MAX_LOAD for value in values)
 
 

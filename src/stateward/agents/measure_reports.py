@@ -36,7 +36,7 @@ def is_material(before: Load, now: Load) -> bool:
     """Tell whether a load has changed so much that the controller must know."""
     return (
         (before.generation, before.is_healthy, before.requests) != (now.generation, now.is_healthy, now.requests)
-        or [(one.key, one.is_up) for one in before.nodes] != [(one.key, one.is_up) for one in now.nodes]
+        or [(node.key, node.is_up) for node in before.nodes] != [(node.key, node.is_up) for node in now.nodes]
         or differs(before.cpu, now.cpu, MIN_CPU_CHANGE)
         or differs(before.mem, now.mem, MIN_MEMORY_CHANGE)
         or differs(before.connections, now.connections, MIN_CONNECTIONS_CHANGE)
@@ -46,7 +46,7 @@ def is_material(before: Load, now: Load) -> bool:
 def load_of(name: str, generation: int, measure: InstanceMeasure) -> Load:
     """Return the load that an agent reports for a measure."""
     nodes = tuple(
-        NodeLoad(one.key, one.is_up, _rounded(one.cpu), one.memory) for one in islice(measure.nodes, MAX_NODES)
+        NodeLoad(node.key, node.is_up, _rounded(node.cpu), node.memory) for node in islice(measure.nodes, MAX_NODES)
     )
     health = measure.health
     verdict = None if health is None else health.is_healthy
@@ -92,7 +92,7 @@ class MeasureReporter:
             for name, measure in measures.items()
             if name in existing and existing[name].generation
         }
-        changed = [one for name, one in now.items() if name not in self._sent or is_material(self._sent[name], one)]
+        changed = [load for name, load in now.items() if name not in self._sent or is_material(self._sent[name], load)]
         unknown = [name for name in self._sent if name not in now]
         if problem != self._problem and not changed and not unknown:
             yield Measures(self._notify, problem=problem)
@@ -102,8 +102,8 @@ class MeasureReporter:
             yield Measures(self._notify, unknown=tuple(names), problem=problem)
         self._problem = problem
         self._sent = {
-            **{name: one for name, one in self._sent.items() if name in now},
-            **{one.name: one for one in changed},
+            **{name: load for name, load in self._sent.items() if name in now},
+            **{load.name: load for load in changed},
         }
 
 

@@ -64,8 +64,8 @@ class SecretRequests:
 
     async def values(self, ns: str, names: Collection[str]) -> Mapping[str, str]:  # noqa: ARG002 - that of the node
         """Return the present values of secrets, or those last known; raises if there is none."""
-        found = await asyncio.gather(*(self._value(name) for name in names))
-        return dict(zip(names, found, strict=True))
+        secrets = await asyncio.gather(*(self._value(name) for name in names))
+        return dict(zip(names, secrets, strict=True))
 
     async def _value(self, secret: str) -> str:
         answer = await self._ask(secret)

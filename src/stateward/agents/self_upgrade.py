@@ -51,12 +51,12 @@ def read_installation(folder: Path) -> str:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not file.exists():
             _write_once(file, uuid4().hex)
-        found = file.read_text("ascii").strip()
+        installation = file.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidIdentity(str(file), str(error)) from error
-    if not re.fullmatch("[0-9a-f]{32}", found):
+    if not re.fullmatch("[0-9a-f]{32}", installation):
         raise InvalidIdentity(str(file), "restore it, or remove it and have an administrator hand its site over")
-    return found
+    return installation
 
 
 def _write_once(file: Path, text: str) -> None:

@@ -81,7 +81,7 @@ class SimulatedSite:
 
     async def measure(self) -> Mapping[str, InstanceMeasure]:
         """Return the measures that were set, of what exists."""
-        return {name: one for name, one in self.measures.items() if name in self.things}
+        return {name: measure for name, measure in self.measures.items() if name in self.things}
 
     async def close(self) -> None:
         """Do nothing."""
@@ -110,20 +110,20 @@ class SimulatedFleet:
 
     def add_existing(self, things: dict[str, dict[str, int]]) -> None:
         """Add things that exist already: by site and name, with their generations."""
-        for site, found in things.items():
-            self.sites[site].things.update({name: Existing(number) for name, number in found.items()})
+        for site, numbers in things.items():
+            self.sites[site].things.update({name: Existing(number) for name, number in numbers.items()})
 
     def start(self) -> None:
         """Start all agents."""
-        self._tasks = [asyncio.create_task(one.run()) for one in self.agents.values()]
+        self._tasks = [asyncio.create_task(agent.run()) for agent in self.agents.values()]
 
     async def wait_synced(self) -> None:
         """Wait until all agents are connected and have sent their inventories."""
-        await asyncio.gather(*(one.synced.wait() for one in self.agents.values()))
+        await asyncio.gather(*(agent.synced.wait() for agent in self.agents.values()))
 
     async def wait_disconnected(self) -> None:
         """Wait until no agent is connected."""
-        while any(one.notify for one in self.agents.values()):
+        while any(agent.notify for agent in self.agents.values()):
             await asyncio.sleep(0.01)
 
     async def stop(self) -> None:
