@@ -72,12 +72,12 @@ def kill_on_host(mark: str, root: int, container: str) -> bool:
     """
     was_here = False
     for _ in range(ROUNDS):
-        found = _find_processes(f"{MARK_VARIABLE}={mark}".encode(), root, container)
-        if not found:
+        pids = _find_processes(f"{MARK_VARIABLE}={mark}".encode(), root, container)
+        if not pids:
             return was_here
         was_here = True
         try:
-            for pid in found:
+            for pid in pids:
                 _kill(pid)
         except PermissionError:
             return False
@@ -100,12 +100,12 @@ def _find_processes(variable: bytes, root: int, container: str) -> set[int]:
             state, _, parent = _read(name, "stat").rpartition(b")")[2].decode().strip().partition(" ")
             if parent and state not in DEAD_STATES:
                 parents[int(name)] = int(parent.split()[0])
-    found = {pid for pid in parents if variable in _read(pid, "environ").split(b"\0")}
+    pids = {pid for pid in parents if variable in _read(pid, "environ").split(b"\0")}
     if root in parents and container and container.encode() in _read(root, "cgroup"):
-        found.add(root)
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
+        pids.add(root)
+    while more := {pid for pid, parent in parents.items() if parent in pids} - pids:
+        pids |= more
+    return pids
 
 
 def _read(pid: int | str, name: str) -> bytes:

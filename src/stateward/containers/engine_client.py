@@ -81,9 +81,9 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
 
     async def version(self) -> EngineVersion:
         """Return the engine's name and version."""
-        found = await self._transport.read(_VERSION, "version", "/version")
+        answer = await self._transport.read(_VERSION, "version", "/version")
         name = "podman" if self._transport.is_podman else "docker"
-        return EngineVersion(name, found.Version or "", found.ApiVersion or "")
+        return EngineVersion(name, answer.Version or "", answer.ApiVersion or "")
 
     async def info(self) -> EngineInfo:
         """Return the engine's host and counts."""
@@ -99,13 +99,13 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
         """List containers in every state, by one call; a second one, if the engine has to be mended first."""
         params = {"all": "true", "filters": label_filters(labels)}
         try:
-            found = await self._transport.read(_LISTED, "list containers", "/containers/json", params=params)
+            listed = await self._transport.read(_LISTED, "list containers", "/containers/json", params=params)
         except EngineRefused as error:
             if error.reason is not EngineRefusal.DAMAGED:
                 raise
             await self._finish_removals()
-            found = await self._transport.read(_LISTED, "list containers", "/containers/json", params=params)
-        return [wire.listed_record(one) for one in found]
+            listed = await self._transport.read(_LISTED, "list containers", "/containers/json", params=params)
+        return [wire.listed_record(container) for container in listed]
 
     async def inspect_container(self, container: str) -> ContainerRecord:
         """Return all that the engine knows of a container."""
@@ -148,8 +148,8 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
 
     async def _is_rootless(self) -> bool:
         if self._rootless is None:
-            found = await self._transport.read(_INFO, "info", "/info")
-            self._rootless = any("rootless" in one for one in found.SecurityOptions or ())
+            info = await self._transport.read(_INFO, "info", "/info")
+            self._rootless = any("rootless" in option for option in info.SecurityOptions or ())
         return self._rootless
 
     async def isolates_networks(self) -> bool:
@@ -177,13 +177,13 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
                 raise EngineRefused(EngineRefusal.IMAGE_MISSING, call, error.message) from error
             if error.reason is not EngineRefusal.NAME_TAKEN:
                 raise
-            found = await self._find_created(spec.name)
-            if found is None:
+            record = await self._find_created(spec.name)
+            if record is None:
                 await self._remove_by_force(spec.name)
                 return (await self._transport.read(_CREATED, call, path, "POST", params=params, json=body)).id, False
-            if found.key != spec.key:
+            if record.key != spec.key:
                 raise
-            return found.id, found.state is not ContainerState.CREATED
+            return record.id, record.state is not ContainerState.CREATED
 
     async def _find_created(self, name: str) -> ContainerRecord | None:
         """Return the container that has a name, once it is there; None if nothing but its name is.
@@ -276,8 +276,8 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
         Secret files are also removed if an earlier call was interrupted, and their container is named.
         """
         try:
-            found = await self.inspect_container(container)
-            if force and found.state in (ContainerState.RUNNING, ContainerState.PAUSED):
+            record = await self.inspect_container(container)
+            if force and record.state in (ContainerState.RUNNING, ContainerState.PAUSED):
                 await self.kill_container(container)  # Podman would first try its signal, and wait
             params = {"force": str(force).lower(), "v": "true"}
             timeout_s = self._timeout_s + DEFAULT_GRACE_S
@@ -291,8 +291,8 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
                 raise
             await self._remove_secrets(container)
             return False
-        if SECRETS_LABEL in found.labels:
-            await self._remove_secrets(found.name)
+        if SECRETS_LABEL in record.labels:
+            await self._remove_secrets(record.name)
         return True
 
     async def _finish_removals(self) -> int:
@@ -302,11 +302,11 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
         """
         params = {"all": "true", "filters": label_filters([KEY_LABEL])}
         path = f"{PODMAN_API}/containers/json"
-        found = await self._transport.read(_LISTED_BY_PODMAN, "list half-removed containers", path, params=params)
-        left = [one for one in found if one.State == ContainerState.REMOVING]
-        for one in left:
-            await self._remove_by_force(one.Id)
-            for name in one.Names or ():
+        listed = await self._transport.read(_LISTED_BY_PODMAN, "list half-removed containers", path, params=params)
+        left = [container for container in listed if container.State == ContainerState.REMOVING]
+        for container in left:
+            await self._remove_by_force(container.Id)
+            for name in container.Names or ():
                 await self._remove_secrets(name)
         return len(left)
 
@@ -337,9 +337,9 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
 
     async def check_health(self, container: str) -> ContainerHealth:
         """Return the result of a container's health check, which Podman runs now: its timers need systemd."""
-        found = await self.inspect_container(container)
-        if not self._transport.is_podman or found.state is not ContainerState.RUNNING:
-            return found.health
+        record = await self.inspect_container(container)
+        if not self._transport.is_podman or record.state is not ContainerState.RUNNING:
+            return record.health
         path = f"{PODMAN_API}{container_path(container)}/healthcheck"
         try:
             health = await self._transport.read(_HEALTH, f"check the health of {container}", path)
@@ -355,24 +355,24 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
         """Return what running containers use; Podman has one call for many."""
         await self._transport.negotiate()
         if self._transport.is_podman and len(containers) > 1:
-            found = await self._read_podman_stats(containers)
-            if found is not None:
-                return found
+            stats = await self._read_podman_stats(containers)
+            if stats is not None:
+                return stats
         gate = asyncio.Semaphore(PARALLEL_STATS)
-        each = await asyncio.gather(*(self._read_stats_of(one, gate) for one in containers))
-        return [one for one in each if one is not None]
+        each = await asyncio.gather(*(self._read_stats_of(container, gate) for container in containers))
+        return [record for record in each if record is not None]
 
     async def _read_podman_stats(self, containers: Sequence[str]) -> Sequence[ContainerStats] | None:
         """Return the statistics of many containers, or None if one does not exist: Podman then refuses all."""
         params = {"stream": "false", "containers": list(containers)}
         path = f"{PODMAN_API}/containers/stats"
         try:
-            found = await self._transport.read(_MANY_STATS, "read statistics", path, params=params)
+            answer = await self._transport.read(_MANY_STATS, "read statistics", path, params=params)
         except EngineRefused:
             return None
-        if found.error is not None:
+        if answer.error is not None:
             return None
-        return [wire.podman_stats_record(one) for one in found.stats or () if one.PIDs]
+        return [wire.podman_stats_record(stats) for stats in answer.stats or () if stats.PIDs]
 
     async def _read_stats_of(self, container: str, gate: asyncio.Semaphore) -> ContainerStats | None:
         call, params = f"read statistics of {container}", {"stream": "false", "one-shot": "true"}

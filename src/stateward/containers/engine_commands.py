@@ -126,9 +126,9 @@ class EngineCommands:
 
     async def _exit_code(self, command: ContainerCommand) -> int:
         for _ in range(EXEC_END_POLLS):
-            found = await self._inspect(command)
-            if not found.running and found.exit_code is not None:
-                return found.exit_code
+            state = await self._inspect(command)
+            if not state.running and state.exit_code is not None:
+                return state.exit_code
             await asyncio.sleep(EXEC_END_POLL_S)
         raise EngineUnavailable(command.call, "its output has ended, and its exit code is not known", sent=True)
 
@@ -147,8 +147,8 @@ class EngineCommands:
     async def _kill_here(self, command: ContainerCommand) -> bool:
         pid, container = 0, ""
         with suppress(EngineRefused, EngineUnavailable):  # its mark remains
-            found = await self._inspect(command)
-            pid, container = (found.pid or 0) if found.running else 0, found.container_i_d or ""
+            state = await self._inspect(command)
+            pid, container = (state.pid or 0) if state.running else 0, state.container_i_d or ""
         return await asyncio.to_thread(kill_on_host, command.mark, pid, container)
 
     async def _kill_inside(self, command: ContainerCommand) -> bool:

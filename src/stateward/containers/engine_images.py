@@ -34,8 +34,8 @@ class EngineImages:
 
     async def list_images(self) -> Sequence[ContainerImage]:
         """List the images that the engine has."""
-        found = await self._transport.read(_IMAGES, "list images", "/images/json")
-        return [resource_wire.image_record(one) for one in found]
+        images = await self._transport.read(_IMAGES, "list images", "/images/json")
+        return [resource_wire.image_record(image) for image in images]
 
     async def inspect_image(self, image: str) -> ContainerImage:
         """Return an image by its name, digest or id."""
@@ -59,9 +59,9 @@ class EngineImages:
         ):
             async for report in read_progress(call, pieces):
                 yield report
-        found = await self.inspect_image(reference)
-        if digest and not any(one.endswith(f"@{digest}") for one in found.digests):
-            raise EngineRefused(EngineRefusal.INVALID, call, f"the image that came has the digests {found.digests}")
+        pulled = await self.inspect_image(reference)
+        if digest and not any(known.endswith(f"@{digest}") for known in pulled.digests):
+            raise EngineRefused(EngineRefusal.INVALID, call, f"the image that came has the digests {pulled.digests}")
 
     async def load_images(self, archive: bytes | AsyncIterator[bytes]) -> None:
         """Load images from a tar archive of images."""
@@ -111,7 +111,7 @@ class EngineImages:
 
 def describe_pull(layers: Mapping[str, PullProgress]) -> str:
     """Return how far a pull is, by the last report of each layer: how much has come, or the engine's own words."""
-    done, total = (sum(getattr(one, field) for one in layers.values()) for field in ("done_bytes", "total_bytes"))
+    done, total = (sum(getattr(layer, field) for layer in layers.values()) for field in ("done_bytes", "total_bytes"))
     return f"{done / MIB:.1f} of {total / MIB:.1f} MiB" if total else list(layers.values())[-1].status
 
 
@@ -131,12 +131,12 @@ async def read_progress(call: str, pieces: AsyncIterator[bytes]) -> AsyncGenerat
 def parse_progress(call: str, line: bytes) -> PullProgress:
     """Return a report of progress; raises `EngineRefused` if it is one of an error."""
     try:
-        found = _PROGRESS.decode(line)
+        progress = _PROGRESS.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise EngineUnavailable(call, f"its progress cannot be read ({error})", sent=True) from error
-    if found.error:
-        raise EngineRefused(refusal_reason(0, found.error), call, found.error[:MAX_MESSAGE])
-    return resource_wire.progress_record(found)
+    if progress.error:
+        raise EngineRefused(refusal_reason(0, progress.error), call, progress.error[:MAX_MESSAGE])
+    return resource_wire.progress_record(progress)
 
 
 def _last_id(call: str, content: bytes) -> str:

@@ -73,14 +73,14 @@ def _host_config(spec: ContainerSpec) -> Json:
     for port in spec.ports:
         binding: Json = {"HostIp": port.host_ip, "HostPort": str(port.host_port)}
         bindings.setdefault(f"{port.container_port}/{port.protocol}", []).append(binding)
-    mounts = [_volume(one) for one in spec.mounts if one.volume]
+    mounts = [_volume(mount) for mount in spec.mounts if mount.volume]
     if spec.secret_files:
         mounts.append({"Type": "volume", "Source": secrets_volume(spec), "Target": SECRETS_PATH})
     return {
         "NetworkMode": spec.network,
         "PortBindings": bindings,
         "Mounts": mounts,
-        "Tmpfs": {one.path: _tmpfs(one) for one in spec.mounts if not one.volume},
+        "Tmpfs": {mount.path: _tmpfs(mount) for mount in spec.mounts if not mount.volume},
         "RestartPolicy": {"Name": "no"},
         "NanoCpus": round(limits.cpus * NANOSECONDS),
         "Memory": limits.memory_bytes,
@@ -167,10 +167,10 @@ def label_filters(labels: Sequence[str]) -> str:
     return msgspec.json.encode({"label": list(labels)} if labels else {}).decode()
 
 
-def has_labels(found: Mapping[str, str], wanted: Sequence[str]) -> bool:
+def has_labels(labels: Mapping[str, str], wanted: Sequence[str]) -> bool:
     """Tell whether labels match every one of a filter's, which are `name` or `name=value`."""
     return all(
-        name in found and (not equals or found[name] == value)
+        name in labels and (not equals or labels[name] == value)
         for name, equals, value in (label.partition("=") for label in wanted)
     )
 

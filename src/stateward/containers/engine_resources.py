@@ -72,9 +72,9 @@ class EngineResources:
         except EngineRefused as error:
             if error.reason not in (EngineRefusal.NAME_TAKEN, EngineRefusal.CONFLICT):
                 raise
-            for one in await self.list_networks((f"{KEY_LABEL}={spec.key}",)):
-                if one.name == spec.name:
-                    return one.id
+            for network in await self.list_networks((f"{KEY_LABEL}={spec.key}",)):
+                if network.name == spec.name:
+                    return network.id
             raise
 
     async def list_networks(self, labels: Sequence[str] = ()) -> Sequence[ContainerNetwork]:
@@ -88,9 +88,9 @@ class EngineResources:
         if self._transport.is_podman:
             podman_networks = await self._transport.read(_PODMAN_NETWORKS, call, PODMAN_NETWORKS, params=params)
             await self._keep_networks_isolated()
-            return [resource_wire.podman_network_record(one) for one in podman_networks]
-        found = await self._transport.read(_NETWORKS, call, "/networks", params=params)
-        return [resource_wire.network_record(one) for one in found]
+            return [resource_wire.podman_network_record(network) for network in podman_networks]
+        networks = await self._transport.read(_NETWORKS, call, "/networks", params=params)
+        return [resource_wire.network_record(network) for network in networks]
 
     async def remove_network(self, network: str) -> bool:
         """Remove a network that no container uses."""
@@ -101,17 +101,17 @@ class EngineResources:
         call = f"create volume {spec.name}"
         options = {"DriverOpts": MEMORY_OPTIONS} if spec.in_memory else {}
         body = {"Name": spec.name, "Labels": {**spec.labels, KEY_LABEL: spec.key}, **options}
-        found = await self._transport.read(_VOLUME, call, "/volumes/create", "POST", json=body)
-        if (found.labels or {}).get(KEY_LABEL) != spec.key:  # engines return a volume that exists, whose-ever it is
+        volume = await self._transport.read(_VOLUME, call, "/volumes/create", "POST", json=body)
+        if (volume.labels or {}).get(KEY_LABEL) != spec.key:  # engines return a volume that exists, whose-ever it is
             raise EngineRefused(EngineRefusal.NAME_TAKEN, call, f"there is another volume {spec.name!r}")
-        return found.name
+        return volume.name
 
     async def list_volumes(self, labels: Sequence[str] = ()) -> Sequence[ContainerVolume]:
         """List volumes; Podman gives those that have any of several labels, so they are looked through again."""
         params = {"filters": label_filters(labels)}
-        found = await self._transport.read(_VOLUMES, "list volumes", "/volumes", params=params)
-        records = map(resource_wire.volume_record, found.volumes or ())
-        return [one for one in records if has_labels(one.labels, labels)]
+        listed = await self._transport.read(_VOLUMES, "list volumes", "/volumes", params=params)
+        records = map(resource_wire.volume_record, listed.volumes or ())
+        return [volume for volume in records if has_labels(volume.labels, labels)]
 
     async def remove_volume(self, volume: str) -> bool:
         """Remove a volume that no container uses."""

@@ -129,8 +129,8 @@ def refusal_reason(status: int, message: str) -> EngineRefusal:
 def refusal(call: str, status: int, content: bytes) -> EngineRefused:
     """Return the error for an answer that is no success."""
     try:
-        found = _ERROR_DECODER.decode(content)
-        message = found.message or found.cause or f"status {status}"
+        problem = _ERROR_DECODER.decode(content)
+        message = problem.message or problem.cause or f"status {status}"
     except (msgspec.DecodeError, UnicodeDecodeError):
         message = content.decode(errors="replace").strip() or f"status {status}"
     return EngineRefused(refusal_reason(status, message), call, message[:MAX_MESSAGE])

@@ -142,44 +142,44 @@ def container_state(word: str | None) -> ContainerState:
     return _STATES.get(word or "") or _STATES.get((word or "").lower(), ContainerState.OTHER)
 
 
-def listed_record(found: ListedContainer) -> ContainerRecord:
+def listed_record(container: ListedContainer) -> ContainerRecord:
     """Return a listed container; its exit code and health stand in a sentence for people."""
-    status, state = found.status or "", container_state(found.state)
+    status, state = container.status or "", container_state(container.state)
     health = _HEALTH.search(status) if status.endswith(")") else None
     exit_code = _EXIT_CODE.match(status) if state in _ENDED else None
     return ContainerRecord(
-        found.id,
-        (found.names or _NO_NAME)[0].removeprefix("/"),
-        found.image or "",
-        found.image_i_d or "",
+        container.id,
+        (container.names or _NO_NAME)[0].removeprefix("/"),
+        container.image or "",
+        container.image_i_d or "",
         state,
-        found.state or "",
-        found.labels or {},
-        float(found.created or 0),
-        _addresses(found.network_settings),
-        tuple([_listed_port(port) for port in found.ports if port.PublicPort]) if found.ports else (),
-        _volumes(found.mounts) if found.mounts else (),
+        container.state or "",
+        container.labels or {},
+        float(container.created or 0),
+        _addresses(container.network_settings),
+        tuple([_listed_port(port) for port in container.ports if port.PublicPort]) if container.ports else (),
+        _volumes(container.mounts) if container.mounts else (),
         ContainerHealth(health[1]) if health else ContainerHealth.NONE,
         int(exit_code[1]) if exit_code else None,
     )
 
 
-def inspected_record(found: InspectedContainer) -> ContainerRecord:
+def inspected_record(container: InspectedContainer) -> ContainerRecord:
     """Return an inspected container."""
-    state, config = found.state or StateJson(), found.config or ConfigJson()
+    state, config = container.state or StateJson(), container.config or ConfigJson()
     meaning = container_state(state.status)
     return ContainerRecord(
-        found.id,
-        (found.name or "").removeprefix("/"),
+        container.id,
+        (container.name or "").removeprefix("/"),
         config.image or "",
-        found.image or "",
+        container.image or "",
         meaning,
         state.status or "",
         config.labels or {},
-        seconds_of(found.created) or 0.0,
-        _addresses(found.network_settings),
-        _inspected_ports(found.network_settings),
-        _volumes(found.mounts),
+        seconds_of(container.created) or 0.0,
+        _addresses(container.network_settings),
+        _inspected_ports(container.network_settings),
+        _volumes(container.mounts),
         health_record(state.health),
         state.exit_code if meaning in _ENDED else None,
         _is_oom_killed(state),
@@ -198,33 +198,33 @@ def _is_oom_killed(state: StateJson) -> bool | None:
     return None if not state.o_o_m_killed and state.exit_code == KILLED_EXIT else state.o_o_m_killed
 
 
-def health_record(found: HealthJson | None) -> ContainerHealth:
+def health_record(health: HealthJson | None) -> ContainerHealth:
     """Return the result of a health check."""
-    word = found.status if found else ""
+    word = health.status if health else ""
     return ContainerHealth(word) if word in set(ContainerHealth) else ContainerHealth.NONE
 
 
-def _addresses(found: NetworkSettingsJson | None) -> dict[str, str]:
-    networks = (found and found.networks) or {}
-    return {name: one.IPAddress for name, one in networks.items() if one and one.IPAddress}
+def _addresses(settings: NetworkSettingsJson | None) -> dict[str, str]:
+    networks = (settings and settings.networks) or {}
+    return {name: network.IPAddress for name, network in networks.items() if network and network.IPAddress}
 
 
-def _volumes(found: list[MountJson] | None) -> tuple[str, ...]:
-    return tuple(one.name for one in found or () if one.type == "volume" and one.name)
+def _volumes(mounts: list[MountJson] | None) -> tuple[str, ...]:
+    return tuple(mount.name for mount in mounts or () if mount.type == "volume" and mount.name)
 
 
 def _listed_port(port: PortJson) -> PublishedPort:
     return PublishedPort(port.PrivatePort, port.PublicPort or 0, port.IP or "", port.Type or "tcp")
 
 
-def _inspected_ports(found: NetworkSettingsJson | None) -> tuple[PublishedPort, ...]:
+def _inspected_ports(settings: NetworkSettingsJson | None) -> tuple[PublishedPort, ...]:
     ports = []
-    for name, bindings in ((found and found.ports) or {}).items():
+    for name, bindings in ((settings and settings.ports) or {}).items():
         number, _, protocol = name.partition("/")
-        for one in bindings or ():
-            host_port = one.get("HostPort", "")
+        for binding in bindings or ():
+            host_port = binding.get("HostPort", "")
             if number.isdigit() and host_port.isdigit():
-                ports.append(PublishedPort(int(number), int(host_port), one.get("HostIp", ""), protocol or "tcp"))
+                ports.append(PublishedPort(int(number), int(host_port), binding.get("HostIp", ""), protocol or "tcp"))
     return tuple(ports)
 
 
@@ -304,14 +304,14 @@ class PodmanStatsList(ApiObject, frozen=True, gc=False):
     stats: list[PodmanStats] | None = None
 
 
-def stats_record(container: str, found: StatsJson) -> ContainerStats | None:
+def stats_record(container: str, stats: StatsJson) -> ContainerStats | None:
     """Return the statistics of a container, or None if it does not run: engines then write zeros."""
-    cpu = found.cpu_stats and found.cpu_stats.cpu_usage
-    memory = found.memory_stats or MemoryJson()
-    pids = (found.pids_stats and found.pids_stats.current) or 0
+    cpu = stats.cpu_stats and stats.cpu_stats.cpu_usage
+    memory = stats.memory_stats or MemoryJson()
+    pids = (stats.pids_stats and stats.pids_stats.current) or 0
     if not pids:
         return None
-    interfaces = (found.networks or {}).values()
+    interfaces = (stats.networks or {}).values()
     cache = (memory.stats or {}).get("inactive_file", (memory.stats or {}).get("total_inactive_file", 0))
     return ContainerStats(
         container,
@@ -319,19 +319,19 @@ def stats_record(container: str, found: StatsJson) -> ContainerStats | None:
         max((memory.usage or 0) - cache, 0),
         memory.limit or 0,
         pids,
-        sum(one.rx_bytes or 0 for one in interfaces),
-        sum(one.tx_bytes or 0 for one in interfaces),
+        sum(interface.rx_bytes or 0 for interface in interfaces),
+        sum(interface.tx_bytes or 0 for interface in interfaces),
     )
 
 
-def podman_stats_record(found: PodmanStats) -> ContainerStats:
+def podman_stats_record(stats: PodmanStats) -> ContainerStats:
     """Return one of Podman's statistics of many containers."""
     return ContainerStats(
-        found.ContainerID,
-        (found.CPUNano or 0) / 1e9,
-        found.MemUsage or 0,
-        found.MemLimit or 0,
-        found.PIDs or 0,
-        found.NetInput or 0,
-        found.NetOutput or 0,
+        stats.ContainerID,
+        (stats.CPUNano or 0) / 1e9,
+        stats.MemUsage or 0,
+        stats.MemLimit or 0,
+        stats.PIDs or 0,
+        stats.NetInput or 0,
+        stats.NetOutput or 0,
     )

@@ -64,8 +64,8 @@ class NetworkIsolation:
         """
         if self._is_reachable and not await is_rootless() and await asyncio.to_thread(insert_jump):
             return True
-        found = await version()
-        major = found.partition(".")[0]
+        engine_version = await version()
+        major = engine_version.partition(".")[0]
         if not major.isdecimal() or int(major) >= FIRST_WITH_NFTABLES:
             return True
         if not self._has_warned:
@@ -73,6 +73,6 @@ class NetworkIsolation:
             log.warning(
                 "networks of Podman %s may reach each other after the last container of one of them has ended, until"
                 " the next one starts: only a process with root on the engine's host can prevent that",
-                found,
+                engine_version,
             )
         return False

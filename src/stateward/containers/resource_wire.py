@@ -137,66 +137,66 @@ class ProgressJson(Struct, frozen=True):
     error: str | None = None
 
 
-def image_record(found: ImageJson) -> ContainerImage:
+def image_record(image: ImageJson) -> ContainerImage:
     """Return an image."""
-    created = seconds_of(found.created) if isinstance(found.created, str) else found.created
-    labels = found.labels or (found.config and found.config.labels) or {}
+    created = seconds_of(image.created) if isinstance(image.created, str) else image.created
+    labels = image.labels or (image.config and image.config.labels) or {}
     return ContainerImage(
-        found.id,
-        tuple(tag for tag in found.repo_tags or () if tag != "<none>:<none>"),
-        tuple(found.repo_digests or ()),
-        found.size or 0,
+        image.id,
+        tuple(tag for tag in image.repo_tags or () if tag != "<none>:<none>"),
+        tuple(image.repo_digests or ()),
+        image.size or 0,
         float(created or 0),
         labels,
-        found.architecture or "",
+        image.architecture or "",
     )
 
 
-def network_record(found: NetworkJson) -> ContainerNetwork:
+def network_record(network: NetworkJson) -> ContainerNetwork:
     """Return a network."""
-    ranges = (found.IPAM and found.IPAM.config) or ()
-    subnets = tuple(one.subnet for one in ranges if one.subnet)
-    return ContainerNetwork(found.Id, found.Name, found.Labels or {}, subnets, bool(found.Internal))
+    ranges = (network.IPAM and network.IPAM.config) or ()
+    subnets = tuple(subnet.subnet for subnet in ranges if subnet.subnet)
+    return ContainerNetwork(network.Id, network.Name, network.Labels or {}, subnets, bool(network.Internal))
 
 
-def podman_network_record(found: PodmanNetworkJson) -> ContainerNetwork:
+def podman_network_record(network: PodmanNetworkJson) -> ContainerNetwork:
     """Return a network of Podman."""
-    subnets = tuple(one.subnet for one in found.subnets or () if one.subnet)
-    return ContainerNetwork(found.id, found.name, found.labels or {}, subnets, bool(found.internal))
+    subnets = tuple(subnet.subnet for subnet in network.subnets or () if subnet.subnet)
+    return ContainerNetwork(network.id, network.name, network.labels or {}, subnets, bool(network.internal))
 
 
-def volume_record(found: VolumeJson) -> ContainerVolume:
+def volume_record(volume: VolumeJson) -> ContainerVolume:
     """Return a volume."""
-    return ContainerVolume(found.name, found.labels or {})
+    return ContainerVolume(volume.name, volume.labels or {})
 
 
-def info_record(found: InfoJson) -> EngineInfo:
+def info_record(info: InfoJson) -> EngineInfo:
     """Return what an engine says of its host."""
     return EngineInfo(
-        found.Name or "",
-        found.NCPU or 0,
-        found.MemTotal or 0,
-        found.Architecture or "",
-        found.OperatingSystem or "",
-        found.Driver or "",
-        found.Containers or 0,
-        found.Images or 0,
+        info.Name or "",
+        info.NCPU or 0,
+        info.MemTotal or 0,
+        info.Architecture or "",
+        info.OperatingSystem or "",
+        info.Driver or "",
+        info.Containers or 0,
+        info.Images or 0,
     )
 
 
-def event_record(found: EventJson) -> EngineEvent:
+def event_record(event: EventJson) -> EngineEvent:
     """Return an event; Podman names a volume by an attribute alone."""
-    actor = found.Actor or ActorJson()
+    actor = event.Actor or ActorJson()
     attributes: Mapping[str, str] = actor.Attributes or {}
-    at = (found.nanoseconds or 0) / 1e9 or float(found.time or 0)
-    return EngineEvent(found.Type or "", found.Action or "", actor.ID or attributes.get("name", ""), at, attributes)
+    at = (event.nanoseconds or 0) / 1e9 or float(event.time or 0)
+    return EngineEvent(event.Type or "", event.Action or "", actor.ID or attributes.get("name", ""), at, attributes)
 
 
-def progress_record(found: ProgressJson) -> PullProgress:
+def progress_record(progress: ProgressJson) -> PullProgress:
     """Return a report of progress."""
-    detail = found.detail or ProgressDetailJson()
-    status = (found.status or found.stream or "").strip()
-    return PullProgress(status, found.id or "", max(detail.current or 0, 0), max(detail.total or 0, 0))
+    detail = progress.detail or ProgressDetailJson()
+    status = (progress.status or progress.stream or "").strip()
+    return PullProgress(status, progress.id or "", max(detail.current or 0, 0), max(detail.total or 0, 0))
 
 
 class CreatedJson(ApiObject, frozen=True):
