@@ -41,4 +41,4 @@ IMPLIED_ACTORS: dict[Actor, tuple[Actor, ...]] = {USER: (ADMIN,)}
 def with_implied_actors(actors: Actor | Actors) -> Actors:
     """Return the actors named, and those who may do all that they may."""
     named = (actors,) if isinstance(actors, Actor) else actors
-    return Actors(dict.fromkeys(one for actor in named for one in (actor, *IMPLIED_ACTORS.get(actor, ()))))
+    return Actors(dict.fromkeys(implied for actor in named for implied in (actor, *IMPLIED_ACTORS.get(actor, ()))))

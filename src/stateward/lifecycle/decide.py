@@ -38,18 +38,18 @@ def decide(
 def _refuse(lifecycle: Lifecycle, word: str, event: str, name: str, facts: frozenset[str]) -> Refusal:
     state = lifecycle.state(word)
     sources = lifecycle.sources(event)
-    actor = next((one for one in lifecycle.actors if one == name), None)
+    actor = next((known for known in lifecycle.actors if known == name), None)
     if actor is None:
         raise UnknownName(f"actor of {lifecycle.kind}", name, lifecycle.actors)
-    here = [one for one in lifecycle.allowed[state] if one.event == event]
-    mine = [one for one in here if actor in one.actors]
-    owners = dict.fromkeys(Actor(who) for _, one, who in lifecycle.moves if one == event)
+    here = [allowed for allowed in lifecycle.allowed[state] if allowed.event == event]
+    mine = [allowed for allowed in here if actor in allowed.actors]
+    owners = dict.fromkeys(Actor(who) for _, action, who in lifecycle.moves if action == event)
     missing: tuple[str, ...] = ()
-    if mine and all(set(one.needs) - facts for one in mine):
+    if mine and all(set(allowed.needs) - facts for allowed in mine):
         reason = RefusalCode.NEEDS_FACT
-        missing = min((tuple(sorted(set(one.needs) - facts)) for one in mine), key=len)
+        missing = min((tuple(sorted(set(allowed.needs) - facts)) for allowed in mine), key=len)
     elif mine:
-        reason, sources = RefusalCode.OTHER_ORIGIN, States(state for one in mine for state in one.origins)
+        reason, sources = RefusalCode.OTHER_ORIGIN, States(state for allowed in mine for state in allowed.origins)
     elif here:
         reason = RefusalCode.NOT_YOURS
     elif state.state_class is TRANSITIONAL:
@@ -68,7 +68,7 @@ def _refuse(lifecycle: Lifecycle, word: str, event: str, name: str, facts: froze
         actor=Actor(actor),
         reason=reason,
         allowed=lifecycle.allowed[state],
-        may=Actors(dict.fromkeys(who for one in here for who in one.actors) or owners),
+        may=Actors(dict.fromkeys(who for allowed in here for who in allowed.actors) or owners),
         missing=missing,
         sources=sources,
     )
@@ -82,7 +82,11 @@ def actions_between(lifecycle: Lifecycle, start: str, end: str) -> tuple[Allowed
     """Return what can be asked for in the first state that is to end in the second; raises on unknown states."""
     wanted = lifecycle.state(end)
     here = lifecycle.allowed[lifecycle.state(start)]
-    return tuple(one for one in here if one.meaning in MOVING_MEANINGS and (one.desired or one.target) == wanted)
+    return tuple(
+        allowed
+        for allowed in here
+        if allowed.meaning in MOVING_MEANINGS and (allowed.desired or allowed.target) == wanted
+    )
 
 
 def is_end(lifecycle: Lifecycle, word: str) -> bool:
@@ -96,4 +100,4 @@ def undoing_actions(lifecycle: Lifecycle, before: str, after: str, actor: str) -
     if before == after or is_end(lifecycle, after):
         return ()
     ways = actions_between(lifecycle, after, before)
-    return tuple(dict.fromkeys(one.event for one in ways if actor in one.actors and not one.needs))
+    return tuple(dict.fromkeys(way.event for way in ways if actor in way.actors and not way.needs))

@@ -86,7 +86,7 @@ class Declaration(Struct, frozen=True):
         """Return what is wrong within the rows and between them."""
         actors = self.all_actors
         alone = (fault for row in self.rows for fault in self._faults_of(row, actors))
-        between = (fault for one, other in combinations(self.rows, 2) for fault in self._faults_between(one, other))
+        between = (fault for row, other in combinations(self.rows, 2) for fault in self._faults_between(row, other))
         return (*alone, *between)
 
     def _faults_of(self, row: Row, actors: Actors) -> Iterator[Fault]:
@@ -120,24 +120,24 @@ class Declaration(Struct, frozen=True):
                         self.kind, FaultCode.BACK_INTO_TRANSITION, f"{source} is no place to return to", row=row
                     )
 
-    def _faults_between(self, one: Row, other: Row) -> Iterator[Fault]:
-        for ending, action in ((one, other), (other, one)):
+    def _faults_between(self, row: Row, other: Row) -> Iterator[Fault]:
+        for ending, action in ((row, other), (other, row)):
             if action.meaning is Meaning.ACTION and ending.event in ENDINGS and action.via in ending.sources:
                 yield Fault(
                     self.kind, FaultCode.AMBIGUOUS, f"{ending.event!r} follows from [{action}] already", row=ending
                 )
-        shared = [state for state in one.sources if state in other.sources]
+        shared = [state for state in row.sources if state in other.sources]
         if not shared:
             return
-        if one.via is not None and _ends_differ(one, other):
+        if row.via is not None and _ends_differ(row, other):
             where = _overlap(shared, other)
-            yield Fault(self.kind, FaultCode.AMBIGUOUS, f"the same work ends in two ways: {where}", row=one)
-        if one.event != other.event or _told_apart(one.needs, other.needs):
+            yield Fault(self.kind, FaultCode.AMBIGUOUS, f"the same work ends in two ways: {where}", row=row)
+        if row.event != other.event or _told_apart(row.needs, other.needs):
             return
-        if set(one.actors) & set(other.actors):
-            yield Fault(self.kind, FaultCode.AMBIGUOUS, _overlap(shared, other), row=one)
-        elif (one.via, one.to) != (other.via, other.to) and not _privileged(one, other):
-            yield Fault(self.kind, FaultCode.CONTESTED, _overlap(shared, other), row=one)
+        if set(row.actors) & set(other.actors):
+            yield Fault(self.kind, FaultCode.AMBIGUOUS, _overlap(shared, other), row=row)
+        elif (row.via, row.to) != (other.via, other.to) and not _privileged(row, other):
+            yield Fault(self.kind, FaultCode.CONTESTED, _overlap(shared, other), row=row)
 
 
 REPORTS = (Meaning.STEP, Meaning.SUCCESS, Meaning.FAILURE, Meaning.CANCEL, Meaning.TIMEOUT)
@@ -152,20 +152,20 @@ def _overlap(shared: Iterable[State], other: Row) -> str:
     return f"{'/'.join(shared)} is in both it and [{other}]"
 
 
-def _ends_differ(one: Row, other: Row) -> bool:
+def _ends_differ(row: Row, other: Row) -> bool:
     """Return whether two actions that look the same while they run (one state, one origin) end differently."""
-    both_actions = one.meaning is Meaning.ACTION and other.meaning is Meaning.ACTION
-    return both_actions and one.via == other.via and (one.to, one.error) != (other.to, other.error)
+    both_actions = row.meaning is Meaning.ACTION and other.meaning is Meaning.ACTION
+    return both_actions and row.via == other.via and (row.to, row.error) != (other.to, other.error)
 
 
-def _told_apart(one: frozenset[str], other: frozenset[str]) -> bool:
+def _told_apart(needs: frozenset[str], other: frozenset[str]) -> bool:
     """Return whether facts settle which of two rows is meant: one needs more, or their facts exclude each other."""
-    nested = one != other and (one <= other or other <= one)
-    values = dict(fact.split("=", 1) for fact in one if "=" in fact)
+    nested = needs != other and (needs <= other or other <= needs)
+    values = dict(fact.split("=", 1) for fact in needs if "=" in fact)
     exclusive = any(values.get(key, value) != value for key, _, value in (fact.partition("=") for fact in other))
     return nested or exclusive
 
 
-def _privileged(one: Row, other: Row) -> bool:
+def _privileged(row: Row, other: Row) -> bool:
     """Return whether one row is the user's and the other the administrator's own way of doing the same."""
-    return {*one.actors, *other.actors} == {USER, ADMIN} and one.needs == other.needs
+    return {*row.actors, *other.actors} == {USER, ADMIN} and row.needs == other.needs

@@ -125,4 +125,4 @@ def _word(place: State | Back | None) -> str | None:
 
 
 def _words(several: tuple[str, ...]) -> list[str]:
-    return [str.__str__(one) for one in several]
+    return [str.__str__(word) for word in several]

@@ -86,16 +86,16 @@ class Refusal(Struct, frozen=True):
 
     def allowed_to(self, actor: str) -> tuple[str, ...]:
         """Return the events that the actor may bring about in this state as it is; never the refused one."""
-        plain = (one.event for one in self.allowed if actor in one.actors and not one.needs)
+        plain = (allowed.event for allowed in self.allowed if actor in allowed.actors and not allowed.needs)
         return tuple(dict.fromkeys(event for event in plain if event != self.event))
 
     def allowed_with_facts(self, actor: str) -> dict[str, tuple[str, ...]]:
         """Return the events that the actor may bring about with further facts only, each with the fewest it takes."""
-        found: dict[str, tuple[str, ...]] = {}
-        for one in self.allowed:
-            if one.needs and actor in one.actors and one.event not in self.allowed_to(actor):
-                found[one.event] = min(found.get(one.event, one.needs), one.needs, key=len)
-        return found
+        facts: dict[str, tuple[str, ...]] = {}
+        for allowed in self.allowed:
+            if allowed.needs and actor in allowed.actors and allowed.event not in self.allowed_to(actor):
+                facts[allowed.event] = min(facts.get(allowed.event, allowed.needs), allowed.needs, key=len)
+        return facts
 
     def __str__(self) -> str:
         return _TEXTS[self.reason](self)
@@ -105,7 +105,8 @@ def _allowed(refusal: Refusal) -> str:
     allowed, conditional = refusal.allowed_to(refusal.actor), refusal.allowed_with_facts(refusal.actor)
     facts = dict.fromkeys(conditional.values())
     more = [
-        f"; with {'+'.join(one)}: {', '.join(e for e, needs in conditional.items() if needs == one)}" for one in facts
+        f"; with {'+'.join(wanted)}: {', '.join(e for e, needs in conditional.items() if needs == wanted)}"
+        for wanted in facts
     ]
     return f"allowed now: {', '.join(allowed) or 'nothing'}{''.join(more)}"
 

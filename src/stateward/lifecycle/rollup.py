@@ -35,13 +35,13 @@ def dominant(counts: Mapping[S, int], order: Sequence[S]) -> Dominant[S] | None:
     total = sum(counts.values())
     if not total:
         return None
-    status = max(order, key=lambda one: counts.get(one, 0))
+    status = max(order, key=lambda candidate: counts.get(candidate, 0))
     return Dominant(status, counts[status], total)
 
 
 def first_present(counts: Mapping[S, int], priorities: Iterable[tuple[Iterable[S], R]], default: R) -> R:
     """Return the result of the first priority of which any status is present, else the default."""
-    return next((result for urgent, result in priorities if any(counts.get(one, 0) for one in urgent)), default)
+    return next((result for urgent, result in priorities if any(counts.get(status, 0) for status in urgent)), default)
 
 
 def _certain(counts: Mapping[S, int], order: Sequence[S]) -> None:
@@ -102,10 +102,10 @@ class Combinations(Struct, frozen=True):
 
     def row(self, whole: str) -> Combination:
         """Return the line for a status of the whole, or raise with the statuses that have one."""
-        found = next((row for row in self.rows if row.whole == whole), None)
-        if found is None:
+        combination = next((row for row in self.rows if row.whole == whole), None)
+        if combination is None:
             raise UnknownName(f"status of {self.whole}", whole, (row.whole for row in self.rows))
-        return found
+        return combination
 
     def violations(self, whole: str, *parts: Iterable[str | None]) -> tuple[CombinationViolation, ...]:
         """Return every part that does not go with the whole; `parts` are the statuses found, kind by kind."""

@@ -171,7 +171,7 @@ PLACES = {"source": "a state, or states joined with |", "through": "a state"} | 
 
 def _is_place(value: Any, cell: str) -> bool:  # noqa: ANN401 - whatever was written there
     if cell == "source" and isinstance(value, tuple):
-        return all(isinstance(one, State) for one in value)
+        return all(isinstance(state, State) for state in value)
     return isinstance(value, State) or (cell in ("to", "error") and isinstance(value, Back))
 
 

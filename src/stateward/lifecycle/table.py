@@ -51,7 +51,7 @@ class Lifecycle:
 
     def creating_action(self, wanted: str | None = None) -> str:
         """Return the action that creates an object: the requested one, `create`, or the only one there is."""
-        ways = dict.fromkeys(one.event for one in self.allowed[self.initial])
+        ways = dict.fromkeys(allowed.event for allowed in self.allowed[self.initial])
         if wanted is not None and wanted not in self.events:
             raise BadInput("action", wanted, f"one of {', '.join(ways)}")
         if wanted is not None or "create" in ways:
@@ -201,19 +201,19 @@ def _origin_left(source: State) -> State:
 
 def _origins(rows: tuple[Row, ...]) -> dict[State, States]:
     """Return, for each transitional state, the states in which the work that leads there can have begun."""
-    found: dict[State, States] = defaultdict(States)
+    origins: dict[State, States] = defaultdict(States)
     for row in rows:
         if row.via is not None:
-            found[row.via] |= row.sources
+            origins[row.via] |= row.sources
     while True:
-        before = dict(found)
+        before = dict(origins)
         for row in rows:
             if row.via is None and isinstance(row.to, State) and row.to.state_class is TRANSITIONAL:
                 for source in row.sources:
-                    found[row.to] |= found[source] if source.state_class is TRANSITIONAL else source
-        if found == before:
+                    origins[row.to] |= origins[source] if source.state_class is TRANSITIONAL else source
+        if origins == before:
             return {
-                via: States(s for s in sources if s.state_class is not TRANSITIONAL) for via, sources in found.items()
+                via: States(s for s in sources if s.state_class is not TRANSITIONAL) for via, sources in origins.items()
             }
 
 
@@ -225,7 +225,7 @@ def _chained(moves: tuple[Move, ...]) -> dict[Key, Move]:
     table: dict[Key, Move] = {}
     for key, several in filed.items():
         link: Move | None = None
-        for move in sorted(several, key=lambda one: len(one.needs)):
+        for move in sorted(several, key=lambda candidate: len(candidate.needs)):
             link = replace(move, otherwise=link)
         if link is not None:
             table[key] = link

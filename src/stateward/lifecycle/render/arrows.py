@@ -79,7 +79,9 @@ def arrow_texts(line: ArrowShape, lifecycle: Lifecycle) -> Iterator[str]:
 
 
 def _words(line: ArrowShape) -> list[str]:
-    texts = [(one.text, one.tone.css) for one in (*line.along, *line.back)] + [(text, "whence") for text in line.whence]
+    texts = [(label.text, label.tone.css) for label in (*line.along, *line.back)] + [
+        (text, "whence") for text in line.whence
+    ]
     top = line.words_at.y - (len(texts) - 1) * LINE / 2 + BASELINE
     return [
         element("text", {"class": kind, "x": line.words_at.x, "y": top + n * LINE}, escaped(text))

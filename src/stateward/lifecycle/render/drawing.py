@@ -70,7 +70,7 @@ def draw(lifecycle: Lifecycle) -> Drawing:
     states = {state: _state(f"s{n}", state) for n, state in enumerate(lifecycle.states)}
     lines = tuple(_lines(lifecycle, states))
     shapes = (*_start(lifecycle), *states.values(), *(_stub(line) for line in lines if line.whence))
-    boxes = tuple(Box(one.key, one.width, one.height, one.dot) for one in shapes)
+    boxes = tuple(Box(shape.key, shape.width, shape.height, shape.dot) for shape in shapes)
     arrows = tuple(map(_arrow, lines))
     layout = arrange(boxes, arrows)
     places = {shape.key: at for shape, at in zip(shapes, layout.boxes, strict=True)}
@@ -127,7 +127,9 @@ def _arrow(line: ArrowShape) -> Arrow:
 
 def _size(line: ArrowShape) -> tuple[float, float]:
     """Return the width and height of an arrow's texts."""
-    said = [text_width(one.text, LABEL) * (BOLD if one.tone is Tone.ASKED else 1) for one in (*line.along, *line.back)]
+    said = [
+        text_width(label.text, LABEL) * (BOLD if label.tone is Tone.ASKED else 1) for label in (*line.along, *line.back)
+    ]
     widths = [*said, *(text_width(text, LABEL) for text in line.whence)]
     return (max(widths) + 14, LINE * len(widths) + 6) if widths else (0.0, 0.0)
 

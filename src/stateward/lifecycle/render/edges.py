@@ -72,11 +72,11 @@ Family: TypeAlias = list[list[StateEdge]]
 def edges(lifecycle: Lifecycle) -> tuple[Edge, ...]:
     """Return the arrows of a lifecycle's drawing: first those that begin work, then the others."""
     happened = tuple(dict.fromkeys(_happenings(lifecycle)))
-    begun = _bundled(one for one in happened if one.meaning in BEGUN)
-    others = [one for one in happened if one.meaning not in BEGUN]
+    begun = _bundled(edge for edge in happened if edge.meaning in BEGUN)
+    others = [edge for edge in happened if edge.meaning not in BEGUN]
     back = _ways_back(begun, others)
-    folded = {one for several in back.values() for one in several}
-    rest = _bundled(one for one in others if one not in folded)
+    folded = {edge for several in back.values() for edge in several}
+    rest = _bundled(edge for edge in others if edge not in folded)
     return tuple(_merged((*begun, *rest), back))
 
 
@@ -103,9 +103,9 @@ def _bundled(happenings: Iterable[StateEdge]) -> list[StateEdge]:
     """Merge equal events of many states into bundles where that saves arrows; the largest bundles first."""
     drawn: dict[Way, set[object]] = defaultdict(set)
     alike: dict[object, list[StateEdge]] = defaultdict(list)
-    for one in happenings:
-        drawn[one.way].add(one.likeness)
-        alike[one.likeness].append(one)
+    for edge in happenings:
+        drawn[edge.way].add(edge.likeness)
+        alike[edge.likeness].append(edge)
     bundled: list[StateEdge] = []
     for family in sorted(_families(alike.values()), key=lambda family: -len(family[0])):
         bundled.extend(_bundle(family, drawn))
@@ -123,58 +123,58 @@ def _families(alike: Iterable[list[StateEdge]]) -> Iterable[Family]:
 def _bundle(family: Family, drawn: dict[Way, set[object]]) -> Iterable[StateEdge]:
     """Bundle a family if that saves enough arrows; an arrow with other events is not saved."""
     likenesses = {several[0].likeness for several in family}
-    saved = sum(drawn[one.way] <= likenesses for one in family[0])
+    saved = sum(drawn[edge.way] <= likenesses for edge in family[0])
     asked = all(several[0].label.tone is Tone.ASKED for several in family)
     if saved < (WORTH_ASKED if asked else WORTH):
-        return [one for several in family for one in several]
-    for one in family[0]:
-        drawn[one.way] -= likenesses
+        return [edge for several in family for edge in several]
+    for edge in family[0]:
+        drawn[edge.way] -= likenesses
     return map(_joined, family)
 
 
 def _joined(several: list[StateEdge]) -> StateEdge:
-    loudest = min(several, key=lambda one: one.label.tone)
+    loudest = min(several, key=lambda edge: edge.label.tone)
     return StateEdge(loudest.label, _sources(several), loudest.target, loudest.meaning)
 
 
 def _sources(several: Iterable[StateEdge]) -> States:
-    return States(dict.fromkeys(state for one in several for state in one.sources))
+    return States(dict.fromkeys(state for edge in several for state in edge.sources))
 
 
 def _ways_back(begun: list[StateEdge], others: list[StateEdge]) -> dict[Way, tuple[StateEdge, ...]]:
     """Return the endings that lead back along the arrow on which the work began."""
     between: dict[Way, list[StateEdge]] = defaultdict(list)
     origins: dict[State, States] = defaultdict(States)
-    for one in (*begun, *others):
-        between[one.way].append(one)
-    for one in begun:
-        origins[one.target] |= one.sources
-    found: dict[Way, tuple[StateEdge, ...]] = {}
-    for sources, target in dict.fromkeys(one.way for one in begun):
+    for edge in (*begun, *others):
+        between[edge.way].append(edge)
+    for edge in begun:
+        origins[edge.target] |= edge.sources
+    back: dict[Way, tuple[StateEdge, ...]] = {}
+    for sources, target in dict.fromkeys(edge.way for edge in begun):
         endings = [between.get((States((target,)), source), []) for source in sources if source != target]
-        found[sources, target] = _own(endings, origins[target]) if len(sources) == 1 else _common(endings)
-    return found
+        back[sources, target] = _own(endings, origins[target]) if len(sources) == 1 else _common(endings)
+    return back
 
 
 def _own(endings: list[list[StateEdge]], origins: States) -> tuple[StateEdge, ...]:
     """Return the endings that lead back to the origin, if nothing else leads there."""
-    back = [one for several in endings for one in several]
-    returns = all(one.meaning in ENDED and (one.returns or origins == (one.target,)) for one in back)
+    back = [edge for several in endings for edge in several]
+    returns = all(edge.meaning in ENDED and (edge.returns or origins == (edge.target,)) for edge in back)
     return tuple(back) if returns else ()
 
 
 def _common(endings: list[list[StateEdge]]) -> tuple[StateEdge, ...]:
     """Return the endings that lead back to the origin from the work of each bundled state."""
-    shared = set.intersection(*({one.label for one in several if one.returns} for several in endings))
-    return tuple(one for several in endings for one in several if one.returns and one.label in shared)
+    shared = set.intersection(*({edge.label for edge in several if edge.returns} for several in endings))
+    return tuple(edge for several in endings for edge in several if edge.returns and edge.label in shared)
 
 
 def _merged(happenings: Iterable[StateEdge], back: dict[Way, tuple[StateEdge, ...]]) -> Iterator[Edge]:
     labels: dict[Way, list[Label]] = defaultdict(list)
-    for one in happenings:
-        labels[one.way].append(one.label)
+    for edge in happenings:
+        labels[edge.way].append(edge.label)
     for way, several in labels.items():
-        returning = (one.label for one in back.get(way, ()))
+        returning = (edge.label for edge in back.get(way, ()))
         yield Edge(*way, _in_order(several), _in_order(returning))
 
 

@@ -133,6 +133,6 @@ def _point(text: str, height: float) -> Point:
 
 def _curve(spline: str, label: str | None, height: float) -> Curve:
     """Read a spline as Graphviz writes it: `s,x,y e,x,y x,y x,y ...`, with the tips first where there are any."""
-    tips = {one[0]: _point(one[2:], height) for one in spline.split(" ") if one[0] in "se"}
-    points = tuple(_point(one, height) for one in spline.split(" ") if one[0] not in "se")
+    tips = {part[0]: _point(part[2:], height) for part in spline.split(" ") if part[0] in "se"}
+    points = tuple(_point(part, height) for part in spline.split(" ") if part[0] not in "se")
     return Curve(points, tips["e"], tips.get("s"), _point(label, height) if label else None)

@@ -80,4 +80,4 @@ def _classes(names: dict[State, str]) -> Iterator[str]:
 
 def _safe(text: str) -> str:
     """Replace the characters that Mermaid would interpret by numbered entities."""
-    return _SPECIAL.sub(lambda found: f"#{ord(found[0])};", text)
+    return _SPECIAL.sub(lambda match: f"#{ord(match[0])};", text)

@@ -43,7 +43,7 @@ def svg(lifecycle: Lifecycle) -> str:
         element("g", {"class": "labels"}, *(text for line in drawn.lines for text in arrow_texts(line, lifecycle))),
         *(_shape(shape, names[shape.key]) for shape in drawn.shapes),
     )
-    return element("svg", head, *(f"\n{one}" for one in inside if one), "\n") + "\n"
+    return element("svg", head, *(f"\n{part}" for part in inside if part), "\n") + "\n"
 
 
 def _description(lifecycle: Lifecycle) -> str:
