@@ -89,11 +89,11 @@ class AttributeHolder:
     _one_at_a_time = Lock()
 
     def __init__(self, subject: object, attribute: str | None = None, epoch: str | None = None) -> None:
-        found = attribute or next((name for name in ("state", "status") if hasattr(subject, name)), None)
-        if found is None:
+        chosen = attribute or next((name for name in ("state", "status") if hasattr(subject, name)), None)
+        if chosen is None:
             raise BadInput("holder", subject, "an object with a state or a status")
         self._subject = subject
-        self._attribute = found
+        self._attribute = chosen
         self._epoch = epoch
         self._written: int | None = None
 

@@ -115,12 +115,12 @@ def _judged(holder: Any, move: Move) -> str | Awaitable[str]:  # noqa: ANN401  #
     parts = getattr(holder, "parts", None)
     if parts is None or not isinstance(move.desired, LeaseState):
         return SUCCEEDED
-    found = parts()
-    return _judged_later(found, move.desired) if isawaitable(found) else _verdict(found, move.desired)
+    statuses = parts()
+    return _judged_later(statuses, move.desired) if isawaitable(statuses) else _verdict(statuses, move.desired)
 
 
-async def _judged_later(found: Awaitable[PartStatuses], desired: LeaseState) -> str:
-    return _verdict(await found, desired)
+async def _judged_later(statuses: Awaitable[PartStatuses], desired: LeaseState) -> str:
+    return _verdict(await statuses, desired)
 
 
 def _verdict(parts: PartStatuses, desired: LeaseState) -> str:
