@@ -107,8 +107,8 @@ class BlockingEngine:
         """Run the engine in this thread's loop until the context is left."""
         self._loop, self._left = asyncio.get_running_loop(), asyncio.Event()
         try:
-            found = self._database
-            store = open_store(found, migrate=self._migrate) if isinstance(found, str) else found
+            database = self._database
+            store = open_store(database, migrate=self._migrate) if isinstance(database, str) else database
             engine = await Engine(store, self._kinds, **self._options).__aenter__()
         except BaseException as error:
             if started.set_running_or_notify_cancel():

@@ -120,8 +120,8 @@ class Setting(Struct, frozen=True):
     def is_list(self) -> bool:
         """Whether its value is a list, and no text."""
         kinds = _bare_types(self.kind)
-        return any(isinstance(one, LISTS) for one in kinds) and not any(
-            isinstance(one, inspect.StrType) for one in kinds
+        return any(isinstance(kind, LISTS) for kind in kinds) and not any(
+            isinstance(kind, inspect.StrType) for kind in kinds
         )
 
     @property
@@ -147,7 +147,7 @@ class Setting(Struct, frozen=True):
 
     @property
     def _info(self) -> msgspec.structs.FieldInfo:
-        return next(one for one in msgspec.structs.fields(self.record) if one.name == self.field)
+        return next(field for field in msgspec.structs.fields(self.record) if field.name == self.field)
 
 
 @lru_cache(1024)  # it takes a tenth of a millisecond, and a server asks for each setting at its start
@@ -161,17 +161,17 @@ def _bare_types(kind: inspect.Type) -> list[inspect.Type]:
         case inspect.Metadata(type=inner):
             return _bare_types(inner)
         case inspect.UnionType(types=types):
-            return [bare for one in types for bare in _bare_types(one)]
+            return [bare for member in types for bare in _bare_types(member)]
         case _:
             return [kind]
 
 
 def known_settings(sections: Sections = NO_SECTIONS) -> dict[str, Setting]:
     """Return every setting by its name; those of a domain begin with its prefix."""
-    found = {name: Setting(Config, name) for name in NAMES}
+    settings = {name: Setting(Config, name) for name in NAMES}
     for prefix, record in sections.items():
-        found |= {f"{prefix}_{name}": Setting(record, name) for name in record.__struct_fields__}
-    return found
+        settings |= {f"{prefix}_{name}": Setting(record, name) for name in record.__struct_fields__}
+    return settings
 
 
 def choice_of_domains(flags: Mapping[str, object], environ: Mapping[str, str], file: Path | None) -> tuple[str, str]:
@@ -269,16 +269,20 @@ def _read(name: str, setting: Setting, value: object, source: Source) -> object:
     In text, as the environment has it, `false` is false, `8` is eight, and commas stand between the items of a list.
     """
     is_text = isinstance(value, str) and source is not Source.FILE
-    said = [one for part in str(value).split(",") if (one := part.strip())] if is_text and setting.is_list else value
+    said = (
+        [stripped for part in str(value).split(",") if (stripped := part.strip())]
+        if is_text and setting.is_list
+        else value
+    )
     try:
-        found = msgspec.convert({setting.field: said}, setting.record, strict=source is Source.FILE)
+        converted = msgspec.convert({setting.field: said}, setting.record, strict=source is Source.FILE)
     except msgspec.ValidationError as error:
         own = str(error.__cause__) if isinstance(error.__cause__, ValueError) else _allowed(setting.kind)
         allowed = own or explain(error, setting.record).allowed
         if setting.is_secret:  # the check of a struct may tell the value
             raise BadInput(f"{name} ({source})", "***", allowed.replace(str(value), "***")) from None
         raise BadInput(f"{name} ({source})", value, allowed) from None
-    return getattr(found, setting.field)
+    return getattr(converted, setting.field)
 
 
 def hide_secrets(text: str, settings: object) -> str:
@@ -297,12 +301,12 @@ def hidden_paths(config: Config) -> list[Path]:
     A hidden setting is a path, or a list of references to credentials, whose files must not be seen.
     """
     own = [Setting(Config, name) for name in NAMES]
-    settings = [(config, one) for one in own] + [
+    settings = [(config, setting) for setting in own] + [
         (record, Setting(type(record), name)) for record in config.domains.values() for name in record.__struct_fields__
     ]
-    values = [getattr(record, one.field) for record, one in settings if one.is_hidden]
-    found = [path for value in values for path in re.findall(REFERENCE, value) or [value]]
-    return [Path(path).resolve() for path in (config.settings_file, *found) if path]
+    values = [getattr(record, setting.field) for record, setting in settings if setting.is_hidden]
+    paths = [path for value in values for path in re.findall(REFERENCE, value) or [value]]
+    return [Path(path).resolve() for path in (config.settings_file, *paths) if path]
 
 
 REFERENCE = r"(?:^|=)(?:env:\w+|file:([^,#]+))"  # to a credential; the group is empty unless it is a file
@@ -319,7 +323,7 @@ PASSWORD = r"(?i)(\bpassword=)[^\s&]+"  # noqa: S105 - a pattern
 
 def describe(sections: Sections = NO_SECTIONS) -> list[tuple[str, object, str]]:
     """Return every setting with its default and its meaning."""
-    return [(name, one.default, one.about) for name, one in known_settings(sections).items()]
+    return [(name, setting.default, setting.about) for name, setting in known_settings(sections).items()]
 
 
 def _allowed(kind: inspect.Type) -> str | None:
@@ -328,14 +332,14 @@ def _allowed(kind: inspect.Type) -> str | None:
         case inspect.Metadata(type=inner):
             return _allowed(inner)
         case inspect.UnionType(types=types):
-            ways = [_allowed(one) for one in types]
-            return None if None in ways else " or ".join(one for one in ways if one is not None)
+            ways = [_allowed(member) for member in types]
+            return None if None in ways else " or ".join(way for way in ways if way is not None)
         case inspect.NoneType():
             return "null"
         case inspect.LiteralType(values=values):
             return f"one of {', '.join(map(str, values))}"
         case inspect.EnumType(cls=members):
-            return f"one of {', '.join(str(one.value) for one in members)}"
+            return f"one of {', '.join(str(member.value) for member in members)}"
         case inspect.BoolType():
             return "true or false"
         case inspect.IntType():
@@ -359,6 +363,6 @@ def _limits(at_least: Limit, above: Limit, at_most: Limit, below: Limit) -> str:
     """Return the limits of a number, as they continue its noun."""
     named = (("at least", at_least), ("above", above), ("at most", at_most), ("below", below))
     text = " and ".join(
-        f"{word} {one if isinstance(one, int) else f'{one:g}'}" for word, one in named if one is not None
+        f"{word} {limit if isinstance(limit, int) else f'{limit:g}'}" for word, limit in named if limit is not None
     )
     return f" of {text}" if text.startswith("at ") else f" {text}" if text else ""

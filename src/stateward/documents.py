@@ -64,7 +64,7 @@ def load_marked(text: str) -> list[MarkedValue]:
     """Return the documents of a text with their lines; a document that is a list stands for its items."""
     _check_size(text)
     roots = list(yaml.compose_all(text, Loader=LOADER))
-    nodes = [one for root in roots for one in (root.value if isinstance(root, SequenceNode) else [root])]
+    nodes = [node for root in roots for node in (root.value if isinstance(root, SequenceNode) else [root])]
     return [MarkedValue(_plain(node), dict(_lines(node, ""))) for node in nodes]
 
 
@@ -76,8 +76,8 @@ def _lines(node: Node, path: str) -> Iterator[tuple[str, int]]:
             yield from _lines(value, inner)
             yield inner, key.start_mark.line + 1
     elif isinstance(node, SequenceNode):
-        for number, one in enumerate(node.value):
-            yield from _lines(one, f"{path}[{number}]")
+        for number, child in enumerate(node.value):
+            yield from _lines(child, f"{path}[{number}]")
 
 
 def _check_size(text: str) -> None:
@@ -92,14 +92,14 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 
 def _plain(node: Node) -> Any:  # noqa: ANN401 - what JSON can say
     if isinstance(node, MappingNode):
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for key, value in node.value:
-            if not isinstance(key, ScalarNode) or key.value == "<<" or key.value in found:
+            if not isinstance(key, ScalarNode) or key.value == "<<" or key.value in fields:
                 raise _refused(key, "a field must have a plain name of its own")
-            found[key.value] = _plain(value)
-        return found
+            fields[key.value] = _plain(value)
+        return fields
     if isinstance(node, SequenceNode):
-        return [_plain(one) for one in node.value]
+        return [_plain(child) for child in node.value]
     assert isinstance(node, ScalarNode)
     if node.style or not (node.value in _CONSTANTS or _NUMBER.fullmatch(node.value)):
         return str(node.value)  # in quotes, in a block, or no constant and no number

@@ -104,9 +104,9 @@ class UnknownName(StatewardError):
         super().__init__(what, name)
         self.what = what
         self.name = str(name)
-        self.known = tuple(str(one) for one in known)
-        near = get_close_matches(self.name.lower(), [one.lower() for one in self.known], n=1)
-        self.nearest = next((one for one in self.known if near and one.lower() == near[0]), None)
+        self.known = tuple(str(candidate) for candidate in known)
+        near = get_close_matches(self.name.lower(), [candidate.lower() for candidate in self.known], n=1)
+        self.nearest = next((candidate for candidate in self.known if near and candidate.lower() == near[0]), None)
 
     def __str__(self) -> str:
         return f"unknown {self.what} {self.name!r}{describe_known(self.known, self.nearest)}"

@@ -86,7 +86,7 @@ VOLUME_PATH_FORM = "a path below /, and not in /dev (except /dev/shm), /proc or 
 
 def is_volume_path(path: str) -> bool:
     """Tell whether a container can have a volume at a path: those of the kernel would be hidden, or opened."""
-    folders = [one for one in path.split("/") if one not in ("", ".")]
+    folders = [folder for folder in path.split("/") if folder not in ("", ".")]
     return bool(folders) and (folders[0] not in KERNEL_FOLDERS or folders == SHARED_MEMORY)
 
 
@@ -136,7 +136,7 @@ def check_script(field: str, text: str) -> str:
 
 def check_text(field: str, text: str, least: int, most: int, *, without: str = "") -> str:
     """Return free text that can be a name; raises BadInput otherwise."""
-    surrogate = any("\ud800" <= one <= "\udfff" for one in text)
+    surrogate = any("\ud800" <= char <= "\udfff" for char in text)
     if surrogate or re.match(text_pattern(least, most, without=re.escape(without)), text) is None:
         besides = f" and without {' '.join(without)}" if without else ""
         raise BadInput(field, text, f"{_text_form(least, most)}{besides}")
@@ -155,7 +155,7 @@ def check_new_object(ns: str, name: str) -> None:
 
 def port_ranges(text: str) -> list[range]:
     """Return the ranges of ports that a text of the form `PORT_RANGES` names."""
-    parted = (one.strip().partition("-") for one in text.split(","))
+    parted = (part.strip().partition("-") for part in text.split(","))
     return [range(int(first), int(last or first) + 1) for first, _, last in parted]
 
 

@@ -104,12 +104,12 @@ def explain(error: Exception | str, expected: object = None) -> Explanation:
 
 def bad_input(error: Exception, expected: object, root: str, state: str | None = None) -> BadInput:
     """Return the error of input for a value at `root` that msgspec refused."""
-    found = explain(error, expected)
-    separator = "" if not root or not found.place or found.place.startswith("[") else "."
-    field = f"{root}{separator}{found.place}"
-    if found.known is None:
-        return BadInput(field, None, found.allowed, state=state)
-    unknown = UnknownField(field, found.known)
+    explanation = explain(error, expected)
+    separator = "" if not root or not explanation.place or explanation.place.startswith("[") else "."
+    field = f"{root}{separator}{explanation.place}"
+    if explanation.known is None:
+        return BadInput(field, None, explanation.allowed, state=state)
+    unknown = UnknownField(field, explanation.known)
     unknown.state = state
     return unknown
 
@@ -127,8 +127,8 @@ def _allowed(why: str, types: Iterable[inspect.Type]) -> str:
 
 
 def _constraint(wanted: str, rest: str, types: list[inspect.Type]) -> str:
-    kinds = [_WIRE_TYPES.get(one) for one in wanted.split(" | ")]
-    kind = " or ".join(one for one in kinds if one) if all(kinds) else OTHERWISE
+    kinds = [_WIRE_TYPES.get(word) for word in wanted.split(" | ")]
+    kind = " or ".join(text for text in kinds if text) if all(kinds) else OTHERWISE
     if rest.startswith(_REGEX):
         pattern = _unquoted(rest.removeprefix(_REGEX))
         return PATTERN_MEANINGS.get(pattern) or _signs_of(pattern) or OTHERWISE
@@ -148,14 +148,14 @@ def _constraint(wanted: str, rest: str, types: list[inspect.Type]) -> str:
 
 def _signs_of(pattern: str) -> str:
     """Return the words for a pattern that only says of which signs a text is; any other needs `describe_pattern`."""
-    found = re.fullmatch(_SIGNS, pattern)
-    return "" if found is None else f"text of {' '.join(re.findall(r'[A-Za-z0-9]-[A-Za-z0-9]|.', found[1]))}"
+    match = re.fullmatch(_SIGNS, pattern)
+    return "" if match is None else f"text of {' '.join(re.findall(r'[A-Za-z0-9]-[A-Za-z0-9]|.', match[1]))}"
 
 
 def _limited(wanted: str, kind: str, said: re.Match[str], types: list[inspect.Type]) -> str:
     """Name both limits if the type tells them, or the one that was crossed."""
     lower, upper = ("min_length", "max_length") if said["length"] else ("ge", "le")
-    limits = {(getattr(one, lower, None), getattr(one, upper, None)) for one in types}
+    limits = {(getattr(type_, lower, None), getattr(type_, upper, None)) for type_ in types}
     low, high = next((pair for pair in limits if len(limits) == 1 and None not in pair), (None, None))
     amount = f"{low} to {high}" if low is not None else f"{_SIDES[said['side']]} {said['limit']}"
     if not said["length"]:
@@ -172,20 +172,20 @@ def _unquoted(text: str) -> str:
 
 
 def _choices(types: Iterable[inspect.Type]) -> list[str]:
-    found: list[str] = []
-    for one in types:
-        match one:
+    choices: list[str] = []
+    for type_ in types:
+        match type_:
             case inspect.EnumType():
-                found += [str(member.value) for member in one.cls]
+                choices += [str(member.value) for member in type_.cls]
             case inspect.LiteralType():
-                found += [str(value) for value in one.values]
-    return list(dict.fromkeys(found))
+                choices += [str(value) for value in type_.values]
+    return list(dict.fromkeys(choices))
 
 
 def known_fields(expected: object, place: str) -> list[str]:
     """Return the names of the fields that the object at a place may have; `place` is as msgspec tells it."""
-    structs = [one for one in _types_at(expected, place) if isinstance(one, inspect.StructType)]
-    return list(dict.fromkeys(field.encode_name for one in structs for field in one.fields))
+    structs = [struct for struct in _types_at(expected, place) if isinstance(struct, inspect.StructType)]
+    return list(dict.fromkeys(field.encode_name for struct in structs for field in struct.fields))
 
 
 def _types_at(expected: object, place: str) -> list[inspect.Type]:
@@ -193,29 +193,29 @@ def _types_at(expected: object, place: str) -> list[inspect.Type]:
     if expected is None:
         return []
     try:
-        found = [inspect.type_info(expected)]
+        types = [inspect.type_info(expected)]
     except TypeError:  # a parameter may have a type that only the web framework reads
         return []
     for name, inside in re.findall(_STEP, place):
-        found = [inner for one in found for inner in _within(one, name or inside)]
-    return list(_unwrapped(found))
+        types = [inner for type_ in types for inner in _within(type_, name or inside)]
+    return list(_unwrapped(types))
 
 
 def _within(node: inspect.Type, step: str) -> list[inspect.Type]:
     """Return the types of a field, or of the items, of a value."""
     inner: list[inspect.Type] = []
-    for one in _unwrapped([node]):
-        match one:
+    for type_ in _unwrapped([node]):
+        match type_:
             case inspect.StructType():
-                inner += [field.type for field in one.fields if field.encode_name == step]
-                if one.tag_field == step and isinstance(one.tag, str | int):
-                    inner.append(inspect.LiteralType((one.tag,)))
+                inner += [field.type for field in type_.fields if field.encode_name == step]
+                if type_.tag_field == step and isinstance(type_.tag, str | int):
+                    inner.append(inspect.LiteralType((type_.tag,)))
             case inspect.ListType() | inspect.VarTupleType() | inspect.SetType() | inspect.FrozenSetType():
-                inner.append(one.item_type)
+                inner.append(type_.item_type)
             case inspect.TupleType():
-                inner += one.item_types
+                inner += type_.item_types
             case inspect.DictType():
-                inner.append(one.value_type)
+                inner.append(type_.value_type)
     return inner
 
 
