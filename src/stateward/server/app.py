@@ -102,7 +102,7 @@ def create_app(
     _check_kinds(engine)
     plugins = installed() if plugins is None else plugins
     service = _service(engine, tokens, config, clock, composite_actions, plugins)
-    api = OwnedRouter(BASE, route_handlers=[*(one for module in MODULES for one in module.ROUTES), *api_routes])
+    api = OwnedRouter(BASE, route_handlers=[*(route for module in MODULES for route in module.ROUTES), *api_routes])
     middleware = DefineMiddleware(
         AuthorizationMiddleware,
         authenticator=service.authenticator,
@@ -130,9 +130,9 @@ def create_app(
     bind_query_names(app.routes, f"{BASE}/")
     if fast_path:
         bind_fast_routes(app.routes)
-    for one in routes:
-        if isinstance(one, OwnedRouter) and one.before_routing is not None:
-            app.asgi_handler = one.before_routing(app.asgi_handler)
+    for route in routes:
+        if isinstance(route, OwnedRouter) and route.before_routing is not None:
+            app.asgi_handler = route.before_routing(app.asgi_handler)
     if config.cors_origins:
         app.asgi_handler = CrossOrigin(app.asgi_handler, read_origins(config.cors_origins))
     return app

@@ -63,9 +63,9 @@ class DataDir:
             raise BadInput("data", str(self.path), f"a folder that can be used ({error.strerror})") from error
 
     def _close(self) -> None:
-        found = self.path.stat()
+        status = self.path.stat()
         is_ours = any((self.path / name).exists() for name in OWN_FILES) or not any(self.path.iterdir())
-        if found.st_uid != os.geteuid() or found.st_mode & stat.S_ISVTX or not is_ours:
+        if status.st_uid != os.geteuid() or status.st_mode & stat.S_ISVTX or not is_ours:
             private = "a folder that only you can enter, because it will contain tokens and disks"
             raise BadInput("data", str(self.path), f"{private} (chmod 700, or name a new folder)")
         self.path.chmod(0o700)
@@ -114,8 +114,8 @@ class DataDir:
         """Write the address of the server, unless the file has that of the server with the folder's worker."""
         if self._has_address_of_worker():
             return
-        found = msgspec.json.encode(ServerFile(url, os.getpid(), self._namespace)).decode()
-        write_private(self.path / SERVER_FILE, found)
+        content = msgspec.json.encode(ServerFile(url, os.getpid(), self._namespace)).decode()
+        write_private(self.path / SERVER_FILE, content)
 
     def _has_address_of_worker(self) -> bool:
         """Return whether the file has the address of another process, which has the folder's worker."""
@@ -161,11 +161,11 @@ async def has_administrator(tokens: Tokens) -> bool:
     """Return whether a token that administers everything exists."""
     after: str | None = None
     while page := await tokens.list(after, PAGE_TOKENS):
-        if any(_opens_everything(one) for one in page):
+        if any(_opens_everything(token) for token in page):
             return True
         after = f"token-{page[-1].id}"
     return False
 
 
-def _opens_everything(one: TokenInfo) -> bool:
-    return one.state == TokenState.ACTIVE and one.role is Role.ADMIN and ANY in one.namespaces
+def _opens_everything(token: TokenInfo) -> bool:
+    return token.state == TokenState.ACTIVE and token.role is Role.ADMIN and ANY in token.namespaces

@@ -38,7 +38,7 @@ class LoadedDomains(Struct, frozen=True):
     @property
     def runtimes(self) -> list[DomainRuntime]:
         """The runtimes of all domains."""
-        return [one.runtime for one in self.domains]
+        return [domain.runtime for domain in self.domains]
 
 
 def load_domains(config: Config, context: ProcessContext) -> LoadedDomains:
@@ -46,26 +46,26 @@ def load_domains(config: Config, context: ProcessContext) -> LoadedDomains:
     plugins = find_plugins(config.domain, config.only)
     created, faults = plugins.create_runtimes(context)
     faults = [*plugins.faults, *faults]
-    places = {one.name: one for one in plugins.domains}
+    places = {installed.name: installed for installed in plugins.domains}
     usable = list[LoadedDomain]()
-    roots = {root for one in created if places[one.name].part.is_own for root in _declared_roots(one.runtime)}
-    for one in created:
+    roots = {root for domain in created if places[domain.name].part.is_own for root in _declared_roots(domain.runtime)}
+    for domain in created:
         try:
-            if not places[one.name].part.is_own:  # the tests check ours, so that a start need not
-                _require_handlers(one.runtime)
-                roots |= _check_routes(one.runtime, roots)
+            if not places[domain.name].part.is_own:  # the tests check ours, so that a start need not
+                _require_handlers(domain.runtime)
+                roots |= _check_routes(domain.runtime, roots)
         except Exception as error:
-            fault = places[one.name].part.fault(error)
-            if places[one.name].is_named:
+            fault = places[domain.name].part.fault(error)
+            if places[domain.name].is_named:
                 raise fault from error
             faults.append(fault)
         else:
-            usable.append(one)
+            usable.append(domain)
     for fault in faults:
         log.error("%s", fault)
-    _warn_of_tables(one for one in usable if not places[one.name].part.is_own)
-    names = {one.name for one in usable}
-    kept = tuple(one for one in plugins.domains if one.name in names)
+    _warn_of_tables(domain for domain in usable if not places[domain.name].part.is_own)
+    names = {domain.name for domain in usable}
+    kept = tuple(installed for installed in plugins.domains if installed.name in names)
     return LoadedDomains(replace(plugins, domains=kept, faults=tuple(faults)), usable)
 
 
@@ -112,7 +112,7 @@ def _root(path: str) -> str:
 
 def _warn_of_tables(domains: Iterable[LoadedDomain]) -> None:
     """Log what could get stuck: tables of other packages were not necessarily checked by a test."""
-    for one in domains:
-        for kind in one.runtime.kinds:
+    for domain in domains:
+        for kind in domain.runtime.kinds:
             for fault in check(kind.lifecycle):
-                log.warning("plug-in %s: %s", one.name, fault)
+                log.warning("plug-in %s: %s", domain.name, fault)

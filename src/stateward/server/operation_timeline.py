@@ -63,17 +63,17 @@ def timeline(
         *_work(operation, steps),
         *_steps(operation, steps),
         *_calls(operation, steps),
-        *(_part(one) for one in parts),
-        *(_event(one) for one in entries),
-        *(_output(one) for one in output),
+        *(_part(part) for part in parts),
+        *(_event(entry) for entry in entries),
+        *(_output(line) for line in output),
     ]
-    return sorted(spans, key=lambda one: (one.began is None, one.began or 0.0))
+    return sorted(spans, key=lambda span: (span.began is None, span.began or 0.0))
 
 
 def _work(operation: Operation, steps: Steps) -> Iterator[Span]:
     """Yield the waits and the attempts, one after the other."""
     status = ENDED[operation.status]
-    failed = [one for key, one in steps.items() if _attempt_of_operation(key) and isinstance(one, dict)]
+    failed = [attempt for key, attempt in steps.items() if _attempt_of_operation(key) and isinstance(attempt, dict)]
     started, is_open = operation.started, operation.status in OPEN_STATUSES
     if failed and started is None:
         started = failed[0]["began"]
@@ -87,17 +87,19 @@ def _work(operation: Operation, steps: Steps) -> Iterator[Span]:
     if started is None:
         return
     number = operation.attempts - len(failed)
-    for one in failed:
-        yield Span(SpanKind.ATTEMPT, f"attempt {number}", SpanStatus.FAILED, started, one["ended"], one["error"])
-        started, number = max(one["again"], one["ended"]), number + 1
+    for attempt in failed:
+        yield Span(
+            SpanKind.ATTEMPT, f"attempt {number}", SpanStatus.FAILED, started, attempt["ended"], attempt["error"]
+        )
+        started, number = max(attempt["again"], attempt["ended"]), number + 1
         if operation.ended is not None:
             started = min(started, operation.ended)
-        last = one is failed[-1] and operation.status is Status.WAITING
+        last = attempt is failed[-1] and operation.status is Status.WAITING
         yield Span(
             SpanKind.WAIT,
             "waits to be tried again",
             SpanStatus.WAITING if last else SpanStatus.DONE,
-            one["ended"],
+            attempt["ended"],
             None if last else started,
         )
         if last:
@@ -142,29 +144,29 @@ def _calls(operation: Operation, steps: Steps) -> Iterator[Span]:
         if key == CALLS_DROPPED:
             yield Span(SpanKind.CALL, "earlier calls, which are not kept", SpanStatus.UNKNOWN, count=value)
         elif key.startswith(CALL):
-            one = msgspec.convert(value, CallRecord)
-            status, text = SpanStatus.DONE if one.error is None else SpanStatus.FAILED, one.error or ""
-            if one.ended is None:
+            call = msgspec.convert(value, CallRecord)
+            status, text = SpanStatus.DONE if call.error is None else SpanStatus.FAILED, call.error or ""
+            if call.ended is None:
                 is_running = operation.status is Status.RUNNING
                 status, text = (SpanStatus.RUNNING, "") if is_running else (SpanStatus.UNKNOWN, "no answer")
-            at, target, slowest_s = one.at or None, one.target or None, None if one.ended is None else one.slowest_s
+            at, target, slowest_s = call.at or None, call.target or None, None if call.ended is None else call.slowest_s
             yield Span(
                 SpanKind.CALL,
-                one.name,
+                call.name,
                 status,
-                one.began,
-                one.ended,
+                call.began,
+                call.ended,
                 text,
                 provider=at,
                 target=target,
-                count=one.count,
+                count=call.count,
                 slowest_s=slowest_s,
             )
 
 
 def _times(steps: Mapping[str, Any], key: str) -> tuple[float | None, float | None]:
-    found = steps.get(f"{TIME}{key}")
-    return (found[0], found[1]) if isinstance(found, list) else (None, None)
+    times = steps.get(f"{TIME}{key}")
+    return (times[0], times[1]) if isinstance(times, list) else (None, None)
 
 
 def _over(operation: Operation, ended: float | None) -> SpanStatus:

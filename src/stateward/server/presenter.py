@@ -36,22 +36,22 @@ class Presenter(Struct, frozen=True):
     disclosure: Disclosure
     classes: StateClasses
 
-    def object(self, found: Object) -> ObjectView:
+    def object(self, record: Object) -> ObjectView:
         """Return the view of an object."""
-        return object_view(self.disclosure.object(found), self.classes)
+        return object_view(self.disclosure.object(record), self.classes)
 
-    def operation(self, found: Operation) -> OperationView | None:
+    def operation(self, operation: Operation) -> OperationView | None:
         """Return the view of an operation; None if it is hidden."""
-        shown = self.disclosure.operation(found)
+        shown = self.disclosure.operation(operation)
         return None if shown is None else operation_view(shown)
 
-    def operations(self, found: Iterable[Operation]) -> list[OperationView]:
+    def operations(self, operations: Iterable[Operation]) -> list[OperationView]:
         """Return the views of the operations that are not hidden."""
-        return [shown for one in found if (shown := self.operation(one)) is not None]
+        return [shown for operation in operations if (shown := self.operation(operation)) is not None]
 
-    def required(self, key: Key, found: Operation | None) -> OperationView:
+    def required(self, key: Key, operation: Operation | None) -> OperationView:
         """Return the view of an operation; raises if there is none, or it is hidden."""
-        shown = None if found is None else self.operation(found)
+        shown = None if operation is None else self.operation(operation)
         if shown is None:
             raise NoSuchOperation(*key)
         return shown
@@ -63,7 +63,7 @@ class Presenter(Struct, frozen=True):
 
     def entries(self, entries: Iterable[JournalEntry]) -> list[LineView]:
         """Return the views of the journal entries that are not hidden."""
-        return [shown for one in entries if (shown := entry_view_for(self.disclosure, one)) is not None]
+        return [shown for entry in entries if (shown := entry_view_for(self.disclosure, entry)) is not None]
 
 
 def entry_view_for(disclosure: Disclosure, entry: JournalEntry) -> LineView | None:
@@ -76,8 +76,8 @@ async def list_visible(
     read: Callable[[int], Awaitable[Sequence[T]]], show: Callable[[T], V | None], limit: int, most: int
 ) -> list[V]:
     """Return the first `limit` visible records; hidden records do not count, unless there are very many."""
-    found = await read(limit)
-    shown = [view for one in found if (view := show(one)) is not None]
-    if len(shown) < len(found) == limit < most:
-        shown = [view for one in await read(most) if (view := show(one)) is not None]
+    page = await read(limit)
+    shown = [view for item in page if (view := show(item)) is not None]
+    if len(shown) < len(page) == limit < most:
+        shown = [view for item in await read(most) if (view := show(item)) is not None]
     return shown[:limit]

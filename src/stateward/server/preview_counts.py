@@ -44,9 +44,11 @@ class Outcome(Struct, frozen=True):
 def outcome_of(verdict: Verdict) -> Outcome:
     """Return the outcome of a planned request; equal refusals of different objects have equal outcomes."""
     if isinstance(verdict, StatewardError):
-        found = mask_secrets(problem_of(verdict))
+        problem = mask_secrets(problem_of(verdict))
         # the operation in the way is another one for each object
-        return Outcome(code=found.code, detail=str(verdict.refusal) if isinstance(verdict, Refused) else found.detail)
+        return Outcome(
+            code=problem.code, detail=str(verdict.refusal) if isinstance(verdict, Refused) else problem.detail
+        )
     return _accepted_outcome(verdict)
 
 
@@ -60,9 +62,11 @@ def _accepted_outcome(accepted: Accepted) -> Outcome:
 def sample_classes(members: Iterable[Object], protected: Collection[str]) -> list[list[Object]]:
     """Return the members by classes that get the same verdict; `protected` are the parents below a protected object."""
     classes: dict[tuple[object, ...], list[Object]] = {}
-    for one in members:
-        is_flagged = PROTECTED_LABEL in one.labels
-        classes.setdefault((one.kind, one.state, one.op is None, is_flagged, one.parent in protected), []).append(one)
+    for member in members:
+        is_flagged = PROTECTED_LABEL in member.labels
+        classes.setdefault(
+            (member.kind, member.state, member.op is None, is_flagged, member.parent in protected), []
+        ).append(member)
     return list(classes.values())
 
 
@@ -81,13 +85,15 @@ class TargetOutcome(Struct, frozen=True, gc=False):
 
 def count_targets(accepted: Iterable[TargetOutcome]) -> list[PreviewTargets]:
     """Return accepted objects by kind and states, the largest number first."""
-    counts = Counter((one.object.kind, one.object.state, one.outcome.via, one.outcome.desired) for one in accepted)
+    counts = Counter(
+        (target.object.kind, target.object.state, target.outcome.via, target.outcome.desired) for target in accepted
+    )
     return [PreviewTargets(*key, count) for key, count in counts.most_common()]
 
 
 def count_places(accepted: Iterable[TargetOutcome]) -> list[PreviewPlace]:
     """Return accepted objects by place, the largest number first; objects without a place are left out."""
-    by_labels = Counter(one.object.labels for one in accepted)
+    by_labels = Counter(target.object.labels for target in accepted)
     counts = Counter[str]()
     for labels, count in by_labels.items():
         if place := _place(labels):
@@ -106,10 +112,12 @@ def _place(labels: str) -> str:
 def count_refusals(refused: Iterable[TargetOutcome]) -> list[PreviewRefusal]:
     """Return refused objects by reason and state, the largest number first."""
     groups: dict[tuple[str, str, str], list[str]] = {}
-    for one in refused:
-        groups.setdefault((one.outcome.code, one.outcome.detail, one.object.state), []).append(one.object.id)
+    for target in refused:
+        groups.setdefault((target.outcome.code, target.outcome.detail, target.object.state), []).append(
+            target.object.id
+        )
     counted = [PreviewRefusal(*key, len(ids), ids[:MAX_EXAMPLES]) for key, ids in groups.items()]
-    return sorted(counted, key=lambda one: -one.count)
+    return sorted(counted, key=lambda refusal: -refusal.count)
 
 
 def refused_as_missing(ns: str, ids: Sequence[str]) -> list[PreviewRefusal]:

@@ -404,13 +404,13 @@ async def work(config: Config, started: Callable[[str], None]) -> None:
 @contextmanager
 def _on_signals(callback: Callable[[], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
-    for one in SIGNALS:
-        loop.add_signal_handler(one, callback)
+    for signum in SIGNALS:
+        loop.add_signal_handler(signum, callback)
     try:
         yield
     finally:
-        for one in SIGNALS:
-            loop.remove_signal_handler(one)
+        for signum in SIGNALS:
+            loop.remove_signal_handler(signum)
 
 
 async def _wait_until(seconds: float, condition: Callable[[], bool]) -> None:

@@ -48,9 +48,9 @@ def _differences(before: tuple[Leaves, Leaves], after: tuple[Leaves, Leaves]) ->
 def _leaves(value: Any, path: str = "") -> Leaves:  # noqa: ANN401 - plain JSON
     """Return the values of a spec by their paths; an empty list or object is a value of its own."""
     if isinstance(value, dict) and value:
-        inner = ((f"{path}.{name}" if path else name, one) for name, one in value.items() if name != "$version")
+        inner = ((f"{path}.{name}" if path else name, part) for name, part in value.items() if name != "$version")
     elif isinstance(value, list) and value:
-        inner = ((f"{path}[{number}]", one) for number, one in enumerate(value))
+        inner = ((f"{path}[{number}]", part) for number, part in enumerate(value))
     else:
         return {path: value}
-    return {name: leaf for place, one in inner for name, leaf in _leaves(one, place).items()}
+    return {name: leaf for place, part in inner for name, leaf in _leaves(part, place).items()}

@@ -65,7 +65,7 @@ def back_up(database: Path, file: Path) -> BackupInfo:
             _check_ours(source, database)
             source.backup(target)
             target.execute("PRAGMA journal_mode = DELETE").fetchone()  # one file, without a write-ahead log
-            found = _check_content(target, file)
+            info = _check_content(target, file)
         _sync_to_disk(new)
         os.link(new, file)  # unlike a rename, it never replaces what another backup has written
     except FileExistsError as error:
@@ -77,7 +77,7 @@ def back_up(database: Path, file: Path) -> BackupInfo:
     finally:
         with suppress(OSError):
             new.unlink(missing_ok=True)
-    return found
+    return info
 
 
 def restore(file: Path, database: Path, *, replace: bool) -> BackupInfo:

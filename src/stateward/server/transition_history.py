@@ -50,10 +50,10 @@ class TransitionHistory:
         begin = max(first, self._final)
         last_seq = await reader.last_journal_seq()
         self._before = await last_seq_before(reader, begin * MINUTE_S - SETTLE_S, self._before, last_seq)
-        found = await reader.count_transitions(self._before, begin * MINUTE_S, MINUTE_S)
+        transitions = await reader.count_transitions(self._before, begin * MINUTE_S, MINUTE_S)
         kept = {minute: counts for minute, counts in self._minutes.items() if first <= minute < begin}
         self._minutes = {minute: kept.get(minute, Counter()) for minute in range(first, last + 1)}
-        for (ns, step), number in found.items():
+        for (ns, step), number in transitions.items():
             if begin + step <= last:
                 self._minutes[begin + step][ns] += number
         self._final = int((now - SETTLE_S) // MINUTE_S)

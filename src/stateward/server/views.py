@@ -45,7 +45,7 @@ def state_classes(kinds: Iterable[Kind]) -> StateClasses:
     return {(kind.name, state.word): state.state_class for kind in kinds for state in kind.lifecycle.states}
 
 
-FIRST, LAST = (one.replace(tzinfo=UTC) for one in (datetime.min, datetime.max))
+FIRST, LAST = (moment.replace(tzinfo=UTC) for moment in (datetime.min, datetime.max))
 """The first and the last time of `datetime`; a time outside is shown as the nearer of them."""
 
 
@@ -75,26 +75,26 @@ def _labels(text: str) -> dict[str, str]:
     return {} if text == "{}" else msgspec.json.decode(text, type=dict[str, str])
 
 
-def object_view(found: Object, classes: StateClasses) -> ObjectView:
+def object_view(record: Object, classes: StateClasses) -> ObjectView:
     """Return the view of an object."""
-    labels = _labels(found.labels)
+    labels = _labels(record.labels)
     return ObjectView(
-        ns=found.ns,
-        id=found.id,
-        kind=found.kind,
-        state=found.state,
-        state_class=classes.get((found.kind, found.state)),
-        since=to_datetime(found.since),
-        version=found.version,
-        generation=found.generation,
-        op=found.op,
-        queue=found.queue,
-        parent=found.parent,
-        spec=Raw(found.spec),
-        seen=Raw(found.seen),
+        ns=record.ns,
+        id=record.id,
+        kind=record.kind,
+        state=record.state,
+        state_class=classes.get((record.kind, record.state)),
+        since=to_datetime(record.since),
+        version=record.version,
+        generation=record.generation,
+        op=record.op,
+        queue=record.queue,
+        parent=record.parent,
+        spec=Raw(record.spec),
+        seen=Raw(record.seen),
         labels=shown_labels(labels) if PROTECTED_LABEL in labels else labels,
-        error=found.error,
-        created=to_datetime(found.created),
+        error=record.error,
+        created=to_datetime(record.created),
         protected=labels.get(PROTECTED_LABEL, ""),
     )
 
@@ -103,38 +103,38 @@ def _shown_steps(steps: str) -> str:
     return to_json(without_times(msgspec.json.decode(steps))) if has_times(steps) else steps
 
 
-def operation_view(found: Operation) -> OperationView:
+def operation_view(operation: Operation) -> OperationView:
     """Return the view of an operation."""
-    result, traceback = split_result(found)
+    result, traceback = split_result(operation)
     return OperationView(
-        ns=found.ns,
-        id=found.id,
-        object=found.object,
-        kind=found.kind,
-        action=found.action,
-        status=found.status,
-        actor=str(found.actor),  # a request that was just accepted has an `Actor`, a subclass of str
-        who=found.who,
-        facts=_names(found.facts),
-        args=Raw(found.args),
-        origin=found.origin,
-        via=found.via,
-        desired=found.desired,
-        failing=found.failing,
-        hidden=found.hidden,
-        within=found.within,
-        generation=found.generation,
-        parent=found.parent,
-        tree=found.tree,
-        attempts=found.attempts,
-        steps=Raw(_shown_steps(found.steps)),
+        ns=operation.ns,
+        id=operation.id,
+        object=operation.object,
+        kind=operation.kind,
+        action=operation.action,
+        status=operation.status,
+        actor=str(operation.actor),  # a request that was just accepted has an `Actor`, a subclass of str
+        who=operation.who,
+        facts=_names(operation.facts),
+        args=Raw(operation.args),
+        origin=operation.origin,
+        via=operation.via,
+        desired=operation.desired,
+        failing=operation.failing,
+        hidden=operation.hidden,
+        within=operation.within,
+        generation=operation.generation,
+        parent=operation.parent,
+        tree=operation.tree,
+        attempts=operation.attempts,
+        steps=Raw(_shown_steps(operation.steps)),
         result=raw_json(result),
-        error=found.error,
-        created=to_datetime(found.created),
-        started=to_datetime_or_none(found.started),
-        ended=to_datetime_or_none(found.ended),
+        error=operation.error,
+        created=to_datetime(operation.created),
+        started=to_datetime_or_none(operation.started),
+        ended=to_datetime_or_none(operation.ended),
         traceback=traceback,
-        group=found.bulk or found.parent,
+        group=operation.bulk or operation.parent,
     )
 
 
@@ -187,7 +187,7 @@ def lane_view(load: LaneLoad) -> LaneView:
 
 def lanes_view(groups: list[LaneGroup], loads: list[LaneLoad]) -> LanesView:
     """Return the view of all lanes and groups."""
-    return LanesView([LaneGroupView(one.grp, one.lanes) for one in groups], [lane_view(one) for one in loads])
+    return LanesView([LaneGroupView(group.grp, group.lanes) for group in groups], [lane_view(load) for load in loads])
 
 
 def worker_view(worker: WorkerRecord, now: float) -> WorkerView:

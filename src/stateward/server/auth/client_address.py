@@ -39,17 +39,17 @@ class ClientAddresses:
 
     def address(self, scope: Scope) -> str:
         """Return the address of the client: the last address in the chain that is not a trusted proxy."""
-        found = (scope.get("client") or ("",))[0]
-        if not self._trusted or not self._trusts(found):
-            return found
+        address = (scope.get("client") or ("",))[0]
+        if not self._trusted or not self._trusts(address):
+            return address
         headers = [value.decode("latin-1") for name, value in scope["headers"] if name == FORWARDED]
         for hop in reversed(",".join(headers).split(",")):
             if not _is_address(hop.strip()):
                 break  # not written by a proxy, so all entries before it are untrusted too
-            found = hop.strip()
-            if not self._trusts(found):
+            address = hop.strip()
+            if not self._trusts(address):
                 break
-        return found
+        return address
 
     def is_private(self, scope: Scope) -> bool:
         """Tell whether nobody on the network can read a connection: it is over TLS, or does not leave this host.
@@ -67,10 +67,10 @@ class ClientAddresses:
 
     def network(self, scope: Scope) -> str:
         """Return the key for limits by address: the IPv4 address, or the network of the IPv6 address."""
-        found = self.address(scope)
-        parsed = ip_address(found.partition("%")[0]) if _is_address(found.partition("%")[0]) else None
+        address = self.address(scope)
+        parsed = ip_address(address.partition("%")[0]) if _is_address(address.partition("%")[0]) else None
         if not isinstance(parsed, IPv6Address):
-            return found
+            return address
         if parsed.ipv4_mapped is not None:
             return str(parsed.ipv4_mapped)
         return str(ip_network((parsed, IPV6_NETWORK_BITS), strict=False))
@@ -78,9 +78,9 @@ class ClientAddresses:
     def _trusts(self, text: str) -> bool:
         if not _is_address(text):
             return False
-        found = ip_address(text)
-        found = (found.ipv4_mapped if isinstance(found, IPv6Address) else None) or found
-        return any(found in network for network in self._trusted)
+        address = ip_address(text)
+        address = (address.ipv4_mapped if isinstance(address, IPv6Address) else None) or address
+        return any(address in network for network in self._trusted)
 
 
 def _is_address(text: str) -> bool:

@@ -18,8 +18,8 @@ _ID = re.compile(r"s[ws]_([0-9a-f]{12})_")
 
 def token_id(text: str | None) -> str | None:
     """Return the id in a token or a session, by which its record is found; None if the text is neither."""
-    found = _ID.match(text) if text is not None else None
-    return found[1] if found else None
+    match = _ID.match(text) if text is not None else None
+    return match[1] if match else None
 
 
 def presented_token(headers: Iterable[tuple[bytes, bytes]]) -> str | None:

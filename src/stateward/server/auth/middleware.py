@@ -140,5 +140,5 @@ def guard_of(handler: BaseRouteHandler) -> Guard:
 def _handlers(route: BaseRoute) -> Iterable[BaseRouteHandler]:
     """Return a route's handlers, without the framework's own handler of OPTIONS."""
     if isinstance(route, HTTPRoute):
-        return [one for one in route.route_handlers if one.http_methods != {"OPTIONS"}]
+        return [handler for handler in route.route_handlers if handler.http_methods != {"OPTIONS"}]
     return [route.route_handler] if isinstance(route, WebSocketRoute | ASGIRoute) else []

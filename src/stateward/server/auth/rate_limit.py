@@ -49,7 +49,7 @@ class RateLimiter:
 
     def _forget(self, now: float) -> None:
         """Keep the buckets that are not full; of too many, the emptier half."""
-        missing = {name: missing for name, one in self._buckets.items() if (missing := one.missing(now)) > 0}
+        missing = {name: missing for name, bucket in self._buckets.items() if (missing := bucket.missing(now)) > 0}
         if len(missing) > MAX_KEYS:
-            missing = dict(nlargest(MAX_KEYS // 2, missing.items(), key=lambda one: one[1]))
+            missing = dict(nlargest(MAX_KEYS // 2, missing.items(), key=lambda entry: entry[1]))
         self._buckets = {name: self._buckets[name] for name in missing}

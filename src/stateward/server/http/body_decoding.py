@@ -54,7 +54,9 @@ def _has_lenient_records(form: Any) -> bool:  # noqa: ANN401 - what a handler de
     if not is_record or not form.__struct_config__.forbid_unknown_fields:
         return False
     _, records = msgspec.json.schema_components([form])
-    return any("properties" in one and one.get("additionalProperties") is not False for one in records.values())
+    return any(
+        "properties" in record and record.get("additionalProperties") is not False for record in records.values()
+    )
 
 
 class StrictJson(AbstractDTO[Any]):
@@ -110,7 +112,7 @@ class StrictJson(AbstractDTO[Any]):
 
 def bad_body(error: msgspec.ValidationError, expected: object = None) -> BadBody | UnknownField:
     """Return the error for a body, with the path of the field; `expected` is the type of the body."""
-    found = explain(error, expected)
-    if found.known is not None:
-        return UnknownField(found.place, found.known)
-    return BadBody(found.place or "body", f"must be {found.allowed}")
+    explanation = explain(error, expected)
+    if explanation.known is not None:
+        return UnknownField(explanation.place, explanation.known)
+    return BadBody(explanation.place or "body", f"must be {explanation.allowed}")

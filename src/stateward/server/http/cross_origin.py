@@ -22,19 +22,21 @@ MAX_AGE_S = b"600"
 
 def read_origins(text: str) -> frozenset[str]:
     """Read exact origins such as `https://map.example:1324`; raises for anything else, also for `*`."""
-    found = [one.strip() for one in text.split(",") if one.strip()]
-    for one in found:
-        parts = urlsplit(one)
-        if parts.scheme not in ("http", "https") or not parts.netloc or one != f"{parts.scheme}://{parts.netloc}":
-            raise BadInput("cors_origins", one, "exact origins, as https://map.example:1324, with commas between them")
-    return frozenset(found)
+    origins = [origin.strip() for origin in text.split(",") if origin.strip()]
+    for origin in origins:
+        parts = urlsplit(origin)
+        if parts.scheme not in ("http", "https") or not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}":
+            raise BadInput(
+                "cors_origins", origin, "exact origins, as https://map.example:1324, with commas between them"
+            )
+    return frozenset(origins)
 
 
 class CrossOrigin:
     """ASGI middleware around the application: answers preflights, and adds the headers for allowed origins."""
 
     def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
-        self._app, self._origins = app, frozenset(one.encode() for one in origins)
+        self._app, self._origins = app, frozenset(origin.encode() for origin in origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""

@@ -26,5 +26,5 @@ class DryRunView(Struct, frozen=True):
 def respond_with_plan(request: Request[Any, Any, Any], ended: DryRunEnded) -> Response[DryRunView]:
     """Return what a call would have submitted."""
     presenter = Presenter(disclosure_of(request), service_of(request).state_classes)
-    planned = [presenter.accepted(one) for one in ended.accepted]
+    planned = [presenter.accepted(accepted) for accepted in ended.accepted]
     return Response(DryRunView(planned, ended.preview), status_code=200)

@@ -84,12 +84,14 @@ class FastRoute:
         self._call = handler.fn
         self._validate = handler.signature_model.parse_values_from_connection_kwargs
         # bounded by: the parameters of the route
-        self._headers = {one.field_alias.lower().encode(): one.field_name for one in takes.expected_header_params}
-        self._query = {one.field_alias: one.field_name for one in takes.expected_query_params}
+        self._headers = {
+            parameter.field_alias.lower().encode(): parameter.field_name for parameter in takes.expected_header_params
+        }
+        self._query = {parameter.field_alias: parameter.field_name for parameter in takes.expected_query_params}
         self._list_names = set(takes.sequence_query_parameter_names)
         named = takes.expected_header_params | takes.expected_query_params
-        self._defaults = {one.field_name: one.default for one in named if not one.is_required}
-        self._required = [one.field_name for one in named if one.is_required]
+        self._defaults = {parameter.field_name: parameter.default for parameter in named if not parameter.is_required}
+        self._required = [parameter.field_name for parameter in named if parameter.is_required]
         self._body = takes.expected_data_dto
         self._max_body = handler.resolve_request_max_body_size() or math.inf
 

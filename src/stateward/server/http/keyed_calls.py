@@ -99,7 +99,7 @@ def is_covered(handler: BaseRouteHandler, right: Right, method: str) -> bool:
 def _takes_key(handler: BaseRouteHandler) -> bool:
     """Return whether a route passes the key on to the engine."""
     takes: KwargsModel = handler.opt[_OPTION]
-    return any(one.field_alias == IDEMPOTENCY_HEADER for one in takes.expected_header_params)
+    return any(parameter.field_alias == IDEMPOTENCY_HEADER for parameter in takes.expected_header_params)
 
 
 def _is_repeatable(handler: BaseRouteHandler, method: str) -> bool:
@@ -171,12 +171,12 @@ class _KeyedCall:
         return None
 
     async def _claim(self, tx: Tx) -> tuple[IdempotencyRecord | None, IdempotencyRecord | None]:
-        found = await tx.idempotency_records([self.key, self._answer_key])
-        claim = found.get(self.key)
+        records = await tx.idempotency_records([self.key, self._answer_key])
+        claim = records.get(self.key)
         if claim is None:
             text = f"{self._fingerprint}{SEPARATOR}{self._server}"
             await tx.apply(Changes(idempotency_records=[self._record(self.key, text, tx)]))
-        return claim, found.get(self._answer_key)
+        return claim, records.get(self._answer_key)
 
     def _record(self, key: Key, text: str, tx: Tx) -> IdempotencyRecord:
         return IdempotencyRecord(key.ns, key.id, text, None, self._scope["path"], tx.now)

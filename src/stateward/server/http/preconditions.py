@@ -56,7 +56,7 @@ async def required_version(service: Service, key: Key, if_match: str | None) -> 
         return None
     if len(wanted) == 1 and wanted != (NO_VERSION,):
         return wanted[0]
-    found = await service.engine.record(*key)
+    record = await service.engine.record(*key)
     if wanted == (NO_VERSION,):
-        raise TagNeverMatches(key.id, NO_VERSION, found.version)
-    return found.version if found.version in wanted else wanted[0]
+        raise TagNeverMatches(key.id, NO_VERSION, record.version)
+    return record.version if record.version in wanted else wanted[0]

@@ -128,9 +128,9 @@ def _(error: UnknownField | UnknownValue | UnfitValue) -> Problem:
 def _(error: ValidationException) -> Problem:
     """A parameter that cannot be read, or a body that is not there."""
     said: dict[str, Any] = {}
-    for one in error.extra if isinstance(error.extra, list) else ():
-        said = one
-        if one.get("key") != "data":  # an optional body is reported, too, if anything else is wrong
+    for entry in error.extra if isinstance(error.extra, list) else ():
+        said = entry
+        if entry.get("key") != "data":  # an optional body is reported, too, if anything else is wrong
             break
     field = str(said.get("key", "")) or "request"
     if field == "data":
@@ -197,7 +197,7 @@ def _(error: Occupied) -> Problem:
 
 @problem_of.register
 def _(error: Locked) -> Problem:
-    blockers = [blocker_view(one) for one in error.blockers]
+    blockers = [blocker_view(blocker) for blocker in error.blockers]
     first = blockers[0] if blockers else None
     return problem(409, error.code, error, blocker=first, blockers=blockers, retry=True)
 
@@ -225,7 +225,7 @@ def _(error: RefusedBefore) -> Problem:
 @problem_of.register
 def _(error: NoneAllowed) -> Problem:
     skipped = {name: problem_of(why) for name, why in error.skipped.items()}
-    retry = any(one.retry for one in skipped.values())
+    retry = any(refusal.retry for refusal in skipped.values())
     return problem(409, error.code, error, skipped=skipped, retry=retry)
 
 
@@ -272,32 +272,32 @@ def respond_with_problem(request: Request[Any, Any, Any], error: Exception) -> R
     """Return the response to a request that failed with an error."""
     if isinstance(error, ValidationException) and isinstance(error.extra, list):
         error.extra = [_parameter_fault(request, said) for said in error.extra]
-    found = problem_of(error)
-    if found.status in AUDITED_STATUSES:
-        service_of(request).audit.refused(request.scope, found.status, found.detail)
+    problem = problem_of(error)
+    if problem.status in AUDITED_STATUSES:
+        service_of(request).audit.refused(request.scope, problem.status, problem.detail)
     headers = {name.decode(): value.decode() for name, value in service_of(request).headers}
     headers |= dict(error.headers or {}) if isinstance(error, HTTPException) else {}
-    if found.retry_after is not None:
-        headers["Retry-After"] = str(found.retry_after)
-    if found.status == HTTPStatus.UNAUTHORIZED:
+    if problem.retry_after is not None:
+        headers["Retry-After"] = str(problem.retry_after)
+    if problem.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = 'Bearer realm="stateward"'
     handlers = _handlers(request)
-    if any(one.opt.get(MESSAGES) for one in handlers):
-        body = msgspec.json.encode(worded_as_message(mask_secrets(found)))
-        return Response(body, status_code=found.status, media_type="application/json", headers=headers)
-    plain = Response(encoded(found), status_code=found.status, media_type=MEDIA_TYPE, headers=headers)
-    form = next((one.opt[PLAIN_PROBLEMS] for one in handlers if PLAIN_PROBLEMS in one.opt), None)
+    if any(handler.opt.get(MESSAGES) for handler in handlers):
+        body = msgspec.json.encode(worded_as_message(mask_secrets(problem)))
+        return Response(body, status_code=problem.status, media_type="application/json", headers=headers)
+    plain = Response(encoded(problem), status_code=problem.status, media_type=MEDIA_TYPE, headers=headers)
+    form = next((handler.opt[PLAIN_PROBLEMS] for handler in handlers if PLAIN_PROBLEMS in handler.opt), None)
     return plain if form is None else form(plain, error)
 
 
-def worded_as_message(found: Problem) -> dict[str, Any]:
+def worded_as_message(problem: Problem) -> dict[str, Any]:
     """Return a problem for clients that read a field `message`.
 
     There is no `status` in it: their objects have a field of that name, and they read `.status.vm` of any answer.
     """
-    facts: dict[str, Any] = msgspec.to_builtins(found)
+    facts: dict[str, Any] = msgspec.to_builtins(problem)
     del facts["status"]  # the response has it
-    return {"message": found.detail, **facts}
+    return {"message": problem.detail, **facts}
 
 
 def _handlers(request: Request[Any, Any, Any]) -> Sequence[BaseRouteHandler]:
@@ -306,11 +306,11 @@ def _handlers(request: Request[Any, Any, Any]) -> Sequence[BaseRouteHandler]:
     if handler is not None:
         return [handler]
     path = request.url.path.split("/")[1:]
-    routes = [one for one in request.app.routes if isinstance(one, HTTPRoute)]
-    shared = [_shared_segments(path, one.path.split("/")[1:]) for one in routes]
+    routes = [route for route in request.app.routes if isinstance(route, HTTPRoute)]
+    shared = [_shared_segments(path, route.path.split("/")[1:]) for route in routes]
     most = max(shared, default=0)
     near = [route for route, count in zip(routes, shared, strict=True) if most and count == most]
-    return [one for route in near for one in route.route_handlers]
+    return [handler for route in near for handler in route.route_handlers]
 
 
 def _shared_segments(path: Sequence[str], pattern: Sequence[str]) -> int:
@@ -331,14 +331,14 @@ def _parameter_fault(request: Request[Any, Any, Any], said: dict[str, Any]) -> d
     return {**said, "key": name, "message": message}
 
 
-def encoded(found: Problem) -> bytes:
+def encoded(problem: Problem) -> bytes:
     """Return a problem as JSON, without secrets."""
-    return msgspec.json.encode(mask_secrets(found))
+    return msgspec.json.encode(mask_secrets(problem))
 
 
-def mask_secrets(found: Problem) -> Problem:
+def mask_secrets(problem: Problem) -> Problem:
     """Mask secrets in the parts of the request that a problem repeats."""
-    plain = msgspec.to_builtins(found)
+    plain = msgspec.to_builtins(problem)
     return msgspec.convert(_masked(plain), Problem)
 
 
@@ -347,9 +347,9 @@ def _masked(value: Any) -> Any:  # noqa: ANN401 - plain JSON
         case str():
             return redacted(value)
         case list():
-            return [_masked(one) for one in value]
+            return [_masked(part) for part in value]
         case dict():
-            return {redacted(name): _masked(one) for name, one in value.items()}
+            return {redacted(name): _masked(part) for name, part in value.items()}
         case _:
             return value
 

@@ -60,7 +60,7 @@ class RequestNames:
             return
         pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = dict(pairs)
-        declared = {one.field_alias for one in takes.expected_query_params} if given else set()
+        declared = {parameter.field_alias for parameter in takes.expected_query_params} if given else set()
         if len(given) < len(pairs):
             _refuse_repeated(pairs, declared - set(takes.sequence_query_parameter_names))
         if not handler.opt[_STRICT]:
@@ -86,17 +86,17 @@ class RequestNames:
                 self._known = {DEFAULT_NAMESPACE}
             self._known.add(ns)
             return
-        known = [one for one in stored if one != SYSTEM] if ANY in grant.namespaces else grant.namespaces
+        known = [name for name in stored if name != SYSTEM] if ANY in grant.namespaces else grant.namespaces
         raise UnknownName("namespace", ns, sorted({DEFAULT_NAMESPACE, *known}))
 
     async def _is_registered(self, ns: str) -> bool:
         keys = [kind.names_namespace(ns) for kind in self._engine.kinds if kind.names_namespace is not None]
-        found = await self._engine.store.reader.objects(keys)
-        return any(not one.removed for one in found.values())
+        records = await self._engine.store.reader.objects(keys)
+        return any(not record.removed for record in records.values())
 
     async def _has_token(self, ns: str) -> bool:
         tokens = await self._tokens.list(limit=_MOST_TOKENS)
-        return any(named.partition(":")[0] == ns for one in tokens for named in one.namespaces)
+        return any(named.partition(":")[0] == ns for token in tokens for named in token.namespaces)
 
 
 def _refuse_repeated(pairs: list[tuple[str, str]], single: set[str]) -> None:

@@ -35,4 +35,4 @@ def with_defaults(given: Iterable[Header], wanted: Headers) -> list[Header]:
     """Return a response's headers, with the default headers that it lacks."""
     headers = list(given)
     present = {name.lower() for name, _ in headers}
-    return [*headers, *(one for one in wanted if one[0] not in present)]
+    return [*headers, *(header for header in wanted if header[0] not in present)]

@@ -82,12 +82,12 @@ async def follow(request: ApiRequest, ns: Ns, op: Op, last_seen: LastSeen = 0) -
 async def _messages(
     happenings: AsyncIterator[ProgressEvent], presenter: Presenter
 ) -> AsyncIterator[ServerSentEventMessage]:
-    async for one in happenings:
-        match one:
+    async for event in happenings:
+        match event:
             case Progress():
-                yield ServerSentEventMessage(_encoded(_progress_view(one)), event="progress", id=one.seq)
+                yield ServerSentEventMessage(_encoded(_progress_view(event)), event="progress", id=event.seq)
             case Operation():
-                yield ServerSentEventMessage(_encoded(presenter.operation(one)), event="end")
+                yield ServerSentEventMessage(_encoded(presenter.operation(event)), event="end")
             case None:
                 yield ServerSentEventMessage(None, comment="still there")
 

@@ -68,69 +68,69 @@ class OperationFollowers:
         """Stop polling, and end all followers."""
         self._stopped = True
         self._unsubscribe()
-        for one in list(self._followed.values()):
-            if one.task is not None:
-                one.task.cancel()
-            one.wake_readers()
+        for followed in list(self._followed.values()):
+            if followed.task is not None:
+                followed.task.cancel()
+            followed.wake_readers()
 
     def wake(self) -> None:
         """Wake all followers, so that each checks whether it may still follow."""
-        for one in self._followed.values():
-            one.wake_readers()
+        for followed in self._followed.values():
+            followed.wake_readers()
 
     async def follow(
         self, key: Key, after: int = 0, may: Callable[[], bool] = lambda: True
     ) -> AsyncIterator[ProgressEvent]:
         """Yield the progress lines after a number, then the ended operation, as long as `may` allows it."""
-        one = self._join(key)
+        followed = self._join(key)
         try:
             while True:
-                news = one.news
-                for line in one.lines:
+                news = followed.news
+                for line in followed.lines:
                     if line.seq > after and may():
                         yield line
                         after = line.seq
-                if one.end is not None and may():
-                    yield one.end
-                if one.end is not None or self._stopped or not may():
+                if followed.end is not None and may():
+                    yield followed.end
+                if followed.end is not None or self._stopped or not may():
                     return
                 if not await wait_for_event(news, self._keepalive_s) and may():
                     yield None
         finally:
-            self._leave(key, one)
+            self._leave(key, followed)
 
     def _join(self, key: Key) -> FollowedOperation:
-        one = self._followed.get(key)
-        if one is None:
-            one = self._followed[key] = FollowedOperation()
-            one.task = asyncio.create_task(self._poll(key, one))
-        one.readers += 1
-        return one
+        followed = self._followed.get(key)
+        if followed is None:
+            followed = self._followed[key] = FollowedOperation()
+            followed.task = asyncio.create_task(self._poll(key, followed))
+        followed.readers += 1
+        return followed
 
-    def _leave(self, key: Key, one: FollowedOperation) -> None:
-        one.readers -= 1
-        if not one.readers:
+    def _leave(self, key: Key, followed: FollowedOperation) -> None:
+        followed.readers -= 1
+        if not followed.readers:
             self._followed.pop(key, None)
-            if one.task is not None:
-                one.task.cancel()
+            if followed.task is not None:
+                followed.task.cancel()
 
-    async def _poll(self, key: Key, one: FollowedOperation) -> None:
-        while one.end is None:
+    async def _poll(self, key: Key, followed: FollowedOperation) -> None:
+        while followed.end is None:
             hints = self._hints  # an event that is set from here on, even during the query, causes another poll
             try:
-                found = await self._store.reader.operation(key)
-                lines = await self._store.reader.progress_of(key, one.lines[-1].seq if one.lines else 0)
+                operation = await self._store.reader.operation(key)
+                lines = await self._store.reader.progress_of(key, followed.lines[-1].seq if followed.lines else 0)
             except Exception as error:  # it must not stay silent for all its followers
                 if not isinstance(error, StoreError):
                     log.exception("operation %s cannot be followed; it is read again in %g s", key.id, RETRY_S)
                 await asyncio.sleep(RETRY_S)
                 continue
-            one.lines += lines
-            if found is not None and found.status in ENDED_STATUSES:
-                one.end = found
-            if lines or one.end is not None:
-                one.wake_readers()
-            if one.end is None:
+            followed.lines += lines
+            if operation is not None and operation.status in ENDED_STATUSES:
+                followed.end = operation
+            if lines or followed.end is not None:
+                followed.wake_readers()
+            if followed.end is None:
                 await asyncio.sleep(POLL_MIN_S + POLL_PER_OPERATION_S * len(self._followed))
                 await wait_for_event(hints, self._poll_max_s)
 

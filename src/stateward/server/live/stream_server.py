@@ -133,7 +133,7 @@ class JournalStream:
 
     def is_over(self, grant: Grant) -> bool:
         """Return whether the token or the session of a grant has ended while it was in use here."""
-        return any(one in self._ended_records for one in grant.records)
+        return any(record in self._ended_records for record in grant.records)
 
     def _on_entries(self, entries: Sequence[JournalEntry]) -> None:
         ended = (entry.object for entry in entries if entry.target not in (None, VALID.get(entry.kind, entry.target)))

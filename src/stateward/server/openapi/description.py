@@ -83,10 +83,10 @@ class RecordSchemas:
 
     def __init__(self, handlers: Collection[HTTPRouteHandler], plugins: Plugins) -> None:
         self._names = PUBLISHED_NAMES | plugins.published_names
-        found = dict.fromkeys(one for handler in handlers for kind in _types(handler) for one in _ways(kind))
-        kinds = [Problem, *(one for one in found if one is not Problem)]
+        described = dict.fromkeys(way for handler in handlers for kind in _types(handler) for way in _ways(kind))
+        kinds = [Problem, *(kind for kind in described if kind is not Problem)]
         drawn, schemas = msgspec.json.schema_components(kinds, ref_template=REF + "{name}")
-        self._drawn: dict[Any, Doc] = {kind: self._shortened(one) for kind, one in zip(kinds, drawn, strict=True)}
+        self._drawn: dict[Any, Doc] = {kind: self._shortened(doc) for kind, doc in zip(kinds, drawn, strict=True)}
         self.schemas: Doc = {self._short(name): self._shortened(schema) for name, schema in schemas.items()}
         if any(handler.opt.get(MESSAGES) for handler in handlers):
             self.schemas[MESSAGE] = _message_schema(self.schemas["Problem"])
@@ -99,7 +99,7 @@ class RecordSchemas:
 
     def of(self, kind: Any) -> Doc | None:  # noqa: ANN401 - any annotation
         """Return the schema of a type that a handler declares; None if it has none."""
-        ways = [self._drawn[one] for one in _ways(kind) if one in self._drawn]
+        ways = [self._drawn[way] for way in _ways(kind) if way in self._drawn]
         return (ways[0] if len(ways) == 1 else {"anyOf": ways}) if ways else None
 
     def _short(self, name: str) -> str:
@@ -114,16 +114,16 @@ class RecordSchemas:
             case {"$ref": str(ref), **more}:
                 return {"$ref": REF + self._short(ref.removeprefix(REF)), **self._shortened(more)}
             case dict():
-                return {name: self._shortened(one) for name, one in schema.items()}
+                return {name: self._shortened(part) for name, part in schema.items()}
             case list():
-                return [self._shortened(one) for one in schema]
+                return [self._shortened(part) for part in schema]
             case _:
                 return schema
 
 
 def _message_schema(problem: Doc) -> Doc:
     """Return the schema of a problem for clients that read a field `message`."""
-    fields = {name: one for name, one in problem["properties"].items() if name != "status"}
+    fields = {name: field for name, field in problem["properties"].items() if name != "status"}
     needed = [name for name in problem["required"] if name != "status"]
     properties = {"message": {"type": "string"}, **fields}
     return {**problem, "title": MESSAGE, "properties": properties, "required": ["message", *needed]}
@@ -151,7 +151,7 @@ def _answered(handler: HTTPRouteHandler) -> Any:  # noqa: ANN401 - any annotatio
 def _ways(kind: Any) -> tuple[Any, ...]:  # noqa: ANN401 - any annotation
     """Return the alternatives of a response type; a type or None is one alternative."""
     parts = get_args(kind) if get_origin(kind) is UnionType or isinstance(kind, UnionType) else ()
-    records = [one for one in parts if one is not type(None)]
+    records = [part for part in parts if part is not type(None)]
     return tuple(records) if len(records) > 1 else (kind,)
 
 
@@ -159,11 +159,11 @@ def _is_record(annotation: Any) -> bool:  # noqa: ANN401 - any annotation
     if get_origin(annotation) is dict:
         return True  # the framework's schema for values of several types is wrong for each of them
     inner = get_args(annotation) or (annotation,)
-    return any(_is_record(one) if get_args(one) else _is_struct(one) for one in inner)
+    return any(_is_record(argument) if get_args(argument) else _is_struct(argument) for argument in inner)
 
 
-def _is_struct(one: Any) -> bool:  # noqa: ANN401 - any annotation
-    return isinstance(one, type) and issubclass(one, msgspec.Struct)
+def _is_struct(annotation: Any) -> bool:  # noqa: ANN401 - any annotation
+    return isinstance(annotation, type) and issubclass(annotation, msgspec.Struct)
 
 
 # --- operations ------------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def _complete(operation: Doc, handler: HTTPRouteHandler, records: RecordSchemas,
 def _describe_key(operation: Doc) -> None:
     """Describe the idempotency key of a route whose answers are kept, unless the route takes the key itself."""
     parameters = operation.setdefault("parameters", [])
-    if all(one["name"] != IDEMPOTENCY_HEADER for one in parameters):
+    if all(parameter["name"] != IDEMPOTENCY_HEADER for parameter in parameters):
         schema = {"type": "string", "pattern": IDEMPOTENCY_KEY}
         described = {"description": KEY_MEANS, "required": False, "schema": schema}
         parameters.append({"name": IDEMPOTENCY_HEADER, "in": "header", **described})
@@ -229,7 +229,7 @@ def _problem(handler: HTTPRouteHandler, status: int) -> Doc:
     code, text, detail = texts_of(status)
     schema, value, media_type = "Problem", example_of(status), MEDIA_TYPE
     if handler.opt.get(MESSAGES):
-        facts = {name: one for name, one in value.items() if name != "status"}
+        facts = {name: fact for name, fact in value.items() if name != "status"}
         schema, value, media_type = MESSAGE, {"message": detail, **facts}, JSON
     elif handler.opt.get(PLAIN_PROBLEMS):
         media_type = JSON
@@ -239,7 +239,7 @@ def _problem(handler: HTTPRouteHandler, status: int) -> Doc:
 
 def _given(schema: Doc) -> Doc:
     """Return the schema of a given parameter: one that is left out is absent, and not null."""
-    ways = [one for one in schema.get("oneOf", ()) if one.get("type") != "null"]
+    ways = [way for way in schema.get("oneOf", ()) if way.get("type") != "null"]
     if len(ways) != 1:
         return schema
     return {**ways[0], **{name: value for name, value in schema.items() if name not in ("oneOf", "default")}}

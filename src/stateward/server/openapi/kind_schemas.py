@@ -39,24 +39,31 @@ def add_kind_schemas(schemas: Doc, kinds: Iterable[Kind], examples: Mapping[str,
         if kind.types.spec is not None:
             about = f"The spec of {kind.name}."
             specs[kind.name] = _add(schemas, f"{kind.name}.spec", kind.types.spec, about, examples)
-        for action, one in kind.types.args.items():
+        for action, value_type in kind.types.args.items():
             about = f"The arguments of {action}, for {kind.name}."
-            args.setdefault(kind.name, {})[action] = _add(schemas, f"{kind.name}.{action}.args", one, about, examples)
+            args.setdefault(kind.name, {})[action] = _add(
+                schemas, f"{kind.name}.{action}.args", value_type, about, examples
+            )
     for body in BODIES:
         fields = schemas.get(body, {}).get("properties", {})
         _refer(fields, "spec", specs, specs.values())
-        _refer(fields, "args", args, [ref for found in args.values() for ref in found.values()])
+        _refer(fields, "args", args, [ref for refs in args.values() for ref in refs.values()])
 
 
-def _add(schemas: Doc, name: str, one: ValueType, about: str, examples: Mapping[str, Any]) -> str:
-    example = examples[name] if name in examples else _example(one.schema)
+def _add(schemas: Doc, name: str, value_type: ValueType, about: str, examples: Mapping[str, Any]) -> str:
+    example = examples[name] if name in examples else _example(value_type.schema)
     try:
-        one.normalize(msgspec.json.encode(example).decode(), "example")
+        value_type.normalize(msgspec.json.encode(example).decode(), "example")
     except BadInput:  # a pattern, or a condition of the struct's own, that no schema tells
         fitting = []
     else:
         fitting = [example]
-    schemas[name] = {"description": about, **one.schema, "title": name, **({"examples": fitting} if fitting else {})}
+    schemas[name] = {
+        "description": about,
+        **value_type.schema,
+        "title": name,
+        **({"examples": fitting} if fitting else {}),
+    }
     return f"{REF}{name}"
 
 
@@ -78,7 +85,7 @@ def _example(schema: Doc) -> Any:  # noqa: ANN401 - whatever JSON can say
     if "anyOf" in schema:
         return _example(schema["anyOf"][0])
     if "properties" in schema:
-        return {name: _example(one) for name, one in schema["properties"].items()}
+        return {name: _example(field) for name, field in schema["properties"].items()}
     if "prefixItems" in schema:
-        return [_example(one) for one in schema["prefixItems"]]
+        return [_example(part) for part in schema["prefixItems"]]
     return schema.get("minimum", SAMPLES.get(schema.get("type", ""), {}))

@@ -45,11 +45,11 @@ async def _read_all(
     request: ApiRequest, read: Callable[[str | None, int], Awaitable[list[T]]], name_of: Callable[[T], str]
 ) -> list[T]:
     """Return all records of a listing, read page by page; `name_of` gives the name that a page continues after."""
-    page, after, found = request.service.config.page_limit, None, list[T]()
+    page, after, items = request.service.config.page_limit, None, list[T]()
     while len(more := await read(after, page)) == page:
-        found += more
+        items += more
         after = name_of(more[-1])
-    return found + more
+    return items + more
 
 
 @api_route(delete, "/tokens/{id:str}", Right.GOVERN, TAG, "Revoke a token", 404, 409, status_code=200)

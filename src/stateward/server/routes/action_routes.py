@@ -77,8 +77,8 @@ async def _require_own_tree(request: ApiRequest, ns: str, id_: str, ask: Ask) ->
     """
     if ask.tree in (None, id_):
         return
-    found = await request.service.engine.store.reader.objects([Key(ns, id_), Key(ns, ask.tree)])
-    tree, own = found.get(Key(ns, ask.tree)), found.get(Key(ns, id_))
+    records = await request.service.engine.store.reader.objects([Key(ns, id_), Key(ns, ask.tree)])
+    tree, own = records.get(Key(ns, ask.tree)), records.get(Key(ns, id_))
     if tree is not None and not tree.removed and (own is None or own.parent != tree.id):
         raise BadInput("tree", ask.tree, f"{id_!r}, the object that {id_!r} is part of, or a tree that is no object")
 
@@ -92,8 +92,8 @@ async def _wait_for_end(request: ApiRequest, accepted: Accepted, seconds: float)
     over = await engine.wait_record_or_none(operation.ns, operation.id, seconds)
     if over is None:
         return None
-    found = await engine.store.reader.object(accepted.object.key)
-    return Accepted(found or accepted.object, over, accepted.again)
+    record = await engine.store.reader.object(accepted.object.key)
+    return Accepted(record or accepted.object, over, accepted.again)
 
 
 def engine_request(
@@ -126,7 +126,7 @@ def engine_request(
         priority=ask.priority,
         not_before=start_time(ask.not_before),
         tree=ask.tree,
-        locks=[LockRequest(str(parse_path(one.path, "locks.path")), one.mode) for one in ask.locks],
+        locks=[LockRequest(str(parse_path(lock.path, "locks.path")), lock.mode) for lock in ask.locks],
         wait=ask.wait_for_locks,
         creates=creates,
     )
@@ -142,13 +142,13 @@ async def plan(request: ApiRequest, ns: Ns, data: JSONBody[Plan]) -> list[Prospe
         engine_request(
             request,
             ns,
-            one.object,
-            one.action,
-            one,
+            ask.object,
+            ask.action,
+            ask,
             field=f"requests[{number}].priority",
-            creates=_planned_creation(request, one),
+            creates=_planned_creation(request, ask),
         )
-        for number, one in enumerate(data.requests)
+        for number, ask in enumerate(data.requests)
     ]
     return [prospect_view(verdict) for verdict in await request.service.engine.plan(requests)]
 
@@ -206,7 +206,7 @@ async def act_on_group(
     presenter = request.presenter
     return GroupView(
         None if verdict.whole is None else presenter.accepted(verdict.whole),
-        [presenter.accepted(one) for one in verdict.begun],
+        [presenter.accepted(accepted) for accepted in verdict.begun],
         {name: mask_secrets(problem_of(why)) for name, why in verdict.skipped.items()},
         verdict.group,
     )

@@ -23,7 +23,7 @@ async def list_lanes(request: ApiRequest) -> LanesView:
     """Return all lanes and groups with their limits and loads; internal lanes are for administrators."""
     groups, loads = await request.service.reader.lanes()
     public = request.presenter.disclosure.lane
-    return lanes_view(groups, [one for one in loads if public(one.lane.lane) == one.lane.lane])
+    return lanes_view(groups, [load for load in loads if public(load.lane.lane) == load.lane.lane])
 
 
 @api_route(put, "/lanes/{lane:path}", Right.GOVERN, TAG, "Limit a lane", 413)
@@ -54,7 +54,7 @@ async def set_group(request: ApiRequest, grp: Grp, data: JSONBody[GroupLimit]) -
 async def list_workers(request: ApiRequest) -> list[WorkerView]:
     """Return the registered workers; a worker is alive until its lease expires."""
     now = await request.service.reader.time()
-    return [worker_view(one, now) for one in await request.service.reader.workers()]
+    return [worker_view(worker, now) for worker in await request.service.reader.workers()]
 
 
 @api_route(get, "/ns/{ns:str}/timers", Right.READ, TAG, "List timers")
@@ -62,15 +62,15 @@ async def list_timers(request: ApiRequest, ns: Ns, limit: Limit = 100) -> list[T
     """Return the pending timers of a namespace, in the order in which they fall due."""
     service, disclosure = request.service, request.presenter.disclosure
     timers = await service.reader.timers(ns, service.page_size(limit))
-    objects = await service.reader.objects({Key(one.ns, one.object) for one in timers})
-    kinds = {key: found.kind for key, found in objects.items()}
-    return [timer_view(disclosure.timer(one, kinds.get(Key(one.ns, one.object)))) for one in timers]
+    objects = await service.reader.objects({Key(timer.ns, timer.object) for timer in timers})
+    kinds = {key: record.kind for key, record in objects.items()}
+    return [timer_view(disclosure.timer(timer, kinds.get(Key(timer.ns, timer.object)))) for timer in timers]
 
 
 @api_route(get, "/ns/{ns:str}/locks/{tree:str}", Right.READ, TAG, "List locks")
 async def list_locks(request: ApiRequest, ns: Ns, tree: Tree) -> list[LockView]:
     """Return the held and awaited locks of a tree, in the order of their requests."""
-    return [lock_view(one) for one in await request.service.reader.locks_of(Key(ns, tree))]
+    return [lock_view(lock) for lock in await request.service.reader.locks_of(Key(ns, tree))]
 
 
 ROUTES = (list_lanes, set_lane, set_group, list_workers, list_timers, list_locks)

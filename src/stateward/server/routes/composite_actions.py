@@ -38,10 +38,10 @@ class CompositeActions:
         """Submit a request on one object, or on a composite and its parts."""
         if request.action not in self._actions:
             return await engine.submit(request)
-        found = await engine.store.reader.object(Key(request.ns, request.object))
-        if found is None or (found.kind, request.action) not in self._parts:
+        record = await engine.store.reader.object(Key(request.ns, request.object))
+        if record is None or (record.kind, request.action) not in self._parts:
             return await engine.submit(request)
-        return await self._on_all(engine, request, found)
+        return await self._on_all(engine, request, record)
 
     async def submit_group(
         self, engine: Engine, whole: Request | None, chosen: Selector, each: Request
@@ -56,18 +56,18 @@ class CompositeActions:
             return await engine.group(whole, chosen, each)
         begun: list[Accepted] = []
         skipped: dict[str, StatewardError] = {}
-        found = await engine.store.reader.objects({Key(each.ns, name) for name in choice.composites})
+        records = await engine.store.reader.objects({Key(each.ns, name) for name in choice.composites})
         for name in choice.composites:
             asked = replace(each, object=name, op=new_id(), key=_key_for(each, name))
-            one = found.get(Key(each.ns, name))
+            known = records.get(Key(each.ns, name))
             try:
-                if one is None or (one.kind, each.action) not in self._parts:  # it was chosen earlier, and is gone
+                if known is None or (known.kind, each.action) not in self._parts:  # it was chosen earlier, and is gone
                     raise NotFound(each.ns, name)
-                begun.append(await self._on_all(engine, asked, one))
+                begun.append(await self._on_all(engine, asked, known))
             except Denied as error:
                 skipped[name] = error
-        group = next((one.operation.id for one in begun if one.operation is not None), None)
-        is_repeated = all(one.again for one in begun)
+        group = next((accepted.operation.id for accepted in begun if accepted.operation is not None), None)
+        is_repeated = all(accepted.again for accepted in begun)
         if choice.others:
             try:
                 others = replace(each, key=_key_for(each, OTHERS))
@@ -90,7 +90,7 @@ class CompositeActions:
         composites = await self.find_composites(engine, chosen, each.action)
         others = await self.without_composites(engine, chosen, composites) if composites else None
         ids = () if others is None else others.ids or ()
-        choice = BulkChoice(tuple(one.id for one in composites), ids)
+        choice = BulkChoice(tuple(composite.id for composite in composites), ids)
         if each.key is not None:
             return await engine.choose_once(chosen, each, choice)
         return choice if composites else None
@@ -98,7 +98,9 @@ class CompositeActions:
     async def find_composites(self, engine: Engine, chosen: Selector, action: str) -> list[Object]:
         """Return the chosen objects on which the action is one on their parts."""
         kinds = [kind for kind, named in self._parts if named == action and chosen.kind in (None, kind)]
-        return [one for kind in kinds async for one in list_all(engine.store.reader, replace(chosen, kind=kind))]
+        return [
+            composite for kind in kinds async for composite in list_all(engine.store.reader, replace(chosen, kind=kind))
+        ]
 
     async def without_composites(
         self, engine: Engine, chosen: Selector, composites: Sequence[Object]
@@ -106,40 +108,44 @@ class CompositeActions:
         """Return the selector of all other chosen objects, without the parts of these composites; None if none is."""
         if chosen.kind is not None:
             return None
-        asked = {one.id for one in composites}
-        found = {one.id: one.parent async for one in list_all(engine.store.reader, chosen)}
-        others = [id_ for id_, parent in found.items() if id_ not in asked and parent not in asked]
-        others += (id_ for id_ in chosen.ids or () if id_ not in found)  # the verdict says that they do not exist
+        asked = {composite.id for composite in composites}
+        parents = {record.id: record.parent async for record in list_all(engine.store.reader, chosen)}
+        others = [id_ for id_, parent in parents.items() if id_ not in asked and parent not in asked]
+        others += (id_ for id_ in chosen.ids or () if id_ not in parents)  # the verdict says that they do not exist
         return Selector(chosen.ns, ids=tuple(others)) if others else None
 
     def __contains__(self, pair: tuple[str, str]) -> bool:
         """Return whether an action on a composite of a kind is one on all of its parts, given as (kind, action)."""
         return pair in self._parts
 
-    def needs_parts(self, request: Request, found: Object) -> bool:
+    def needs_parts(self, request: Request, record: Object) -> bool:
         """Return whether an action on an object is refused if none of its parts allows it."""
-        return (found.kind, request.action) in self._parts and not self._acts_without_parts(request, found)
+        return (record.kind, request.action) in self._parts and not self._acts_without_parts(request, record)
 
-    def _acts_without_parts(self, request: Request, found: Object) -> bool:
-        return any(runtime.acts_without_parts(request, found) for runtime in self._runtimes)
+    def _acts_without_parts(self, request: Request, record: Object) -> bool:
+        return any(runtime.acts_without_parts(request, record) for runtime in self._runtimes)
 
-    async def find_part_actions(self, request: Request, found: Object) -> list[PartAction]:
+    async def find_part_actions(self, request: Request, record: Object) -> list[PartAction]:
         """Return the actions on parts that an action on an object leads to."""
-        return [one for runtime in self._runtimes for one in await runtime.find_part_actions(request, found)]
+        return [
+            part_action
+            for runtime in self._runtimes
+            for part_action in await runtime.find_part_actions(request, record)
+        ]
 
     async def describe_effects(self, request: Request, changes: Sequence[ExpectedChange]) -> list[str]:
         """Return the sentences of all domains on the effects of a planned action."""
         return [text for runtime in self._runtimes for text in await runtime.describe_effects(request, changes)]
 
-    async def _on_all(self, engine: Engine, whole: Request, found: Object) -> Accepted:
+    async def _on_all(self, engine: Engine, whole: Request, record: Object) -> Accepted:
         if whole.key is not None:  # a repeated request is recognized by the operation's id, and submits no member again
             whole = replace(whole, op=await _named(engine, whole))
         each = engine.request(
             whole.ns, "", whole.action, actor=whole.actor, who=whole.who, facts=whole.facts, priority=whole.priority
         )
-        parts = Selector(whole.ns, self._parts[found.kind, whole.action], whole.object)
+        parts = Selector(whole.ns, self._parts[record.kind, whole.action], whole.object)
         try:
-            verdict = await engine.group(whole, parts, each, acts_alone=self._acts_without_parts(whole, found))
+            verdict = await engine.group(whole, parts, each, acts_alone=self._acts_without_parts(whole, record))
         except NoneAllowed as error:
             raise await engine.explain_none_allowed(whole, error) from None
         assert verdict.whole is not None
@@ -153,8 +159,8 @@ def _key_for(each: Request, name: str) -> str | None:
 async def _named(engine: Engine, whole: Request) -> str:
     """Return the operation id for an idempotency key; earlier versions derived it from the key without the caller."""
     mine, before = (_hash(whole.ns, key) for key in (str(whole.key), bare_key(str(whole.key))))
-    found = await engine.store.reader.operation(Key(whole.ns, before)) if before != mine else None
-    return before if found is not None and found.who == whole.who else mine
+    operation = await engine.store.reader.operation(Key(whole.ns, before)) if before != mine else None
+    return before if operation is not None and operation.who == whole.who else mine
 
 
 def _hash(ns: str, key: str) -> str:

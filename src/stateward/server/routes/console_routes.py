@@ -85,17 +85,17 @@ def page_files(plugins: Plugins) -> dict[str, PageFile]:
 
     The page itself names the domains' files; the style of lifecycle diagrams is a Python constant.
     """
-    found = dict(_walk(files("stateward") / "console", ""))
+    pages = dict(_walk(files("stateward") / "console", ""))
     of_domains = _domain_files(plugins)
     links = "\n".join(DOMAIN_LINKS[_ending(path)].format(path) for path in of_domains)
-    page = found[FIRST_PAGE].body.replace(DOMAINS_MARK, links.encode()).replace(MODULES_MARK, _module_links(found))
+    page = pages[FIRST_PAGE].body.replace(DOMAINS_MARK, links.encode()).replace(MODULES_MARK, _module_links(pages))
     made = {FIRST_PAGE: page, "lifecycle.css": STYLE.encode()}
-    return {**found, **of_domains, **{path: _file(path, body) for path, body in made.items()}}
+    return {**pages, **of_domains, **{path: _file(path, body) for path, body in made.items()}}
 
 
-def _module_links(found: dict[str, PageFile]) -> bytes:
+def _module_links(pages: dict[str, PageFile]) -> bytes:
     """Return links to the modules that the first view needs, and to those that all views share."""
-    paths = sorted(path for path in found if path.startswith(PRELOADED) and _ending(path) == "js")
+    paths = sorted(path for path in pages if path.startswith(PRELOADED) and _ending(path) == "js")
     return "\n".join(f'<link rel="modulepreload" href="/console/{path}">' for path in paths).encode()
 
 
@@ -107,14 +107,14 @@ def _domain_files(plugins: Plugins) -> dict[str, PageFile]:
 
 
 def _walk(folder: Traversable, path: str) -> list[tuple[str, PageFile]]:
-    found: list[tuple[str, PageFile]] = []
-    for one in folder.iterdir():
-        name = f"{path}{one.name}"
-        if one.is_dir():
-            found += _walk(one, f"{name}/")
+    pages: list[tuple[str, PageFile]] = []
+    for entry in folder.iterdir():
+        name = f"{path}{entry.name}"
+        if entry.is_dir():
+            pages += _walk(entry, f"{name}/")
         elif _ending(name) in MEDIA_TYPES:
-            found.append((name, _file(name, one.read_bytes())))
-    return found
+            pages.append((name, _file(name, entry.read_bytes())))
+    return pages
 
 
 def _file(path: str, body: bytes) -> PageFile:
@@ -187,12 +187,12 @@ def domains_of(app: Litestar, plugins: Plugins) -> list[str]:
     """Return the domains whose own API an application serves; one without routes of its own calls the general API."""
     routes = (route for route in app.routes if isinstance(route, HTTPRoute))
     modules = {handler.fn.__module__ for route in routes for handler in route.route_handlers}
-    packages = {one.name: one.part.value.partition(":")[0].removesuffix(".plugin") for one in plugins.domains}
+    packages = {domain.name: domain.part.value.partition(":")[0].removesuffix(".plugin") for domain in plugins.domains}
     return [
         plugin.name
         for plugin in plugins
         if not (plugin.create or plugin.routes)
-        or any(one == packages[plugin.name] or one.startswith(f"{packages[plugin.name]}.") for one in modules)
+        or any(module == packages[plugin.name] or module.startswith(f"{packages[plugin.name]}.") for module in modules)
     ]
 
 
@@ -240,29 +240,32 @@ async def get_map(request: ApiRequest, ns: Ns) -> Stream:
 
 async def _chunks(service: Service, ns: str) -> AsyncIterator[bytes]:
     after: str | None = None
-    while found := await service.reader.list_objects(Selector(ns), Page(after, CHUNK_OBJECTS)):
-        yield msgspec.json.encode(chunk_of(found)) + b"\n"
-        after = found[-1].id
-        if len(found) < CHUNK_OBJECTS:
+    while records := await service.reader.list_objects(Selector(ns), Page(after, CHUNK_OBJECTS)):
+        yield msgspec.json.encode(chunk_of(records)) + b"\n"
+        after = records[-1].id
+        if len(records) < CHUNK_OBJECTS:
             return
 
 
-def chunk_of(found: list[Object]) -> MapChunk:
+def chunk_of(records: list[Object]) -> MapChunk:
     """Return some objects in the compact form."""
     words: dict[str, int] = {}
     cells: list[str | int] = []
-    for one in found:
-        cells.append(one.id)
-        cells += [words.setdefault(word, len(words)) for word in (one.kind, one.state, place_of(one), one.parent or "")]
+    for record in records:
+        cells.append(record.id)
+        cells += [
+            words.setdefault(word, len(words))
+            for word in (record.kind, record.state, place_of(record), record.parent or "")
+        ]
     return MapChunk(list(words), cells)
 
 
-def place_of(found: Object) -> str:
+def place_of(record: Object) -> str:
     """Return the place of an object, as `provider/region`; empty if it is not known."""
-    if found.spec == "{}":
+    if record.spec == "{}":
         return ""
     try:
-        place = msgspec.json.decode(found.spec, type=ObjectPlace)
+        place = msgspec.json.decode(record.spec, type=ObjectPlace)
     except msgspec.MsgspecError:
         return ""
     return f"{place.provider}/{place.region}".strip("/")

@@ -71,15 +71,15 @@ class JournalQuery:
         if self._last is None:
             after, self._last = await journal_bounds(self._reader, after, self._only)
         rows = bounded_reads.READ_ROWS // max(len(self._filters), 1) + limit
-        reads = [await read_between(self._reader, after, self._last, limit, one, rows) for one in self._filters]
-        upto = min((one.upto for one in reads), default=self._last)
-        found = [entry for one in reads for entry in one.entries if entry.seq <= upto]
-        found = sorted(found, key=attrgetter("seq"))[:limit]
-        is_full = len(found) == limit
+        reads = [await read_between(self._reader, after, self._last, limit, only, rows) for only in self._filters]
+        upto = min((read.upto for read in reads), default=self._last)
+        entries = [entry for read in reads for entry in read.entries if entry.seq <= upto]
+        entries = sorted(entries, key=attrgetter("seq"))[:limit]
+        is_full = len(entries) == limit
         return JournalRead(
-            [entry for entry in found if self._grant.opens(entry.ns)],
-            found[-1].seq if is_full else upto,
-            is_end=not is_full and all(one.is_end for one in reads),
+            [entry for entry in entries if self._grant.opens(entry.ns)],
+            entries[-1].seq if is_full else upto,
+            is_end=not is_full and all(read.is_end for read in reads),
         )
 
     async def all(self, after: int) -> AsyncIterator[JournalEntry]:
@@ -143,7 +143,7 @@ async def count_transitions(request: ApiRequest, ns: NsFilter = None) -> Transit
     if ns is not None:
         require(request.grant, Right.READ, ns)
     grant = request.grant
-    return await request.service.history.counts(lambda one: one == ns if ns else _is_listed(grant, one))
+    return await request.service.history.counts(lambda name: name == ns if ns else _is_listed(grant, name))
 
 
 def _is_listed(grant: Grant, ns: str) -> bool:

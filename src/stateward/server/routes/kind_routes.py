@@ -63,10 +63,10 @@ def public_kinds(engine: Engine) -> Iterator[Kind]:
 
 def public_kind(engine: Engine, name: str) -> Kind:
     """Return a kind that people make objects of, or raise with the names there are."""
-    found = {kind.name: kind for kind in public_kinds(engine)}
-    if name not in found:
-        raise UnknownName("kind", name, found)
-    return found[name]
+    kinds = {kind.name: kind for kind in public_kinds(engine)}
+    if name not in kinds:
+        raise UnknownName("kind", name, kinds)
+    return kinds[name]
 
 
 @api_route(get, "/kinds", Right.READ, "kinds", "List the kinds")
@@ -89,7 +89,7 @@ def kind_info(kind: Kind, composites: CompositeActions) -> KindInfo:
         **asdict(describe(kind.lifecycle)),
         spec=None if types is None or types.spec is None else types.spec.schema,
         spec_actions=sorted(kind.spec_actions),
-        args={} if types is None else {action: one.schema for action, one in types.args.items()},
+        args={} if types is None else {action: value_type.schema for action, value_type in types.args.items()},
         columns=list(kind.columns),
         creatable=kind.general,
         composite_actions=[action for action in kind.lifecycle.actions if (kind.name, action) in composites],

@@ -31,7 +31,7 @@ def allowed_actions(lifecycle: Lifecycle, state: str, actor: str, origin: str | 
         return [Possible(event, False, why, [], None, None, None) for event in lifecycle.actions]
     mine = (move.event for move in lifecycle.every_move() if move.actor == actor)
     events = dict.fromkeys((*lifecycle.actions, *mine))
-    return [one for event in events for one in _ways_of_event(lifecycle, state, event, actor, origin)]
+    return [way for event in events for way in _ways_of_event(lifecycle, state, event, actor, origin)]
 
 
 def _ways_of_event(lifecycle: Lifecycle, state: str, event: str, actor: str, origin: str | None) -> Iterator[Possible]:
@@ -62,16 +62,16 @@ async def get_allowed(request: ApiRequest, ns: Ns, id: Id) -> AllowedView:  # no
     return await allowed_now(request, await request.service.engine.record(ns, id))
 
 
-async def allowed_now(request: ApiRequest, found: Object) -> AllowedView:
+async def allowed_now(request: ApiRequest, record: Object) -> AllowedView:
     """Return all actions of an object, and whether the caller may request each now."""
     service = request.service
-    holder = None if found.op is None else await service.reader.operation(Key(found.ns, found.op))
-    if service.engine.kinds.unknown_words(found):
-        return AllowedView(found.state, None, [])
-    lifecycle = service.engine.kinds[found.kind].lifecycle
+    holder = None if record.op is None else await service.reader.operation(Key(record.ns, record.op))
+    if service.engine.kinds.unknown_words(record):
+        return AllowedView(record.state, None, [])
+    lifecycle = service.engine.kinds[record.kind].lifecycle
     origin = None if holder is None else holder.origin
-    actions = allowed_actions(lifecycle, found.state, ACTORS[request.grant.role], origin)
-    return AllowedView(found.state, service.state_classes.get((found.kind, found.state)), actions)
+    actions = allowed_actions(lifecycle, record.state, ACTORS[request.grant.role], origin)
+    return AllowedView(record.state, service.state_classes.get((record.kind, record.state)), actions)
 
 
 @api_route(get, "/ns/{ns:str}/objects/{id:str}/history", Right.READ, TAG, "Read an object's history", 404)
@@ -91,36 +91,36 @@ async def get_changes(request: ApiRequest, ns: Ns, id: Id, limit: Limit = 100) -
     """Return the changes of the object's spec, newest first: who, when, and each field from and to."""
     service, disclosure = request.service, request.presenter.disclosure
     await _existing_or_removed(service, Key(ns, id))
-    found, most = list[SpecChange](), service.page_size(limit)
+    changes, most = list[SpecChange](), service.page_size(limit)
     later: tuple[JournalEntry, JournalEntry] | None = None
     async for entry in entries_back(service.reader, Key(ns, id)):
         shown = disclosure.entry(entry)
         if shown is None or entry.spec is None or shown.spec is None:
             continue
         if later is not None:
-            found += spec_changes([(entry, shown), later])
-        if len(found) == most:
+            changes += spec_changes([(entry, shown), later])
+        if len(changes) == most:
             break
         later = entry, shown
-    return found
+    return changes
 
 
 @api_route(get, "/ns/{ns:str}/objects/{id:str}/at", Right.READ, TAG, "In which state was an object?", 404)
 async def get_state_at(request: ApiRequest, ns: Ns, id: Id, time: Time) -> StateView:  # noqa: A002
     """Return the state of an object at a time; it is unknown if the entries of that time were pruned."""
     service = request.service
-    found = await _existing_or_removed(service, Key(ns, id))
-    past = await state_at(service.reader, found.key, last_moment(time))
-    state_class = None if past.state is None else service.state_classes.get((found.kind, past.state))
+    record = await _existing_or_removed(service, Key(ns, id))
+    past = await state_at(service.reader, record.key, last_moment(time))
+    state_class = None if past.state is None else service.state_classes.get((record.kind, past.state))
     return StateView(with_timezone(time), past.state, state_class, past.known)
 
 
 async def _existing_or_removed(service: Service, key: Key) -> Object:
     """Return an object, even a removed one; raises if it never existed."""
-    found = await service.reader.object(key)
-    if found is None:
+    record = await service.reader.object(key)
+    if record is None:
         raise NotFound(*key)
-    return found
+    return record
 
 
 ROUTES = (get_allowed, get_history, get_changes, get_state_at)

@@ -65,9 +65,9 @@ ETAG = ResponseHeader(name="ETag", description="the object's version", documenta
 @api_route(get, "/namespaces", Right.READ, TAG, "List the namespaces")
 async def list_namespaces(request: ApiRequest) -> list[NamespaceView]:
     """Return the namespaces of the token that have objects, with counts by kind and state."""
-    found = await request.service.reader.count_by_namespace(await readable_namespaces(request))
+    census = await request.service.reader.count_by_namespace(await readable_namespaces(request))
     namespaces: dict[str, dict[str, dict[str, int]]] = {}
-    for (ns, kind, state), count in sorted(found.counts.items()):
+    for (ns, kind, state), count in sorted(census.counts.items()):
         namespaces.setdefault(ns, {}).setdefault(kind, {})[state] = count
     return [NamespaceView(ns, counts) for ns, counts in namespaces.items()]
 
@@ -119,11 +119,11 @@ async def list_objects(
     if after is not None and len(after) > MAX_ID_CHARS:
         raise BadInput("after", after, "`next` of the page before")
     most = request.service.page_size(limit)
-    found = await request.service.reader.list_objects(chosen, Page(after, most))
-    if not found and after is None:
+    records = await request.service.reader.list_objects(chosen, Page(after, most))
+    if not records and after is None:
         await require_known_labels(request, chosen)
     presenter = request.presenter
-    items = [presenter.object(one) for one in found]
+    items = [presenter.object(record) for record in records]
     return ObjectPage(items, items[-1].id if len(items) == most else None)
 
 
@@ -143,14 +143,14 @@ async def count_objects(
     The filters are those of the list. The database counts; no object is read.
     """
     names = by.split(",")
-    fields = tuple(_group_field(by, one) for one in names)
+    fields = tuple(_group_field(by, name) for name in names)
     chosen = object_selector(request, ns, kind, states, parent, labels, q)
-    found = await request.service.reader.count_groups(chosen, fields, MAX_GROUPS + 1)
-    if not found:
+    counts = await request.service.reader.count_groups(chosen, fields, MAX_GROUPS + 1)
+    if not counts:
         await require_known_labels(request, chosen)
-    if len(found) > MAX_GROUPS:
+    if len(counts) > MAX_GROUPS:
         raise BadInput("by", by, f"fields with at most {MAX_GROUPS:,} different values together")
-    rows = [GroupCount(list(values), count) for values, count in found.items()]
+    rows = [GroupCount(list(values), count) for values, count in counts.items()]
     rows.sort(key=lambda row: [value or "" for value in row.values])
     return ObjectCounts(names, rows, sum(row.count for row in rows))
 
@@ -191,7 +191,7 @@ def object_selector(
     q: str | None,
 ) -> Selector:
     """Return the selector of a query's parameters; raises for states that no kind has."""
-    wishes = tuple((name, value) for name, _, value in (one.partition("=") for one in labels or ()))
+    wishes = tuple((name, value) for name, _, value in (label.partition("=") for label in labels or ()))
     named = None if states is None else tuple(filter(None, states.split(",")))
     if named is not None:
         request.service.engine.kinds.require_states(kind, named)
@@ -202,12 +202,12 @@ async def _sorted_page(request: ApiRequest, chosen: Selector, sort: str, after: 
     order = parse_sort(sort, chosen.kind, request.service.engine.kinds, internal=sees_internal(request.grant))
     most = request.service.page_size(limit)
     page = SortedPage(order, None if after is None else decode_cursor(after, order), most)
-    found = await request.service.reader.list_sorted(chosen, page)
-    if not found and after is None:
+    rows = await request.service.reader.list_sorted(chosen, page)
+    if not rows and after is None:
         await require_known_labels(request, chosen)
     presenter = request.presenter
-    items = [presenter.object(one) for _, one in found]
-    return ObjectPage(items, encode_cursor(found[-1][0], found[-1][1].key) if len(items) == most else None)
+    items = [presenter.object(record) for _, record in rows]
+    return ObjectPage(items, encode_cursor(rows[-1][0], rows[-1][1].key) if len(items) == most else None)
 
 
 @api_route(
@@ -223,10 +223,10 @@ async def _sorted_page(request: ApiRequest, chosen: Selector, sort: str, after: 
 async def get_object(request: ApiRequest, ns: Ns, id: Id, if_none_match: IfNoneMatch = None) -> Response[ObjectView]:  # noqa: A002
     """Return an object; its version is its ETag. With `If-None-Match` of this version, the response is 304."""
     service = request.service
-    found = await service.engine.record(ns, id)
-    if is_unchanged(if_none_match, found.version):
-        return JsonReply(None, found.version, status=304)
-    return JsonReply(request.presenter.object(found), found.version)
+    record = await service.engine.record(ns, id)
+    if is_unchanged(if_none_match, record.version):
+        return JsonReply(None, record.version, status=304)
+    return JsonReply(request.presenter.object(record), record.version)
 
 
 @api_route(
@@ -278,12 +278,12 @@ def start_time(asked: datetime | None) -> float:
 def creatable_lifecycle(engine: Engine, kind: str) -> Lifecycle:
     """Return the lifecycle of a kind; raises unless the kind allows creation over the generic API."""
     try:
-        found = public_kind(engine, kind)
+        known_kind = public_kind(engine, kind)
     except UnknownName as error:
         raise BadInput("kind", kind, f"one of {', '.join(sorted(error.known))}") from error
-    if not found.general:
-        raise Forbidden(Right.ACT, why=_made_elsewhere(found))
-    return found.lifecycle
+    if not known_kind.general:
+        raise Forbidden(Right.ACT, why=_made_elsewhere(known_kind))
+    return known_kind.lifecycle
 
 
 def _made_elsewhere(kind: Kind) -> str:
@@ -310,10 +310,10 @@ async def set_labels(
     """Replace all labels of an object."""
     version = await required_version(request.service, Key(ns, id), if_match)
     engine, actor, who = request.service.engine, ACTORS[request.grant.role], request.grant.name
-    found = await engine.store.transact(
+    record = await engine.store.transact(
         lambda tx: replace_labels(tx, engine.kinds, Key(ns, id), data.labels, version, actor, who)
     )
-    return JsonReply(request.presenter.object(found), found.version)
+    return JsonReply(request.presenter.object(record), record.version)
 
 
 @api_route(
@@ -329,15 +329,15 @@ async def set_protection(request: ApiRequest, ns: Ns, id: Id, data: JSONBody[New
     """Protect an object, and what is below it, against removal, or lift that; the journal says who did it."""
     actor, who = ACTORS[request.grant.role], request.grant.name
     reason = data.reason if data.protected else None
-    found = await request.service.engine.protect(ns, id, reason, actor=actor, who=who)
-    return JsonReply(request.presenter.object(found), found.version)
+    record = await request.service.engine.protect(ns, id, reason, actor=actor, who=who)
+    return JsonReply(request.presenter.object(record), record.version)
 
 
 @api_route(get, "/ns/{ns:str}/objects/{id:str}/protection", Right.READ, TAG, "Get what protects an object", 404)
 async def get_protection(request: ApiRequest, ns: Ns, id: Id) -> EffectiveProtection:  # noqa: A002
     """Return the flag that refuses the removal of an object: its own, or that of its namespace or of an ancestor."""
-    found = await request.service.engine.record(ns, id)
-    flag = await effective_flag(request.service.reader, found)
+    record = await request.service.engine.record(ns, id)
+    flag = await effective_flag(request.service.reader, record)
     return EffectiveProtection(None if flag is None else FlagView(flag.ns, flag.holder, flag.reason, flag.command))
 
 
@@ -396,25 +396,27 @@ async def replace_labels(
 
     No action of a lifecycle changes labels, so this is a transaction function of its own.
     """
-    found = (await tx.objects([key])).get(key)
-    if found is None or found.removed:
+    record = (await tx.objects([key])).get(key)
+    if record is None or record.removed:
         raise NotFound(*key)
-    if version is not None and version != found.version:
-        raise VersionMismatch(found.id, version, found.version)
-    _check_reserved_labels(kinds, found, labels)
-    text = msgspec.json.encode(keep_flag(found, labels), order="sorted").decode()
-    if text == found.labels:
-        return found
-    changed = replace(found, labels=text, version=found.version + 1)
-    entry = JournalEntry(found.ns, found.id, found.kind, None, tx.now, actor, who, "labels changed", None, None, None)
+    if version is not None and version != record.version:
+        raise VersionMismatch(record.id, version, record.version)
+    _check_reserved_labels(kinds, record, labels)
+    text = msgspec.json.encode(keep_flag(record, labels), order="sorted").decode()
+    if text == record.labels:
+        return record
+    changed = replace(record, labels=text, version=record.version + 1)
+    entry = JournalEntry(
+        record.ns, record.id, record.kind, None, tx.now, actor, who, "labels changed", None, None, None
+    )
     await tx.apply(Changes(objects=[changed], journal=[entry]))
     return changed
 
 
-def _check_reserved_labels(kinds: Kinds, found: Object, labels: dict[str, str]) -> None:
+def _check_reserved_labels(kinds: Kinds, record: Object, labels: dict[str, str]) -> None:
     """Raise if a label is added, removed or changed by which the domain finds the object."""
-    former: dict[str, str] = msgspec.json.decode(found.labels)
-    for name in sorted(kinds.of(found).reserved_labels):
+    former: dict[str, str] = msgspec.json.decode(record.labels)
+    for name in sorted(kinds.of(record).reserved_labels):
         if name in former and labels.get(name) != former[name]:
             raise BadInput("labels", labels, f"labels with {name}={former[name]}, by which its domain finds it")
         if name in labels and name not in former:

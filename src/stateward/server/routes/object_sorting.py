@@ -53,7 +53,9 @@ def _field_schema(kind: Kind, path: Sequence[str], *, internal: bool) -> Mapping
     hidden = spec.secret_names | kind.privacy.secrets | (frozenset() if internal else kind.privacy.fields)
     schema: Mapping[str, Any] = spec.schema
     for name in path:
-        fields = {one: its for one, its in schema.get("properties", {}).items() if one not in hidden and '"' not in one}
+        fields = {
+            name: its for name, its in schema.get("properties", {}).items() if name not in hidden and '"' not in name
+        }
         if name not in fields:
             raise UnknownName(f"field of the spec of {kind.name} to sort by", name, fields)
         schema = fields[name]
@@ -61,7 +63,7 @@ def _field_schema(kind: Kind, path: Sequence[str], *, internal: bool) -> Mapping
 
 
 def _is_number(schema: Mapping[str, Any]) -> bool:
-    types = {one.get("type") for one in (schema, *schema.get("anyOf", ()))} - {None, "null"}
+    types = {way.get("type") for way in (schema, *schema.get("anyOf", ()))} - {None, "null"}
     return bool(types) and types <= {"integer", "number"}
 
 

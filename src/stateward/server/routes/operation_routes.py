@@ -103,9 +103,9 @@ async def list_all_operations(
 def _statuses(given: str | None) -> tuple[Status, ...] | None:
     if given is None:
         return None
-    for one in given.split(","):
-        _require_known("status", one, STATUSES)
-    return tuple(STATUSES[one] for one in given.split(","))
+    for word in given.split(","):
+        _require_known("status", word, STATUSES)
+    return tuple(STATUSES[word] for word in given.split(","))
 
 
 def _require_known(field: str, given: str, known: Collection[str]) -> None:
@@ -123,12 +123,12 @@ async def _page(
     for _ in range(MAX_READS):
         reached = await _reach(reader, namespaces, cursor) if only.needs_walk else None
         filters = [replace(only, ns=ns, oldest=reached) for ns in namespaces]
-        found = [one for each in filters for one in await reader.list_operations(each, cursor, most)]
-        found = sorted(found, key=lambda one: (one.created, one.id), reverse=True)[:most]
-        taken = found[: most - len(shown)]
+        operations = [operation for each in filters for operation in await reader.list_operations(each, cursor, most)]
+        operations = sorted(operations, key=lambda operation: (operation.created, operation.id), reverse=True)[:most]
+        taken = operations[: most - len(shown)]
         cursor = OperationCursor(taken[-1].created, taken[-1].id) if taken else cursor
         shown += request.presenter.operations(taken)
-        is_read = len(found) < most and len(taken) == len(found)
+        is_read = len(operations) < most and len(taken) == len(operations)
         is_last = is_read and reached is None
         cursor = reached if is_read and reached is not None else cursor
         if is_last or len(shown) == most:
@@ -140,8 +140,8 @@ async def _page(
 async def _reach(reader: Reader, namespaces: Sequence[str], before: OperationCursor | None) -> OperationCursor | None:
     """Return the last operation that one read looks at, in all namespaces; None: all that are left."""
     rows = READ_ROWS // max(len(namespaces), 1) + 1
-    found = [await reader.operation_reach(ns, before, rows) for ns in namespaces]
-    return max((one for one in found if one is not None), default=None)
+    reaches = [await reader.operation_reach(ns, before, rows) for ns in namespaces]
+    return max((reach for reach in reaches if reach is not None), default=None)
 
 
 def _cursor(after: str | None) -> OperationCursor | None:
@@ -168,10 +168,10 @@ async def _require_known_names(request: ApiRequest, only: OperationFilter, names
 async def _with_parts(reader: Reader, entries: Sequence[OperationView]) -> list[OperationView]:
     """Return entries with the numbers of their parts."""
     counts: dict[Key, dict[Status, int]] = {}
-    for ns in {one.ns for one in entries}:
-        parts = await reader.count_parts(ns, [one.id for one in entries if one.ns == ns])
-        counts.update((Key(ns, id_), found) for id_, found in parts.items())
-    return [replace(one, parts=counts.get(Key(one.ns, one.id))) for one in entries]
+    for ns in {entry.ns for entry in entries}:
+        parts = await reader.count_parts(ns, [entry.id for entry in entries if entry.ns == ns])
+        counts.update((Key(ns, id_), by_status) for id_, by_status in parts.items())
+    return [replace(entry, parts=counts.get(Key(entry.ns, entry.id))) for entry in entries]
 
 
 @api_route(get, "/ns/{ns:str}/operations/{op:str}", Right.READ, TAG, "Get an operation", 404)
@@ -206,11 +206,11 @@ async def get_timeline(request: ApiRequest, ns: Ns, op: Op) -> TimelineView:
     disclosure = presenter.disclosure
     spans = timeline(
         disclosure.operation(operation) or operation,
-        [one for entry in entries if (one := disclosure.entry(entry)) is not None],
+        [shown_entry for entry in entries if (shown_entry := disclosure.entry(entry)) is not None],
         (await reader.progress_of(key, 0))[-MAX_SPANS:],
         [shown_part for part in parts if part.id != op and (shown_part := disclosure.operation(part)) is not None],
     )
-    return TimelineView(shown, [span_view(one) for one in spans], to_datetime(await reader.time()))
+    return TimelineView(shown, [span_view(span) for span in spans], to_datetime(await reader.time()))
 
 
 @api_route(
@@ -222,8 +222,8 @@ async def cancel_operation(request: ApiRequest, ns: Ns, op: Op, parts: WithParts
     With `parts`, all operations of an action on many objects are cancelled that have not ended. Only callers that can
     request an action can cancel its operations.
     """
-    found, engine, grant = await show_operation(request, Key(ns, op)), request.service.engine, request.grant
-    cancel = engine.cancel_group if parts and found.group == op else engine.cancel
+    view, engine, grant = await show_operation(request, Key(ns, op)), request.service.engine, request.grant
+    cancel = engine.cancel_group if parts and view.group == op else engine.cancel
     await cancel(ns, op, grant.name, actor=ACTORS[grant.role])
     return await show_operation(request, Key(ns, op))
 

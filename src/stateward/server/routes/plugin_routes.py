@@ -25,14 +25,14 @@ async def list_plugins(request: ApiRequest) -> list[PluginView]:
     plugins, internal = request.service.plugins, sees_internal(request.grant)
     loaded = [
         PluginView(
-            name=one.name,
-            about=one.plugin.about,
-            version=one.version,
-            requires=one.plugin.requires,
-            kinds=[lifecycle.kind for lifecycle in one.plugin.all_lifecycles],
-            place=one.part.place if internal else None,
+            name=domain.name,
+            about=domain.plugin.about,
+            version=domain.version,
+            requires=domain.plugin.requires,
+            kinds=[lifecycle.kind for lifecycle in domain.plugin.all_lifecycles],
+            place=domain.part.place if internal else None,
         )
-        for one in plugins.domains
+        for domain in plugins.domains
     ]
     failed = [PluginView(fault.plugin, place=fault.place, error=fault.why) for fault in plugins.faults]
     return loaded + (failed if internal else [])
@@ -59,8 +59,8 @@ def domain_page(plugin: DomainPlugin) -> str:
     """Return the documentation of a domain in Markdown."""
     own = part_file("docs", plugin.docs).read_text("utf-8").strip() if plugin.docs else f"# {plugin.name}"
     tables = [
-        f"## {one.kind}: {one.declaration.about}".rstrip(": ") + f"\n\n{markdown(one)}".rstrip()
-        for one in plugin.all_lifecycles
+        f"## {lifecycle.kind}: {lifecycle.declaration.about}".rstrip(": ") + f"\n\n{markdown(lifecycle)}".rstrip()
+        for lifecycle in plugin.all_lifecycles
     ]
     return "\n\n".join([own, *([] if plugin.docs else [plugin.about]), *tables]) + "\n"
 

@@ -65,31 +65,31 @@ async def preview_action(
     Nothing is written. An action on a composite, such as an MCI, counts the parts that it would touch.
     """
     service = request.service
-    found = await service.engine.record(ns, id)
-    version = await required_version(service, found.key, if_match)
+    record = await service.engine.record(ns, id)
+    version = await required_version(service, record.key, if_match)
     whole = engine_request(request, ns, id, action, data, version=version)
     (verdict,) = await service.engine.plan([whole])
-    return await _preview(service, whole, found, verdict)
+    return await _preview(service, whole, record, verdict)
 
 
 async def preview_planned(service: Service, request: Request, planned: Accepted) -> PreviewView:
     """Return what a planned request of a domain would do: to its object and the parts of it, or to new parts alone."""
-    found = await service.engine.store.reader.object(Key(request.ns, request.object))
-    if found is not None and not found.removed:
-        return await _preview(service, request, found, planned)
+    record = await service.engine.store.reader.object(Key(request.ns, request.object))
+    if record is not None and not record.removed:
+        return await _preview(service, request, record, planned)
     parts = await _part_outcomes(service, request, planned.object)
     return await _view(service, request, parts, planned)
 
 
-async def _preview(service: Service, whole: Request, found: Object, verdict: Verdict) -> PreviewView:
-    parts = await _part_outcomes(service, whole, found)
-    needs_parts = service.composite_actions.needs_parts(whole, found)
+async def _preview(service: Service, whole: Request, record: Object, verdict: Verdict) -> PreviewView:
+    parts = await _part_outcomes(service, whole, record)
+    needs_parts = service.composite_actions.needs_parts(whole, record)
     if not parts and not needs_parts:
-        alone = [] if isinstance(verdict, StatewardError) else [TargetOutcome(found, outcome_of(verdict))]
+        alone = [] if isinstance(verdict, StatewardError) else [TargetOutcome(record, outcome_of(verdict))]
         return await _view(service, whole, alone, verdict)
     if needs_parts and not isinstance(verdict, StatewardError):
         verdict = await _group_refusal(service.engine, whole, parts, is_on_whole=True) or verdict
-    return await _view(service, whole, parts, verdict, TargetOutcome(found, outcome_of(verdict)))
+    return await _view(service, whole, parts, verdict, TargetOutcome(record, outcome_of(verdict)))
 
 
 @api_route(
@@ -110,13 +110,13 @@ async def preview_group_action(request: ApiRequest, ns: Ns, action: Action, data
     composites = [] if data.whole is not None else await actions.find_composites(engine, chosen, action)
     others = await actions.without_composites(engine, chosen, composites) if composites else chosen
     members = [] if others is None else await _member_outcomes(engine, others, each)
-    for one in await _plan(engine, composites, each):
+    for composite in await _plan(engine, composites, each):
         parts = (
             []
-            if one.outcome.is_refused
-            else await _part_outcomes(service, replace(each, object=one.object.id), one.object)
+            if composite.outcome.is_refused
+            else await _part_outcomes(service, replace(each, object=composite.object.id), composite.object)
         )
-        members += parts or [one]
+        members += parts or [composite]
     missing = await _find_missing(engine, chosen)
     if missing and not members:
         raise NotFound(ns, missing[0])
@@ -133,17 +133,19 @@ async def preview_group_action(request: ApiRequest, ns: Ns, action: Action, data
 async def _find_missing(engine: Engine, chosen: Selector) -> list[str]:
     """Return the ids of a selector that no object has."""
     keys = [Key(str(chosen.ns), id_) for id_ in chosen.ids or ()]
-    found = await engine.store.reader.objects(keys) if keys else {}
-    return [key.id for key in keys if key not in found or found[key].removed]
+    records = await engine.store.reader.objects(keys) if keys else {}
+    return [key.id for key in keys if key not in records or records[key].removed]
 
 
-async def _part_outcomes(service: Service, whole: Request, found: Object) -> list[TargetOutcome]:
+async def _part_outcomes(service: Service, whole: Request, record: Object) -> list[TargetOutcome]:
     """Return the outcome for each part that an action on an object would touch."""
     parts: list[TargetOutcome] = []
-    for one in await service.composite_actions.find_part_actions(whole, found):
-        actor = one.actor or whole.actor
-        each = Request(whole.ns, "", one.action, whole.op, actor, whole.who, one.facts, priority=whole.priority)
-        parts += await _member_outcomes(service.engine, one.parts, each)
+    for part_action in await service.composite_actions.find_part_actions(whole, record):
+        actor = part_action.actor or whole.actor
+        each = Request(
+            whole.ns, "", part_action.action, whole.op, actor, whole.who, part_action.facts, priority=whole.priority
+        )
+        parts += await _member_outcomes(service.engine, part_action.parts, each)
     return parts
 
 
@@ -151,22 +153,22 @@ async def _group_refusal(
     engine: Engine, each: Request, members: Sequence[TargetOutcome], *, is_on_whole: bool
 ) -> Verdict | None:
     """Return the error of a group that cannot begin: no member allows it, or a flag protects one of a whole, or all."""
-    protected = [one.object.id for one in members if one.outcome.code == Protected.code]
+    protected = [member.object.id for member in members if member.outcome.code == Protected.code]
     if protected and (is_on_whole or len(protected) == len(members)):
         (verdict,) = await engine.plan([replace(each, object=protected[0])])
         return verdict
-    return NoneAllowed(each.action, {}) if all(one.outcome.is_refused for one in members) else None
+    return NoneAllowed(each.action, {}) if all(member.outcome.is_refused for member in members) else None
 
 
 async def _member_outcomes(engine: Engine, members: Selector, each: Request) -> list[TargetOutcome]:
     """Return the outcome for each selected object; most have the outcome of a sample of their class."""
-    found = await engine.store.reader.list_objects(members, Page(None, MAX_MEMBERS))
+    records = await engine.store.reader.list_objects(members, Page(None, MAX_MEMBERS))
     outcomes: list[TargetOutcome] = []
-    below = await protected_parents(engine.store.reader, found) if each.action in engine.kinds.removing_events else ()
-    for alike in sample_classes(found, below):
+    below = await protected_parents(engine.store.reader, records) if each.action in engine.kinds.removing_events else ()
+    for alike in sample_classes(records, below):
         sample = await _plan(engine, evenly_chosen(alike), each)
-        if len({one.outcome for one in sample}) == 1:
-            outcomes += [TargetOutcome(one, sample[0].outcome) for one in alike]
+        if len({target.outcome for target in sample}) == 1:
+            outcomes += [TargetOutcome(record, sample[0].outcome) for record in alike]
         else:
             outcomes += sample if len(sample) == len(alike) else await _plan(engine, alike, each)
     return outcomes
@@ -176,9 +178,9 @@ async def _plan(engine: Engine, members: Sequence[Object], each: Request) -> lis
     planned: list[TargetOutcome] = []
     for first in range(0, len(members), PLAN_BATCH):
         batch = members[first : first + PLAN_BATCH]
-        requests = [replace(each, object=one.id, op=f"{each.op}.{number}") for number, one in enumerate(batch)]
+        requests = [replace(each, object=member.id, op=f"{each.op}.{number}") for number, member in enumerate(batch)]
         verdicts = await engine.plan(requests)
-        planned += [TargetOutcome(one, outcome_of(verdict)) for one, verdict in zip(batch, verdicts, strict=True)]
+        planned += [TargetOutcome(member, outcome_of(verdict)) for member, verdict in zip(batch, verdicts, strict=True)]
     return planned
 
 
@@ -193,13 +195,13 @@ async def _view(
     error = verdict if isinstance(verdict, StatewardError) else None
     if error is not None and not isinstance(error, Denied):
         raise error  # a mistake of the caller: the action itself is answered likewise
-    refused = [one for one in targets if one.outcome.is_refused]
-    accepted = [one for one in targets if not one.outcome.is_refused] if error is None else []
+    refused = [target for target in targets if target.outcome.is_refused]
+    accepted = [target for target in targets if not target.outcome.is_refused] if error is None else []
     alone = [request.object] if not targets and isinstance(error, Protected) else []
-    protected = alone or [one.object.id for one in refused if one.outcome.code == Protected.code]
+    protected = alone or [target.object.id for target in refused if target.outcome.code == Protected.code]
     kinds = service.engine.kinds
     led = [*accepted, *([] if composite is None or error is not None else [composite])]
-    changes = [ExpectedChange(one.object, one.outcome.desired) for one in led]
+    changes = [ExpectedChange(target.object, target.outcome.desired) for target in led]
     return PreviewView(
         action=request.action,
         accepted=error is None,
@@ -207,18 +209,18 @@ async def _view(
         total=len(accepted),
         targets=count_targets(accepted),
         places=count_places(accepted),
-        refused=count_refusals(one for one in refused if one.outcome.code != Protected.code),
+        refused=count_refusals(target for target in refused if target.outcome.code != Protected.code),
         protected=len(protected),
         protected_examples=protected[:MAX_EXAMPLES],
         removes=any(is_end(kinds[kind].lifecycle, desired) for kind, _, desired in _moves(led)),
         undo=_undo(service.engine, led, request.actor),
-        within=max((one.outcome.within or 0.0 for one in led), default=0.0) or None,
+        within=max((target.outcome.within or 0.0 for target in led), default=0.0) or None,
         effects=await service.composite_actions.describe_effects(request, changes),
     )
 
 
 def _moves(targets: Sequence[TargetOutcome]) -> set[tuple[str, str, str]]:
-    return {(one.object.kind, one.object.state, one.outcome.desired) for one in targets}
+    return {(target.object.kind, target.object.state, target.outcome.desired) for target in targets}
 
 
 def _undo(engine: Engine, targets: Sequence[TargetOutcome], actor: str) -> str | None:
@@ -227,7 +229,7 @@ def _undo(engine: Engine, targets: Sequence[TargetOutcome], actor: str) -> str |
         undoing_actions(engine.kinds[kind].lifecycle, before, after, actor)
         for kind, before, after in sorted(_moves(targets))
     ]
-    shared = [one for one in ways[0] if all(one in others for others in ways)] if ways else []
+    shared = [action for action in ways[0] if all(action in others for others in ways)] if ways else []
     return shared[0] if shared else None
 
 

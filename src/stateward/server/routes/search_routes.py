@@ -55,14 +55,14 @@ async def search(request: ApiRequest, q: Searched, ns: SearchedNs = None, limit:
         require(request.grant, Right.READ, ns)
     namespaces = [ns] if ns is not None else await readable_namespaces(request)
     hits = await request.service.reader.search(namespaces, SearchText(q), max(limit, MAX_LABEL_SETS))
-    found = [*_stored(hits, request.presenter, q), *_named(public_kinds(request.service.engine), namespaces, q)]
-    return [one for type_ in SuggestionType for one in _best(found, type_, q)[:limit]]
+    suggestions = [*_stored(hits, request.presenter, q), *_named(public_kinds(request.service.engine), namespaces, q)]
+    return [suggestion for type_ in SuggestionType for suggestion in _best(suggestions, type_, q)[:limit]]
 
 
-def _best(found: Iterable[Suggestion], type_: SuggestionType, q: str) -> list[Suggestion]:
+def _best(suggestions: Iterable[Suggestion], type_: SuggestionType, q: str) -> list[Suggestion]:
     """Return the suggestions of a type, each once, the best first."""
-    mine = dict.fromkeys(one for one in found if one.type is type_)
-    return sorted(mine, key=lambda one: _distance(one.id or one.text, q))
+    mine = dict.fromkeys(suggestion for suggestion in suggestions if suggestion.type is type_)
+    return sorted(mine, key=lambda suggestion: _distance(suggestion.id or suggestion.text, q))
 
 
 def _distance(text: str, q: str) -> tuple[bool, bool, bool, str]:
@@ -72,19 +72,24 @@ def _distance(text: str, q: str) -> tuple[bool, bool, bool, str]:
 
 def _stored(hits: SearchHits, presenter: Presenter, q: str) -> Iterator[Suggestion]:
     """Yield what the caller may see of the stored candidates, and has the text."""
-    for found in hits.objects:
-        yield from _matching(_of_object(found, found.id), q)
-    for found in hits.failed:
-        yield from _matching(_of_object(found, presenter.object(found).error or ""), q)
+    for record in hits.objects:
+        yield from _matching(_of_object(record, record.id), q)
+    for record in hits.failed:
+        yield from _matching(_of_object(record, presenter.object(record).error or ""), q)
     for pair in _label_pairs(hits.labels):
         yield from _matching(Suggestion(SuggestionType.LABEL, pair), q)
-    for one in presenter.operations(hits.operations):
-        text = f"{one.id}  {one.action} {one.object}"
-        yield from _matching(Suggestion(SuggestionType.OPERATION, text, "", one.ns, one.id, one.kind, one.status), q)
+    for operation in presenter.operations(hits.operations):
+        text = f"{operation.id}  {operation.action} {operation.object}"
+        yield from _matching(
+            Suggestion(
+                SuggestionType.OPERATION, text, "", operation.ns, operation.id, operation.kind, operation.status
+            ),
+            q,
+        )
 
 
-def _of_object(found: Object, text: str) -> Suggestion:
-    return Suggestion(SuggestionType.OBJECT, text, "", found.ns, found.id, found.kind, found.state)
+def _of_object(record: Object, text: str) -> Suggestion:
+    return Suggestion(SuggestionType.OBJECT, text, "", record.ns, record.id, record.kind, record.state)
 
 
 def _label_pairs(texts: Iterable[str]) -> Iterator[str]:
@@ -103,11 +108,11 @@ def _named(kinds: Iterable[Kind], namespaces: Iterable[str], q: str) -> Iterator
         yield from _matching(Suggestion(SuggestionType.NAMESPACE, ns, ns=ns), q)
 
 
-def _matching(found: Suggestion, q: str) -> Iterator[Suggestion]:
+def _matching(suggestion: Suggestion, q: str) -> Iterator[Suggestion]:
     """Yield a suggestion with its matched part, if its text has the searched one."""
-    place = fold_case(found.text).find(fold_case(q))
+    place = fold_case(suggestion.text).find(fold_case(q))
     if place >= 0:
-        yield replace(found, matched=found.text[place : place + len(q)])
+        yield replace(suggestion, matched=suggestion.text[place : place + len(q)])
 
 
 def fold_case(text: str) -> str:

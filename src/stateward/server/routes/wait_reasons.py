@@ -70,7 +70,7 @@ def wait_reason(work: WorkItem, around: WaitContext) -> tuple[WaitReason, str]:
         return WaitReason.LANE, text
     if work.owner is not None:
         return WaitReason.RUNNING, _describe_work(f"worker {work.owner}", work, around)
-    ahead = [one.op for one in around.queue if one.seq < work.seq]
+    ahead = [other.op for other in around.queue if other.seq < work.seq]
     if ahead:
         return WaitReason.QUEUE, f"it stands behind operation {ahead[-1]} ({len(ahead)} ahead of it)"
     return _reason_before_lane(work, around) or _lane_reason(work, around)

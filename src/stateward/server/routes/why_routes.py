@@ -40,39 +40,39 @@ OPEN_STATUSES = (Status.WAITING, Status.RUNNING)
 @api_route(get, "/ns/{ns:str}/objects/{id:str}/queue", Right.READ, TAG, "Look at an object's queue", 404)
 async def get_queue(request: ApiRequest, ns: Ns, id: Id) -> QueueView:  # noqa: A002
     """Return the work items in the object's queue, each with the reason why it waits."""
-    found = await request.service.engine.record(ns, id)
-    return QueueView(found.queue, await (await _inspect_queue(request, found)).queued())
+    record = await request.service.engine.record(ns, id)
+    return QueueView(record.queue, await (await _inspect_queue(request, record)).queued())
 
 
 @api_route(get, "/ns/{ns:str}/objects/{id:str}/why", Right.READ, TAG, "What does an object wait for?", 404)
 async def get_why(request: ApiRequest, ns: Ns, id: Id) -> WhyView:  # noqa: A002
     """Return what the object waits for: its operation, queue, lane, locks and children, and its parents' operations."""
     service = request.service
-    found = await service.engine.record(ns, id)
-    look, presenter = await _inspect_queue(request, found), request.presenter
+    record = await service.engine.record(ns, id)
+    look, presenter = await _inspect_queue(request, record), request.presenter
     queued = await look.queued()
-    work = next((one for one in look.shown if one.object == found.id and not one.fenced), None)
-    mine = next((one for one in queued if work is not None and one.op == work.op), None)
+    work = next((work_item for work_item in look.shown if work_item.object == record.id and not work_item.fenced), None)
+    mine = next((entry for entry in queued if work is not None and entry.op == work.op), None)
     operation = None if work is None else await service.reader.operation(work.key)
-    lane = None if work is None or presenter.disclosure.hides_places(found.kind) else look.lanes.load(work)
+    lane = None if work is None or presenter.disclosure.hides_places(record.kind) else look.lanes.load(work)
     children = await _children(request, work)
-    trouble = await _trouble(request, found, children) + await _lost_children(look, found.ns, children)
-    error, allowed = await _error(request, found), await allowed_now(request, found)
-    possible = [one.event for one in allowed.actions if one.allowed and one.event != "create"]
+    trouble = await _trouble(request, record, children) + await _lost_children(look, record.ns, children)
+    error, allowed = await _error(request, record), await allowed_now(request, record)
+    possible = [action.event for action in allowed.actions if action.allowed and action.event != "create"]
     return WhyView(
-        id=found.id,
-        kind=found.kind,
-        state=found.state,
-        state_class=service.state_classes.get((found.kind, found.state)),
-        text=(_idle_text(look, found, error, possible) if mine is None else f"{mine.action}: {mine.text}{trouble}")
-        + _alerts(look, found),
+        id=record.id,
+        kind=record.kind,
+        state=record.state,
+        state_class=service.state_classes.get((record.kind, record.state)),
+        text=(_idle_text(look, record, error, possible) if mine is None else f"{mine.action}: {mine.text}{trouble}")
+        + _alerts(look, record),
         reason=None if mine is None else mine.reason,
         operation=None if operation is None else presenter.operation(operation),
         queue=queued,
         lane=None if lane is None else lane_view(lane),
         locks=[lock_view(lock) for lock in await look.locks(operation)],
         children=children,
-        parents=await _parents(request, found),
+        parents=await _parents(request, record),
         error=error or None,
         allowed=possible,
     )
@@ -93,20 +93,20 @@ class QueueInspection(Struct, frozen=True):
     @property
     def shown(self) -> list[WorkItem]:
         """The work items in the queue whose operations are not hidden."""
-        return [one for one in self.work_items if not self._hides(one)]
+        return [work_item for work_item in self.work_items if not self._hides(work_item)]
 
     def _hides(self, work: WorkItem) -> bool:
         operation = self.operations.get(work.key)
         return operation is not None and self.disclosure.hides(operation)
 
-    def unknown(self, found: Object, operation: Operation | None = None) -> str:
+    def unknown(self, record: Object, operation: Operation | None = None) -> str:
         """Return what no live worker knows of an object, or of an operation on it; an empty text if one knows all."""
-        words = filter_words(found, operation)
-        if not self.live_workers or any(one.knows(found.kind, words) for one in self.live_workers):
+        words = filter_words(record, operation)
+        if not self.live_workers or any(worker.knows(record.kind, words) for worker in self.live_workers):
             return ""
-        knowing = next((one for one in self.live_workers if one.knows(found.kind)), None)
-        unknown = [word for word in words if knowing is not None and not knowing.knows(found.kind, [word])]
-        return describe_word(unknown[0] if unknown else found.kind)
+        knowing = next((worker for worker in self.live_workers if worker.knows(record.kind)), None)
+        unknown = [word for word in words if knowing is not None and not knowing.knows(record.kind, [word])]
+        return describe_word(unknown[0] if unknown else record.kind)
 
     async def queued(self) -> list[QueuedView]:
         """Return the views of the queue, at most one page."""
@@ -115,8 +115,8 @@ class QueueInspection(Struct, frozen=True):
 
     async def _queued(self, number: int, work: WorkItem) -> QueuedView:
         operation = self.operations.get(work.key)
-        found = await self.service.reader.object(Key(work.ns, work.object))
-        locks, party = await self.locks(operation), await self._external_party(work, operation, found)
+        record = await self.service.reader.object(Key(work.ns, work.object))
+        locks, party = await self.locks(operation), await self._external_party(work, operation, record)
         is_begun = party is not None or work.owner is not None
         reports = await self.service.reader.progress_of(work.key, 0) if is_begun else []
         around = WaitContext(
@@ -127,7 +127,7 @@ class QueueInspection(Struct, frozen=True):
             len(self.live_workers),
             self.dead_workers,
             party,
-            "" if operation is None or found is None else self.unknown(found, operation),
+            "" if operation is None or record is None else self.unknown(record, operation),
             None if operation is None else awaited_signal(operation.steps),
             _begin_time(work, operation, party),
             reports[-1] if reports else None,
@@ -136,7 +136,9 @@ class QueueInspection(Struct, frozen=True):
         hidden = operation is not None and self.disclosure.hides_places(operation.kind)
         if hidden:
             text = text.replace(f"lane {work.lane}", "its lane")
-        if reason is WaitReason.QUEUE and any(self._hides(one) for one in self.work_items if one.seq < work.seq):
+        if reason is WaitReason.QUEUE and any(
+            self._hides(work_item) for work_item in self.work_items if work_item.seq < work.seq
+        ):
             text = "other work on its object has to end first"
         return QueuedView(
             position=number,
@@ -156,18 +158,18 @@ class QueueInspection(Struct, frozen=True):
         )
 
     async def _external_party(
-        self, work: WorkItem, operation: Operation | None, found: Object | None
+        self, work: WorkItem, operation: Operation | None, record: Object | None
     ) -> ExternalParty | None:
         """Return the external party that carries out an operation; None if a worker of ours does."""
         if operation is None or not (work.remote or work.is_parked):
             return None
         reader, kinds = self.service.reader, self.service.engine.kinds
         find_party = kinds.of(operation).party if operation.kind in kinds else None
-        if not work.remote and (find_party is None or found is None):
+        if not work.remote and (find_party is None or record is None):
             return None
-        if find_party is None or found is None:
+        if find_party is None or record is None:
             return ExternalParty()
-        party = find_party(found)
+        party = find_party(record)
         site = await reader.object(Key(work.ns, party.object))
         absent = site if site is not None and site.state in party.absent else None
         return ExternalParty(party.name, absent)
@@ -186,56 +188,56 @@ def _begin_time(work: WorkItem, operation: Operation | None, party: ExternalPart
     return operation.started or max(operation.created, work.deadline - operation.within)
 
 
-async def _inspect_queue(request: ApiRequest, found: Object) -> QueueInspection:
+async def _inspect_queue(request: ApiRequest, record: Object) -> QueueInspection:
     service, reader = request.service, request.service.reader
-    work_items = await reader.queue_of(Key(found.ns, found.queue))
-    operations = await reader.operations([one.key for one in work_items])
+    work_items = await reader.queue_of(Key(record.ns, record.queue))
+    operations = await reader.operations([work_item.key for work_item in work_items])
     now = await reader.time()
     groups, loads = await reader.lanes()
-    lanes = LaneLoads({load.lane.lane: load for load in loads}, {one.grp: one.lanes for one in groups})
+    lanes = LaneLoads({load.lane.lane: load for load in loads}, {group.grp: group.lanes for group in groups})
     workers = await reader.workers()
-    lost = {one.id: one for one in workers if not one.is_alive(now)}
-    alive = [one for one in workers if one.id not in lost]
+    lost = {worker.id: worker for worker in workers if not worker.is_alive(now)}
+    alive = [worker for worker in workers if worker.id not in lost]
     return QueueInspection(service, request.presenter.disclosure, work_items, operations, now, lanes, alive, lost)
 
 
-def _idle_text(look: QueueInspection, found: Object, error: str, possible: Sequence[str]) -> str:
+def _idle_text(look: QueueInspection, record: Object, error: str, possible: Sequence[str]) -> str:
     """Return why an object waits for nothing that its reader may see, and what can be done if something is wrong."""
     kinds = look.service.engine.kinds
-    if found.kind in kinds or not look.work_items:
-        made_by = kinds.of(found).made_by if found.kind in kinds else ""
+    if record.kind in kinds or not look.work_items:
+        made_by = kinds.of(record).made_by if record.kind in kinds else ""
         allowed = ", ".join(possible) or (f"nothing on itself, but {made_by}" if made_by else "nothing")
         return f"it waits for nothing; error: {error}; allowed now: {allowed}" if error else "it waits for nothing"
-    unknown = look.unknown(found)
-    nobody = f"no worker knows {unknown}" if unknown else f"this server does not know the kind {found.kind}"
+    unknown = look.unknown(record)
+    nobody = f"no worker knows {unknown}" if unknown else f"this server does not know the kind {record.kind}"
     return f"{nobody}; only administrators see its operations"
 
 
-async def _error(request: ApiRequest, found: Object) -> str:
+async def _error(request: ApiRequest, record: Object) -> str:
     """Return what is wrong with an object: what its record says, and the parts that have made it unhealthy."""
-    kinds, own = request.service.engine.kinds, _own_error(request, found)
-    select_parts = kinds.of(found).unhealthy_parts if found.kind in kinds else None
+    kinds, own = request.service.engine.kinds, _own_error(request, record)
+    select_parts = kinds.of(record).unhealthy_parts if record.kind in kinds else None
     said: list[str] = []
-    for selected in () if select_parts is None else select_parts(found):
-        for one in await request.service.reader.list_objects(selected, Page(None, MAX_UNHEALTHY_PARTS + 1)):
-            why = _own_error(request, one)
-            said.append(f"{one.id} is {one.state}: {why}" if why else f"{one.id} is {one.state}")
+    for selected in () if select_parts is None else select_parts(record):
+        for part in await request.service.reader.list_objects(selected, Page(None, MAX_UNHEALTHY_PARTS + 1)):
+            why = _own_error(request, part)
+            said.append(f"{part.id} is {part.state}: {why}" if why else f"{part.id} is {part.state}")
     more = ["and more"] if len(said) > MAX_UNHEALTHY_PARTS else []
-    return "; ".join(filter(None, (own, *(one for one in said[:MAX_UNHEALTHY_PARTS] if one not in own), *more)))
+    return "; ".join(filter(None, (own, *(text for text in said[:MAX_UNHEALTHY_PARTS] if text not in own), *more)))
 
 
-def _own_error(request: ApiRequest, found: Object) -> str:
+def _own_error(request: ApiRequest, record: Object) -> str:
     """Return what the record of an object says is wrong with it, as far as its reader may see it."""
-    kinds, shown = request.service.engine.kinds, request.presenter.disclosure.object(found)
-    describe_fault = kinds.of(found).fault if found.kind in kinds else None
+    kinds, shown = request.service.engine.kinds, request.presenter.disclosure.object(record)
+    describe_fault = kinds.of(record).fault if record.kind in kinds else None
     return shown.error or ("" if describe_fault is None else describe_fault(shown))
 
 
-def _alerts(look: QueueInspection, found: Object) -> str:
+def _alerts(look: QueueInspection, record: Object) -> str:
     """Return the alerts of the object."""
     kinds = look.service.engine.kinds
-    has_alerts = found.kind in kinds and kinds.of(found).has_alerts
-    return "".join(f"; alert: {one.name}, {one.reason}" for one in (alerts_of(found) if has_alerts else ()))
+    has_alerts = record.kind in kinds and kinds.of(record).has_alerts
+    return "".join(f"; alert: {alert.name}, {alert.reason}" for alert in (alerts_of(record) if has_alerts else ()))
 
 
 async def _children(request: ApiRequest, work: WorkItem | None) -> list[OperationView]:
@@ -243,18 +245,20 @@ async def _children(request: ApiRequest, work: WorkItem | None) -> list[Operatio
     if work is None or not work.children:
         return []
     children = await request.service.reader.children_of(work.key)
-    return request.presenter.operations([one for one in children if one.status in OPEN_STATUSES][:MAX_CHILDREN])
+    return request.presenter.operations([child for child in children if child.status in OPEN_STATUSES][:MAX_CHILDREN])
 
 
-async def _trouble(request: ApiRequest, found: Object, children: Sequence[OperationView]) -> str:
+async def _trouble(request: ApiRequest, record: Object, children: Sequence[OperationView]) -> str:
     """Return the last error of the object, or of one of the children that it waits for."""
     shown = request.presenter.disclosure.object
-    if found.op is not None and (error := shown(found).error) is not None:
+    if record.op is not None and (error := shown(record).error) is not None:
         return f"; it had trouble: {error}"
-    below = await request.service.reader.objects({Key(found.ns, one.object) for one in children}) if children else {}
-    for _, one in sorted(below.items()):
-        if one.op is not None and (error := shown(one).error) is not None:
-            return f"; {one.id} had trouble: {error}"
+    below = (
+        await request.service.reader.objects({Key(record.ns, child.object) for child in children}) if children else {}
+    )
+    for _, child_record in sorted(below.items()):
+        if child_record.op is not None and (error := shown(child_record).error) is not None:
+            return f"; {child_record.id} had trouble: {error}"
     return ""
 
 
@@ -262,18 +266,18 @@ async def _lost_children(look: QueueInspection, ns: str, children: Sequence[Oper
     """Return the dead workers that own some of the children."""
     if not children or not look.dead_workers:
         return ""
-    ids = {one.id for one in children}
+    ids = {child.id for child in children}
     stuck = await look.service.reader.stuck(MAX_STUCK, [ns])
-    held = Counter(one.owner or "" for one in stuck if one.orphaned and one.op in ids)
+    held = Counter(work.owner or "" for work in stuck if work.orphaned and work.op in ids)
     lost = ((look.dead_workers[owner], number) for owner, number in held.items() if owner in look.dead_workers)
     return "".join(
-        f"; worker {one.id}, which holds {number} of them, {describe_dead_worker(one)}" for one, number in lost
+        f"; worker {worker.id}, which holds {number} of them, {describe_dead_worker(worker)}" for worker, number in lost
     )
 
 
-async def _parents(request: ApiRequest, found: Object) -> list[ParentView]:
+async def _parents(request: ApiRequest, record: Object) -> list[ParentView]:
     parents: list[ParentView] = []
-    seen, above = {found.id}, await _above(request, found)
+    seen, above = {record.id}, await _above(request, record)
     while above is not None and above.id not in seen and len(parents) < MAX_PARENTS:
         seen.add(above.id)
         parents.append(await _parent(request, above))
@@ -281,12 +285,12 @@ async def _parents(request: ApiRequest, found: Object) -> list[ParentView]:
     return parents
 
 
-async def _above(request: ApiRequest, found: Object) -> Object | None:
+async def _above(request: ApiRequest, record: Object) -> Object | None:
     """Return the object that an object is part of, as its kind says, or else its parent."""
     kinds = request.service.engine.kinds
-    part_of = kinds.of(found).part_of if found.kind in kinds else None
-    for name in (part_of and part_of(found), found.parent):
-        above = await request.service.reader.object(Key(found.ns, name)) if name else None
+    part_of = kinds.of(record).part_of if record.kind in kinds else None
+    for name in (part_of and part_of(record), record.parent):
+        above = await request.service.reader.object(Key(record.ns, name)) if name else None
         if above is not None and not above.removed:
             return above
     return None

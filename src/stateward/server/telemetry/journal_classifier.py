@@ -50,7 +50,8 @@ class JournalClassifier:
             if state.state_class is TRANSITIONAL
         }
         self._words = {
-            name: {row.event for row in one.rows} | set(one.actions) | ENDINGS for name, one in self._lifecycles.items()
+            name: {row.event for row in lifecycle.rows} | set(lifecycle.actions) | ENDINGS
+            for name, lifecycle in self._lifecycles.items()
         }
         self._actions: dict[str, str] = {}  # actions by operation, until the operation has ended
 

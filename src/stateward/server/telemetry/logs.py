@@ -87,7 +87,7 @@ def is_not_repeated(record: logging.LogRecord) -> bool:
     """
     causes = record.args if isinstance(record.args, tuple) else ()
     error = record.exc_info[1] if record.exc_info else None
-    return not any(_is_about_replaced(one) for one in (*causes, error))
+    return not any(_is_about_replaced(cause) for cause in (*causes, error))
 
 
 def _is_about_replaced(cause: object) -> bool:
@@ -136,9 +136,9 @@ def _cleaned(value: Any) -> Any:  # noqa: ANN401 - whatever was logged
         case str():
             return redacted(value)
         case dict():
-            return {redacted(str(name)): _cleaned(one) for name, one in value.items()}
+            return {redacted(str(name)): _cleaned(part) for name, part in value.items()}
         case list() | tuple() | set() | frozenset():
-            return [_cleaned(one) for one in value]
+            return [_cleaned(part) for part in value]
         case bool() | int() | float() | None:
             return value
         case _:

@@ -54,7 +54,9 @@ class AcceptanceTimer:
 
 def with_telemetry(kind: Kind, traces: Traces) -> Kind:
     """Return a kind whose handlers are traced, and whose log lines carry the operation's id."""
-    handlers = {action: replace(one, run=_observed(one.run, traces)) for action, one in kind.handlers.items()}
+    handlers = {
+        action: replace(handler, run=_observed(handler.run, traces)) for action, handler in kind.handlers.items()
+    }
     return kind.with_handlers(handlers)
 
 

@@ -343,16 +343,16 @@ class DisclosedRegistry(CollectorRegistry):
 
     def _shown(self, samples: Iterable[Sample]) -> Iterable[Sample]:
         shown: dict[tuple[str, str], Sample] = {}
-        for one in samples:
-            labels = one.labels
+        for sample in samples:
+            labels = sample.labels
             if "action" in labels and self._disclosure.hides_action(labels["kind"], labels["action"]):
                 continue
             if "lane" in labels:
                 labels = {**labels, "lane": self._disclosure.lane(labels["lane"])}
-            key = one.name, str(sorted(labels.items()))
+            key = sample.name, str(sorted(labels.items()))
             before = shown[key].value if key in shown else 0.0
-            value = max(before, one.value) if one.name in MAX_OF_LANES else before + one.value
-            shown[key] = one._replace(labels=labels, value=value)
+            value = max(before, sample.value) if sample.name in MAX_OF_LANES else before + sample.value
+            shown[key] = sample._replace(labels=labels, value=value)
         return shown.values()
 
 

@@ -55,8 +55,8 @@ class SnapshotReader:
         now = await reader.time()
         names = await reader.namespaces() if namespaces is None else sorted(namespaces)
         loads = (await reader.lanes())[1] if is_whole else []
-        work = {one.lane: one for one in await reader.work_by_lane(namespaces)}
-        alive = [one.is_alive(now) for one in await reader.workers()] if is_whole else []
+        work = {lane_work.lane: lane_work for lane_work in await reader.work_by_lane(namespaces)}
+        alive = [worker.is_alive(now) for worker in await reader.workers()] if is_whole else []
         timers = await reader.timers(None, 1) if is_whole else []
         return DeploymentSnapshot(
             objects=_sums(await self._counts.get((tuple(names), None))),
@@ -70,10 +70,10 @@ class SnapshotReader:
     async def count_states(self, interest: Interest) -> StateSnapshot:
         """Return the number of objects of interest to a reader, and the journal entry after which it is valid."""
         census = await self._counts.get((tuple(await self._names(interest)), interest.kind))
-        found: dict[str, dict[str, dict[str, int]]] = {}
+        counts: dict[str, dict[str, dict[str, int]]] = {}
         for (ns, kind, state), count in census.counts.items():
-            found.setdefault(ns, {}).setdefault(kind, {})[state] = count
-        return StateSnapshot(census.seq, found)
+            counts.setdefault(ns, {}).setdefault(kind, {})[state] = count
+        return StateSnapshot(census.seq, counts)
 
     async def _count(self, wanted: tuple[tuple[str, ...], str | None]) -> StateCounts:
         return await self._store.reader.count_by_namespace(*wanted)
@@ -95,7 +95,11 @@ def _sums(census: StateCounts) -> dict[tuple[str, str], int]:
 def _lanes(loads: Sequence[LaneLoad], work: Mapping[str, LaneWork], now: float) -> list[LaneSnapshot]:
     """Combine loads and work of the lanes; a lane whose work is not claimable yet is known by its work only."""
     known = {load.lane.lane for load in loads}
-    others = [LaneLoad(default_lane(lane, ""), one.running, False) for lane, one in work.items() if lane not in known]
+    others = [
+        LaneLoad(default_lane(lane, ""), lane_work.running, False)
+        for lane, lane_work in work.items()
+        if lane not in known
+    ]
     return [_lane(load, work.get(load.lane.lane), now) for load in (*loads, *others)]
 
 
