@@ -218,7 +218,7 @@ class CrashWorld(SimulatedWorld[CrashProcess]):
     @property
     def engine(self) -> Engine:
         """The engine of the newest process that was ready."""
-        return next(one.engine for one in reversed(self.processes) if one.engine is not None)
+        return next(process.engine for process in reversed(self.processes) if process.engine is not None)
 
     async def living_process(self) -> CrashProcess:
         """Wait until a process is ready."""
@@ -253,7 +253,9 @@ class CrashWorld(SimulatedWorld[CrashProcess]):
         if self.points != self._victim:
             return False
         calls = process.calls if call is None else [call]
-        self.crash = CrashPoint(self.points, moment, what, tuple(line for one in calls for line in one.lines))
+        self.crash = CrashPoint(
+            self.points, moment, what, tuple(line for handler_call in calls for line in handler_call.lines)
+        )
         self.note(f"CRASH: {process.name} is killed {moment}: {what}")
         process.kill()
         process.death.set_result(None)
@@ -269,7 +271,7 @@ class CrashWorld(SimulatedWorld[CrashProcess]):
         self._keep_steps(record)
 
     def _keep_steps(self, record: CommitRecord) -> None:
-        for key, text in (one for changes in record.changes for one in changes.steps):
+        for key, text in (step for changes in record.changes for step in changes.steps):
             self._steps[key.id] = decode(text)
 
     def runs_step(self, call: HandlerCall, step: str) -> None:
@@ -288,13 +290,13 @@ class CrashWorld(SimulatedWorld[CrashProcess]):
 
     def ended_results(self) -> Results:
         """Return the status and the result of each operation, by object, action and number."""
-        found: Results = {}
+        results: Results = {}
         for name, action, status, result in self.inspector.ask(
             "SELECT object, action, status, result FROM operations ORDER BY created, id"
         ):
-            number = sum(key[:2] == (name, action) for key in found)
-            found[name, action, number] = (Status(status), None if result is None else decode(result))
-        return found
+            number = sum(key[:2] == (name, action) for key in results)
+            results[name, action, number] = (Status(status), None if result is None else decode(result))
+        return results
 
 
 async def play(world: CrashWorld, scenario: Callable[[CrashRun], Coroutine[Any, Any, None]]) -> None:

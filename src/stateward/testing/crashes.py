@@ -39,7 +39,7 @@ class PromiseBroken(AssertionError):
     """
 
     def __init__(
-        self, problem: str, point: CrashPoint | None, trace: list[str], lines: tuple[CodeLine, ...], found: str
+        self, problem: str, point: CrashPoint | None, trace: list[str], lines: tuple[CodeLine, ...], summary: str
     ) -> None:
         self.problem = problem
         self.point = point
@@ -47,7 +47,7 @@ class PromiseBroken(AssertionError):
         self.line = lines[0] if lines else None
         where = [f"the handler cannot be repeated at {self.line}"] if self.line is not None else []
         calls = [f"    which calls {line}" for line in lines[1:]]
-        super().__init__("\n".join((found, "", *trace, "", problem, *where, *calls)))
+        super().__init__("\n".join((summary, "", *trace, "", problem, *where, *calls)))
 
 
 def crash_everywhere(scenario: Scenario) -> CrashReport:
@@ -74,18 +74,18 @@ def crash_everywhere(scenario: Scenario) -> CrashReport:
         if len(failed) >= ENOUGH_FAILURES:
             break
     if failed:
-        problem, world = min(failed, key=lambda one: len(one[1].trace))
+        problem, world = min(failed, key=lambda failure: len(failure[1].trace))
         lines = world.culprit or (world.crash.lines if world.crash is not None else ())
         tried = f"{number} of {whole.points}" if number < whole.points else f"all {number}"
-        found = f"{len(failed)} crashes break a promise ({tried} crash points tried). The shortest trace:"
-        raise PromiseBroken(problem, world.crash, world.trace, lines, found)
+        summary = f"{len(failed)} crashes break a promise ({tried} crash points tried). The shortest trace:"
+        raise PromiseBroken(problem, world.crash, world.trace, lines, summary)
     return CrashReport(whole.points, len(whole.effects))
 
 
 def _run(scenario: Scenario, victim: int | None) -> tuple[CrashWorld, str | None]:
     world = CrashWorld(victim)
     with rare_polls():
-        outcome = world.run(lambda one: play(one, scenario))
+        outcome = world.run(lambda crash_world: play(crash_world, scenario))
     return world, outcome.wrong
 
 

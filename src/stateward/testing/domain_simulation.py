@@ -74,7 +74,7 @@ class SimulatedState(Struct, frozen=True):
 
     def of_kind(self, kind: str) -> list[Object]:
         """Return the objects of a kind."""
-        return [one for one in self.objects if one.kind == kind]
+        return [record for record in self.objects if record.kind == kind]
 
 
 StateInvariant = Callable[[SimulatedState], None]
@@ -126,9 +126,9 @@ def simulate(
         outcomes.append(outcome)
     report = SimulationReport(
         len(outcomes),
-        sum(one.operations for one in outcomes),
-        sum(one.effects for one in outcomes),
-        sum(one.commits for one in outcomes),
+        sum(outcome.operations for outcome in outcomes),
+        sum(outcome.effects for outcome in outcomes),
+        sum(outcome.commits for outcome in outcomes),
     )
     if not report.operations:
         raise AssertionError(f"no operation was accepted in {report.worlds} worlds; the last refusals: {refusals}")
@@ -167,7 +167,7 @@ class DomainWorld(SimulatedWorld[SimulatedProcess]):
         own = kind.handlers if self._handler is None else {}
         given = {action: own.get(action) or Handler(self._handler or do_nothing) for action in sorted(actions)}
         return kind.with_handlers(
-            {action: replace(one, run=self._faulty(one)) for action, one in {**own, **given}.items()}
+            {action: replace(handler, run=self._faulty(handler)) for action, handler in {**own, **given}.items()}
         )
 
     def _faulty(self, handler: Handler) -> Callable[[Job], Awaitable[Any]]:
@@ -197,7 +197,7 @@ class DomainWorld(SimulatedWorld[SimulatedProcess]):
 
     def check_invariants(self, *, at_rest: bool) -> None:
         """Check the invariants of the domain."""
-        objects = [one for one in self.inspector.seen.objects.values() if not one.removed]
+        objects = [record for record in self.inspector.seen.objects.values() if not record.removed]
         for invariant in self._invariants:
             try:
                 invariant(SimulatedState(objects, self.effects, at_rest))
@@ -240,7 +240,7 @@ async def _run(world: DomainWorld, specs: Specs, times: tuple[float, float], ref
     workload, faults = Workload(world, specs, pause_s), ProcessFaults(world)
     for _ in range(faults.workers):
         world.add_process()
-    tasks = [asyncio.create_task(one) for one in (workload.run(), faults.live())]
+    tasks = [asyncio.create_task(coroutine) for coroutine in (workload.run(), faults.live())]
     broken, _ = await asyncio.wait(tasks, timeout=trouble_s)
     for task in broken:  # they run for ever, unless one fails
         task.result()

@@ -61,10 +61,10 @@ class Effects:
 
     def __getitem__(self, key: str) -> Any:
         """Return the value of a key's first effect."""
-        found = self._find(key)
-        if found is None:
+        effect = self._find(key)
+        if effect is None:
             raise KeyError(key)
-        return found.value
+        return effect.value
 
     def __iter__(self) -> Iterator[str]:
         """Walk over the keys, in the order of their effects."""

@@ -70,8 +70,8 @@ class RecordingTx:
         return getattr(self._tx, name)
 
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
-        found = await self._tx.objects(keys)
-        return {key: self._former.get(key.id, one) for key, one in found.items()}
+        records = await self._tx.objects(keys)
+        return {key: self._former.get(key.id, record) for key, record in records.items()}
 
     async def claim(
         self, rooms: dict[str, int], owner: str, spares: dict[str, int], kinds: KindFilter = None

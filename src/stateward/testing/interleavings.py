@@ -45,14 +45,14 @@ class RaceFound(AssertionError):
     second one followed the first), `line` its line, and `trace` has the steps of both actions in order.
     """
 
-    def __init__(self, problem: str, point: InterleavingPoint | None, trace: list[str], found: str) -> None:
+    def __init__(self, problem: str, point: InterleavingPoint | None, trace: list[str], summary: str) -> None:
         self.problem = problem
         self.point = point
         self.line: CodeLine | None = None if point is None else point.line
         self.trace = trace
         where = [] if point is None else [f"the second action began at {point}"]
         calls = [] if point is None else [f"    in {line}" for line in reversed(point.lines) if line != point.line]
-        super().__init__("\n".join((found, "", *trace, "", problem, *where, *calls)))
+        super().__init__("\n".join((summary, "", *trace, "", problem, *where, *calls)))
 
 
 def interleave_everywhere(
@@ -90,9 +90,9 @@ def interleave_everywhere(
         if len(failed) >= ENOUGH_FAILURES:
             break
     if failed:
-        problem, world = min(failed, key=lambda one: len(one[1].trace))
-        found = f"{len(failed)} of {runs} orders of two actions break an invariant. The shortest trace:"
-        raise RaceFound(problem, world.point, world.trace, found)
+        problem, world = min(failed, key=lambda failure: len(failure[1].trace))
+        summary = f"{len(failed)} of {runs} orders of two actions break an invariant. The shortest trace:"
+        raise RaceFound(problem, world.point, world.trace, summary)
     return InterleavingReport(len(whole.points), runs, refused)
 
 

@@ -183,22 +183,22 @@ class Inspector:
     # --- objects and their work --------------------------------------------------------------------------------------
 
     def _objects(self) -> Iterator[str]:
-        for name, found in self.seen.objects.items():
-            if self.replayed.get(name) != found.state:
-                yield f"{name} is {found.state}, and the journal says {self.replayed.get(name)}"
-            if self.compares_specs and self.specs.get(name) != found.spec:
-                yield f"{name} has spec {found.spec}, and the journal says {self.specs.get(name)}"
-            moving = (found.kind, found.state) in self._moving
-            work = self.seen.work.get(found.op) if found.op is not None else None
+        for name, record in self.seen.objects.items():
+            if self.replayed.get(name) != record.state:
+                yield f"{name} is {record.state}, and the journal says {self.replayed.get(name)}"
+            if self.compares_specs and self.specs.get(name) != record.spec:
+                yield f"{name} has spec {record.spec}, and the journal says {self.specs.get(name)}"
+            moving = (record.kind, record.state) in self._moving
+            work = self.seen.work.get(record.op) if record.op is not None else None
             if moving and (work is None or work.fenced):
-                yield f"{name} is {found.state}, and nothing works on it (operation {found.op})"
-            if not moving and found.op is not None:
-                yield f"{name} rests in {found.state}, and is held by {found.op}"
-            if bool(found.removed) != ((found.kind, found.state) in self._absent):
-                yield f"{name} is {found.state}, and removed is {found.removed}"
+                yield f"{name} is {record.state}, and nothing works on it (operation {record.op})"
+            if not moving and record.op is not None:
+                yield f"{name} rests in {record.state}, and is held by {record.op}"
+            if bool(record.removed) != ((record.kind, record.state) in self._absent):
+                yield f"{name} is {record.state}, and removed is {record.removed}"
 
     def _work(self) -> Iterator[str]:
-        held = {found.op for found in self.seen.objects.values()}
+        held = {record.op for record in self.seen.objects.values()}
         for row in self.seen.work.values():
             if row.fenced and row.owner is None:
                 yield f"{row.op} is a ghost without a worker"
@@ -208,8 +208,8 @@ class Inspector:
                 yield f"{row.op} works on {row.object}, which is held by {self.seen.objects[row.object].op}"
 
     def _hidden(self, op: str) -> bool:
-        found = self._connection.execute("SELECT hidden FROM operations WHERE id = ?", (op,)).fetchone()
-        return bool(found[0])
+        row = self._connection.execute("SELECT hidden FROM operations WHERE id = ?", (op,)).fetchone()
+        return bool(row[0])
 
     def _queues(self) -> Iterator[str]:
         lines: dict[str, list[WorkRow]] = defaultdict(list)
@@ -280,20 +280,20 @@ class Inspector:
 
     def _endings(self, record: CommitRecord) -> Iterator[str]:
         for changes in record.changes:
-            for one in changes.ended:
-                if one.op in self.ended:
-                    yield f"{one.op} has ended twice: {self.ended[one.op]}, then {one.status}"
-                self.ended[one.op] = one.status
-                if one.status is not Status.SUCCEEDED and not one.error:
-                    yield f"{one.op} has ended as {one.status} without an error"
-                if one.status is Status.FAILED:
-                    yield from self._undone(one.op)
+            for end in changes.ended:
+                if end.op in self.ended:
+                    yield f"{end.op} has ended twice: {self.ended[end.op]}, then {end.status}"
+                self.ended[end.op] = end.status
+                if end.status is not Status.SUCCEEDED and not end.error:
+                    yield f"{end.op} has ended as {end.status} without an error"
+                if end.status is Status.FAILED:
+                    yield from self._undone(end.op)
 
     def _undone(self, op: str) -> Iterator[str]:
         ((name, hidden, before),) = self.ask("SELECT object, hidden, previous_spec FROM operations WHERE id = ?", op)
-        found = self.seen.objects[name]
-        if before is not None and not hidden and found.op is None and found.spec != before:
-            yield f"{op} has failed, and {name} has spec {found.spec} instead of {before}"
+        record = self.seen.objects[name]
+        if before is not None and not hidden and record.op is None and record.spec != before:
+            yield f"{op} has failed, and {name} has spec {record.spec} instead of {before}"
 
     def _locks(self) -> Iterator[str]:
         locks = [Lock(*row) for row in self._connection.execute("SELECT * FROM locks ORDER BY seq")]
@@ -309,14 +309,14 @@ class Inspector:
             if has.get(op, set()) != self.wishes.get(op, set()):
                 yield f"{op} asked for locks {self.wishes.get(op)}, and has {has.get(op)}"
         held = [lock for lock in locks if not lock.waiting]
-        for number, one in enumerate(held):
+        for number, held_lock in enumerate(held):
             for other in held[:number]:
-                if one.op != other.op and one.tree == other.tree and _clash(one, other):
-                    yield f"{one} and {other} are held at once"
+                if held_lock.op != other.op and held_lock.tree == other.tree and _clash(held_lock, other):
+                    yield f"{held_lock} and {other} are held at once"
 
 
-def _clash(one: Lock, other: Lock) -> bool:
-    mine, theirs = _spelled_out(one), _spelled_out(other)
+def _clash(lock: Lock, other: Lock) -> bool:
+    mine, theirs = _spelled_out(lock), _spelled_out(other)
     return any(not compatible(mine[node], theirs[node]) for node in mine.keys() & theirs.keys())
 
 

@@ -46,7 +46,7 @@ class ProcessFaults:
         self._later(self._chance.random() * 6, self._replace)
 
     def _replace(self) -> None:
-        if sum(not one.dead for one in self._world.processes) < self.workers:
+        if sum(not process.dead for process in self._world.processes) < self.workers:
             self._world.add_process()
 
     def _stop(self, process: SimulatedProcess) -> None:

@@ -207,9 +207,9 @@ class ReadCommittedTx:
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
         await self._switch()
         there = await self._lock_objects(set(keys))
-        found = self._run(lambda tx: tx.objects(there)) if there else {}
-        self._known.update(found)
-        return found
+        records = self._run(lambda tx: tx.objects(there)) if there else {}
+        self._known.update(records)
+        return records
 
     async def _lock_objects(self, keys: set[Key]) -> list[Key]:
         """Lock the objects that exist when the statement begins; returns their keys."""
@@ -240,12 +240,12 @@ class ReadCommittedTx:
 
     async def select(self, selector: Selector) -> list[Object]:
         await self._switch()
-        there = [one.key for one in self._run(lambda tx: tx.select(selector))]
+        there = [record.key for record in self._run(lambda tx: tx.select(selector))]
         await self._take(_object(key) for key in there)
-        found = [one for one in self._run(lambda tx: tx.select(selector)) if one.key in set(there)]
+        records = [record for record in self._run(lambda tx: tx.select(selector)) if record.key in set(there)]
         self._held.update(there)
-        self._known.update((one.key, one) for one in found)
-        return found
+        self._known.update((record.key, record) for record in records)
+        return records
 
     async def peek_selected(self, selector: Selector) -> list[Object]:
         await self._switch()
@@ -268,7 +268,7 @@ class ReadCommittedTx:
     async def work(self, keys: Collection[Key]) -> dict[Key, WorkItem]:
         await self._switch()
         there = self._run(lambda tx: tx.work(keys))
-        await self._take(_work(one) for one in sorted(there.values(), key=_number))
+        await self._take(_work(work_item) for work_item in sorted(there.values(), key=_number))
         return self._run(lambda tx: tx.work(list(there)))
 
     async def queues(self, keys: Collection[Key]) -> list[WorkItem]:
@@ -281,9 +281,9 @@ class ReadCommittedTx:
 
     async def _lock_work(self, statement: Callable[[SqliteTx], Coroutine[Any, Any, list[WorkItem]]]) -> list[WorkItem]:
         there = self._run(statement)
-        await self._take(_work(one) for one in there)
-        names = {one.key for one in there}
-        return [one for one in self._run(statement) if one.key in names]
+        await self._take(_work(work_item) for work_item in there)
+        names = {work_item.key for work_item in there}
+        return [work_item for work_item in self._run(statement) if work_item.key in names]
 
     async def count_open_operations(self, ns: str, limit: int) -> int:
         await self._switch()
@@ -308,12 +308,14 @@ class ReadCommittedTx:
 
     async def due_timers(self, limit: int, kinds: KindFilter = None) -> list[Timer]:
         await self._switch()
-        self._take_free_objects(Key(one.ns, one.object) for one in self._run(lambda tx: tx.due_timers(limit, kinds)))
+        self._take_free_objects(
+            Key(timer.ns, timer.object) for timer in self._run(lambda tx: tx.due_timers(limit, kinds))
+        )
         await self._switch()
         due = self._run(lambda tx: tx.due_timers(ALL_ROWS, kinds))
-        there = self._run(lambda tx: tx.peek({Key(one.ns, one.object) for one in due}))
-        ours = [one for one in due if (key := Key(one.ns, one.object)) in self._held or key not in there]
-        return [one for one in ours[:limit] if self._locks.take_free(self, ("timer", one.ns, one.id))]
+        there = self._run(lambda tx: tx.peek({Key(timer.ns, timer.object) for timer in due}))
+        ours = [timer for timer in due if (key := Key(timer.ns, timer.object)) in self._held or key not in there]
+        return [timer for timer in ours[:limit] if self._locks.take_free(self, ("timer", timer.ns, timer.id))]
 
     def _take_free_objects(self, keys: Iterable[Key]) -> None:
         there = sorted(self._run(lambda tx: tx.peek(set(keys))))
@@ -322,18 +324,24 @@ class ReadCommittedTx:
     async def overdue(self, limit: int, kinds: KindFilter = None, spared: str = "") -> list[WorkItem]:
         await self._switch()
         self._take_free_objects(
-            key for one in self._run(lambda tx: tx.overdue(limit, kinds, spared)) for key in _objects_of(one)
+            key
+            for work_item in self._run(lambda tx: tx.overdue(limit, kinds, spared))
+            for key in _objects_of(work_item)
         )
         await self._switch()
         late = self._run(lambda tx: tx.overdue(ALL_ROWS, kinds, spared))
-        there = self._run(lambda tx: tx.peek({key for one in late for key in _objects_of(one)}))
-        ours = [one for one in late if all(key in self._held or key not in there for key in _objects_of(one))]
-        return [one for one in ours[:limit] if self._locks.take_free(self, _work(one))]
+        there = self._run(lambda tx: tx.peek({key for work_item in late for key in _objects_of(work_item)}))
+        ours = [
+            work_item
+            for work_item in late
+            if all(key in self._held or key not in there for key in _objects_of(work_item))
+        ]
+        return [work_item for work_item in ours[:limit] if self._locks.take_free(self, _work(work_item))]
 
     async def lane_loads(self, kinds: KindFilter = None) -> tuple[list[LaneGroup], list[LaneLoad]]:
         await self._switch()
         _, loads = self._run(lambda tx: tx.lane_loads(kinds))
-        if any(one.lane.lane or one.lane.grp or one.lane.capacity != UNLIMITED for one in loads):
+        if any(load.lane.lane or load.lane.grp or load.lane.capacity != UNLIMITED for load in loads):
             await self._take([("lanes",)])
         await self._switch()
         return self._run(lambda tx: tx.lane_loads(kinds))
@@ -351,10 +359,10 @@ class ReadCommittedTx:
             tx = self._written()
             self._store.connection.executemany(HIDE_WORK, hidden)
             taken = _drive(tx.claim(slots, owner, prefetch, kinds))
-        await self._take(_work(one.work) for one in taken)  # free: nothing has run since they were found
+        await self._take(_work(claim.work) for claim in taken)  # free: nothing has run since they were found
         rows = [
-            (one.work.owner, one.work.epoch, one.work.attempts, one.work.deadline, one.work.ns, one.work.op)
-            for one in taken
+            (claim.work.owner, claim.work.epoch, claim.work.attempts, claim.work.deadline, claim.work.ns, claim.work.op)
+            for claim in taken
         ]
 
         def write(_: SqliteTx) -> None:
@@ -383,11 +391,11 @@ class ReadCommittedTx:
     async def dead_workers(self) -> list[WorkerRecord]:
         await self._switch()
         dead = self._run(lambda tx: tx.dead_workers())
-        return [one for one in dead if self._locks.take_free(self, ("worker", one.id))]
+        return [worker for worker in dead if self._locks.take_free(self, ("worker", worker.id))]
 
     async def owned(self, worker: str) -> list[WorkItem]:
         await self._switch()
-        keys = {key for one in self._run(lambda tx: tx.owned(worker)) for key in _objects_of(one)}
+        keys = {key for work_item in self._run(lambda tx: tx.owned(worker)) for key in _objects_of(work_item)}
         there = sorted(self._run(lambda tx: tx.peek(keys)))
         await self._take(_object(key) for key in there)
         self._held.update(there)
@@ -411,7 +419,7 @@ class ReadCommittedTx:
             _drive(tx.apply(changes))
 
         self._writes.append(write)
-        self._known.update((one.key, one) for one in changes.objects)
+        self._known.update((record.key, record) for record in changes.objects)
         self.topics |= topics_of(changes)
 
 
@@ -426,17 +434,17 @@ def _drive(statement: Coroutine[Any, Any, T]) -> T:
 
 def _rows_of(changes: Changes) -> Iterator[LockKey]:
     """Return the rows that a change set locks until the commit, in the order of its statements."""
-    yield from sorted(_object(one.key) for one in changes.objects)
-    ops = {Key(one.ns, one.op) for one in changes.ended} | {key for key, _ in (*changes.steps, *changes.masked_args)}
+    yield from sorted(_object(record.key) for record in changes.objects)
+    ops = {Key(end.ns, end.op) for end in changes.ended} | {key for key, _ in (*changes.steps, *changes.masked_args)}
     yield from sorted(("operation", *key) for key in ops)
     yield from sorted(
         {
             *(("work", *key) for key in (*changes.work_gone, *changes.children_ended)),
-            *(_work(one) for one in (*changes.new_work, *changes.work, *changes.prefetch_started)),
+            *(_work(work_item) for work_item in (*changes.new_work, *changes.work, *changes.prefetch_started)),
         }
     )
-    yield from sorted({("timer", *key) for key in (*changes.timers_gone, *(one.key for one in changes.timers))})
-    yield from sorted(("answer", one.ns, one.key) for one in changes.idempotency_records)
+    yield from sorted({("timer", *key) for key in (*changes.timers_gone, *(timer.key for timer in changes.timers))})
+    yield from sorted(("answer", answer.ns, answer.key) for answer in changes.idempotency_records)
     if changes.lanes or changes.groups:
         yield ("lanes",)
     if changes.journal:
@@ -447,13 +455,13 @@ def _object(key: Key) -> LockKey:
     return "object", key.ns, key.id
 
 
-def _work(one: WorkItem) -> LockKey:
-    return "work", one.ns, one.op
+def _work(work_item: WorkItem) -> LockKey:
+    return "work", work_item.ns, work_item.op
 
 
-def _number(one: WorkItem) -> int:
-    return one.seq
+def _number(work_item: WorkItem) -> int:
+    return work_item.seq
 
 
-def _objects_of(one: WorkItem) -> tuple[Key, Key]:
-    return Key(one.ns, one.object), Key(one.ns, one.queue)
+def _objects_of(work_item: WorkItem) -> tuple[Key, Key]:
+    return Key(work_item.ns, work_item.object), Key(work_item.ns, work_item.queue)

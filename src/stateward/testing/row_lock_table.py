@@ -60,7 +60,7 @@ class RowLockTable:
 
     def release(self, holder: LockingTransaction) -> None:
         """Release all locks of a transaction."""
-        for key in [key for key, one in self._holders.items() if one is holder]:
+        for key in [key for key, owner in self._holders.items() if owner is holder]:
             del self._holders[key]
             for waiting in self._woken.pop(key, ()):
                 if not waiting.done():

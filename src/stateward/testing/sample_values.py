@@ -18,8 +18,8 @@ def sample_value(type_: Any, chance: Random) -> Any:
 def _sample(info: inspect.Type, chance: Random, depth: int) -> Any:
     match info:
         case inspect.StructType():
-            named = [one for one in info.fields if one.required or (depth < DEEPEST and chance.random() < 0.5)]
-            return {one.encode_name: _sample(one.type, chance, depth + 1) for one in named}
+            named = [field for field in info.fields if field.required or (depth < DEEPEST and chance.random() < 0.5)]
+            return {field.encode_name: _sample(field.type, chance, depth + 1) for field in named}
         case inspect.Metadata():
             return _sample(info.type, chance, depth)
         case inspect.UnionType():
@@ -27,7 +27,7 @@ def _sample(info: inspect.Type, chance: Random, depth: int) -> Any:
         case inspect.LiteralType():
             return chance.choice(info.values)
         case inspect.EnumType():
-            return chance.choice([one.value for one in info.cls])
+            return chance.choice([member.value for member in info.cls])
         case inspect.BoolType():
             return chance.random() < 0.5
         case inspect.IntType() | inspect.FloatType():

@@ -151,7 +151,7 @@ class SimulatedWorld(Generic[P]):
     def add_process(self) -> P:
         """Start another process; its name is new."""
         process = self.make_process(self._names())
-        if not any(one.works and one.up for one in self.processes):
+        if not any(process.works and process.up for process in self.processes):
             process.works = True
         self.processes.append(process)
         self.note(f"{process.name} starts with {process.slots if process.works else 'no'} slots")
@@ -339,14 +339,17 @@ def describe_commit(record: CommitRecord) -> str:
     """Return the writes of a commit in words."""
     parts = [f"claims {claim.work.op}/{claim.work.epoch}" for claim in record.claims]
     for changes in record.changes:
-        parts += [f"begins {one.id} ({one.action} {one.object})" for one in changes.operations]
+        parts += [f"begins {operation.id} ({operation.action} {operation.object})" for operation in changes.operations]
         parts += [
             f"finishes steps of {key.id}: {', '.join(without_times(decode(steps)))}" for key, steps in changes.steps
         ]
-        parts += [f"{one.op} says {one.text!r}" for one in changes.progress]
-        parts += [f"takes {one.op} at once" for one in changes.new_work if one.owner]
-        parts += [f"ends {one.op} ({one.status})" for one in changes.ended]
-        parts += [f"changes {one.op}/{one.epoch} {one.owner or 'free'}{' fenced' * one.fenced}" for one in changes.work]
+        parts += [f"{entry.op} says {entry.text!r}" for entry in changes.progress]
+        parts += [f"takes {work_item.op} at once" for work_item in changes.new_work if work_item.owner]
+        parts += [f"ends {end.op} ({end.status})" for end in changes.ended]
+        parts += [
+            f"changes {work_item.op}/{work_item.epoch} {work_item.owner or 'free'}{' fenced' * work_item.fenced}"
+            for work_item in changes.work
+        ]
         parts += [f"{line.object} {line.event} {line.target or ''}".rstrip() for line in changes.journal]
-        parts += [f"sets timer {one.id}" for one in changes.timers]
+        parts += [f"sets timer {timer.id}" for timer in changes.timers]
     return ", ".join(parts) or "rows besides objects and operations"

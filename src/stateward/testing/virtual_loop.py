@@ -170,7 +170,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._paused is not None and _task_of(handle) is self._paused[0]:
             self._paused[1].append(handle)
         elif handle._context.get(URGENT):  # type: ignore[attr-defined]
-            behind = next((n for n, one in enumerate(self._ready) if not one._context.get(URGENT)), len(self._ready))  # type: ignore[attr-defined]
+            behind = next((n for n, call in enumerate(self._ready) if not call._context.get(URGENT)), len(self._ready))  # type: ignore[attr-defined]
             self._ready.insert(behind, handle)
         else:
             self._ready.append(handle)

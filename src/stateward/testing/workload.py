@@ -80,14 +80,14 @@ class Workload:
             await asyncio.sleep(1.0)
             seen, up = self._world.inspector.seen, self._world.up
             for row in list(seen.work.values()) if up else ():
-                found = seen.objects[row.object]
+                record = seen.objects[row.object]
                 ends = [
                     event
-                    for event in self._kinds[found.kind].lifecycle.allowed[found.state]
+                    for event in self._kinds[record.kind].lifecycle.allowed[record.state]
                     if event.meaning in (Meaning.SUCCESS, Meaning.FAILURE) and outside_actors(event)
                 ]
-                if ends and found.op == row.op:
-                    self._report(self._chance.choice(up), found, self._chance.choice(ends))
+                if ends and record.op == row.op:
+                    self._report(self._chance.choice(up), record, self._chance.choice(ends))
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
@@ -95,23 +95,23 @@ class Workload:
         chance = self._chance
         kind = self._kinds[chance.choice(list(self._kinds))]
         name = f"{kind.name}-{chance.randrange(OBJECTS)}"
-        found = self._world.inspector.seen.objects.get(name)
-        if found is not None and found.removed:
-            found = None
-        event = self._choose(kind, kind.lifecycle.initial.word if found is None else found.state)
+        record = self._world.inspector.seen.objects.get(name)
+        if record is not None and record.removed:
+            record = None
+        event = self._choose(kind, kind.lifecycle.initial.word if record is None else record.state)
         if event is None:
             return
-        if found is not None and found.op is not None and event.meaning not in BEGINNINGS:
-            self._report(process, found, event)
+        if record is not None and record.op is not None and event.meaning not in BEGINNINGS:
+            self._report(process, record, event)
             return
-        request = self._request(process, kind, name, event, found)
+        request = self._request(process, kind, name, event, record)
         if request.key is not None:
             self._keyed.append(request)
         process.spawn(self._submit(process, request))
 
     def _choose(self, kind: Kind, state: str) -> AllowedEvent | None:
         """Choose an event that the state allows to somebody outside of the engine; sometimes one of another state."""
-        states = [state] if self._chance.random() < 0.9 else [one.word for one in kind.lifecycle.states]
+        states = [state] if self._chance.random() < 0.9 else [other.word for other in kind.lifecycle.states]
         possible = [
             event
             for state in states
@@ -121,16 +121,16 @@ class Workload:
         return self._chance.choice(possible) if possible else None
 
     def _request(
-        self, process: SimulatedProcess, kind: Kind, name: str, event: AllowedEvent, found: Object | None
+        self, process: SimulatedProcess, kind: Kind, name: str, event: AllowedEvent, record: Object | None
     ) -> Request:
         chance, how = self._chance, dict[str, Any]()
         if chance.random() < 0.2:
             how["key"] = f"k{next(self._numbers)}"
         if chance.random() < 0.2:
             how["priority"] = chance.randrange(-2, 5)
-        if found is None:
+        if record is None:
             how["creates"] = Creation(kind.name)
-        if found is None or (event.meaning is Meaning.ACTION and chance.random() < 0.1):
+        if record is None or (event.meaning is Meaning.ACTION and chance.random() < 0.1):
             how["spec"] = self._spec(kind)
         if kind.types is not None and event.event in kind.types.args:
             how["args"] = sample_value(kind.types.args[event.event].struct, chance)
@@ -184,14 +184,14 @@ class Workload:
         if work:
             process.spawn(self._quietly(_engine(process).cancel(NS, self._chance.choice(list(work)))))
 
-    def _report(self, process: SimulatedProcess, found: Object, event: AllowedEvent) -> None:
+    def _report(self, process: SimulatedProcess, record: Object, event: AllowedEvent) -> None:
         """Let another party report about an operation: true, twice, or about an operation that is over."""
         chance = self._chance
-        op = found.op if chance.random() < 0.9 or not self.accepted else chance.choice(list(self.accepted))
+        op = record.op if chance.random() < 0.9 or not self.accepted else chance.choice(list(self.accepted))
         if op is None:
             return
         actor, facts = chance.choice(outside_actors(event)), frozenset(event.needs)
-        report = ExternalReport(NS, found.id, op, found.generation, event.event, actor, facts=facts)
+        report = ExternalReport(NS, record.id, op, record.generation, event.event, actor, facts=facts)
         for _ in range(chance.choice((1, 1, 2))):
             process.spawn(self._quietly(_engine(process).report(report)))
 
@@ -213,5 +213,5 @@ def _engine(process: SimulatedProcess) -> Engine:
     return process.engine
 
 
-def _is_same(one: Request, other: Request) -> bool:
-    return replace(one, op="") == replace(other, op="")
+def _is_same(request: Request, other: Request) -> bool:
+    return replace(request, op="") == replace(other, op="")

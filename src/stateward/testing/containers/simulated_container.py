@@ -118,7 +118,7 @@ class SimulatedContainer:
         chunks = [chunk for at, chunk in self._written if since is None or at >= int(since)]
         if tail is None:
             return chunks
-        lines = [LogChunk(one.stream, line) for one in chunks for line in one.data.splitlines(keepends=True)]
+        lines = [LogChunk(chunk.stream, line) for chunk in chunks for line in chunk.data.splitlines(keepends=True)]
         return lines[-tail:] if tail else []
 
     def listed(self, now: float) -> ContainerRecord:

@@ -85,8 +85,8 @@ class SimulatedEngine(SimulatedResources):
     async def list_containers(self, labels: Sequence[str] = ()) -> Sequence[ContainerRecord]:
         """List containers in every state."""
         await self.faults.pass_call("list containers")
-        found = [one.listed(self._clock()) for one in self._containers.values()]
-        return [one for one in found if has_labels(one.labels, labels)]
+        records = [simulated.listed(self._clock()) for simulated in self._containers.values()]
+        return [record for record in records if has_labels(record.labels, labels)]
 
     async def inspect_container(self, container: str) -> ContainerRecord:
         """Return all that the engine knows of a container."""
@@ -102,10 +102,10 @@ class SimulatedEngine(SimulatedResources):
     def _create(self, spec: ContainerSpec) -> str:
         call = f"create {spec.name}"
         if spec.name in self._ids:
-            found = self._containers[self._ids[spec.name]]
-            if found.spec.key != spec.key:
+            simulated = self._containers[self._ids[spec.name]]
+            if simulated.spec.key != spec.key:
                 raise EngineRefused(EngineRefusal.NAME_TAKEN, call, f"the name {spec.name!r} is already in use")
-            return found.id
+            return simulated.id
         image = self._find_image(spec.image)
         if image is None:
             raise EngineRefused(EngineRefusal.IMAGE_MISSING, call, f"no such image: {spec.image}")
@@ -126,31 +126,31 @@ class SimulatedEngine(SimulatedResources):
     async def start_container(self, container: str) -> bool:
         """Start a container."""
         async with self.faults.answering("start"):
-            found = self._find(container, "start")
-            if found.state(self._clock()) is ContainerState.RUNNING:
+            simulated = self._find(container, "start")
+            if simulated.state(self._clock()) is ContainerState.RUNNING:
                 return False
-            self._start(found)
+            self._start(simulated)
             return True
 
-    def _start(self, found: SimulatedContainer) -> None:
-        call, now = f"start {found.spec.name}", self._clock()
-        self.faults.check_start(call, found.id)
-        if found.state(now) is ContainerState.PAUSED:
+    def _start(self, simulated: SimulatedContainer) -> None:
+        call, now = f"start {simulated.spec.name}", self._clock()
+        self.faults.check_start(call, simulated.id)
+        if simulated.state(now) is ContainerState.PAUSED:
             raise EngineRefused(EngineRefusal.CONFLICT, call, "it is paused")
         taken = {
             (port.host_ip, port.host_port)
-            for one in self._containers.values()
-            if one is not found and one.is_up(now)
-            for port in one.ports
+            for other in self._containers.values()
+            if other is not simulated and other.is_up(now)
+            for port in other.ports
         }
-        for port in found.spec.ports:
+        for port in simulated.spec.ports:
             if (port.host_ip, port.host_port) in taken:
                 raise EngineRefused(EngineRefusal.PORT_TAKEN, call, f"port {port.host_port} is already allocated")
         self.faults.check_disk(call)
-        spec = found.spec
+        spec = simulated.spec
         argv = (*(spec.entrypoint or ()), *(spec.command or ()))
-        found.start(run_program(ProgramInput(argv, spec.env, spec.secret_files), self._programs), now, taken)
-        self._tell("container", "start", found)
+        simulated.start(run_program(ProgramInput(argv, spec.env, spec.secret_files), self._programs), now, taken)
+        self._tell("container", "start", simulated)
 
     async def stop_container(self, container: str, grace_s: int | None = None) -> bool:  # noqa: ARG002 - the port's
         """Stop a container by its signal; simulated programs obey it at once."""
@@ -162,11 +162,11 @@ class SimulatedEngine(SimulatedResources):
 
     async def _end(self, container: str, call: str, exit_code: int) -> bool:
         async with self.faults.answering(call):
-            found = self._find(container, call)
-            if found.state(self._clock()) in _ENDED:
+            simulated = self._find(container, call)
+            if simulated.state(self._clock()) in _ENDED:
                 return False
-            found.end(exit_code, self._clock())
-            self._tell("container", "die", found)
+            simulated.end(exit_code, self._clock())
+            self._tell("container", "die", simulated)
             return True
 
     async def pause_container(self, container: str) -> bool:
@@ -179,48 +179,48 @@ class SimulatedEngine(SimulatedResources):
 
     async def _freeze(self, container: str, call: str, source: ContainerState, target: ContainerState) -> bool:
         async with self.faults.answering(call):
-            found = self._find(container, call)
-            state = found.state(self._clock())
+            simulated = self._find(container, call)
+            state = simulated.state(self._clock())
             if state is target:
                 return False
             if state is not source:
                 raise EngineRefused(EngineRefusal.CONFLICT, f"{call} {container}", f"it is {state}")
-            found.freeze(target is ContainerState.PAUSED, self._clock())
-            self._tell("container", call, found)
+            simulated.freeze(target is ContainerState.PAUSED, self._clock())
+            self._tell("container", call, simulated)
             return True
 
     async def restart_container(self, container: str, grace_s: int | None = None) -> None:  # noqa: ARG002 - the port's
         """Stop a container and start it again."""
         async with self.faults.answering("restart"):
-            found = self._find(container, "restart")
-            if found.is_up(self._clock()):
-                found.end(143, self._clock())
-                self._tell("container", "die", found)
-            self._start(found)
+            simulated = self._find(container, "restart")
+            if simulated.is_up(self._clock()):
+                simulated.end(143, self._clock())
+                self._tell("container", "die", simulated)
+            self._start(simulated)
 
     async def remove_container(self, container: str, *, force: bool = False) -> bool:
         """Remove a container with its secret files; by force also one that runs."""
         async with self.faults.answering("remove"):
             try:
-                found = self._find(container, "remove")
+                simulated = self._find(container, "remove")
             except EngineRefused:
                 return False
-            if found.is_up(self._clock()) and not force:
+            if simulated.is_up(self._clock()) and not force:
                 raise EngineRefused(EngineRefusal.CONFLICT, f"remove {container}", "it is running")
-            found.end(137, self._clock())
-            del self._containers[found.id], self._ids[found.spec.name]
-            self._volumes.pop(found.labels.get(SECRETS_LABEL, ""), None)
-            self._tell("container", "destroy", found)
+            simulated.end(137, self._clock())
+            del self._containers[simulated.id], self._ids[simulated.spec.name]
+            self._volumes.pop(simulated.labels.get(SECRETS_LABEL, ""), None)
+            self._tell("container", "destroy", simulated)
             return True
 
     async def wait_container(self, container: str, timeout_s: float) -> int | None:
         """Wait until a container does not run, and return its exit code."""
         await self.faults.pass_call("wait")
-        found = self._find(container, "wait")
+        simulated = self._find(container, "wait")
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                await found.wait_until_ended(self._clock)
-            return found.record(self._clock()).exit_code or 0
+                await simulated.wait_until_ended(self._clock)
+            return simulated.record(self._clock()).exit_code or 0
         return None
 
     async def check_health(self, container: str) -> ContainerHealth:
@@ -233,11 +233,11 @@ class SimulatedEngine(SimulatedResources):
     ) -> AsyncGenerator[LogChunk]:
         """Yield the output of a container; `tail` counts lines."""
         await self.faults.pass_call("read logs")
-        found = self._find(container, "read logs")
-        for chunk in found.output(tail, since):
+        simulated = self._find(container, "read logs")
+        for chunk in simulated.output(tail, since):
             yield chunk
         if follow:
-            await found.wait_until_ended(self._clock)
+            await simulated.wait_until_ended(self._clock)
 
     async def exec(
         self,
@@ -268,31 +268,31 @@ class SimulatedEngine(SimulatedResources):
     ) -> AsyncGenerator[LogChunk | ExecEnd]:
         """Run a command in a container; yield its output, and its end."""
         await self.faults.pass_call("exec")
-        found = self._find(container, "exec")
-        if (state := found.state(self._clock())) is not ContainerState.RUNNING:
+        simulated = self._find(container, "exec")
+        if (state := simulated.state(self._clock())) is not ContainerState.RUNNING:
             raise EngineRefused(EngineRefusal.CONFLICT, f"run a command in {container}", f"it is {state}")
         if argv[0] not in self._programs:
             raise EngineRefused(EngineRefusal.INVALID, f"run a command in {container}", f"{argv[0]} not found")
-        given = ProgramInput(argv, {**found.spec.env, **env}, found.spec.secret_files, stdin or b"")
+        given = ProgramInput(argv, {**simulated.spec.env, **env}, simulated.spec.secret_files, stdin or b"")
         run = run_program(given, self._programs)
-        found.commands += 1
+        simulated.commands += 1
         try:
             for chunk in run.output:
                 yield chunk
             await asyncio.sleep(run.seconds)
         finally:
-            found.commands -= 1
+            simulated.commands -= 1
         yield ExecEnd(run.exit_code or 0)
 
     async def read_stats(self, containers: Sequence[str]) -> Sequence[ContainerStats]:
         """Return what running containers use."""
         await self.faults.pass_call("read stats")
-        now, found = self._clock(), []
+        now, stats = self._clock(), []
         for name in containers:
-            one = self._containers.get(self._ids.get(name, name))
-            if one is not None and one.is_up(now):
-                found.append(one.stats(now))
-        return found
+            simulated = self._containers.get(self._ids.get(name, name))
+            if simulated is not None and simulated.is_up(now):
+                stats.append(simulated.stats(now))
+        return stats
 
     async def watch_events(self) -> AsyncGenerator[EngineEvent]:
         """Yield hints of changes from now on."""
@@ -309,25 +309,25 @@ class SimulatedEngine(SimulatedResources):
 
     def kill_for_memory(self, container: str) -> None:
         """End a container as the kernel does when it is out of memory."""
-        found = self._find(container, "oom")
-        found.end(137, self._clock(), oom_killed=True)
-        self._tell("container", "oom", found)
+        simulated = self._find(container, "oom")
+        simulated.end(137, self._clock(), oom_killed=True)
+        self._tell("container", "oom", simulated)
 
     def end_program(self, container: str, exit_code: int) -> None:
         """End a container's first process."""
-        found = self._find(container, "end")
-        found.end(exit_code, self._clock())
-        self._tell("container", "die", found)
+        simulated = self._find(container, "end")
+        simulated.end(exit_code, self._clock())
+        self._tell("container", "die", simulated)
 
     def set_health(self, container: str, health: ContainerHealth) -> None:
         """Set the result of a container's health check."""
         self._find(container, "health").health = health
 
     def _find(self, container: str, call: str) -> SimulatedContainer:
-        found = self._containers.get(self._ids.get(container, container))
-        if found is None:
+        simulated = self._containers.get(self._ids.get(container, container))
+        if simulated is None:
             raise EngineRefused(EngineRefusal.NOT_FOUND, f"{call} {container}", f"no such container: {container}")
-        return found
+        return simulated
 
     def _tell(self, kind: str, action: str, container: SimulatedContainer) -> None:
         event = EngineEvent(kind, action, container.id, self._clock(), container.labels)

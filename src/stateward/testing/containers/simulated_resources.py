@@ -45,14 +45,14 @@ class SimulatedResources:
     async def inspect_image(self, image: str) -> ContainerImage:
         """Return an image by its name or id."""
         await self.faults.pass_call("inspect image")
-        found = self._find_image(image)
-        if found is None:
+        known = self._find_image(image)
+        if known is None:
             raise EngineRefused(EngineRefusal.IMAGE_MISSING, f"inspect image {image}", f"no such image: {image}")
-        return found
+        return known
 
     def _find_image(self, image: str) -> ContainerImage | None:
         named = self._images.get(full_name(image))
-        return named or next((one for one in self._images.values() if one.id == image), None)
+        return named or next((known for known in self._images.values() if known.id == image), None)
 
     async def pull_image(
         self,
@@ -92,10 +92,10 @@ class SimulatedResources:
     async def remove_image(self, image: str, *, force: bool = False) -> bool:
         """Remove an image."""
         await self.faults.pass_call("remove image")
-        found = self._images.get(full_name(image))
-        if found is None:
+        known = self._images.get(full_name(image))
+        if known is None:
             return False
-        if not force and any(one.image_id == found.id for one in self._containers.values()):
+        if not force and any(container.image_id == known.id for container in self._containers.values()):
             raise EngineRefused(EngineRefusal.IN_USE, f"remove image {image}", "a container uses it")
         del self._images[full_name(image)]
         return True
@@ -105,28 +105,30 @@ class SimulatedResources:
     async def create_network(self, spec: ContainerNetworkSpec) -> str:
         """Create a network, or find it again; returns its id."""
         async with self.faults.answering("create network"):
-            found = self._networks.get(spec.name)
-            if found is None:
+            network = self._networks.get(spec.name)
+            if network is None:
                 labels = {**spec.labels, KEY_LABEL: spec.key}
                 subnets = (spec.subnet or f"10.89.{len(self._networks) % 256}.0/24",)
-                found = ContainerNetwork(new_id(), spec.name, labels, subnets, spec.internal)
-                self._networks[spec.name] = found
-            return _same_key(found, spec.key, f"create network {spec.name}").id
+                network = ContainerNetwork(new_id(), spec.name, labels, subnets, spec.internal)
+                self._networks[spec.name] = network
+            return _same_key(network, spec.key, f"create network {spec.name}").id
 
     async def list_networks(self, labels: Sequence[str] = ()) -> Sequence[ContainerNetwork]:
         """List networks."""
         await self.faults.pass_call("list networks")
-        return [one for one in self._networks.values() if has_labels(one.labels, labels)]
+        return [network for network in self._networks.values() if has_labels(network.labels, labels)]
 
     async def remove_network(self, network: str) -> bool:
         """Remove a network that no container uses."""
         async with self.faults.answering("remove network"):
-            found = next((one for one in self._networks.values() if network in (one.id, one.name)), None)
-            if found is None:
+            known = next(
+                (candidate for candidate in self._networks.values() if network in (candidate.id, candidate.name)), None
+            )
+            if known is None:
                 return False
-            if any(one.spec.network == found.name for one in self._containers.values()):
+            if any(container.spec.network == known.name for container in self._containers.values()):
                 raise EngineRefused(EngineRefusal.IN_USE, f"remove network {network}", "it has containers")
-            del self._networks[found.name]
+            del self._networks[known.name]
             return True
 
     async def create_volume(self, spec: ContainerVolumeSpec) -> str:
@@ -134,18 +136,18 @@ class SimulatedResources:
         async with self.faults.answering("create volume"):
             self.faults.check_disk(f"create volume {spec.name}")
             made = ContainerVolume(spec.name, {**spec.labels, KEY_LABEL: spec.key})
-            found = self._volumes.setdefault(spec.name, made)
-            return _same_key(found, spec.key, f"create volume {spec.name}").name
+            volume = self._volumes.setdefault(spec.name, made)
+            return _same_key(volume, spec.key, f"create volume {spec.name}").name
 
     async def list_volumes(self, labels: Sequence[str] = ()) -> Sequence[ContainerVolume]:
         """List volumes."""
         await self.faults.pass_call("list volumes")
-        return [one for one in self._volumes.values() if has_labels(one.labels, labels)]
+        return [volume for volume in self._volumes.values() if has_labels(volume.labels, labels)]
 
     async def remove_volume(self, volume: str) -> bool:
         """Remove a volume that no container uses."""
         async with self.faults.answering("remove volume"):
-            if any(volume in one.volumes for one in self._containers.values()):
+            if any(volume in container.volumes for container in self._containers.values()):
                 raise EngineRefused(EngineRefusal.IN_USE, f"remove volume {volume}", "a container uses it")
             return self._volumes.pop(volume, None) is not None
 
@@ -153,10 +155,10 @@ class SimulatedResources:
 _Labelled = TypeVar("_Labelled", ContainerNetwork, ContainerVolume)
 
 
-def _same_key(found: _Labelled, key: str, call: str) -> _Labelled:
-    if found.labels.get(KEY_LABEL) != key:
-        raise EngineRefused(EngineRefusal.NAME_TAKEN, call, f"there is another {found.name!r}")
-    return found
+def _same_key(resource: _Labelled, key: str, call: str) -> _Labelled:
+    if resource.labels.get(KEY_LABEL) != key:
+        raise EngineRefused(EngineRefusal.NAME_TAKEN, call, f"there is another {resource.name!r}")
+    return resource
 
 
 def full_name(image: str) -> str:

@@ -36,23 +36,23 @@ class MessageSets:
     def plus(self, multiset: int, sent: int) -> int:
         """Return the multiset with further messages added, or FULL."""
         key = multiset, sent
-        found = self._sums.get(key)
-        if found is None:
-            found = self._sums[key] = self._sum(multiset, sent)
-        return found
+        total = self._sums.get(key)
+        if total is None:
+            total = self._sums[key] = self._sum(multiset, sent)
+        return total
 
     def takes(self, multiset: int) -> tuple[tuple[int, int], ...]:
         """Return each different message of a multiset, with the multiset that remains without one of it."""
-        found = self._takes.get(multiset)
-        if found is None:
-            found = self._takes[multiset] = tuple(
+        taken = self._takes.get(multiset)
+        if taken is None:
+            taken = self._takes[multiset] = tuple(
                 (number, self._without(multiset, number)) for number in dict.fromkeys(self.multisets[multiset])
             )
-        return found
+        return taken
 
     def only(self, multiset: int, wanted: Callable[[ModelMessage], bool]) -> int:
         """Return the multiset of the messages that match."""
-        return self._multiset(tuple(one for one in self.multisets[multiset] if wanted(self.messages[one])))
+        return self._multiset(tuple(number for number in self.multisets[multiset] if wanted(self.messages[number])))
 
     def _sum(self, multiset: int, sent: int) -> int:
         together = list(self.multisets[multiset])

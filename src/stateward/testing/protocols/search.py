@@ -92,22 +92,22 @@ class _Search:
     def _walk(self) -> ProtocolViolation | None:
         level = [self.world.start]
         while level:
-            found: list[int] = []
+            reached: list[int] = []
             for state in level:
-                violation = self._expand(state, found)
+                violation = self._expand(state, reached)
                 if violation is not None:
                     return violation
                 if len(self.parents) >= self.bounds.states:
                     self.complete = False
                     return None
-            if found and self.depth >= self.bounds.depth:
+            if reached and self.depth >= self.bounds.depth:
                 self.complete = False
                 return None
-            self.depth += bool(found)
-            level = found
+            self.depth += bool(reached)
+            level = reached
         return None
 
-    def _expand(self, state: int, found: list[int]) -> ProtocolViolation | None:
+    def _expand(self, state: int, reached: list[int]) -> ProtocolViolation | None:
         parents, core, sound = self.parents, self.world.core, self.sound
         ways = self.world.transitions(state)
         self.transitions += len(ways)
@@ -116,7 +116,7 @@ class _Search:
                 return ProtocolViolation(ViolationKind.BREACH, way.breach, self._trace(state, (after, way)))
             if after not in parents:
                 parents[after] = state
-                found.append(after)
+                reached.append(after)
                 if after & core not in sound:
                     sound.add(after & core)
                     violation = self._broken(after)

@@ -82,15 +82,15 @@ class StateSpace:
     def transitions(self, state: int) -> list[tuple[int, Transition]]:
         """Return all steps from a state, each with the state that it leads to."""
         exits = self.exits(state)
-        found = [(state + adds, way) for adds, way in exits.ways]
+        transitions = [(state + adds, way) for adds, way in exits.ways]
         if state > self.core:
-            found += [(state + adds, way) for budget, adds, way in exits.faults if state & budget]
-        return found
+            transitions += [(state + adds, way) for budget, adds, way in exits.faults if state & budget]
+        return transitions
 
     def _worked_out(self, core: int) -> Exits:
-        found = [*self._by_themselves(core), *self._by_messages(core), *self._by_crashes(core)]
-        fitting = [(unit, self._tidy(core + adds) - core, way) for unit, adds, way in found if adds is not None]
-        cut = {unit for unit, adds, _ in found if adds is None}
+        steps = [*self._by_themselves(core), *self._by_messages(core), *self._by_crashes(core)]
+        fitting = [(unit, self._tidy(core + adds) - core, way) for unit, adds, way in steps if adds is not None]
+        cut = {unit for unit, adds, _ in steps if adds is None}
         return Exits(
             tuple((adds, way) for unit, adds, way in fitting if unit == FREE),
             tuple((unit * BUDGET, adds - unit, way) for unit, adds, way in fitting if unit != FREE),
@@ -132,10 +132,10 @@ class StateSpace:
         return core - flying + left
 
     def _receiver(self, message: int) -> PartyStates:
-        found = self._receivers.get(message)
-        if found is None:
-            found = self._receivers[message] = self.party(self.network.messages[message].to)
-        return found
+        receiver = self._receivers.get(message)
+        if receiver is None:
+            receiver = self._receivers[message] = self.party(self.network.messages[message].to)
+        return receiver
 
     def _loss(self, message: int) -> Transition:
         if message not in self._lost:
@@ -161,7 +161,7 @@ class StateSpace:
     def describe(self, state: int) -> tuple[str, ...]:
         """Return one line for each party, and one for the messages in flight."""
         lines = [f"{slot.party.name}: {self._stands(slot, state)}" for slot in self.parties]
-        flying = ", ".join(f"{one} to {one.to}" for one in self.network.held(state & FIELD))
+        flying = ", ".join(f"{message} to {message.to}" for message in self.network.held(state & FIELD))
         return (*lines, f"{NETWORK}: {flying or 'nothing in flight'}")
 
     def _stands(self, slot: PartyStates, state: int) -> object:
