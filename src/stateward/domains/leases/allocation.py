@@ -33,41 +33,41 @@ class HostAllocator:
     def allocate(self) -> AllocationPlan:
         """Return hosts for a new lease."""
         return {
-            one.id: self._hold_tentatively(one, demand, self._search(one, demand))
-            for one in self._spec.reservations
-            if (demand := self._demand(one)) is not None
+            reservation.id: self._hold_tentatively(reservation, demand, self._search(reservation, demand))
+            for reservation in self._spec.reservations
+            if (demand := self._demand(reservation)) is not None
         }
 
     def allocate_change(self, lease: Lease) -> AllocationPlan:
         """Return hosts for the reservations whose hosts or times an update changes."""
         moved = lease.spec.window != self._spec.window
-        before = {one.id: one for one in lease.spec.reservations}
+        before = {reservation.id: reservation for reservation in lease.spec.reservations}
         plan: AllocationPlan = {}
-        for one in self._spec.reservations:
-            demand, seen = self._demand(one), lease.seen.reservations[one.id]
+        for reservation in self._spec.reservations:
+            demand, seen = self._demand(reservation), lease.seen.reservations[reservation.id]
             concerned = seen.status in (ReservationState.PENDING, ReservationState.ACTIVE)
-            if before[one.id] != one:
-                self._check_change(before[one.id], one, seen)
-            if demand is None or not concerned or not (moved or before[one.id] != one):
+            if before[reservation.id] != reservation:
+                self._check_change(before[reservation.id], reservation, seen)
+            if demand is None or not concerned or not (moved or before[reservation.id] != reservation):
                 continue
-            same = demand == self._demand(before[one.id])
+            same = demand == self._demand(before[reservation.id])
             if same and lease.spec.start <= self._spec.start and self._spec.end <= lease.spec.end:
-                found = seen.hosts  # a shorter time on the same hosts always fits, also if they have failed since
+                allocation = seen.hosts  # a shorter time on the same hosts always fits, also if they have failed since
             else:
-                found = self._search_change(one, seen, demand, same=same)
-            plan[one.id] = self._hold_tentatively(one, demand, found)
+                allocation = self._search_change(reservation, seen, demand, same=same)
+            plan[reservation.id] = self._hold_tentatively(reservation, demand, allocation)
         return plan
 
     def allocate_replacements(self, lease: Lease, lacking: Mapping[str, int], avoid: Collection[str]) -> AllocationPlan:
         """Return as many further hosts for the reservations as they lack, or as there are."""
         plan: AllocationPlan = {}
-        for one, seen in lease.reservations():
-            demand, count = self._demand(one), lacking.get(one.id, 0)
+        for reservation, seen in lease.reservations():
+            demand, count = self._demand(reservation), lacking.get(reservation.id, 0)
             if demand is not None and count > 0:
                 wanted = replace(demand, min_count=0, max_count=count, affinity=False)
-                booking = demand.booking(self._lease, one.id, self._spec.window, 1)
-                found = self._pool.search(wanted, booking, avoid={*avoid, *seen.hosts}) or {}
-                plan[one.id] = self._hold_tentatively(one, demand, found)
+                booking = demand.booking(self._lease, reservation.id, self._spec.window, 1)
+                allocation = self._pool.search(wanted, booking, avoid={*avoid, *seen.hosts}) or {}
+                plan[reservation.id] = self._hold_tentatively(reservation, demand, allocation)
         return plan
 
     def _check_change(self, before: ReservationSpec, after: ReservationSpec, seen: ReservationSeen) -> None:
@@ -99,10 +99,10 @@ class HostAllocator:
 
     def _search(self, spec: ReservationSpec, demand: Demand) -> Allocation:
         booking = demand.booking(self._lease, spec.id, self._spec.window, 1)
-        found = self._pool.search(demand, booking)
-        if found is None:
+        allocation = self._pool.search(demand, booking)
+        if allocation is None:
             raise NotEnoughHosts(spec.resource_type, demand.min_count)
-        return found
+        return allocation
 
     def _search_change(self, spec: ReservationSpec, seen: ReservationSeen, demand: Demand, *, same: bool) -> Allocation:
         """Keep the hosts that still fit and search for the rest; hosts in use are never exchanged."""
@@ -122,10 +122,10 @@ class HostAllocator:
             affinity=False,
         )
         booking = demand.booking(self._lease, spec.id, self._spec.window, 1)
-        found = self._pool.search(wanted, booking, avoid=kept)
-        if found is None or (demand.affinity and kept and found):
+        allocation = self._pool.search(wanted, booking, avoid=kept)
+        if allocation is None or (demand.affinity and kept and allocation):
             raise NotEnoughHosts(spec.resource_type, demand.min_count)
-        return kept | found
+        return kept | allocation
 
     def _keep_hosts(self, spec: ReservationSpec, seen: ReservationSeen, demand: Demand) -> Allocation:
         kept: Allocation = {}
@@ -140,19 +140,19 @@ class HostAllocator:
                 kept[name] = each
         return kept
 
-    def _hold_tentatively(self, spec: ReservationSpec, demand: Demand, found: Allocation) -> Allocation:
+    def _hold_tentatively(self, spec: ReservationSpec, demand: Demand, allocation: Allocation) -> Allocation:
         window = self._spec.window
-        self._pool.add_tentative(found, lambda count: demand.booking(self._lease, spec.id, window, count))
-        self._tentative[spec.id] = found
-        return found
+        self._pool.add_tentative(allocation, lambda count: demand.booking(self._lease, spec.id, window, count))
+        self._tentative[spec.id] = allocation
+        return allocation
 
 
 @contextmanager
 def host_allocator(pool: HostPool, resources: ResourcePlugins, lease: str, spec: LeaseSpec) -> Iterator[HostAllocator]:
     """Yield an allocator; its tentative bookings are dropped if the block fails."""
-    found = HostAllocator(pool, resources, lease, spec)
+    allocator = HostAllocator(pool, resources, lease, spec)
     try:
-        yield found
+        yield allocator
     except BaseException:
-        found.drop()
+        allocator.drop()
         raise

@@ -142,8 +142,8 @@ def next_links(request: Call, marker: str | None) -> list[NextLink] | UnsetType:
 
 def check_version(header: str) -> None:
     """Refuse a call that asks for another version of the API; the header may name several services."""
-    asked = [one.split() for one in header.split(",")]
-    wanted = next((one[1] for one in asked if len(one) == 2 and one[0] == SERVICE), API_VERSION)
+    asked = [part.split() for part in header.split(",")]
+    wanted = next((words[1] for words in asked if len(words) == 2 and words[0] == SERVICE), API_VERSION)
     if wanted in (API_VERSION, "latest"):
         return
     if VERSION_FORMAT.fullmatch(wanted) is None:
@@ -180,9 +180,9 @@ async def list_leases(request: Call, leases: TheLeases, limit: Limit = None, mar
 
     A list that was cut has `leases_links`, with the link to the next page; it is cut after 10,000 leases at the latest.
     """
-    found, last = await leases.page(caller_of(request).ns, marker, limit)
-    ordered = in_order_of_start(found) if limit is None and marker is None else found
-    return LeaseList([lease_view(one) for one in ordered], next_links(request, last))
+    page, last = await leases.page(caller_of(request).ns, marker, limit)
+    ordered = in_order_of_start(page) if limit is None and marker is None else page
+    return LeaseList([lease_view(lease) for lease in ordered], next_links(request, last))
 
 
 @post("/leases", opt=ACT | can_dry_run() | {RESUMES: True}, summary="Create a lease")
@@ -226,8 +226,8 @@ async def recover_lease(request: Call, leases: TheLeases, lease_id: LeaseId) -> 
 @get("/os-hosts", opt=READ, summary="List hosts")
 async def list_hosts(request: Call, hosts: TheHosts, limit: Limit = None, marker: HostMarker = None) -> HostList:
     """Return all hosts, in the order of their names; a list that was cut has `hosts_links`, to the next page."""
-    found, last = await hosts.page(caller_of(request).ns, marker, limit)
-    return HostList([host_view(one) for one in found], next_links(request, last))
+    page, last = await hosts.page(caller_of(request).ns, marker, limit)
+    return HostList([host_view(host) for host in page], next_links(request, last))
 
 
 @post(
@@ -253,8 +253,8 @@ async def list_allocations(
 
     A list that was cut has `allocations_links`, with the link to the next page.
     """
-    found, last = await hosts.page(caller_of(request).ns, marker, limit)
-    views = [allocation_view(one, lease_id, reservation_id) for one in found]
+    page, last = await hosts.page(caller_of(request).ns, marker, limit)
+    views = [allocation_view(host, lease_id, reservation_id) for host in page]
     return AllocationList(views, next_links(request, last))
 
 
@@ -266,8 +266,8 @@ async def list_properties(
     every: Annotated[bool, QueryParameter(name="all", description="private ones too")] = False,
 ) -> PropertyList:
     """Return the properties that reservations can ask for."""
-    found = (await hosts.properties(caller_of(request).ns)).values()
-    return PropertyList([property_view(one, detail=detail) for one in found if every or not one.private])
+    properties = (await hosts.properties(caller_of(request).ns)).values()
+    return PropertyList([property_view(prop, detail=detail) for prop in properties if every or not prop.private])
 
 
 @patch("/os-hosts/properties/{name:str}", opt=ACT, summary="Show a property to everybody, or not")
@@ -275,8 +275,8 @@ async def set_property(
     request: Call, hosts: TheHosts, name: PropertyName, data: JSONBody[PropertyChange]
 ) -> PropertyAnswer:
     """Make a property private, so that it is listed only with `all`, or public again."""
-    found = await hosts.show_property(caller_of(request), name, private=data.private)
-    return PropertyAnswer(property_view(found, detail=True))
+    prop = await hosts.show_property(caller_of(request), name, private=data.private)
+    return PropertyAnswer(property_view(prop, detail=True))
 
 
 @get("/os-hosts/{host_id:str}", opt=READ, summary="Get a host")
@@ -290,8 +290,8 @@ async def get_allocation(
     request: Call, hosts: TheHosts, host_id: HostId, lease_id: OnlyLease = None, reservation_id: OnlyReservation = None
 ) -> AllocationAnswer:
     """Return the bookings of a host: all of them, or those of one lease or reservation."""
-    found = await hosts.get(caller_of(request).ns, host_id)
-    return AllocationAnswer(allocation_view(found, lease_id, reservation_id))
+    host = await hosts.get(caller_of(request).ns, host_id)
+    return AllocationAnswer(allocation_view(host, lease_id, reservation_id))
 
 
 @put("/os-hosts/{host_id:str}", opt=ACT | reads({"rack": "r2", "gpu": None}), summary="Change a host")

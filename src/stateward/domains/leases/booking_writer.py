@@ -133,12 +133,12 @@ async def write_fenced_changes(tx: Tx, entries: Sequence[FencedChange]) -> list[
 
 
 def _concerned_hosts(uow: UnitOfWork, entry: FencedChange) -> set[str]:
-    found = uow.objects.get(entry.lease)
+    record = uow.objects.get(entry.lease)
     names = {*entry.hosts, *(name for name, _ in entry.changes)}
-    if entry.decide is None or found is None:
+    if entry.decide is None or record is None:
         return names
-    seen = read_lease_seen(found.seen)
-    return names | seen.booked | {name for one in seen.reservations.values() for name in one.lost}
+    seen = read_lease_seen(record.seen)
+    return names | seen.booked | {name for reservation in seen.reservations.values() for name in reservation.lost}
 
 
 def _write_one(uow: UnitOfWork, entry: FencedChange) -> StatewardError | HostDecision | None:
@@ -192,14 +192,14 @@ def write_host_changes(uow: UnitOfWork, ns: str, changes: HostChanges, op: str |
     if lacking:
         raise HostsTaken(tuple(dict.fromkeys(lacking)))
     for name, events in said.items():
-        found = hosts[name]
-        assert found is not None
-        _save_host(uow, found, ", ".join(events), op, lease)
+        changed = hosts[name]
+        assert changed is not None
+        _save_host(uow, changed, ", ".join(events), op, lease)
 
 
 def _host(uow: UnitOfWork, ns: str, name: str) -> LeaseHost | None:
-    found = uow.objects.get(host_key(ns, name))
-    return None if found is None or found.removed or found.kind != HOST.kind else read_host(found)
+    record = uow.objects.get(host_key(ns, name))
+    return None if record is None or record.removed or record.kind != HOST.kind else read_host(record)
 
 
 def _save_host(uow: UnitOfWork, host: LeaseHost, event: str, op: str | None, lease: str) -> None:

@@ -55,53 +55,58 @@ class OccupiedSpan(NamedTuple):
 
 def occupied_spans(spec: HostSpec, bookings: Iterable[Booking]) -> Iterator[OccupiedSpan]:
     """Return the spans of time that are blocked for others: each booking with the cleaning time before and after it."""
-    return (OccupiedSpan(one.start - spec.cleaning, one.until + spec.cleaning, one.share is None) for one in bookings)
+    return (
+        OccupiedSpan(booking.start - spec.cleaning, booking.until + spec.cleaning, booking.share is None)
+        for booking in bookings
+    )
 
 
 def booking_fits(spec: HostSpec, bookings: Iterable[Booking], wanted: Booking) -> bool:
     """Tell whether a booking fits beside the others; an earlier booking of the same reservation does not count."""
-    other = [one for one in bookings if one.reservation != wanted.reservation and _overlap(spec, one, wanted)]
+    other = [
+        booking for booking in bookings if booking.reservation != wanted.reservation and _overlap(spec, booking, wanted)
+    ]
     if wanted.share is None:
         return not other
-    if any(one.share is None for one in other):
+    if any(booking.share is None for booking in other):
         return False
     return all(_load(spec, other, at).plus(wanted.share).within(spec.size) for at in _peak_candidates(other, wanted))
 
 
-def _overlap(spec: HostSpec, one: Booking, other: Booking) -> bool:
-    return one.start < other.until + spec.cleaning and other.start < one.until + spec.cleaning
+def _overlap(spec: HostSpec, booking: Booking, other: Booking) -> bool:
+    return booking.start < other.until + spec.cleaning and other.start < booking.until + spec.cleaning
 
 
 def _peak_candidates(others: Iterable[Booking], wanted: Booking) -> Iterator[float]:
     """Return the moments at which the load may be highest: the start of each booking."""
     yield wanted.start
-    yield from (one.start for one in others if one.start > wanted.start)
+    yield from (booking.start for booking in others if booking.start > wanted.start)
 
 
 def _load(spec: HostSpec, bookings: Iterable[Booking], at: float) -> Share:
     load = Share()
-    for one in bookings:
-        if one.share is not None and one.start <= at < one.until + spec.cleaning:
-            load = load.plus(one.share)
+    for booking in bookings:
+        if booking.share is not None and booking.start <= at < booking.until + spec.cleaning:
+            load = load.plus(booking.share)
     return load
 
 
 def add_booking(seen: HostSeen, wanted: Booking) -> HostSeen:
     """Add a booking in the order of the starts; it replaces the earlier booking of its reservation."""
-    others = [one for one in seen.bookings if one.reservation != wanted.reservation]
-    return replace(seen, bookings=tuple(sorted([*others, wanted], key=lambda one: (one.start, one.end))))
+    others = [booking for booking in seen.bookings if booking.reservation != wanted.reservation]
+    return replace(seen, bookings=tuple(sorted([*others, wanted], key=lambda booking: (booking.start, booking.end))))
 
 
 def remove_booking(seen: HostSeen, reservation: str) -> HostSeen:
     """Remove the booking and the holding of a reservation."""
-    kept = tuple(one for one in seen.bookings if one.reservation != reservation)
+    kept = tuple(booking for booking in seen.bookings if booking.reservation != reservation)
     return replace(remove_holding(seen, reservation), bookings=kept)
 
 
 def blocking_holder(seen: HostSeen, reservation: str, *, whole: bool) -> Holding | None:
     """Return the holding that keeps a host from being handed over to a reservation, if there is one."""
-    others = (one for one in seen.held if one.reservation != reservation)
-    return next((one for one in others if whole or one.whole), None)
+    others = (holding for holding in seen.held if holding.reservation != reservation)
+    return next((holding for holding in others if whole or holding.whole), None)
 
 
 def add_holding(seen: HostSeen, holding: Holding) -> HostSeen:
@@ -111,13 +116,17 @@ def add_holding(seen: HostSeen, holding: Holding) -> HostSeen:
 
 def remove_holding(seen: HostSeen, reservation: str) -> HostSeen:
     """Remove the holding of a reservation."""
-    return replace(seen, held=tuple(one for one in seen.held if one.reservation != reservation))
+    return replace(seen, held=tuple(holding for holding in seen.held if holding.reservation != reservation))
 
 
 def earlier_bookings(seen: HostSeen, wanted: Booking) -> list[Booking]:
     """Return the bookings of other leases that should have ended before this one starts, and are still there."""
-    others = (one for one in seen.bookings if one.lease != wanted.lease)
-    return [one for one in others if one.start < wanted.start and (one.share is None or wanted.share is None)]
+    others = (booking for booking in seen.bookings if booking.lease != wanted.lease)
+    return [
+        booking
+        for booking in others
+        if booking.start < wanted.start and (booking.share is None or wanted.share is None)
+    ]
 
 
 class BookHost(Struct, frozen=True):
@@ -128,7 +137,7 @@ class BookHost(Struct, frozen=True):
     def apply_to(self, host: LeaseHost) -> HostSeen:
         """Return the host's record with the booking; raises HostsTaken if the booking does not fit."""
         usable = not host.object.removed and host.object.state == HostState.UP and host.spec.reservable
-        has = next((one for one in host.seen.bookings if one.reservation == self.booking.reservation), None)
+        has = next((booking for booking in host.seen.bookings if booking.reservation == self.booking.reservation), None)
         if has == self.booking:
             return host.seen
         narrower = has is not None and has.start <= self.booking.start and has.end >= self.booking.end
@@ -189,7 +198,7 @@ class MarkMissed(Struct, frozen=True):
 
     def apply_to(self, host: LeaseHost) -> HostSeen:
         """Return the host's record after the change."""
-        others = tuple(one for one in host.seen.missed if one != self.lease)
+        others = tuple(lease for lease in host.seen.missed if lease != self.lease)
         return replace(host.seen, missed=(*others, self.lease))
 
     def __str__(self) -> str:

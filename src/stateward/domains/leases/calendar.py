@@ -64,24 +64,24 @@ class Calendar:
         return BusyHosts(certain, self._busy_in(_hours(start, end)) & ~certain)
 
     def _busy_in(self, stretch: HourRange) -> int:
-        found = 0
+        busy = 0
         for node in _nodes(stretch):
-            found |= self._busy_below.get(node, 0)
+            busy |= self._busy_below.get(node, 0)
         for leaf in (HOUR_COUNT + stretch[0], HOUR_COUNT + stretch[1] - 1):
             node = leaf
             while node:
-                found |= self._busy_throughout.get(node, 0)
+                busy |= self._busy_throughout.get(node, 0)
                 node >>= 1
-        return found
+        return busy
 
     def _recompute(self, nodes: Sequence[int]) -> None:
         """Recompute the sets of nodes; lower nodes come first."""
         whole, within = self._busy_throughout, self._busy_below
         for node in nodes:
             below = within.get(2 * node, 0) | within.get(2 * node + 1, 0) if node < HOUR_COUNT else 0
-            found = whole.get(node, 0) | below
-            if found:
-                within[node] = found
+            busy = whole.get(node, 0) | below
+            if busy:
+                within[node] = busy
             else:
                 within.pop(node, None)
                 whole.pop(node, None)
@@ -89,14 +89,14 @@ class Calendar:
 
 def merge_spans(spans: Iterable[tuple[float, float]]) -> tuple[HourRange, ...]:
     """Return spans of time as disjoint ranges of hours."""
-    found: list[HourRange] = []
+    merged: list[HourRange] = []
     for start, end in sorted(spans):
         first, last = _hours(start, end)
-        if found and first <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], last))
+        if merged and first <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
         else:
-            found.append((first, last))
-    return tuple(found)
+            merged.append((first, last))
+    return tuple(merged)
 
 
 def _hours(start: float, end: float) -> HourRange:
@@ -108,17 +108,17 @@ def _hours(start: float, end: float) -> HourRange:
 def _nodes(stretch: HourRange) -> list[int]:
     """Return the largest nodes that together cover a range of hours."""
     left, right = HOUR_COUNT + stretch[0], HOUR_COUNT + stretch[1]
-    found: list[int] = []
+    nodes: list[int] = []
     while left < right:
         if left & 1:
-            found.append(left)
+            nodes.append(left)
             left += 1
         if right & 1:
             right -= 1
-            found.append(right)
+            nodes.append(right)
         left >>= 1
         right >>= 1
-    return found
+    return nodes
 
 
 def _add_ancestors(nodes: Iterable[int], known: set[int]) -> None:

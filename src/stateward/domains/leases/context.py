@@ -52,7 +52,7 @@ class LeaseContext(Struct, frozen=True):
             ReservationTask(self.engine, self.booking_writer, job, lease, spec, seen)
             for spec, seen in lease.reservations()
         ]
-        return [one for one in tasks if only(one)]
+        return [task for task in tasks if only(task)]
 
     def resource(self, task: ReservationTask) -> ResourcePlugin:
         """Return the resource plug-in of a task's reservation."""
@@ -72,7 +72,9 @@ class LeaseContext(Struct, frozen=True):
         """Remove the bookings of reservations, also from hosts that only the pool still knows to be booked."""
         known = (await self.pools.get(job.ns)).hosts_of(lease.object.id)
         hosts = sorted(known | lease.seen.booked)
-        await self.booking_writer.write(job, [(name, ReleaseHost(one)) for name in hosts for one in reservations])
+        await self.booking_writer.write(
+            job, [(name, ReleaseHost(reservation)) for name in hosts for reservation in reservations]
+        )
 
     async def _run_children(
         self,
@@ -85,12 +87,15 @@ class LeaseContext(Struct, frozen=True):
         denied: DenialReasons = {}
         for round_ in range(MAX_CHILD_ROUNDS):
             wanted = {task.spec.id: await left(task) for task in tasks if task.spec.id not in denied}
-            requests = [one for each in wanted.values() for one in each]
+            requests = [request for each in wanted.values() for request in each]
             if not requests:
                 break
             reasons = await job.spawn(f"{step} {round_}", requests)
             denied |= {
-                id_: reasons[one.object] for id_, each in wanted.items() for one in each if one.object in reasons
+                id_: reasons[request.object]
+                for id_, each in wanted.items()
+                for request in each
+                if request.object in reasons
             }
         return denied
 
@@ -132,4 +137,4 @@ async def _run_for_reservation(
 
 def describe_failures(failures: Failures) -> str:
     """Return the failures as the error text of the lease."""
-    return "; ".join(f"reservation {one}: {error}" for one, error in failures.items())
+    return "; ".join(f"reservation {reservation}: {error}" for reservation, error in failures.items())

@@ -27,18 +27,18 @@ class LeaseEndHook:
     async def __call__(self, uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
         """End an update, journal the moves of the lease's parts, and set its timers."""
         key = Key(operation.ns, operation.object)
-        found = uow.objects.get(key)
-        if found is None or found.seen == "{}":
+        record = uow.objects.get(key)
+        if record is None or record.seen == "{}":
             return
-        lease = read_lease(found)
+        lease = read_lease(record)
         seen = lease.seen
-        if operation.action == "update" and found.state != LeaseState.DELETING:  # a delete releases all hosts itself
+        if operation.action == "update" and record.state != LeaseState.DELETING:  # a delete releases all hosts itself
             seen = await end_update(uow, self._resources, lease, operation, succeeded=ended.status is Status.SUCCEEDED)
         seen = append_part_history(uow, key, seen, operation.id, operation.who)
         if seen != lease.seen:
-            uow.save_object(key, replace(found, seen=to_json(seen)))
-        if not found.removed:
-            ahead = pending_timers(replace(lease, seen=seen), *PENDING_EVENTS.get(status_of(found), ()))
-            is_error = status_of(found) is LeaseState.ERROR  # an operation before the start may have ended in it
-            uow.changes.timers += [one for one in ahead if is_error or one.due <= uow.now]
+            uow.save_object(key, replace(record, seen=to_json(seen)))
+        if not record.removed:
+            ahead = pending_timers(replace(lease, seen=seen), *PENDING_EVENTS.get(status_of(record), ()))
+            is_error = status_of(record) is LeaseState.ERROR  # an operation before the start may have ended in it
+            uow.changes.timers += [timer for timer in ahead if is_error or timer.due <= uow.now]
             uow.changes.timers += self._ended.timers(replace(lease, object=uow.objects[key]))

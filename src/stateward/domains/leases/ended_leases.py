@@ -47,8 +47,8 @@ class EndedLeases:
         reader = engine.store.reader
         for ns in await reader.namespaces() if self.keep_s else ():
             timers: list[Timer] = []
-            async for one in list_all(reader, Selector(ns, LEASE.kind, states=ENDED)):
-                timers += self.timers(read_lease(one)) if one.seen != "{}" else []
+            async for record in list_all(reader, Selector(ns, LEASE.kind, states=ENDED)):
+                timers += self.timers(read_lease(record)) if record.seen != "{}" else []
                 if len(timers) == SET_TOGETHER:
                     await engine.store.transact(partial(_set, timers=timers))
                     timers = []

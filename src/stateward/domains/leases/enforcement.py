@@ -41,18 +41,18 @@ def ending_body(lease: Lease, hosts: Mapping[str, LeaseHost]) -> Body:
 
 def lease_values(lease: Lease, hosts: Mapping[str, LeaseHost]) -> Body:
     """Return a lease that there is."""
-    found, plan = lease.object, {one.id: seen.hosts for one, seen in lease.reservations()}
+    record, plan = lease.object, {reservation.id: seen.hosts for reservation, seen in lease.reservations()}
     values = _values(lease.spec, plan, hosts)
-    parts = {one.id: reservation_view(lease, one, seen) for one, seen in lease.reservations()}
+    parts = {reservation.id: reservation_view(lease, reservation, seen) for reservation, seen in lease.reservations()}
     events = [(event, status) for event, status in lease.seen.events.items() if lease.spec.time_of(event) is not None]
     return values | {
-        "id": found.id,
-        "status": found.state,
+        "id": record.id,
+        "status": record.state,
         "degraded": lease.seen.degraded,
-        "created_at": _iso(found.created),
-        "updated_at": _iso(found.since),
+        "created_at": _iso(record.created),
+        "updated_at": _iso(record.since),
         "events": [event_view(lease, event, status) for event, status in events],
-        "reservations": [parts[one["id"]] | one for one in values["reservations"]],
+        "reservations": [parts[reservation["id"]] | reservation for reservation in values["reservations"]],
     }
 
 
@@ -70,7 +70,9 @@ def _values(spec: LeaseSpec, plan: Mapping[str, Allocation], hosts: Mapping[str,
         "start_date": _iso(spec.start),
         "end_date": _iso(spec.end),
         "before_end_date": None if spec.before_end is None else _iso(spec.before_end),
-        "reservations": [_reservation(one, plan.get(one.id, {}), hosts) for one in spec.reservations],
+        "reservations": [
+            _reservation(reservation, plan.get(reservation.id, {}), hosts) for reservation in spec.reservations
+        ],
     }
 
 

@@ -127,9 +127,9 @@ class InvalidCombination(Denied):
 
     code = "combination"
 
-    def __init__(self, found: tuple[CombinationViolation, ...]) -> None:
-        super().__init__(found)
-        self.violations = tuple(str(one) for one in found)
+    def __init__(self, violations: tuple[CombinationViolation, ...]) -> None:
+        super().__init__(violations)
+        self.violations = tuple(str(violation) for violation in violations)
 
     def __str__(self) -> str:
         return "; ".join(self.violations)

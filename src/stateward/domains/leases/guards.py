@@ -115,21 +115,21 @@ class LeaseGuard:
             "recover": self._recover,
         }
 
-    def lock_set(self, request: Request, found: Object | None) -> Iterable[Key]:
+    def lock_set(self, request: Request, record: Object | None) -> Iterable[Key]:
         """Return the keys of the hosts that a request books or takes over, and of the notice that it queues."""
         if request.action in ("end", "delete", "forget"):
             return [notice_key(request.ns, request.object)] if self._notifies else ()
         seen = [request.seen] if request.action in ("create", "update") else []
-        seen += [found.seen] if request.action in ("start", "recover", "update") and found is not None else []
-        booked = {name for one in seen if one is not None for name in read_lease_seen(one).booked}
+        seen += [record.seen] if request.action in ("start", "recover", "update") and record is not None else []
+        booked = {name for text in seen if text is not None for name in read_lease_seen(text).booked}
         return [host_key(request.ns, name) for name in booked]
 
-    async def __call__(self, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+    async def __call__(self, uow: UnitOfWork, request: Request, record: Object) -> Request | None:
         """Check a request, and complete it."""
-        seen = await self._rules[request.action](GuardCall(uow, request, found))
+        seen = await self._rules[request.action](GuardCall(uow, request, record))
         if seen is None:
             return None
-        return replace(request, seen=to_json(append_part_history(uow, found.key, seen, request.op, request.who)))
+        return replace(request, seen=to_json(append_part_history(uow, record.key, seen, request.op, request.who)))
 
     # --- users -------------------------------------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ class LeaseGuard:
         lease = Lease(call.found, read_lease_spec(call.request.spec), read_lease_seen(call.request.seen))
         lease_parts.require_valid(L.CREATING, lease.seen)
         lease_parts.require_valid(L.PENDING, lease.seen)
-        self._book_hosts(call, lease, {one: seen.hosts for one, seen in lease.seen.reservations.items()})
+        self._book_hosts(call, lease, {id_: seen.hosts for id_, seen in lease.seen.reservations.items()})
         call.uow.changes.timers += pending_timers(lease, EventType.START)
         return lease.seen
 
@@ -158,8 +158,8 @@ class LeaseGuard:
         lease = Lease(call.found, spec, lease_parts.reset_interrupted_events(read_lease_seen(call.request.seen)))
         lease_parts.require_valid(L.UPDATING, lease.seen)
         lease_parts.require_valid(status_of(call.found), lease.seen)
-        planned = {one: seen.proposed for one, seen in lease.seen.reservations.items() if seen.proposed is not None}
-        left = [change for one, seen in before.seen.reservations.items() for change in release_proposed(one, seen)]
+        planned = {id_: seen.proposed for id_, seen in lease.seen.reservations.items() if seen.proposed is not None}
+        left = [change for id_, seen in before.seen.reservations.items() for change in release_proposed(id_, seen)]
         self._book_hosts(call, lease, planned, left)
         call.uow.changes.timers += rescheduled_timers(lease, before)
         return lease.seen
@@ -192,12 +192,15 @@ class LeaseGuard:
         status = derived_status(seen.events.get(EventType.START), seen.events.get(EventType.END))
         if f"derived={status}" not in call.request.facts or not lease_parts.is_valid(status, seen):
             raise NotRecoverable(status)
-        changes = [one for spec, mine in lease.reservations() for one in self._restored_hosts(lease, spec, mine)]
+        changes = [change for spec, mine in lease.reservations() for change in self._restored_hosts(lease, spec, mine)]
         write_host_changes(call.uow, call.request.ns, changes, call.request.op, call.request.object)
         for id_ in seen.reservations:
             seen = lease_parts.update_reservation(seen, id_, proposed=None)
         call.uow.changes.timers += pending_timers(replace(lease, seen=seen), *PENDING_EVENTS.get(status, ()))
-        if any(one.lost or one.missing_resources or _has_failed_host(call, one) for one in seen.reservations.values()):
+        if any(
+            reservation.lost or reservation.missing_resources or _has_failed_host(call, reservation)
+            for reservation in seen.reservations.values()
+        ):
             call.uow.changes.timers.append(heal_timer(*call.found.key, "", call.uow.now))
         rested = replace(call.found, state=status.word, since=call.uow.now)
         call.uow.changes.timers += self._ended.timers(replace(lease, object=rested))
@@ -225,12 +228,14 @@ class LeaseGuard:
     ) -> None:
         """Book the hosts of an allocation, after changes that are left to do; raises HostsTaken if one does not fit."""
         changes = [*left]
-        for one in lease.spec.reservations:
-            demand = self._resources[one.resource_type].demand(one.details)
+        for reservation in lease.spec.reservations:
+            demand = self._resources[reservation.resource_type].demand(reservation.details)
             if demand is None:
                 continue
-            for name, count in plan.get(one.id, {}).items():
-                changes.append((name, BookHost(demand.booking(call.request.object, one.id, lease.spec.window, count))))
+            for name, count in plan.get(reservation.id, {}).items():
+                changes.append(
+                    (name, BookHost(demand.booking(call.request.object, reservation.id, lease.spec.window, count)))
+                )
         write_host_changes(call.uow, call.request.ns, changes, call.request.op, call.request.object)
 
     # --- the clock ---------------------------------------------------------------------------------------------------
@@ -256,9 +261,9 @@ class LeaseGuard:
         seen = lease_parts.give_up_event(lease.seen, EventType.START)
         if seen.events[EventType.END] is EventState.IN_PROGRESS:  # an earlier end timed out
             seen = lease_parts.reset_interrupted_events(seen)
-        for one in lease.spec.reservations:
-            if seen.reservations[one.id].status is ReservationState.PENDING:
-                seen = lease_parts.fail_reservation(seen, one.id, "the lease never started")
+        for reservation in lease.spec.reservations:
+            if seen.reservations[reservation.id].status is ReservationState.PENDING:
+                seen = lease_parts.fail_reservation(seen, reservation.id, "the lease never started")
         call.uow.changes.timers_gone += timer_keys(call.request.ns, call.request.object)
         ending = lease_parts.require_valid(L.TERMINATING, lease_parts.fire_event(seen, EventType.END))
         return self._queue_end_notice(call, ending, L.TERMINATING)
@@ -281,32 +286,32 @@ class LeaseGuard:
 
         After a downtime all leases are late. None waits for ever: the unfinished one has a deadline or a timer.
         """
-        for one, seen in lease.reservations():
+        for reservation, seen in lease.reservations():
             for name in seen.hosts:
-                await self._wait_for_host(uow, lease, one.id, name)
+                await self._wait_for_host(uow, lease, reservation.id, name)
 
     async def _wait_for_host(self, uow: UnitOfWork, lease: Lease, id_: str, name: str) -> None:
         host, mine = _find_booking(uow, lease, id_, name)
         if host is None or mine is None:
             return
         holder = blocking_holder(host.seen, id_, whole=mine.share is None)
-        before = [one.lease for one in earlier_bookings(host.seen, mine)] + (
+        before = [booking.lease for booking in earlier_bookings(host.seen, mine)] + (
             [holder.lease] if holder is not None else []
         )
-        await uow.load({Key(lease.object.ns, one) for one in before})
-        for one in before:
-            other = uow.objects.get(Key(lease.object.ns, one))
+        await uow.load({Key(lease.object.ns, lease_id) for lease_id in before})
+        for lease_id in before:
+            other = uow.objects.get(Key(lease.object.ns, lease_id))
             if other is not None and not other.removed and other.kind == LEASE.kind and other.state not in FINISHED:
-                raise HostNotFree(name, one)
+                raise HostNotFree(name, lease_id)
 
 
 def _find_booking(uow: UnitOfWork, lease: Lease, id_: str, name: str) -> tuple[LeaseHost | None, Booking | None]:
     """Return a host, and its booking for a reservation; None if there is none."""
-    found = uow.objects.get(host_key(lease.object.ns, name))
-    if found is None or found.removed:
+    record = uow.objects.get(host_key(lease.object.ns, name))
+    if record is None or record.removed:
         return None, None
-    host = read_host(found)
-    return host, next((one for one in host.seen.bookings if one.reservation == id_), None)
+    host = read_host(record)
+    return host, next((booking for booking in host.seen.bookings if booking.reservation == id_), None)
 
 
 def _has_failed_host(call: GuardCall, seen: ReservationSeen) -> bool:
@@ -320,13 +325,13 @@ class HostGuard:
     def __init__(self, replace_after: float) -> None:
         self._replace_after = replace_after
 
-    async def __call__(self, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+    async def __call__(self, uow: UnitOfWork, request: Request, record: Object) -> Request | None:
         """Check a request about a host, and complete it."""
         if request.creates is not None or request.spec is not None:
-            _check_spec(request, found)
+            _check_spec(request, record)
         if request.creates is not None:
             return None
-        host = read_host(found)
+        host = read_host(record)
         match request.action:
             case "update":
                 _refuse_to_shrink(host, request)
@@ -341,16 +346,16 @@ class HostGuard:
         return None
 
 
-def _check_spec(request: Request, found: Object) -> None:
+def _check_spec(request: Request, record: Object) -> None:
     """Refuse an invalid spec of a host, also one that comes over the generic API."""
     text = request.spec or EMPTY
     try:
         spec = msgspec.json.decode(text, type=HostSpec)
     except msgspec.ValidationError as error:
         raise bad_input(error, HostSpec, "spec") from error
-    require_known_fields(msgspec.json.decode(text), spec, request, found.state)
-    if host_key(found.ns, spec.name) != found.key:
-        raise BadInput("spec.name", spec.name, f"the name by which the host goes: its id is {found.id!r}")
+    require_known_fields(msgspec.json.decode(text), spec, request, record.state)
+    if host_key(record.ns, spec.name) != record.key:
+        raise BadInput("spec.name", spec.name, f"the name by which the host goes: its id is {record.id!r}")
     if request.creates is not None:
         check_host_name("spec.name", spec.name)
     if not 0 <= spec.cleaning <= MAX_CLEANING_MINUTES * 60.0:
@@ -361,22 +366,24 @@ def _check_spec(request: Request, found: Object) -> None:
 
 def _refuse_to_shrink(host: LeaseHost, request: Request) -> None:
     spec = host.spec if request.spec is None else msgspec.json.decode(request.spec, type=HostSpec)
-    broken = [one for one in host.seen.bookings if not booking_fits(spec, host.seen.bookings, one)]
-    if broken and broken != [one for one in host.seen.bookings if not booking_fits(host.spec, host.seen.bookings, one)]:
+    broken = [booking for booking in host.seen.bookings if not booking_fits(spec, host.seen.bookings, booking)]
+    if broken and broken != [
+        booking for booking in host.seen.bookings if not booking_fits(host.spec, host.seen.bookings, booking)
+    ]:
         raise HostStillBooked(host.spec.name, _leases(broken))
 
 
 def concerned_leases(host: LeaseHost, now: float) -> tuple[str, ...]:
     """Return the leases that have booked a host or hold it."""
-    ahead = [one for one in host.seen.bookings if one.until > now]
-    return tuple(dict.fromkeys([*_leases(ahead), *(one.lease for one in host.seen.held)]))
+    ahead = [booking for booking in host.seen.bookings if booking.until > now]
+    return tuple(dict.fromkeys([*_leases(ahead), *(holding.lease for holding in host.seen.held)]))
 
 
 def _refuse_removal(host: LeaseHost, now: float) -> None:
-    ahead = [one for one in host.seen.bookings if one.until > now]
+    ahead = [booking for booking in host.seen.bookings if booking.until > now]
     if ahead or host.seen.held:
-        raise HostStillBooked(host.spec.name, _leases(ahead) or tuple(one.lease for one in host.seen.held))
+        raise HostStillBooked(host.spec.name, _leases(ahead) or tuple(holding.lease for holding in host.seen.held))
 
 
 def _leases(bookings: list[Booking]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one.lease for one in bookings))
+    return tuple(dict.fromkeys(booking.lease for booking in bookings))

@@ -65,7 +65,7 @@ async def _release_resources(ctx: LeaseContext, job: Job) -> tuple[Failures, Lea
     tasks = ctx.tasks(job, _not_released)
     failures = await ctx.end(job, tasks)
     lease = read_lease(job.claim.object)
-    over = [one.id for one in lease.spec.reservations if one.id not in failures]
+    over = [reservation.id for reservation in lease.spec.reservations if reservation.id not in failures]
     await ctx.release(job, lease, over)
     seen = lease.seen
     for task in tasks:

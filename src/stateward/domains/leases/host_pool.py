@@ -120,7 +120,7 @@ class HostPool:
         """Remove the tentative bookings of a reservation; committed ones go with the next update of the host."""
         for name in allocation:
             known = self._tentative.get(name, [])
-            left = [one for one in known if one.reservation != reservation]
+            left = [booking for booking in known if booking.reservation != reservation]
             if len(left) != len(known):
                 self._tentative[name] = left
                 self._refresh_calendar(name)
@@ -132,29 +132,29 @@ class HostPool:
 
     def _update_calendar(self, number: int, host: LeaseHost) -> None:
         taken = list(occupied_spans(host.spec, self._bookings(host)))
-        self._whole_days.write(number, [(one.start, one.end) for one in taken if one.whole])
-        self._part_days.write(number, [(one.start, one.end) for one in taken if not one.whole])
+        self._whole_days.write(number, [(booking.start, booking.end) for booking in taken if booking.whole])
+        self._part_days.write(number, [(booking.start, booking.end) for booking in taken if not booking.whole])
 
     def _update_matches(self, number: int, host: LeaseHost) -> None:
         bit = 1 << number
-        for one in self._matches.values():
-            one.hosts = one.hosts | bit if one.test(host.spec.properties) else one.hosts & ~bit
+        for match in self._matches.values():
+            match.hosts = match.hosts | bit if match.test(host.spec.properties) else match.hosts & ~bit
 
     def _bookings(self, host: LeaseHost) -> list[Booking]:
         """Return the bookings of a host, and the tentative ones; one that is committed already counts once."""
         known = host.seen.bookings
-        return [*known, *(one for one in self._tentative.get(host.spec.name, ()) if one not in known)]
+        return [*known, *(booking for booking in self._tentative.get(host.spec.name, ()) if booking not in known)]
 
     # --- searching ---------------------------------------------------------------------------------------------------
 
     def search(self, demand: Demand, booking: Booking, avoid: Collection[str] = ()) -> Allocation | None:
         """Return as many matching free hosts as there are, up to the demand; None if there are too few."""
-        found = (
+        allocation = (
             self._search_whole(demand, booking, avoid)
             if demand.share is None
             else self._search_shares(demand, booking, avoid)
         )
-        return found if sum(found.values()) >= demand.min_count else None
+        return allocation if sum(allocation.values()) >= demand.min_count else None
 
     def _search_whole(self, demand: Demand, booking: Booking, avoid: Collection[str]) -> Allocation:
         """Find whole hosts: fill gaps between other leases first, then take hosts that are free for longer."""
@@ -165,14 +165,14 @@ class HostPool:
         perhaps = whole.perhaps | part.perhaps
         free = eligible & ~perhaps
         gaps, rest = _split(eligible & perhaps, MAX_PROBES)
-        found: Allocation = {}
+        allocation: Allocation = {}
         for some, certain in ((gaps, False), (free, True), (rest, False)):
             for host in self._iterate(some):
-                if len(found) >= demand.max_count:
-                    return found
+                if len(allocation) >= demand.max_count:
+                    return allocation
                 if certain or booking_fits(host.spec, self._bookings(host), booking):
-                    found[host.spec.name] = 1
-        return found
+                    allocation[host.spec.name] = 1
+        return allocation
 
     def _search_shares(self, demand: Demand, booking: Booking, avoid: Collection[str]) -> Allocation:
         """Find shares: fill partly booked hosts first, then empty ones."""
@@ -182,9 +182,9 @@ class HostPool:
         eligible &= ~whole.certain
         begun = eligible & (whole.perhaps | part.certain | part.perhaps)
         first, rest = _split(begun, MAX_PROBES)
-        found: Allocation = {}
-        for host in (one for some in (first, eligible & ~begun, rest) for one in self._iterate(some)):
-            left = demand.max_count - sum(found.values())
+        allocation: Allocation = {}
+        for host in (candidate for some in (first, eligible & ~begun, rest) for candidate in self._iterate(some)):
+            left = demand.max_count - sum(allocation.values())
             if left <= 0:
                 break
             room = self._free_shares(host, demand, booking, 1 if demand.anti_affinity else left)
@@ -192,8 +192,8 @@ class HostPool:
                 if room >= demand.min_count:
                     return {host.spec.name: room}
             elif room:
-                found[host.spec.name] = room
-        return found
+                allocation[host.spec.name] = room
+        return allocation
 
     def _free_shares(self, host: LeaseHost, demand: Demand, booking: Booking, most: int) -> int:
         """Return how many shares fit on a host, up to `most`."""
@@ -210,12 +210,12 @@ class HostPool:
         return room
 
     def _eligible(self, demand: Demand, avoid: Collection[str]) -> int:
-        found = self._usable
+        eligible = self._usable
         for text in demand.properties:
-            found &= self._matching_hosts(text)
+            eligible &= self._matching_hosts(text)
         for name in avoid:
-            found &= ~(1 << self._numbers[name]) if name in self._numbers else -1
-        return found
+            eligible &= ~(1 << self._numbers[name]) if name in self._numbers else -1
+        return eligible
 
     def _matching_hosts(self, text: str) -> int:
         known = self._matches.get(text)
@@ -239,7 +239,9 @@ class HostPool:
 def _leases_of(host: LeaseHost | None) -> frozenset[str]:
     if host is None:
         return frozenset()
-    return frozenset([*(one.lease for one in host.seen.bookings), *(one.lease for one in host.seen.held)])
+    return frozenset(
+        [*(booking.lease for booking in host.seen.bookings), *(holding.lease for holding in host.seen.held)]
+    )
 
 
 def _split(hosts: int, number: int) -> tuple[int, int]:

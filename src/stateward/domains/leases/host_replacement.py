@@ -129,12 +129,10 @@ async def heal(ctx: LeaseContext, job: Job) -> None:
     while decision.lacking:
         pool, searched = await ctx.pools.get(job.ns), decision.lacking
         with host_allocator(pool, ctx.resources, lease.object.id, lease.spec) as allocator:
-            found = allocator.allocate_replacements(lease, searched, unavailable)
-            names = {name for one in found.values() for name in one}
+            plan = allocator.allocate_replacements(lease, searched, unavailable)
+            names = {name for allocation in plan.values() for name in allocation}
             try:
-                decision = await ctx.booking_writer.decide(
-                    job, names, partial(decide_replacement, ctx, searched, found)
-                )
+                decision = await ctx.booking_writer.decide(job, names, partial(decide_replacement, ctx, searched, plan))
             except (HostsTaken, HostHeld) as error:
                 unavailable.update(error.hosts if isinstance(error, HostsTaken) else [error.host])
                 await ctx.pools.refresh_hosts(job.ns, names)
@@ -142,10 +140,10 @@ async def heal(ctx: LeaseContext, job: Job) -> None:
                 allocator.drop()  # the decision may have needed fewer hosts
 
 
-def decide_replacement(ctx: LeaseContext, searched: Counts, found: AllocationPlan, locked: LockedLease) -> HostDecision:
+def decide_replacement(ctx: LeaseContext, searched: Counts, plan: AllocationPlan, locked: LockedLease) -> HostDecision:
     """Decide which hosts a lease loses and gets.
 
-    `found` are hosts that may be free: the result of a search for `searched` hosts. If more are lacking, nothing is
+    `plan` has hosts that may be free: the result of a search for `searched` hosts. If more are lacking, nothing is
     decided yet.
     """
     key, seen = locked.lease.object.key, locked.lease.seen
@@ -159,20 +157,20 @@ def decide_replacement(ctx: LeaseContext, searched: Counts, found: AllocationPla
         degraded = DegradedReservation(locked, spec, mine, demand, ctx.replace_after)
         if degraded.lacking > searched.get(spec.id, 0):
             lacking[spec.id] = degraded.lacking
-        new = _take(found.get(spec.id, {}), degraded.lacking)
+        new = _take(plan.get(spec.id, {}), degraded.lacking)
         changes += degraded.changes(new)
         due |= degraded.settling_hosts
         seen = lease_parts.reassign_hosts(seen, spec.id, "heal", degraded.with_replacement(new))
-    if any(one.missing_resources for one in seen.reservations.values()):
+    if any(reservation.missing_resources for reservation in seen.reservations.values()):
         due[""] = locked.now + HEAL_RETRY_S
     timers = [heal_timer(*key, host, at) for host, at in due.items()]
     return HostDecision(seen, changes, timers, {**searched, **lacking} if lacking else {})
 
 
-def _take(found: Allocation, count: int) -> Allocation:
+def _take(allocation: Allocation, count: int) -> Allocation:
     """Return as many of the found hosts, or shares of them, as are needed."""
     taken: Allocation = {}
-    for name, each in found.items():
+    for name, each in allocation.items():
         if (left := count - sum(taken.values())) > 0:
             taken[name] = min(each, left)
     return taken

@@ -43,21 +43,21 @@ class HostService:
     async def get(self, ns: str, name: str) -> LeaseHost:
         """Return a host."""
         key = host_key(ns, name)
-        found = await self._engine.record(*key)
-        if found.kind != HOST.kind:
+        record = await self._engine.record(*key)
+        if record.kind != HOST.kind:
             raise NotFound(*key)
-        return read_host(found)
+        return read_host(record)
 
     async def page(self, ns: str, marker: str | None, limit: int | None) -> tuple[list[LeaseHost], str | None]:
         """Return the hosts that follow a name, in the order of names, and the last name if others follow."""
         after = None if marker is None else host_key(ns, marker).id
         page = await read_page(self._engine.store.reader, Selector(ns, kind=HOST.kind), after, limit)
-        hosts = [read_host(one) for one in page.objects]
+        hosts = [read_host(record) for record in page.objects]
         return hosts, None if page.last is None else hosts[-1].spec.name
 
     async def list(self, ns: str) -> list[LeaseHost]:
         """Return all hosts of a namespace."""
-        return [read_host(one) async for one in list_all(self._engine.store.reader, Selector(ns, kind=HOST.kind))]
+        return [read_host(record) async for record in list_all(self._engine.store.reader, Selector(ns, kind=HOST.kind))]
 
     async def register(self, caller: LeaseCaller, given: Mapping[str, Any]) -> LeaseHost:
         """Register a host."""
@@ -103,28 +103,28 @@ class HostService:
     async def properties(self, ns: str) -> dict[str, Property]:
         """Return the properties that hosts of a namespace have, by name."""
         hidden = Selector(ns, kind=PROPERTY.kind, states=(PropertyState.PRIVATE.word,))
-        private = {one.id async for one in list_all(self._engine.store.reader, hidden)}
+        private = {record.id async for record in list_all(self._engine.store.reader, hidden)}
         values: dict[str, set[str]] = {}
         for host in await self.list(ns):
             for name, value in host.spec.properties.items():
                 values.setdefault(name, set()).add(value)
         return {
-            name: Property(name, property_key(ns, name).id in private, tuple(sorted(found)))
-            for name, found in sorted(values.items())
+            name: Property(name, property_key(ns, name).id in private, tuple(sorted(texts)))
+            for name, texts in sorted(values.items())
         }
 
     async def show_property(self, caller: LeaseCaller, name: str, *, private: bool) -> Property:
         """Make a property of hosts private or public."""
         key = property_key(caller.ns, name)
-        found = (await self.properties(caller.ns)).get(name)
-        if found is None:
+        prop = (await self.properties(caller.ns)).get(name)
+        if prop is None:
             raise NotFound(*key)
         event = "hide" if private else "publish"
         try:
             await self._engine.act(*key, event, actor=caller.actor, who=caller.who)
         except NotFound:
             await self._engine.create(*key, PROPERTY.kind, event, actor=caller.actor, who=caller.who)
-        return replace(found, private=private)
+        return replace(prop, private=private)
 
     async def _act(self, caller: LeaseCaller, name: str, action: str, **how: Any) -> LeaseHost:  # noqa: ANN401 - see `Engine.act`
         await self.get(caller.ns, name)

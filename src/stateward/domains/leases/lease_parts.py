@@ -21,7 +21,10 @@ E, R = EventState, ReservationState
 
 def new_parts(reservations: dict[str, ReservationSeen]) -> LeaseSeen:
     """Return the parts of a new lease."""
-    born = (PartMove(id_, "reserve", str(CONTROLLER), _describe_hosts(one)) for id_, one in reservations.items())
+    born = (
+        PartMove(id_, "reserve", str(CONTROLLER), _describe_hosts(reservation))
+        for id_, reservation in reservations.items()
+    )
     return LeaseSeen(reservations, dict.fromkeys(EventType, E.UNDONE), tuple(born))
 
 
@@ -31,8 +34,8 @@ def _describe_hosts(reservation: ReservationSeen) -> str:
 
 def require_valid(status: LeaseState, seen: LeaseSeen) -> LeaseSeen:
     """Return the parts; raises InvalidCombination if the lease cannot have this status with them."""
-    if found := _violations(status, seen):
-        raise InvalidCombination(found)
+    if violations := _violations(status, seen):
+        raise InvalidCombination(violations)
     return seen
 
 
@@ -42,7 +45,7 @@ def is_valid(status: LeaseState, seen: LeaseSeen) -> bool:
 
 
 def _violations(status: LeaseState, seen: LeaseSeen) -> tuple[CombinationViolation, ...]:
-    reservations = (one.status for one in seen.reservations.values())
+    reservations = (reservation.status for reservation in seen.reservations.values())
     return violations(status, reservations, seen.events.get(EventType.START), seen.events.get(EventType.END))
 
 
@@ -128,8 +131,8 @@ def reassign_hosts(seen: LeaseSeen, reservation: str, event: str, after: Reserva
 
 
 def _difference(before: ReservationSeen, after: ReservationSeen) -> str:
-    changes = [f"without {one}" for one in sorted(before.hosts.keys() - after.hosts.keys())]
-    changes += [f"with {one}" for one in sorted(after.hosts.keys() - before.hosts.keys())]
+    changes = [f"without {host}" for host in sorted(before.hosts.keys() - after.hosts.keys())]
+    changes += [f"with {host}" for host in sorted(after.hosts.keys() - before.hosts.keys())]
     for flag in ("missing_resources", "resources_changed"):
         if getattr(before, flag) != getattr(after, flag):
             changes.append(f"{flag} {'set' if getattr(after, flag) else 'reset'}")
@@ -148,10 +151,10 @@ def _describe_move(move: Move) -> str:
 def _move_reservation(
     seen: LeaseSeen, reservation: str, event: str, goal: ReservationState, why: str = ""
 ) -> LeaseSeen:
-    found = seen.reservations[reservation]
-    if found.status is goal:
+    current = seen.reservations[reservation]
+    if current.status is goal:
         return seen
-    move = decide(RESERVATION, found.status, event, CONTROLLER)
+    move = decide(RESERVATION, current.status, event, CONTROLLER)
     if not isinstance(move, Move):
         raise PartRefused(f"reservation {reservation}", move)
     moved = update_reservation(seen, reservation, status=move.target)

@@ -46,7 +46,7 @@ def read_new_spec(
         start=start,
         end=end,
         before_end=_before_end(_warning_time(given), start, end, now, before_end),
-        reservations=tuple(_reservation(one, resources, new_id()) for one in items),
+        reservations=tuple(_reservation(item, resources, new_id()) for item in items),
     )
 
 
@@ -106,12 +106,15 @@ def _changed_reservations(
     spec: LeaseSpec, given: Sequence[Any], resources: ResourcePlugins
 ) -> tuple[ReservationSpec, ...]:
     changes: dict[str, Given] = {}
-    for one in given:
-        id_ = one.get("id") if isinstance(one, dict) else None
+    for change in given:
+        id_ = change.get("id") if isinstance(change, dict) else None
         if id_ not in {known.id for known in spec.reservations}:
             raise BadInput("reservations", id_, "the id of a reservation of this lease")
-        changes[str(id_)] = one
-    return tuple(_changed(one, changes[one.id], resources) if one.id in changes else one for one in spec.reservations)
+        changes[str(id_)] = change
+    return tuple(
+        _changed(reservation, changes[reservation.id], resources) if reservation.id in changes else reservation
+        for reservation in spec.reservations
+    )
 
 
 def _changed(spec: ReservationSpec, given: Given, resources: ResourcePlugins) -> ReservationSpec:
@@ -169,14 +172,14 @@ def _end(given: object, start: float, now: float, sentence: str, state: str | No
 def _warning_time(given: Given) -> object:
     """Return the time of the warning, from the field or from an event of that type; other events are refused."""
     events = _list("events", given.get("events"))
-    for one in events:
-        named = isinstance(one, dict) and one.get("event_type") in (EventType.BEFORE_END, "before_end")
-        if not named or not one.get("event_date"):
-            raise BadInput("events", one, f"an object with the event_type {EventType.BEFORE_END} and an event_date")
-        _refuse_unknown(one, EVENT_FIELDS, "events.")
+    for event in events:
+        named = isinstance(event, dict) and event.get("event_type") in (EventType.BEFORE_END, "before_end")
+        if not named or not event.get("event_date"):
+            raise BadInput("events", event, f"an object with the event_type {EventType.BEFORE_END} and an event_date")
+        _refuse_unknown(event, EVENT_FIELDS, "events.")
     if len(events) > 1:
         raise BadInput(
-            "events", [one.get("event_date") for one in events], f"a list with at most one {EventType.BEFORE_END}"
+            "events", [event.get("event_date") for event in events], f"a list with at most one {EventType.BEFORE_END}"
         )
     return events[0].get("event_date") if events else given.get("before_end_date")
 

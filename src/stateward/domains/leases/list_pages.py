@@ -25,5 +25,5 @@ class ListPage(NamedTuple):
 async def read_page(reader: Reader, chosen: Selector, after: str | None, limit: int | None) -> ListPage:
     """Return the objects that follow an id, at most `limit` and MAX_LISTED of them."""
     most = MAX_LISTED if limit is None else min(limit, MAX_LISTED)
-    found = await reader.list_objects(chosen, Page(after, most + 1))
-    return ListPage(found[:most], found[most - 1].id if len(found) > most else None)
+    records = await reader.list_objects(chosen, Page(after, most + 1))
+    return ListPage(records[:most], records[most - 1].id if len(records) > most else None)

@@ -114,12 +114,14 @@ class LeaseSeen(Struct, frozen=True, omit_defaults=True):
     @property
     def degraded(self) -> bool:
         """Whether a reservation has missing or replaced resources."""
-        return any(one.missing_resources or one.resources_changed for one in self.reservations.values())
+        return any(
+            reservation.missing_resources or reservation.resources_changed for reservation in self.reservations.values()
+        )
 
     @property
     def booked(self) -> frozenset[str]:
         """Every host that may have a booking for it."""
-        return frozenset(host for one in self.reservations.values() for host in one.booked)
+        return frozenset(host for reservation in self.reservations.values() for host in reservation.booked)
 
 
 class Share(Struct, frozen=True, array_like=True):
@@ -216,29 +218,29 @@ class Lease(Struct, frozen=True):
 
     def reservations(self) -> list[tuple[ReservationSpec, ReservationSeen]]:
         """Return the reservations, each as its spec and its state."""
-        return [(one, self.seen.reservations[one.id]) for one in self.spec.reservations]
+        return [(reservation, self.seen.reservations[reservation.id]) for reservation in self.spec.reservations]
 
 
 _LEASE_SPEC, _LEASE_SEEN = msgspec.json.Decoder(LeaseSpec), msgspec.json.Decoder(LeaseSeen)
 _HOST_SPEC, _HOST_SEEN = msgspec.json.Decoder(HostSpec), msgspec.json.Decoder(HostSeen)
 
 
-def read_lease(found: Object) -> Lease:
+def read_lease(record: Object) -> Lease:
     """Decode the object of a lease."""
-    return Lease(found, _LEASE_SPEC.decode(found.spec), read_lease_seen(found.seen))
+    return Lease(record, _LEASE_SPEC.decode(record.spec), read_lease_seen(record.seen))
 
 
-def read_host(found: Object) -> LeaseHost:
+def read_host(record: Object) -> LeaseHost:
     """Decode the object of a host."""
-    return LeaseHost(found, _HOST_SPEC.decode(found.spec), _HOST_SEEN.decode(found.seen))
+    return LeaseHost(record, _HOST_SPEC.decode(record.spec), _HOST_SEEN.decode(record.seen))
 
 
-_STATUSES = {one.word: one for one in LeaseState}
+_STATUSES = {state.word: state for state in LeaseState}
 
 
-def status_of(found: Object) -> LeaseState:
+def status_of(record: Object) -> LeaseState:
     """Return the status of a lease."""
-    return _STATUSES[found.state]
+    return _STATUSES[record.state]
 
 
 def read_lease_spec(text: str) -> LeaseSpec:
@@ -254,7 +256,9 @@ def read_lease_seen(text: str) -> LeaseSeen:
 def describe_reservation_errors(lease: Object) -> str:
     """Return why reservations of a lease have failed."""
     reservations = read_lease_seen(lease.seen).reservations
-    return "; ".join(f"reservation {id_}: {one.error}" for id_, one in reservations.items() if one.error)
+    return "; ".join(
+        f"reservation {id_}: {reservation.error}" for id_, reservation in reservations.items() if reservation.error
+    )
 
 
 def host_key(ns: str, name: str) -> Key:

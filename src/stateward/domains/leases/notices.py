@@ -43,12 +43,12 @@ def notice_key(ns: str, lease: str) -> Key:
     return Key(ns, f"notice-{lease}")
 
 
-def queue_notice(uow: UnitOfWork, found: Object, seen: LeaseSeen, status: LeaseState, op: str) -> LeaseSeen:
+def queue_notice(uow: UnitOfWork, record: Object, seen: LeaseSeen, status: LeaseState, op: str) -> LeaseSeen:
     """Write the notice of a lease whose end or delete begins; returns its parts, marked as notified."""
     if seen.notified or not seen.events or seen.events[EventType.END] is EventState.DONE:
         return seen
-    key = notice_key(found.ns, found.id)
-    lease = replace(found, state=status.word, seen=to_json(replace(seen, moves=())))
+    key = notice_key(record.ns, record.id)
+    lease = replace(record, state=status.word, seen=to_json(replace(seen, moves=())))
     notice = Object(
         ns=key.ns,
         id=key.id,
@@ -61,12 +61,12 @@ def queue_notice(uow: UnitOfWork, found: Object, seen: LeaseSeen, status: LeaseS
         queue=key.id,
         parent=None,
         spec=to_json(Notice(lease)),
-        labels=to_json({"lease": found.id}),
+        labels=to_json({"lease": record.id}),
         error=None,
         created=uow.now,
     )
     uow.save_object(key, notice)
-    journal(uow, notice, op, CONTROLLER, f"lease {found.id}", "queue", None, notice.state)
+    journal(uow, notice, op, CONTROLLER, f"lease {record.id}", "queue", None, notice.state)
     uow.changes.timers.append(Timer(key.ns, f"{key.id}/deliver", uow.now, RANK, key.id, "deliver", "[]", "{}"))
     return replace(seen, notified=True)
 
@@ -92,5 +92,5 @@ async def deliver(ctx: LeaseContext, job: Job) -> None:
 async def _hosts_of(ctx: LeaseContext, lease: Lease) -> dict[str, LeaseHost]:
     """Return the hosts that a lease had, as far as they are still known."""
     keys = {name: host_key(lease.object.ns, name) for name in lease.seen.booked}
-    found = await ctx.engine.store.reader.objects(keys.values())
-    return {name: read_host(found[key]) for name, key in keys.items() if key in found}
+    records = await ctx.engine.store.reader.objects(keys.values())
+    return {name: read_host(records[key]) for name, key in keys.items() if key in records}

@@ -17,8 +17,8 @@ _EVENTS = frozenset(EventType)
 
 def append_part_history(uow: UnitOfWork, lease: Key, seen: LeaseSeen, op: str | None, who: str) -> LeaseSeen:
     """Append the pending moves of a lease's parts to the journal; returns the parts without them."""
-    for one in seen.moves:
-        uow.append_journal(_part_entry(uow.now, lease, one, op, who))
+    for move in seen.moves:
+        uow.append_journal(_part_entry(uow.now, lease, move, op, who))
     return replace(seen, moves=()) if seen.moves else seen
 
 

@@ -46,19 +46,19 @@ class PolicyFilters:
 
     def __init__(self, filters: Sequence[PolicyFilter] = ()) -> None:
         self._filters = filters
-        self.needs_hosts = any(one.needs_hosts for one in filters)
-        self.notifies = any(one.notifies for one in filters)
+        self.needs_hosts = any(filter_.needs_hosts for filter_ in filters)
+        self.notifies = any(filter_.notifies for filter_ in filters)
 
     async def check(self, question: PolicyQuestion) -> None:
         """Raise if one of the filters denies."""
-        for one in self._filters:
-            await one.check(question)
+        for filter_ in self._filters:
+            await filter_.check(question)
 
     async def on_end(self, lease: Lease, hosts: Mapping[str, LeaseHost]) -> None:
         """Notify all filters of the end of a lease."""
-        for one in self._filters:
-            if one.notifies:
-                await one.on_end(lease, hosts)
+        for filter_ in self._filters:
+            if filter_.notifies:
+                await filter_.on_end(lease, hosts)
 
 
 class MaxLeaseDurationFilter:
@@ -146,7 +146,7 @@ class BrokenFilter:
 
 def max_duration_filter(settings: Settings) -> MaxLeaseDurationFilter | None:
     """Create the filter of durations, if there is a limit."""
-    exempt = [one.strip() for one in settings.max_duration_exempt.split(",") if one.strip()]
+    exempt = [text.strip() for text in settings.max_duration_exempt.split(",") if text.strip()]
     return MaxLeaseDurationFilter(settings.max_duration, exempt) if settings.max_duration > 0 else None
 
 
@@ -164,17 +164,17 @@ def create_filters(settings: Settings, more: Iterable[FoundPart] = ()) -> Policy
     they do not ask for it.
     """
     group = load_group(GROUP, lambda create: _checked(create(settings)), more)
-    found = [one for one in group.usable.values() if one is not None]
-    return PolicyFilters([*found, *map(BrokenFilter, group.faults.values())])
+    filters = [filter_ for filter_ in group.usable.values() if filter_ is not None]
+    return PolicyFilters([*filters, *map(BrokenFilter, group.faults.values())])
 
 
-def _checked(found: Any) -> PolicyFilter | None:  # noqa: ANN401 - whatever a package creates
-    if found is None:
+def _checked(created: Any) -> PolicyFilter | None:  # noqa: ANN401 - whatever a package creates
+    if created is None:
         return None
-    lacking = [name for name in ATTRIBUTES if not hasattr(found, name)]
+    lacking = [name for name in ATTRIBUTES if not hasattr(created, name)]
     if lacking:
-        raise BadInput("filter", type(found).__name__, f"a PolicyFilter, with {', '.join(lacking)}")
-    filter_: PolicyFilter = found
+        raise BadInput("filter", type(created).__name__, f"a PolicyFilter, with {', '.join(lacking)}")
+    filter_: PolicyFilter = created
     return filter_
 
 

@@ -55,8 +55,8 @@ class PoolCache:
 
     async def _load(self, ns: str) -> HostPool:
         pool = HostPool()
-        async for one in list_all(self._reader, Selector(ns, kind=HOST.kind)):
-            self._put_host(pool, one)
+        async for record in list_all(self._reader, Selector(ns, kind=HOST.kind)):
+            self._put_host(pool, record)
         return pool
 
     async def _catch_up(self) -> None:
@@ -86,11 +86,11 @@ class PoolCache:
 
     async def _reload_hosts(self, keys: Iterable[Key]) -> None:
         for key in keys:
-            found = await self._reader.object(key)
-            if found is not None and key.ns in self._pools:
-                self._put_host(self._pools[key.ns], found)
+            record = await self._reader.object(key)
+            if record is not None and key.ns in self._pools:
+                self._put_host(self._pools[key.ns], record)
 
-    def _put_host(self, pool: HostPool, found: Object) -> None:
+    def _put_host(self, pool: HostPool, record: Object) -> None:
         """Put a host into a pool; a host whose record cannot be read is skipped."""
-        with self._faults.isolate(f"reading of host {found.id} in {found.ns}"):
-            pool.put(read_host(found))
+        with self._faults.isolate(f"reading of host {record.id} in {record.ns}"):
+            pool.put(read_host(record))

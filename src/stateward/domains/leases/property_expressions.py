@@ -39,21 +39,21 @@ def parse_expression(field: str, text: str) -> HostTest:
     if not text:
         return match_all
     try:
-        found = msgspec.json.decode(text)
+        expression = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         raise BadInput(field, text, ALLOWED) from None
-    return match_all if found in ("", []) else _test(field, found, MAX_DEPTH)
+    return match_all if expression in ("", []) else _test(field, expression, MAX_DEPTH)
 
 
-def _test(field: str, found: object, depth: int) -> HostTest:
-    match found:
+def _test(field: str, expression: object, depth: int) -> HostTest:
+    match expression:
         case [str(joint), *rest] if joint in CONNECTIVES and rest and depth:
-            tests = [_test(field, one, depth - 1) for one in rest]
+            tests = [_test(field, part, depth - 1) for part in rest]
             return lambda properties: CONNECTIVES[joint](test(properties) for test in tests)
         case [str(sign), str(name), str() | int() | float() as value] if sign in COMPARISONS and name[:1] == "$":
             return _comparison(sign, name[1:], str(value))
         case _:
-            raise BadInput(field, found, ALLOWED)
+            raise BadInput(field, expression, ALLOWED)
 
 
 def _comparison(sign: str, name: str, value: str) -> HostTest:

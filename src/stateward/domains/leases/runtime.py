@@ -108,11 +108,11 @@ class LeasesRuntime(DomainRuntime):
 
     async def describe_effects(self, request: Request, changes: Sequence[ExpectedChange]) -> Sequence[str]:
         """Return how many leases have to do without hosts that are reported as failed."""
-        hosts = [read_host(one.object) for one in changes if one.object.kind == HOST.kind]
+        hosts = [read_host(change.object) for change in changes if change.object.kind == HOST.kind]
         if request.action != "fail" or not hosts:
             return ()
         now = await self._ctx.engine.store.reader.time()
-        count = len({lease for one in hosts for lease in concerned_leases(one, now)})
+        count = len({lease for host in hosts for lease in concerned_leases(host, now)})
         gets = "1 lease gets another host" if count == 1 else f"{count:,} leases get other hosts"
         return (f"{gets}, if one is free" if count else "no lease has it: only new leases do without it",)
 

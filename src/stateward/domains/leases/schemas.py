@@ -128,12 +128,12 @@ def version_view(href: str, version: str) -> dict[str, Any]:
 
 def lease_view(lease: Lease) -> dict[str, Any]:
     """Return a lease as clients read it."""
-    found, spec, seen = lease.object, lease.spec, lease.seen
+    record, spec, seen = lease.object, lease.spec, lease.seen
     return {
-        "id": found.id,
+        "id": record.id,
         "name": spec.name,
-        "status": found.state,
-        "status_reason": found.error,
+        "status": record.state,
+        "status_reason": record.error,
         "degraded": seen.degraded,
         "start_date": format_time(spec.start),
         "end_date": format_time(spec.end),
@@ -141,9 +141,9 @@ def lease_view(lease: Lease) -> dict[str, Any]:
         "user_id": spec.user,
         "project_id": spec.project,
         "trust_id": None,
-        "created_at": format_time(found.created),
-        "updated_at": format_time(found.since),
-        "reservations": [reservation_view(lease, one, mine) for one, mine in lease.reservations()],
+        "created_at": format_time(record.created),
+        "updated_at": format_time(record.since),
+        "reservations": [reservation_view(lease, reservation, mine) for reservation, mine in lease.reservations()],
         "events": [
             event_view(lease, event, status) for event, status in seen.events.items() if spec.time_of(event) is not None
         ],
@@ -210,17 +210,17 @@ def allocation_view(host: LeaseHost, lease: str | None = None, reservation: str 
         "resource_id": host.spec.name,
         "reservations": [
             {
-                "id": one.reservation,
-                "lease_id": one.lease,
-                "start_date": format_time(one.start),
-                "end_date": format_time(one.end),
+                "id": booking.reservation,
+                "lease_id": booking.lease,
+                "start_date": format_time(booking.start),
+                "end_date": format_time(booking.end),
             }
-            for one in host.seen.bookings
-            if lease in (None, one.lease) and reservation in (None, one.reservation)
+            for booking in host.seen.bookings
+            if lease in (None, booking.lease) and reservation in (None, booking.reservation)
         ],
     }
 
 
-def property_view(found: Property, *, detail: bool) -> dict[str, Any]:
+def property_view(prop: Property, *, detail: bool) -> dict[str, Any]:
     """Return a property of hosts; with `detail` also its values."""
-    return {"property": found.name, "private": found.private} | ({"values": list(found.values)} if detail else {})
+    return {"property": prop.name, "private": prop.private} | ({"values": list(prop.values)} if detail else {})

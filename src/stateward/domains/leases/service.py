@@ -77,20 +77,20 @@ class LeaseService:
 
     async def get(self, ns: str, id_: str, *, deleted: bool = False) -> Lease:
         """Return a lease; with `deleted`, also one that was deleted and is not pruned yet."""
-        found = await self.engine.store.reader.object(Key(ns, id_))
-        if found is None or found.kind != LEASE.kind or found.seen == "{}" or (found.removed and not deleted):
+        record = await self.engine.store.reader.object(Key(ns, id_))
+        if record is None or record.kind != LEASE.kind or record.seen == "{}" or (record.removed and not deleted):
             raise NotFound(ns, id_)
-        return read_lease(found)
+        return read_lease(record)
 
     async def page(self, ns: str, marker: str | None, limit: int | None) -> tuple[list[Lease], str | None]:
         """Return the leases that follow an id, in the order of ids, and the last id if others follow."""
         page = await read_page(self.engine.store.reader, Selector(ns, kind=LEASE.kind), marker, limit)
-        return [read_lease(one) for one in page.objects if one.seen != "{}"], page.last
+        return [read_lease(record) for record in page.objects if record.seen != "{}"], page.last
 
     async def list(self, ns: str) -> list[Lease]:
         """Return all leases of a namespace, in the order of their starts."""
-        found = list_all(self.engine.store.reader, Selector(ns, kind=LEASE.kind))
-        leases = [read_lease(one) async for one in found if one.seen != "{}"]
+        records = list_all(self.engine.store.reader, Selector(ns, kind=LEASE.kind))
+        leases = [read_lease(record) async for record in records if record.seen != "{}"]
         return in_order_of_start(leases)
 
     # --- commands ----------------------------------------------------------------------------------------------------
@@ -106,8 +106,8 @@ class LeaseService:
         now = await self.engine.store.reader.time()
         spec = read_new_spec(given, self._ctx.resources, self._new_id, now, self._before_end)
         spec = replace(spec, user=caller.who, project=caller.ns)
-        for one in spec.reservations:
-            await self._ctx.resources[one.resource_type].check(caller.ns, one)
+        for reservation in spec.reservations:
+            await self._ctx.resources[reservation.resource_type].check(caller.ns, reservation)
         await self._check(spec)
         accepted = await self._retry_if_taken(lambda: self._create(caller, id_, spec))
         return await self._wait_for_outcome(accepted)
@@ -118,7 +118,10 @@ class LeaseService:
             plan = allocator.allocate()
             await self._check(spec, hosts=PlannedHosts(pool, plan))
             seen = lease_parts.new_parts(
-                {one.id: ReservationSeen(hosts=plan.get(one.id, {})) for one in spec.reservations}
+                {
+                    reservation.id: ReservationSeen(hosts=plan.get(reservation.id, {}))
+                    for reservation in spec.reservations
+                }
             )
             request = self.engine.request(
                 caller.ns, id_, "create", spec=spec, seen=seen, creates=Creation(LEASE.kind),
@@ -193,8 +196,8 @@ class LeaseService:
         if hosts is None:
             question = PolicyQuestion(spec, lease)
         else:
-            now = {} if lease is None else {one.id: seen.hosts for one, seen in lease.reservations()}
-            names = {name for one in (*now.values(), *hosts.plan.values()) for name in one}
+            now = {} if lease is None else {reservation.id: seen.hosts for reservation, seen in lease.reservations()}
+            names = {name for allocation in (*now.values(), *hosts.plan.values()) for name in allocation}
             known = {name: host for name in names if (host := hosts.pool.get(name)) is not None}
             question = PolicyQuestion(spec, lease, now | hosts.plan, known)
         if filters.needs_hosts is (hosts is not None):
@@ -227,14 +230,14 @@ class LeaseService:
 
 def in_order_of_start(leases: Iterable[Lease]) -> list[Lease]:
     """Return leases in the order of their starts."""
-    return sorted(leases, key=lambda one: (one.spec.start, one.spec.name))
+    return sorted(leases, key=lambda lease: (lease.spec.start, lease.spec.name))
 
 
 def _with_plan(lease: Lease, spec: LeaseSpec, plan: AllocationPlan, now: float) -> LeaseSeen:
     """Return the parts of a lease with a new allocation; a warning whose time moved into the future is due again."""
     seen = lease_parts.reset_interrupted_events(lease.seen)
-    for one in seen.reservations:
-        seen = lease_parts.update_reservation(seen, one, proposed=plan.get(one))
+    for id_ in seen.reservations:
+        seen = lease_parts.update_reservation(seen, id_, proposed=plan.get(id_))
     if spec.before_end is not None and spec.before_end > now and spec.before_end != lease.spec.before_end:
         seen = lease_parts.rearm_event(seen, EventType.BEFORE_END)
     return seen

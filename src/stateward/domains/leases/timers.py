@@ -37,7 +37,9 @@ def rescheduled_timers(lease: Lease, before: Lease) -> list[Timer]:
     If the update fails, the old times hold again, so a timer must not fire later than they say.
     """
     timers = pending_timers(lease, *PENDING_EVENTS.get(status_of(lease.object), ()))
-    return [_timer(lease, _event_of(one), min(one.due, _previous_due(before, _event_of(one)))) for one in timers]
+    return [
+        _timer(lease, _event_of(timer), min(timer.due, _previous_due(before, _event_of(timer)))) for timer in timers
+    ]
 
 
 def timer_keys(ns: str, lease: str) -> list[Key]:

@@ -35,7 +35,7 @@ R = ReservationState
 async def update(ctx: LeaseContext, job: Job) -> None:
     """Hand over the hosts that were booked for the update."""
     lease = read_lease(job.claim.object)
-    changes = [one for spec, seen in lease.reservations() for one in _hand_over(ctx.resources, lease, spec, seen)]
+    changes = [change for spec, seen in lease.reservations() for change in _hand_over(ctx.resources, lease, spec, seen)]
     try:
         await ctx.booking_writer.write(job, changes)
     except HostHeld as held:

@@ -78,17 +78,17 @@ def read_time(field: str, text: object, now: float) -> float:
     """Read a time; raises BlazarBadInput for anything else."""
     if text == NOW:
         return now
-    found = _parse_time(text) if isinstance(text, str) and TIME_CHARACTERS.fullmatch(text) else None
-    if found is None or not 0 < found < LATEST_TIME:
+    moment = _parse_time(text) if isinstance(text, str) and TIME_CHARACTERS.fullmatch(text) else None
+    if moment is None or not 0 < moment < LATEST_TIME:
         raise BlazarBadInput(
-            f"{text} is an invalid date. Required format: {MINUTE_FORMAT}", field, text, _allowed(text, found)
+            f"{text} is an invalid date. Required format: {MINUTE_FORMAT}", field, text, _allowed(text, moment)
         )
-    return found
+    return moment
 
 
-def _allowed(text: object, found: float | None) -> str:
+def _allowed(text: object, moment: float | None) -> str:
     """Return what a refused time must be."""
-    if found is not None:
+    if moment is not None:
         return f"a time after 1970 and before the year 9999, {TIME_EXAMPLE}"
     if isinstance(text, str) and DATE_ONLY.fullmatch(text):
         return f"a date with its time of day, such as '{text} 14:00', or 'now'"

@@ -120,7 +120,7 @@ def create(
     before_end: BeforeEnd = None,
 ) -> None:
     """Reserve resources: whole hosts, or those of --reservation."""
-    wanted = [_read_reservation(one) for one in reservation or []]
+    wanted = [_read_reservation(text) for text in reservation or []]
     if number or not wanted:
         least, _, most = (number or "1").partition("-")
         wanted.append(
@@ -145,51 +145,51 @@ def update(
     ] = None,
 ) -> None:
     """Change the name, the times or the reservations of a lease."""
-    found = _find(session, lease)
-    body: dict[str, Any] = {**_times(start, end, before_end, found)}
+    view = _find(session, lease)
+    body: dict[str, Any] = {**_times(start, end, before_end, view)}
     body |= {"name": name} if name is not None else {}
-    body |= {"reservations": [_read_reservation(one) for one in reservation]} if reservation else {}
-    session.show(_call_lease(session, "PUT", found.id, body=body), lease_view)
+    body |= {"reservations": [_read_reservation(text) for text in reservation]} if reservation else {}
+    session.show(_call_lease(session, "PUT", view.id, body=body), lease_view)
 
 
 @app.command("end")
 @on_server
 def end_lease(session: Session, lease: LeaseName, yes: Yes = False) -> None:
     """End a lease now."""
-    found = _find(session, lease)
+    view = _find(session, lease)
     session.yes = yes
-    confirm_removal(session, f"End the lease {found.name} ({found.id}) now?")
-    session.show(_call_lease(session, "PUT", found.id, body={"end_date": "now"}), lease_view)
+    confirm_removal(session, f"End the lease {view.name} ({view.id}) now?")
+    session.show(_call_lease(session, "PUT", view.id, body={"end_date": "now"}), lease_view)
 
 
 @app.command()
 @on_server
 def delete(session: Session, lease: LeaseName, wait: Wait = False, yes: Yes = False) -> None:
     """Delete a lease, in any status."""
-    found = _find(session, lease)
+    view = _find(session, lease)
     session.yes = yes
-    confirm_action(session, "delete", [found.id], {})
-    _call(session, NoneType, "DELETE", "leases", found.id)
-    while (there := _if_found(lambda: _call_lease(session, "GET", found.id)) is not None) and wait:
+    confirm_action(session, "delete", [view.id], {})
+    _call(session, NoneType, "DELETE", "leases", view.id)
+    while (there := _if_found(lambda: _call_lease(session, "GET", view.id)) is not None) and wait:
         session.pause(POLL_INTERVAL_S)
-    session.show(found, lambda one: f"{one.name} ({one.id}): {'being deleted' if there else 'deleted'}")
+    session.show(view, lambda shown: f"{shown.name} ({shown.id}): {'being deleted' if there else 'deleted'}")
 
 
 @app.command()
 @on_server
 def recover(session: Session, lease: LeaseName) -> None:
     """Set a lease in ERROR back to the status that its reservations and events have."""
-    found = _find(session, lease)
-    session.show(_call_lease(session, "POST", found.id, "recover"), lease_view)
+    view = _find(session, lease)
+    session.show(_call_lease(session, "POST", view.id, "recover"), lease_view)
 
 
 @app.command()
 @on_server
 def history(session: Session, lease: LeaseName) -> None:
     """Show the history of a lease, its reservations and its events; also of a deleted lease."""
-    found = _find_deleted(session, lease)
-    entries = [entry for part in found.parts for entry in _part_history(session, part)]
-    session.show(sorted(entries, key=lambda entry: entry.seq), lambda those: history_table(found, those))
+    view = _find_deleted(session, lease)
+    entries = [entry for part in view.parts for entry in _part_history(session, part)]
+    session.show(sorted(entries, key=lambda entry: entry.seq), lambda those: history_table(view, those))
 
 
 @app.command()
@@ -200,11 +200,11 @@ def calendar(session: Session, begin: From = "now", span: Span = "7d") -> None:
     end = _add_span("--span", start, span)
     if end - start > LONGEST_CALENDAR:
         raise BadInput("--span", span, f"at most {LONGEST_CALENDAR.days}d")
-    found, leases = _hosts(session), _leases(session)
-    longest = max((len(one.hypervisor_hostname) for one in found), default=4)
+    hosts, leases = _hosts(session), _leases(session)
+    longest = max((len(host.hypervisor_hostname) for host in hosts), default=4)
     window = CalendarWindow(start, end, max(20, shutil.get_terminal_size().columns - longest - 3))
-    shown = [one for one in leases if one.status not in ("TERMINATED", "DELETING")]
-    session.show(shown, lambda those: draw_calendar(found, those, window, datetime.now(UTC)))
+    shown = [lease for lease in leases if lease.status not in ("TERMINATED", "DELETING")]
+    session.show(shown, lambda those: draw_calendar(hosts, those, window, datetime.now(UTC)))
 
 
 # --- hosts -----------------------------------------------------------------------------------------------------------
@@ -251,11 +251,11 @@ def recover_host(session: Session, host: HostName) -> None:
 @on_server
 def remove_host(session: Session, host: HostName, yes: Yes = False) -> None:
     """Remove a host without bookings."""
-    found = _call_host(session, "GET", ("HOST", host))
+    view = _call_host(session, "GET", ("HOST", host))
     session.yes = yes
-    confirm_action(session, "remove", [f"host-{found.hypervisor_hostname}"], {})
+    confirm_action(session, "remove", [f"host-{view.hypervisor_hostname}"], {})
     _call(session, NoneType, "DELETE", "os-hosts", ("HOST", host))
-    session.show(found, lambda one: f"{one.hypervisor_hostname}: removed")
+    session.show(view, lambda shown: f"{shown.hypervisor_hostname}: removed")
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
@@ -282,12 +282,12 @@ def _call_host(session: Session, method: str, *parts: str | NamedPart, body: obj
 
 
 def _show_host(session: Session, method: str, *parts: str | NamedPart, body: object = None) -> None:
-    session.show(_call_host(session, method, *parts, body=body), lambda one: host_table([one]))
+    session.show(_call_host(session, method, *parts, body=body), lambda view: host_table([view]))
 
 
 def _leases(session: Session) -> list[LeaseView]:
-    found = _list(session, LeaseView, "leases", "leases")
-    return sorted(_checked(session, found), key=lambda one: (one.start_date, one.name))
+    leases = _list(session, LeaseView, "leases", "leases")
+    return sorted(_checked(session, leases), key=lambda lease: (lease.start_date, lease.name))
 
 
 def _hosts(session: Session) -> list[LeaseHostView]:
@@ -296,30 +296,30 @@ def _hosts(session: Session) -> list[LeaseHostView]:
 
 def _list(session: Session, entry: type[T], name: str, *parts: str) -> list[T]:
     """Return all entries of a list, page by page; servers of earlier versions answer with one page."""
-    found: list[T] = []
+    entries: list[T] = []
     params: Params = NOTHING
     while True:
         page = _call(session, dict[str, msgspec.Raw], "GET", *parts, params=params)
-        found += msgspec.json.decode(page[name], type=list[entry])  # type: ignore[valid-type]
+        entries += msgspec.json.decode(page[name], type=list[entry])  # type: ignore[valid-type]
         links = msgspec.json.decode(page.get(f"{name}_links", b"[]"), type=list[dict[str, str]])
         if not links:
-            return found
+            return entries
         params = {"marker": parse_qs(urlsplit(links[0]["href"]).query)["marker"][0]}
 
 
-def _checked(session: Session, found: list[T]) -> list[T]:
+def _checked(session: Session, entries: list[T]) -> list[T]:
     """Return a list; raises if it is empty because there is no such namespace."""
-    if not found:
+    if not entries:
         session.require_namespace()
-    return found
+    return entries
 
 
 def _find(session: Session, name: str) -> LeaseView:
     leases = _leases(session)
-    found = [one for one in leases if one.id == name] or [one for one in leases if one.name == name]
-    if len(found) != 1:
-        raise NoSuchLease(name, [one.id for one in found])
-    return found[0]
+    matches = [lease for lease in leases if lease.id == name] or [lease for lease in leases if lease.name == name]
+    if len(matches) != 1:
+        raise NoSuchLease(name, [lease.id for lease in matches])
+    return matches[0]
 
 
 def _find_deleted(session: Session, name: str) -> LeaseView:
@@ -341,8 +341,8 @@ def _find_in_journal(session: Session, name: str) -> list[str]:
     after, more = 0, True
     while more:
         page = session.client.journal(after, ns=session.ns, kind=KIND)
-        named = (one for one in page.lines if (one.spec or {}).get("name") == name)
-        ids |= dict.fromkeys(one.object for one in named)
+        named = (line for line in page.lines if (line.spec or {}).get("name") == name)
+        ids |= dict.fromkeys(line.object for line in named)
         after, more = page.after, page.more
     return list(ids)
 

@@ -77,13 +77,13 @@ class LeaseView(Struct, frozen=True, kw_only=True):
     @property
     def hosts(self) -> list[str]:
         """The hosts of all reservations."""
-        return sorted({name for one in self.reservations for name in one.hosts})
+        return sorted({name for reservation in self.reservations for name in reservation.hosts})
 
     @property
     def parts(self) -> dict[str, str]:
         """The names of its parts by their ids: the lease itself, its reservations and its events."""
-        reservations = {one.id: f"reservation {one.id[:8]}" for one in self.reservations}
-        return {self.id: "lease"} | reservations | {one.id: one.event_type for one in self.events}
+        reservations = {reservation.id: f"reservation {reservation.id[:8]}" for reservation in self.reservations}
+        return {self.id: "lease"} | reservations | {event.id: event.event_type for event in self.events}
 
 
 class LeaseHostView(Struct, frozen=True, kw_only=True):
@@ -132,12 +132,12 @@ def status_text(word: str) -> Text:
 def lease_table(leases: Iterable[LeaseView]) -> Table:
     """Return leases as a list."""
     table = plain_table("ID", "NAME", "STATUS", "FROM", "TO", "WITH")
-    for one in leases:
-        status = status_text(one.status)
-        if one.degraded:
+    for lease in leases:
+        status = status_text(lease.status)
+        if lease.degraded:
             status.append(" degraded", style="yellow")
-        what = ", ".join(one.hosts or [each.resource_type for each in one.reservations])
-        table.add_row(one.id, clean(one.name), status, *_window_texts(one), clean(what))
+        what = ", ".join(lease.hosts or [each.resource_type for each in lease.reservations])
+        table.add_row(lease.id, clean(lease.name), status, *_window_texts(lease), clean(what))
     return table
 
 
@@ -147,10 +147,16 @@ def lease_view(lease: LeaseView) -> RenderableType:
     if lease.status_reason:
         head.append(f"\n{clean(lease.status_reason)}", style="red")
     reservations = plain_table("RESERVATION", "TYPE", "STATUS", "HOSTS", "REMARKS")
-    for one in lease.reservations:
-        flags = [name for name in ("missing_resources", "resources_changed") if getattr(one, name)]
-        remarks = clean(", ".join([*flags, *([one.error] if one.error else [])]))
-        reservations.add_row(one.id, one.resource_type, status_text(one.status), clean(", ".join(one.hosts)), remarks)
+    for reservation in lease.reservations:
+        flags = [name for name in ("missing_resources", "resources_changed") if getattr(reservation, name)]
+        remarks = clean(", ".join([*flags, *([reservation.error] if reservation.error else [])]))
+        reservations.add_row(
+            reservation.id,
+            reservation.resource_type,
+            status_text(reservation.status),
+            clean(", ".join(reservation.hosts)),
+            remarks,
+        )
     events = plain_table("EVENT", "TIME", "STATUS")
     for each in lease.events:
         events.add_row(each.event_type, minute_text(each.time), status_text(each.status))
@@ -160,11 +166,11 @@ def lease_view(lease: LeaseView) -> RenderableType:
 def history_table(lease: LeaseView, lines: Iterable[LineView]) -> Table:
     """Return what has happened to a lease and all of its parts, in order."""
     table = plain_table("WHEN", "WHAT", "EVENT", "HOW", "BY")
-    for one in lines:
-        way = f"from {one.source} to {one.target}" if one.target is not None else ""
-        how = ": ".join(word for word in (way, one.reason) if word)
+    for line in lines:
+        way = f"from {line.source} to {line.target}" if line.target is not None else ""
+        how = ": ".join(word for word in (way, line.reason) if word)
         table.add_row(
-            utc_text(one.at), lease.parts[one.object], clean(one.event), clean(how), actor_text(one.actor, one.who)
+            utc_text(line.at), lease.parts[line.object], clean(line.event), clean(how), actor_text(line.actor, line.who)
         )
     return table
 
@@ -172,12 +178,12 @@ def history_table(lease: LeaseView, lines: Iterable[LineView]) -> Table:
 def host_table(hosts: Iterable[LeaseHostView]) -> Table:
     """Return hosts as a list."""
     table = plain_table("HOST", "STATUS", "VCPUS", "MEMORY MB", "DISK GB")
-    for one in hosts:
-        status = status_text(one.status)
-        if not one.reservable:
+    for host in hosts:
+        status = status_text(host.status)
+        if not host.reservable:
             status.append(" not reservable", style="yellow")
-        size = (str(one.vcpus), str(one.memory_mb), str(one.local_gb))
-        table.add_row(clean(one.hypervisor_hostname), status, *size)
+        size = (str(host.vcpus), str(host.memory_mb), str(host.local_gb))
+        table.add_row(clean(host.hypervisor_hostname), status, *size)
     return table
 
 
@@ -185,8 +191,8 @@ def draw_calendar(
     hosts: Sequence[LeaseHostView], leases: Sequence[LeaseView], window: CalendarWindow, now: datetime
 ) -> RenderableType:
     """Return the bookings of hosts over time: a row per host, a letter per lease."""
-    shown = [one for one in leases if one.hosts and _overlaps(one, window)]
-    letters = {one.id: LETTERS[number % len(LETTERS)] for number, one in enumerate(shown)}
+    shown = [lease for lease in leases if lease.hosts and _overlaps(lease, window)]
+    letters = {lease.id: LETTERS[number % len(LETTERS)] for number, lease in enumerate(shown)}
     table = Table(box=None, pad_edge=False, show_header=True, header_style="dim")
     table.add_column("HOST", no_wrap=True)
     table.add_column(_scale(window), no_wrap=True)
@@ -194,9 +200,9 @@ def draw_calendar(
         name = Text(clean(host.hypervisor_hostname), style="" if host.status == "up" else "red")
         table.add_row(name, _row(host.hypervisor_hostname, shown, letters, window, now))
     legend = plain_table("", "LEASE", "STATUS", "FROM", "TO")
-    for number, one in enumerate(shown):
-        letter = Text(letters[one.id], style=f"bold {LEASE_COLOURS[number % len(LEASE_COLOURS)]}")
-        legend.add_row(letter, clean(one.name), status_text(one.status), *_window_texts(one))
+    for number, lease in enumerate(shown):
+        letter = Text(letters[lease.id], style=f"bold {LEASE_COLOURS[number % len(LEASE_COLOURS)]}")
+        legend.add_row(letter, clean(lease.name), status_text(lease.status), *_window_texts(lease))
     return Group(table, "", legend) if shown else table
 
 
@@ -208,12 +214,12 @@ def _row(
     host: str, leases: Sequence[LeaseView], letters: dict[str, str], window: CalendarWindow, now: datetime
 ) -> Text:
     row: list[tuple[str, str]] = [(FREE, "dim")] * window.columns
-    for number, one in enumerate(leases):
-        if host not in one.hosts:
+    for number, lease in enumerate(leases):
+        if host not in lease.hosts:
             continue
-        first = min(window.column(server_time(one.start_date)), window.columns - 1)
-        last = max(window.column(server_time(one.end_date)), first + 1)
-        row[first:last] = [(letters[one.id], LEASE_COLOURS[number % len(LEASE_COLOURS)])] * (last - first)
+        first = min(window.column(server_time(lease.start_date)), window.columns - 1)
+        last = max(window.column(server_time(lease.end_date)), first + 1)
+        row[first:last] = [(letters[lease.id], LEASE_COLOURS[number % len(LEASE_COLOURS)])] * (last - first)
     here = window.column(now)
     if window.start <= now < window.end:
         row[here] = (row[here][0], f"reverse {row[here][1]}")
@@ -223,7 +229,7 @@ def _row(
 def _scale(window: CalendarWindow) -> str:
     """Return the times at the top of a calendar, as many as there is room for."""
     span = window.end - window.start
-    step = next((one for one in STEPS if span / one * MIN_LABEL_WIDTH <= window.columns), STEPS[-1])
+    step = next((candidate for candidate in STEPS if span / candidate * MIN_LABEL_WIDTH <= window.columns), STEPS[-1])
     form = "%d %b" if step >= timedelta(days=1) else "%d %H:%M"
     line = [" "] * window.columns
     at = datetime.fromtimestamp(window.start.timestamp() // step.total_seconds() * step.total_seconds(), UTC)

@@ -61,10 +61,10 @@ class PhysicalHosts(HostResource):
 
 def read_properties(given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, str]:
     """Read the expressions by which hosts are chosen."""
-    found = {field: read_text(field, given, before) for field in PROPERTIES}
-    for field, expression in found.items():
+    expressions = {field: read_text(field, given, before) for field in PROPERTIES}
+    for field, expression in expressions.items():
         property_expressions.parse_expression(field, expression)
-    return found
+    return expressions
 
 
 def wanted_properties(details: Mapping[str, Any]) -> tuple[str, ...]:

@@ -75,27 +75,27 @@ class LeasedMcis:
 
     async def start(self, task: ReservationTask) -> None:
         """Raise if the MCI does not run."""
-        found = await self._find_mci(task)
-        if found is None or found.state != RUNNING or not _is_made_for(task.lease.object, task.spec, found):
-            raise Permanent(f"the MCI {_name(task.spec)} is {_describe_mci(task, found)}")
+        mci = await self._find_mci(task)
+        if mci is None or mci.state != RUNNING or not _is_made_for(task.lease.object, task.spec, mci):
+            raise Permanent(f"the MCI {_name(task.spec)} is {_describe_mci(task, mci)}")
 
     async def end_requests(self, task: ReservationTask) -> Sequence[Request]:
         """Return the next requests that remove the MCI with all of its VMs."""
-        found, template = await self._find_mci(task), self._templates.get(self.name)
-        if found is None or template is None or not _is_made_for(task.lease.object, task.spec, found):
+        mci, template = await self._find_mci(task), self._templates.get(self.name)
+        if mci is None or template is None or not _is_made_for(task.lease.object, task.spec, mci):
             return ()
-        return await template.removal(task.engine.store.reader, found, _who(task))
+        return await template.removal(task.engine.store.reader, mci, _who(task))
 
     async def end(self, task: ReservationTask) -> None:
         """Raise if the MCI still exists."""
-        found = await self._find_mci(task)
-        if found is not None and _is_made_for(task.lease.object, task.spec, found):
-            raise Permanent(f"the MCI {_name(task.spec)} is {_describe_mci(task, found)}")
+        mci = await self._find_mci(task)
+        if mci is not None and _is_made_for(task.lease.object, task.spec, mci):
+            raise Permanent(f"the MCI {_name(task.spec)} is {_describe_mci(task, mci)}")
 
     async def removed_objects(self, uow: UnitOfWork, lease: Object, spec: ReservationSpec) -> Sequence[Object]:
         """Return the MCI of a reservation, if there is one."""
-        found = await uow.peek([Key(lease.ns, _name(spec))])
-        return [one for one in found if one is not None and not one.removed and _is_made_for(lease, spec, one)]
+        mcis = await uow.peek([Key(lease.ns, _name(spec))])
+        return [mci for mci in mcis if mci is not None and not mci.removed and _is_made_for(lease, spec, mci)]
 
     def _spec(self, spec: ReservationSpec) -> dict[str, Any]:
         """Return the spec of a reservation's MCI: the same for each call, with a uid of its own."""
@@ -106,8 +106,8 @@ class LeasedMcis:
         return Request(task.job.ns, _name(task.spec), action, op="", actor=USER, who=_who(task), **more)
 
     async def _find_mci(self, task: ReservationTask) -> Object | None:
-        found = await task.engine.store.reader.object(Key(task.job.ns, _name(task.spec)))
-        return None if found is None or found.removed else found
+        mci = await task.engine.store.reader.object(Key(task.job.ns, _name(task.spec)))
+        return None if mci is None or mci.removed else mci
 
 
 def _name(spec: ReservationSpec) -> str:
@@ -119,23 +119,23 @@ def _who(task: ReservationTask) -> str:
     return f"lease {task.lease.object.id}"
 
 
-def _is_made_for(lease: Object, spec: ReservationSpec, found: Object) -> bool:
+def _is_made_for(lease: Object, spec: ReservationSpec, mci: Object) -> bool:
     """Tell whether an MCI was created for a reservation; earlier versions labelled it with the lease alone."""
-    labels: dict[str, str] = msgspec.json.decode(found.labels)
+    labels: dict[str, str] = msgspec.json.decode(mci.labels)
     return (labels.get(LEASE), labels.get(RESERVATION, spec.id)) == (lease.id, spec.id)
 
 
-def _describe_mci(task: ReservationTask, found: Object | None) -> str:
-    if found is None:
+def _describe_mci(task: ReservationTask, mci: Object | None) -> str:
+    if mci is None:
         return "not there"
-    if not _is_made_for(task.lease.object, task.spec, found):
+    if not _is_made_for(task.lease.object, task.spec, mci):
         return "there already, and was not made for this reservation"
-    return f"{found.state}{f': {found.error}' if found.error else ''}"
+    return f"{mci.state}{f': {mci.error}' if mci.error else ''}"
 
 
 def _decode_template(template: str) -> object:
     try:
-        found: object = msgspec.json.decode(template)
+        decoded: object = msgspec.json.decode(template)
     except (msgspec.DecodeError, RecursionError):
         return template
-    return found
+    return decoded

@@ -87,7 +87,7 @@ class ResourcePlugins:
     """The plug-ins of all types of resources, by name, and the faults of those that cannot be used."""
 
     def __init__(self, resources: Iterable[ResourcePlugin], faults: Iterable[PluginFault] = ()) -> None:
-        self._resources = {one.name: one for one in resources}
+        self._resources = {resource.name: resource for resource in resources}
         self._faults = "".join(f"; {fault}" for fault in faults)
 
     def __getitem__(self, name: str) -> ResourcePlugin:
@@ -123,8 +123,8 @@ def _checked(resource: Any) -> ResourcePlugin:  # noqa: ANN401 - whatever a pack
     lacking = [name for name in METHODS if not callable(getattr(resource, name, None))]
     if lacking or not isinstance(getattr(resource, "name", None), str):
         raise BadInput("resource", type(resource).__name__, f"a ResourcePlugin, with {', '.join(lacking) or 'a name'}")
-    found: ResourcePlugin = resource
-    return found
+    plugin: ResourcePlugin = resource
+    return plugin
 
 
 def read_count(
