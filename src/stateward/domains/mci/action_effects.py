@@ -24,22 +24,22 @@ PAID_STATE = VmState.RUNNING
 """The state in which a provider charges for a VM by the hour."""
 
 
-async def removed_vms(reader: Reader, request: Request, found: Object) -> list[PartAction]:
+async def removed_vms(reader: Reader, request: Request, mci: Object) -> list[PartAction]:
     """Return the actions on VMs to which an action leads that removes some of an MCI's VMs, with their records."""
-    whole = Selector(found.ns, VM.kind, found.id)
+    whole = Selector(mci.ns, VM.kind, mci.id)
     match request.action:
-        case "delete" if TERMINATE_FIRST in request.facts and found.state != MciState.TERMINATED:
+        case "delete" if TERMINATE_FIRST in request.facts and mci.state != MciState.TERMINATED:
             return _remove(whole)
         case "refine":
-            return _remove(Selector(found.ns, VM.kind, found.id, tuple(state.word for state in BAD_STATES)))
+            return _remove(Selector(mci.ns, VM.kind, mci.id, tuple(state.word for state in BAD_STATES)))
         case "scale in":
             scale = msgspec.json.decode(request.args, type=Scale)
-            vms = [one async for one in list_all(reader, whole)]
-            return _remove(Selector(found.ns, VM.kind, ids=tuple(choose_leaving(vms, scale))))
+            vms = [vm async for vm in list_all(reader, whole)]
+            return _remove(Selector(mci.ns, VM.kind, ids=tuple(choose_leaving(vms, scale))))
         case "deregister":
             leaving = msgspec.json.decode(request.args, type=Deregistration).vms
-            ids = tuple(vm_id(found.id, name) for name in leaving)
-            return [PartAction(Selector(found.ns, VM.kind, ids=ids), "remove", FORCED)]
+            ids = tuple(vm_id(mci.id, name) for name in leaving)
+            return [PartAction(Selector(mci.ns, VM.kind, ids=ids), "remove", FORCED)]
         case _:
             return []
 
@@ -59,7 +59,7 @@ def describe_access(request: Request) -> str:
     if request.creates is None or request.creates.kind != MCI.kind or request.spec is None:
         return ""
     mci = msgspec.json.decode(request.spec, type=MciSpec)
-    if not mci.dynamic or all(one.network for one in mci.groups):
+    if not mci.dynamic or all(group.network for group in mci.groups):
         return ""
     return access_text(mci)
 
@@ -71,7 +71,7 @@ def access_text(mci: MciSpec) -> str:
     allowed = mci.access_from
     if EVERYBODY in allowed:
         return "every port of its VMs is open to the whole Internet"
-    if any(one in WORLD for one in allowed):
+    if any(source in WORLD for source in allowed):
         return "SSH to its VMs is open to the whole Internet"
     return f"its VMs let in SSH from {', '.join(allowed)}" if allowed else "its VMs let nobody in: accessFrom is empty"
 
@@ -80,9 +80,9 @@ def describe_cost_change(changes: Sequence[ExpectedChange]) -> str:
     """Return the change of the cost of VMs as a sentence; empty if no spec knows a cost, or nothing changes."""
     sign = {True: 1, False: -1}
     change = sum(
-        sign[one.desired == PAID_STATE] * vm_cost(one.object).cost
-        for one in changes
-        if one.object.kind == VM.kind and (one.desired == PAID_STATE) != (one.object.state == PAID_STATE)
+        sign[expected.desired == PAID_STATE] * vm_cost(expected.object).cost
+        for expected in changes
+        if expected.object.kind == VM.kind and (expected.desired == PAID_STATE) != (expected.object.state == PAID_STATE)
     )
     if abs(change) < 0.005:
         return ""

@@ -55,21 +55,21 @@ async def adopt_machines(
     """
     await service.namespace(ns)
     places = await _places(service, ns, request)
-    found = await service.engine.store.reader.object(Key(ns, request.mci))
-    exists = found is not None and not found.removed
-    if found is not None and exists and found.kind != MCI.kind:
+    record = await service.engine.store.reader.object(Key(ns, request.mci))
+    exists = record is not None and not record.removed
+    if record is not None and exists and record.kind != MCI.kind:
         raise NotFound(ns, request.mci)
-    running = await _same_adoption(service, found, request.machines) if found is not None and exists else None
+    running = await _same_adoption(service, record, request.machines) if record is not None and exists else None
     if running is not None:
         return running, list(request.machines)
     holders = await _holders(service)
     new: list[MachineToAdopt] = []
-    for one in request.machines:
-        holder = holders.get((places[one.connection].lane, one.native_id))
+    for machine in request.machines:
+        holder = holders.get((places[machine.connection].lane, machine.native_id))
         if holder is None:
-            new.append(one)
+            new.append(machine)
         elif (holder.ns, holder.parent) != (ns, request.mci):
-            raise MachineHeld(one.native_id, _holder_text(holder, sees))
+            raise MachineHeld(machine.native_id, _holder_text(holder, sees))
     if not new:
         return None, []
     await _check_shown(service, places, request, new)
@@ -101,12 +101,12 @@ async def list_unmarked(service: Service, ns: str, connection: CloudConnection) 
 async def deregister_vms(service: Service, ns: str, mci: str, vms: Sequence[str], by: Caller) -> Accepted:
     """Take our keys off the machines of VMs, which stay as they are, and remove the records of the VMs."""
     for name in vms:
-        found = await service.vm(ns, mci, name)
-        driver = (await service.clients.for_lane(vm_of(found).connection, vm_of(found).lane)).driver
+        vm = await service.vm(ns, mci, name)
+        driver = (await service.clients.for_lane(vm_of(vm).connection, vm_of(vm).lane)).driver
         if not isinstance(driver, MachineAdopter):
-            raise NotDone(f"deregistration of {found.id!r}", f"{CANNOT_ADOPT}; force=true removes the record alone")
-        if found.op is not None:
-            raise NotDone(f"deregistration of {found.id!r}", f"operation {found.op} is running")
+            raise NotDone(f"deregistration of {vm.id!r}", f"{CANNOT_ADOPT}; force=true removes the record alone")
+        if vm.op is not None:
+            raise NotDone(f"deregistration of {vm.id!r}", f"operation {vm.op} is running")
     args = Deregistration(tuple(vms))
     return await service.engine.act(ns, mci, "deregister", args=args, actor=by.actor, who=by.who)
 
@@ -114,41 +114,41 @@ async def deregister_vms(service: Service, ns: str, mci: str, vms: Sequence[str]
 async def _places(service: Service, ns: str, request: AdoptionRequest) -> dict[str, CloudConnection]:
     """Return the connections of the machines; each must let the namespace adopt, and its driver must be able to."""
     places: dict[str, CloudConnection] = {}
-    for number, one in enumerate(request.machines):
-        if one.connection not in places:
+    for number, machine in enumerate(request.machines):
+        if machine.connection not in places:
             try:
-                place = places[one.connection] = await service.catalogue.connection(one.connection)
+                place = places[machine.connection] = await service.catalogue.connection(machine.connection)
             except UnknownName as error:
                 granted = [known.name for known in await service.catalogue.connections() if is_granted(known, ns)]
-                raise unknown_connection(f"subGroups[{number}].connectionName", one.connection, granted) from error
+                raise unknown_connection(f"subGroups[{number}].connectionName", machine.connection, granted) from error
             check_adoption(place, ns)
             if not isinstance(await service.clients.driver_for(place), MachineAdopter):
                 raise NotDone(f"adoption at connection {place.name!r}", CANNOT_ADOPT)
     return places
 
 
-async def _same_adoption(service: Service, found: Object, machines: Iterable[MachineToAdopt]) -> str | None:
+async def _same_adoption(service: Service, mci: Object, machines: Iterable[MachineToAdopt]) -> str | None:
     """Return the operation on an MCI if it adopts the same machines."""
-    operation = None if found.op is None else await service.engine.store.reader.operation(Key(found.ns, found.op))
+    operation = None if mci.op is None else await service.engine.store.reader.operation(Key(mci.ns, mci.op))
     if operation is None or operation.action != "adopt":
         return None
     running = msgspec.json.decode(operation.args, type=Adoption).machines
-    return operation.id if {_id(one) for one in running} >= {_id(one) for one in machines} else None
+    return operation.id if {_id(machine) for machine in running} >= {_id(machine) for machine in machines} else None
 
 
-def _id(one: MachineToAdopt) -> tuple[str, str]:
-    return one.connection, one.native_id
+def _id(machine: MachineToAdopt) -> tuple[str, str]:
+    return machine.connection, machine.native_id
 
 
 async def _holders(service: Service) -> dict[tuple[str, str], Object]:
     """Return the VM of each machine, by its lane and native id, of all namespaces."""
     reader = service.engine.store.reader
-    found: dict[tuple[str, str], Object] = {}
+    holders: dict[tuple[str, str], Object] = {}
     for ns in await reader.namespaces():
         async for vm in list_all(reader, Selector(ns, VM.kind)):
             if has_machine(vm):
-                found[machine_of(vm)] = vm
-    return found
+                holders[machine_of(vm)] = vm
+    return holders
 
 
 def _holder_text(vm: Object, sees: SeesNamespace) -> str:
@@ -163,21 +163,21 @@ async def _check_shown(
 ) -> None:
     """Refuse machines that do not exist or carry a key; a listing that is not complete refuses nothing."""
     for name, place in places.items():
-        wanted = [one for one in new if one.connection == name]
+        wanted = [machine for machine in new if machine.connection == name]
         client = await service.clients.for_connection(place)
         unmarked = await client.list_unmarked() if wanted else MachineListing((), complete=False)
-        absent = {one.native_id for one in wanted} - {one.native_id for one in unmarked.machines}
+        absent = {machine.native_id for machine in wanted} - {machine.native_id for machine in unmarked.machines}
         if not absent or not unmarked.complete:
             continue
         marked = await client.list_now()
-        keys = {one.native_id: one.key for one in marked.machines}
-        for one in wanted:
-            if one.native_id in absent and one.native_id in keys:
-                raise MachineHeld(one.native_id, _key_text(keys[one.native_id]))
-            if one.native_id in absent and marked.complete:
-                number = request.machines.index(one)
+        keys = {machine.native_id: machine.key for machine in marked.machines}
+        for machine in wanted:
+            if machine.native_id in absent and machine.native_id in keys:
+                raise MachineHeld(machine.native_id, _key_text(keys[machine.native_id]))
+            if machine.native_id in absent and marked.complete:
+                number = request.machines.index(machine)
                 raise BadInput(
-                    f"subGroups[{number}].cspResourceId", one.native_id, f"the id of a machine at {name} that lives"
+                    f"subGroups[{number}].cspResourceId", machine.native_id, f"the id of a machine at {name} that lives"
                 )
 
 

@@ -108,46 +108,46 @@ class MciDemo:
     async def look_after(self, wanted: MciSpec) -> None:
         """Create a missing MCI, repair a broken one, use a healthy one."""
         with suppress(StatewardError):  # another request was first, or it is not possible now: there is a next round
-            found = await self._service.engine.store.reader.object(Key(NS, wanted.name))
-            if found is None or found.removed:
+            record = await self._service.engine.store.reader.object(Key(NS, wanted.name))
+            if record is None or record.removed:
                 await self._service.create(NS, replace(wanted, uid=new_id(), policy="refine"), BY)
-            elif MCI.state(found.state).state_class is not TRANSITIONAL:
-                await self._use(wanted, found)
+            elif MCI.state(record.state).state_class is not TRANSITIONAL:
+                await self._use(wanted, record)
 
-    async def _use(self, wanted: MciSpec, found: Object) -> None:
-        vms = await self._service.vms(NS, found.id)
-        if found.state in OVER:
-            await self._service.delete(NS, found.id, "terminate", BY)
-        elif any(one.state in BAD for one in vms):
-            await self._service.refine(NS, found.id, BY)
-        elif not await self._to_size(wanted, found, vms):
-            await self._play(found, vms)
+    async def _use(self, wanted: MciSpec, mci: Object) -> None:
+        vms = await self._service.vms(NS, mci.id)
+        if mci.state in OVER:
+            await self._service.delete(NS, mci.id, "terminate", BY)
+        elif any(vm.state in BAD for vm in vms):
+            await self._service.refine(NS, mci.id, BY)
+        elif not await self._to_size(wanted, mci, vms):
+            await self._play(mci, vms)
 
-    async def _to_size(self, wanted: MciSpec, found: Object, vms: Sequence[Object]) -> bool:
+    async def _to_size(self, wanted: MciSpec, mci: Object, vms: Sequence[Object]) -> bool:
         """Scale a subgroup back that is too small or too large."""
-        sizes = Counter(vm_of(one).group for one in vms)
+        sizes = Counter(vm_of(vm).group for vm in vms)
         for group in wanted.groups:
-            short, known = group.size - sizes[group.name], any(one.name == group.name for one in mci_of(found).groups)
+            short, known = group.size - sizes[group.name], any(other.name == group.name for other in mci_of(mci).groups)
             if known and (short > 0 or short < -SPARE):
-                await self._service.scale(NS, found.id, group.name, short, BY)
+                await self._service.scale(NS, mci.id, group.name, short, BY)
                 return True
         return False
 
-    async def _play(self, found: Object, vms: Sequence[Object]) -> None:
+    async def _play(self, mci: Object, vms: Sequence[Object]) -> None:
         """Run a random action on a healthy MCI."""
         some = self._chance.choice(vms)
-        if any(one.state == VmState.SUSPENDED for one in vms):
-            await self._service.control(NS, found.id, "resume", BY)
+        if any(vm.state == VmState.SUSPENDED for vm in vms):
+            await self._service.control(NS, mci.id, "resume", BY)
             return
         match self._chance.choice(("suspend", "reboot", "suspend one", "reboot one", "grow", "shrink")):
             case "grow":
-                await self._service.scale(NS, found.id, vm_of(some).group, 1, BY)
-            case "shrink" if len(vms) > len(mci_of(found).groups):
-                await self._service.scale(NS, found.id, vm_of(some).group, -1, BY)
+                await self._service.scale(NS, mci.id, vm_of(some).group, 1, BY)
+            case "shrink" if len(vms) > len(mci_of(mci).groups):
+                await self._service.scale(NS, mci.id, vm_of(some).group, -1, BY)
             case "suspend one" | "reboot one" as action:
-                await self._service.control_vm(NS, found.id, vm_of(some).name, action.split()[0], BY)
+                await self._service.control_vm(NS, mci.id, vm_of(some).name, action.split()[0], BY)
             case "suspend" | "reboot" as action:
-                await self._service.control(NS, found.id, action, BY)
+                await self._service.control(NS, mci.id, action, BY)
 
     async def tidy_up(self) -> None:
         """Terminate the processes on this host; a killed server leaves them and finds them at its next start."""

@@ -54,7 +54,7 @@ def limit_of(provider: str) -> ProviderLimit:
 
 def lanes_of(connections: Iterable[CloudConnection]) -> tuple[list[LaneGroup], list[Lane]]:
     """Return the lane groups and lanes of connections."""
-    places = {(one.provider, one.lane) for one in connections}
+    places = {(connection.provider, connection.lane) for connection in connections}
     groups = [LaneGroup(provider, limit_of(provider).regions) for provider in sorted({grp for grp, _ in places})]
     lanes = [Lane(lane, provider, limit_of(provider).vms, 0.0, 0.0, 0) for provider, lane in sorted(places)]
     return groups, lanes
@@ -118,24 +118,24 @@ class DeploymentRecords:
         else:
             await self.engine.act(DEPLOYMENT_NS, record_id("connection", name), "remove", actor=CONTROLLER, who=by.who)
         await self.clients.discard(name)
-        if known.lane not in {one.lane for one in await self.catalogue.all_connections()}:
+        if known.lane not in {connection.lane for connection in await self.catalogue.all_connections()}:
             await self.engine.remove_limits([known.lane])
 
     async def _change_connection(self, name: str, change: Change, by: Caller) -> CloudConnection:
         """Write the changed record; retry if other requests change it at the same time."""
         key = Key(DEPLOYMENT_NS, record_id("connection", name))
         for last in (*[False] * (MAX_WRITE_ATTEMPTS - 1), True):
-            found = await self.engine.store.reader.object(key)
-            was = self.catalogue.read_connection(name, found)
+            record = await self.engine.store.reader.object(key)
+            was = self.catalogue.read_connection(name, record)
             new = change(was)
             if new == was:
                 return was
             how: dict[str, Any] = {"spec": new, "actor": CONTROLLER, "who": by.who}
             try:
-                if found is None or found.removed:
+                if record is None or record.removed:
                     done = await self.engine.create(*key, CONNECTION.kind, "register", **how)
                 else:
-                    done = await self.engine.act(*key, "change", version=found.version, **how)
+                    done = await self.engine.act(*key, "change", version=record.version, **how)
             except (AlreadyExists, VersionMismatch):
                 if last:
                     raise
@@ -151,7 +151,7 @@ class DeploymentRecords:
     async def settings(self) -> list[TumblebugSetting]:
         """Return the stored settings, by name."""
         chosen = list_all(self.engine.store.reader, Selector(DEPLOYMENT_NS, SETTING.kind))
-        return sorted([setting_record(one) async for one in chosen], key=lambda one: one.name)
+        return sorted([setting_record(record) async for record in chosen], key=lambda setting: setting.name)
 
     async def store_setting(self, setting: TumblebugSetting, by: Caller) -> None:
         """Store a setting, or change its value."""
@@ -178,8 +178,8 @@ class DeploymentRecords:
 
     async def describe_namespace(self, ns: str, description: str, by: Caller) -> Object:
         """Change the description of a namespace."""
-        found, spec = await self.namespace(ns), {"name": ns, "description": description}
-        return (await self.engine.act(*found.key, "change", spec=spec, actor=CONTROLLER, who=by.who)).object
+        record, spec = await self.namespace(ns), {"name": ns, "description": description}
+        return (await self.engine.act(*record.key, "change", spec=spec, actor=CONTROLLER, who=by.who)).object
 
     async def namespace(self, ns: str) -> Object:
         """Return a namespace, or raise."""
@@ -191,12 +191,12 @@ class DeploymentRecords:
     async def namespaces(self) -> list[Object]:
         """Return all namespaces."""
         chosen = list_all(self.engine.store.reader, Selector(DEPLOYMENT_NS, NAMESPACE.kind))
-        return [one async for one in chosen if one.id.startswith(record_id("ns", ""))]
+        return [record async for record in chosen if record.id.startswith(record_id("ns", ""))]
 
     async def remove_namespace(self, ns: str, by: Caller) -> None:
         """Remove an empty namespace; records of ended commands do not keep it, and are removed, too."""
-        found = await self.namespace(ns)
-        await self.engine.act(*found.key, "remove", actor=CONTROLLER, who=by.who)
+        record = await self.namespace(ns)
+        await self.engine.act(*record.key, "remove", actor=CONTROLLER, who=by.who)
         await forget_ended_commands(self.engine, ns)
         await self.engine.remove_limits([command_lane(ns)])
 

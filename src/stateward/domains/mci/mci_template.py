@@ -54,27 +54,27 @@ class MciTemplate:
             except StatewardError as error:
                 raise BadInput(f"groups[{number}]", group.name, f"a subgroup that can be made: {error}") from error
 
-    async def removal(self, reader: Reader, found: Object, who: str) -> Sequence[Request]:
+    async def removal(self, reader: Reader, mci: Object, who: str) -> Sequence[Request]:
         """Return the next requests that remove an MCI: stop its operation, terminate its VMs, delete it."""
 
         def ask(id_: str, action: str, *facts: str) -> Request:
-            return Request(found.ns, id_, action, op="", actor=USER, who=who, facts=frozenset(facts))
+            return Request(mci.ns, id_, action, op="", actor=USER, who=who, facts=frozenset(facts))
 
-        if found.op is not None:
-            return [ask(found.id, "terminate", FORCE)]
-        if found.state not in (MciState.TERMINATED, MciState.EMPTY):
-            return [ask(found.id, "delete", TERMINATE_FIRST)]
-        vms = [one.id async for one in list_all(reader, Selector(found.ns, VM.kind, found.id))]
-        return [*(ask(vm, "remove", WITH_MCI) for vm in vms), ask(found.id, "delete")]
+        if mci.op is not None:
+            return [ask(mci.id, "terminate", FORCE)]
+        if mci.state not in (MciState.TERMINATED, MciState.EMPTY):
+            return [ask(mci.id, "delete", TERMINATE_FIRST)]
+        vms = [vm.id async for vm in list_all(reader, Selector(mci.ns, VM.kind, mci.id))]
+        return [*(ask(vm, "remove", WITH_MCI) for vm in vms), ask(mci.id, "delete")]
 
 
 def _converted(given: Mapping[str, Any]) -> MciSpec:
     try:
         return msgspec.convert(dict(given), MciSpec)
     except msgspec.ValidationError as error:
-        found = bad_input(error, MciSpec, "")
-        found.field = found.field or "spec"
-        raise found from error
+        problem = bad_input(error, MciSpec, "")
+        problem.field = problem.field or "spec"
+        raise problem from error
 
 
 def _wanted(name: str, uid: str, given: Mapping[str, Any]) -> MciSpec:
@@ -101,7 +101,8 @@ def _fleet(given: Mapping[str, Any], written: dict[str, str]) -> dict[str, Any]:
     if not isinstance(groups, list):
         raise BadInput(path, groups, "a list of at least one subgroup")
     fleet["subGroups"] = [
-        _renamed(f"{path}[{number}]", f"subGroups[{number}]", one, GROUP, written) for number, one in enumerate(groups)
+        _renamed(f"{path}[{number}]", f"subGroups[{number}]", group, GROUP, written)
+        for number, group in enumerate(groups)
     ]
     if fleet.get("postCommand") is not None:
         fleet["postCommand"] = _renamed("postCommand", "postCommand", fleet["postCommand"], COMMAND, written)
@@ -112,13 +113,13 @@ def _renamed(path: str, wire_path: str, given: object, names: Names, written: di
     if not isinstance(given, Mapping):
         raise BadInput(path, given, "an object with fields")
     written[wire_path] = path
-    found: dict[str, Any] = {}
+    renamed: dict[str, Any] = {}
     for name, value in given.items():
         wire, field = names.get(name), f"{path}.{name}" if path else name
         if wire is None:
             raise BadInput(field, value, f"one of {', '.join(names)}")
-        if wire in found:
+        if wire in renamed:
             raise BadInput(field, value, "given once: its other name is given too")
-        found[wire] = value
+        renamed[wire] = value
         written[f"{wire_path}.{wire}" if wire_path else wire] = field
-    return found
+    return renamed

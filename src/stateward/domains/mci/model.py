@@ -119,9 +119,9 @@ ALL_PORTS = "0-65535"
 def single_rules(rules: Iterable[FirewallRule]) -> tuple[FirewallRule, ...]:
     """Return rules with one range of ports each, and none twice; no ports mean all of them."""
     single = (
-        replace(one, ports="" if ports == ALL_PORTS else ports)
-        for one in rules
-        for ports in one.ports.replace(" ", "").split(",")
+        replace(rule, ports="" if ports == ALL_PORTS else ports)
+        for rule in rules
+        for ports in rule.ports.replace(" ", "").split(",")
     )
     return tuple(dict.fromkeys(single))
 
@@ -454,13 +454,13 @@ def named_resources(of: SubGroup | VmSpec) -> dict[str, tuple[str, ...]]:
 def spec_reader(record: type[T]) -> Callable[[Object], T]:
     """Return a function that decodes the spec of an object."""
     decoder = msgspec.json.Decoder(record)
-    return lambda found: decoder.decode(found.spec)
+    return lambda stored: decoder.decode(stored.spec)
 
 
 def seen_reader(record: type[T]) -> Callable[[Object], T]:
     """Return a function that decodes the `seen` record of an object."""
     decoder = msgspec.json.Decoder(record)
-    return lambda found: decoder.decode(found.seen)
+    return lambda stored: decoder.decode(stored.seen)
 
 
 mci_of, mci_seen = spec_reader(MciSpec), seen_reader(MciSeen)
@@ -478,13 +478,13 @@ spec_record, image_record = spec_reader(SpecRecord), spec_reader(ImageRecord)
 def native_ids(subnet: str, network: Object | None, groups: Iterable[Object], key: Object | None) -> dict[str, str]:
     """Return the provider's ids of the resources of a VM, by resource kind."""
     net = ResourceSeen() if network is None else resource_seen(network)
-    found = {
+    natives = {
         ResourceKind.NETWORK: net.native_id,
         ResourceKind.SUBNET: net.subnets.get(subnet) or next(iter(net.subnets.values()), ""),
-        ResourceKind.SECURITY_GROUP: ",".join(resource_seen(one).native_id for one in groups),
+        ResourceKind.SECURITY_GROUP: ",".join(resource_seen(group).native_id for group in groups),
         ResourceKind.SSH_KEY: "" if key is None else resource_seen(key).native_id,
     }
-    return {str(kind): native for kind, native in found.items() if native}
+    return {str(kind): native for kind, native in natives.items() if native}
 
 
 def seen_of(shown: Observation) -> VmSeen:
@@ -500,10 +500,10 @@ def seen_of(shown: Observation) -> VmSeen:
     )
 
 
-def is_chosen(found: Object, choice: VmChoice) -> bool:
+def is_chosen(record: Object, choice: VmChoice) -> bool:
     """Tell whether a VM is one of those that are chosen."""
-    vm = vm_of(found)
-    labels = {**msgspec.json.decode(found.labels, type=dict[str, str]), **vm.label, "sys.id": vm.name}
+    vm = vm_of(record)
+    labels = {**msgspec.json.decode(record.labels, type=dict[str, str]), **vm.label, "sys.id": vm.name}
     return (
         choice.vm in ("", vm.name)
         and choice.group in ("", vm.group)

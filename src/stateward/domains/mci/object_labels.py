@@ -42,17 +42,17 @@ MAX_LABELS = 100
 """How many labels an object may have; each change stores all of them again."""
 
 
-def labels_of(found: Object) -> Labels:
+def labels_of(record: Object) -> Labels:
     """Return the labels of an object: those that its users gave, and those that all objects have."""
-    spec = mci_of(found) if found.kind == MCI.kind else vm_of(found) if found.kind == VM.kind else None
-    own = shown_labels(msgspec.json.decode(found.labels)) if spec is None else spec.label
-    identity = resource_identity(found) if spec is None else spec
+    spec = mci_of(record) if record.kind == MCI.kind else vm_of(record) if record.kind == VM.kind else None
+    own = shown_labels(msgspec.json.decode(record.labels)) if spec is None else spec.label
+    identity = resource_identity(record) if spec is None else spec
     return {
         **own,
         "sys.id": identity.name,
-        "sys.namespace": found.ns,
+        "sys.namespace": record.ns,
         "sys.uid": identity.uid,
-        "sys.labelType": LABEL_TYPES[found.kind],
+        "sys.labelType": LABEL_TYPES[record.kind],
     }
 
 
@@ -62,52 +62,52 @@ async def change_labels(
     """Add or replace some labels of an object, and remove others; returns the object."""
     uow = UnitOfWork(tx)
     await uow.load([key])
-    found = uow.objects.get(key)
-    if found is None or found.removed:
+    record = uow.objects.get(key)
+    if record is None or record.removed:
         raise NotFound(*key)
-    changed = _with_labels(found, _changeable(kinds, found, added, removed), removed)
-    if changed == found:
-        return found
-    if changed.spec != found.spec and found.op is not None:
-        holder = Key(found.ns, found.op)
+    changed = _with_labels(record, _changeable(kinds, record, added, removed), removed)
+    if changed == record:
+        return record
+    if changed.spec != record.spec and record.op is not None:
+        holder = Key(record.ns, record.op)
         await uow.load_operations([holder])
         raise Occupied("change labels", blocker_of(uow.operations[holder]))
     changed = replace(changed, version=uow.next_version(key))
     uow.save_object(key, changed)
-    spec = changed.spec if changed.spec != found.spec else None
-    journal(uow, found, None, by.actor, by.who, "labels changed", spec=spec)
+    spec = changed.spec if changed.spec != record.spec else None
+    journal(uow, record, None, by.actor, by.who, "labels changed", spec=spec)
     await uow.apply()
     return changed
 
 
-def _changeable(kinds: Kinds, found: Object, added: Mapping[str, str], removed: Collection[str]) -> Labels:
+def _changeable(kinds: Kinds, record: Object, added: Mapping[str, str], removed: Collection[str]) -> Labels:
     """Return the added labels that are the users' own; raises if others would change, or a removed one is missing."""
-    labels = labels_of(found)
-    present, reserved = {**msgspec.json.decode(found.labels), **labels}, kinds.of(found).reserved_labels
+    labels = labels_of(record)
+    present, reserved = {**msgspec.json.decode(record.labels), **labels}, kinds.of(record).reserved_labels
     given: Labels = {}
     for name, value in [*added.items(), *((name, None) for name in removed)]:
         if not (name.startswith(SYSTEM_PREFIX) or name in reserved or name == PROTECTED_LABEL):
             given |= {} if value is None else {name: value}
         elif value is None or name == PROTECTED_LABEL or present.get(name) != value:  # its own value is no change
             allowed = f"left out: this server sets {name!r} itself"
-            raise BadInput(f"labels.{name}", value, allowed, state=found.state)
+            raise BadInput(f"labels.{name}", value, allowed, state=record.state)
     for name in removed:
         if name not in labels:
             raise UnknownName("label", name, sorted(labels))
     if len(labels.keys() | given.keys()) > MAX_LABELS:
-        raise BadInput("labels", len(given), f"so few that the object has at most {MAX_LABELS}", state=found.state)
+        raise BadInput("labels", len(given), f"so few that the object has at most {MAX_LABELS}", state=record.state)
     return given
 
 
-def _with_labels(found: Object, added: Labels, removed: Collection[str]) -> Object:
+def _with_labels(record: Object, added: Labels, removed: Collection[str]) -> Object:
     """Return an object with changed labels, in the place where its kind stores them."""
-    if found.kind != VM.kind:  # the labels of a VM's object are those that it has from its MCI
-        found = replace(found, labels=_merged_text(found.labels, added, removed))
-    if found.kind not in (MCI.kind, VM.kind):
-        return found
-    spec = mci_of(found) if found.kind == MCI.kind else vm_of(found)
+    if record.kind != VM.kind:  # the labels of a VM's object are those that it has from its MCI
+        record = replace(record, labels=_merged_text(record.labels, added, removed))
+    if record.kind not in (MCI.kind, VM.kind):
+        return record
+    spec = mci_of(record) if record.kind == MCI.kind else vm_of(record)
     label = _merged(spec.label, added, removed)
-    return found if label == spec.label else replace(found, spec=to_json(replace(spec, label=label)))
+    return record if label == spec.label else replace(record, spec=to_json(replace(spec, label=label)))
 
 
 def _merged(labels: Labels, added: Labels, removed: Collection[str]) -> Labels:

@@ -43,30 +43,34 @@ class Risk(Struct, frozen=True):
 
 async def attempts_with(reader: Reader, namespaces: Iterable[str], spec: str) -> list[CreationAttempt]:
     """Return the creations of VMs with a spec, oldest first."""
-    found: list[CreationAttempt] = []
+    attempts: list[CreationAttempt] = []
     for ns in namespaces:
         wanted = OperationFilter(ns, kind=VM.kind, action="create")
         for entry in await reader.list_operations(wanted, None, MAX_CREATIONS):
             parts = [entry, *await reader.children_of(entry.key)]
-            ended = [one for one in parts if one.kind == VM.kind and one.action == "create" and one.ended is not None]
-            objects = await reader.objects([Key(ns, one.object) for one in ended])
-            for one in ended:
-                created = objects.get(Key(ns, one.object))
-                if created is None or one.status not in (Status.SUCCEEDED, Status.FAILED):
+            ended = [
+                operation
+                for operation in parts
+                if operation.kind == VM.kind and operation.action == "create" and operation.ended is not None
+            ]
+            objects = await reader.objects([Key(ns, operation.object) for operation in ended])
+            for operation in ended:
+                created = objects.get(Key(ns, operation.object))
+                if created is None or operation.status not in (Status.SUCCEEDED, Status.FAILED):
                     continue
                 vm = vm_of(created)
                 if vm.spec == spec:
-                    good, at = one.status is Status.SUCCEEDED, one.ended or 0.0
+                    good, at = operation.status is Status.SUCCEEDED, operation.ended or 0.0
                     place = vm.connection, vm.provider, vm.region
-                    found.append(CreationAttempt(vm.spec, vm.csp_image, *place, good, one.error or "", at))
-    return sorted(found, key=lambda one: one.ended)
+                    attempts.append(CreationAttempt(vm.spec, vm.csp_image, *place, good, operation.error or "", at))
+    return sorted(attempts, key=lambda attempt: attempt.ended)
 
 
 def risk_of(attempts: Sequence[CreationAttempt]) -> Risk:
     """Return the risk of a further creation."""
     if not attempts:
         return Risk("low", "no VM of this spec was created here before", 0.0)
-    failed = sum(not one.succeeded for one in attempts)
+    failed = sum(not attempt.succeeded for attempt in attempts)
     rate = failed / len(attempts)
     level = "high" if rate >= HIGH_RATE else "medium" if rate >= MEDIUM_RATE else "low"
     return Risk(level, f"{failed} of {len(attempts)} creations with this spec have failed", rate)

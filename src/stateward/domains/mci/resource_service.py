@@ -69,10 +69,10 @@ class ResourceService(DeploymentRecords):
         self, ns: str, resource_type: str, name: str, by: Caller, *, force: bool = False
     ) -> Accepted:
         """Delete an unused resource; with force, remove its record only."""
-        found = await self.resource(ns, resource_type, name)
+        resource = await self.resource(ns, resource_type, name)
         if force:
-            return await self._act(ns, found.id, "forget", by, facts={FORCE})
-        return await self._act(ns, found.id, "delete", by)
+            return await self._act(ns, resource.id, "forget", by, facts={FORCE})
+        return await self._act(ns, resource.id, "delete", by)
 
     async def resource(self, ns: str, resource_type: str, name: str) -> Object:
         """Return a resource, or raise."""
@@ -81,7 +81,7 @@ class ResourceService(DeploymentRecords):
     async def resources(self, ns: str, resource_type: str) -> list[Object]:
         """Return the resources of one type."""
         chosen = Selector(ns, RESOURCE_LIFECYCLES[resource_type].kind)
-        return [one async for one in list_all(self.engine.store.reader, chosen)]
+        return [resource async for resource in list_all(self.engine.store.reader, chosen)]
 
     # --- what is only written down -----------------------------------------------------------------------------------
 
@@ -98,18 +98,18 @@ class ResourceService(DeploymentRecords):
     async def change_record(self, ns: str, what: SpecRecord | ImageRecord, by: Caller) -> Accepted:
         """Change a registered spec or image; VMs keep what they were created from."""
         resource_type = "spec" if isinstance(what, SpecRecord) else "image"
-        found = await self.engine.record(ns, record_id(resource_type, what.id))
-        return await self._act(ns, found.id, "change", by, spec=what)
+        record = await self.engine.record(ns, record_id(resource_type, what.id))
+        return await self._act(ns, record.id, "change", by, spec=what)
 
     async def describe_resource(self, ns: str, resource_type: str, want: ResourceSpec, by: Caller) -> Accepted:
         """Change the description of a resource; nothing changes at its provider."""
-        found = await self.resource(ns, resource_type, want.name)
-        return await self._act(ns, found.id, "describe", by, spec=want, version=found.version)
+        resource = await self.resource(ns, resource_type, want.name)
+        return await self._act(ns, resource.id, "describe", by, spec=want, version=resource.version)
 
     async def unregister(self, ns: str, resource_type: str, name: str, by: Caller) -> None:
         """Remove the record of a spec or an image that no VM uses."""
-        found = await self.engine.record(ns, record_id(resource_type, name))
-        await self._act(ns, found.id, "remove", by)
+        record = await self.engine.record(ns, record_id(resource_type, name))
+        await self._act(ns, record.id, "remove", by)
 
     # --- subnets ------------------------------------------------------------------------------------------------------
 
@@ -117,12 +117,12 @@ class ResourceService(DeploymentRecords):
         """Add a subnet that fits to a network."""
 
         async def added() -> Accepted:
-            found = await self.resource(ns, "vNet", network)
-            want = network_of(found)
-            if any(one.name == subnet.name for one in want.subnets):
-                raise AlreadyExists(ns, f"{network}/{subnet.name}", found.state)
+            resource = await self.resource(ns, "vNet", network)
+            want = network_of(resource)
+            if any(other.name == subnet.name for other in want.subnets):
+                raise AlreadyExists(ns, f"{network}/{subnet.name}", resource.state)
             check_subnets_fit(IPv4Network(want.cidr), (*want.subnets, subnet))
-            return await self._reshape(found, replace(want, subnets=(*want.subnets, subnet)), by)
+            return await self._reshape(resource, replace(want, subnets=(*want.subnets, subnet)), by)
 
         return await retry_on_change(added)
 
@@ -130,20 +130,22 @@ class ResourceService(DeploymentRecords):
         """Remove a subnet from a network; one with VMs only with force, and if the provider allows it."""
 
         async def removed() -> Accepted:
-            found = await self.resource(ns, "vNet", network)
-            want = network_of(found)
-            left = tuple(one for one in want.subnets if one.name != subnet)
+            resource = await self.resource(ns, "vNet", network)
+            want = network_of(resource)
+            left = tuple(other for other in want.subnets if other.name != subnet)
             if len(left) == len(want.subnets):
                 raise NotFound(ns, f"{network}/{subnet}")
             facts = {FORGET} if force else NO_FACTS
-            return await self._reshape(found, replace(want, subnets=left), by, facts)
+            return await self._reshape(resource, replace(want, subnets=left), by, facts)
 
         return await retry_on_change(removed)
 
     async def _reshape(
-        self, found: Object, want: NetworkSpec, by: Caller, facts: Collection[str] = NO_FACTS
+        self, resource: Object, want: NetworkSpec, by: Caller, facts: Collection[str] = NO_FACTS
     ) -> Accepted:
-        return await self._act(found.ns, found.id, "reshape", by, spec=want, facts=facts, version=found.version)
+        return await self._act(
+            resource.ns, resource.id, "reshape", by, spec=want, facts=facts, version=resource.version
+        )
 
     # --- rules of security groups ------------------------------------------------------------------------------------
 
@@ -153,13 +155,13 @@ class ResourceService(DeploymentRecords):
         """Change the rules of a security group; returns the group as it was, and the operation if there is one."""
 
         async def changed() -> tuple[Object, Operation | None]:
-            found = await self.resource(ns, "securityGroup", group)
-            was = security_group_of(found)
+            resource = await self.resource(ns, "securityGroup", group)
+            was = security_group_of(resource)
             want = replace(was, rules=change(was.rules))
             if set(single_rules(want.rules)) == set(single_rules(was.rules)):
-                return found, None
-            accepted = await self._act(ns, found.id, "reshape", by, spec=want, version=found.version)
-            return found, accepted.op
+                return resource, None
+            accepted = await self._act(ns, resource.id, "reshape", by, spec=want, version=resource.version)
+            return resource, accepted.op
 
         return await retry_on_change(changed)
 

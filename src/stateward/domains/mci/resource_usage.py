@@ -19,14 +19,14 @@ from stateward.store.records import Object
 
 async def objects_at_connection(uow: UnitOfWork, connection: str) -> list[str]:
     """Return the objects at a connection, in all namespaces: VMs that are not terminated, networks, groups, keys."""
-    found: list[Object] = []
+    records: list[Object] = []
     for ns in await uow.tx.namespaces():
         vms = await uow.peek_selected(Selector(ns, VM.kind, labels=(("connection", connection),)))
-        found += [one for one in vms if one.state != VmState.TERMINATED]
+        records += [vm for vm in vms if vm.state != VmState.TERMINATED]
         for lifecycle in RESOURCE_LIFECYCLES.values():
             parts = await uow.peek_selected(Selector(ns, lifecycle.kind))
-            found += [one for one in parts if resource_identity(one).connection == connection]
-    return [f"{one.ns}/{one.id}" for one in found]
+            records += [part for part in parts if resource_identity(part).connection == connection]
+    return [f"{record.ns}/{record.id}" for record in records]
 
 
 Usage = dict[tuple[str, str], list[Object]]

@@ -110,8 +110,10 @@ class MciRuntime(DomainRuntime):
             NAMESPACE.kind: guard_namespace,
             SETTING.kind: guard_spec,
         }
-        guards |= dict.fromkeys((one.kind for one in OF_NAMESPACES), in_namespace(grants.wrap(only_unused(guard_spec))))
-        records = [_record(one, guards.get(one.kind)) for one in RECORDS]
+        guards |= dict.fromkeys(
+            (lifecycle.kind for lifecycle in OF_NAMESPACES), in_namespace(grants.wrap(only_unused(guard_spec)))
+        )
+        records = [_record(lifecycle, guards.get(lifecycle.kind)) for lifecycle in RECORDS]
         super().__init__(
             [
                 self._mcis.kind(in_namespace(new_objects.wrap(grants.wrap(mci_guard)))),
@@ -176,21 +178,21 @@ class MciRuntime(DomainRuntime):
             if self._cloud is not None:
                 self._cloud.close()
 
-    def acts_without_parts(self, request: Request, found: Object) -> bool:
+    def acts_without_parts(self, request: Request, record: Object) -> bool:
         """Return whether an action ends the creation of an MCI that has no VMs yet."""
-        return found.kind == MCI.kind and gives_up_creation(request, found)
+        return record.kind == MCI.kind and gives_up_creation(request, record)
 
-    async def find_part_actions(self, request: Request, found: Object) -> Sequence[PartAction]:
+    async def find_part_actions(self, request: Request, record: Object) -> Sequence[PartAction]:
         """Return what becomes of the VMs when an action removes some of them."""
         try:
-            removed = await removed_vms(self.catalogue.reader, request, found) if found.kind == MCI.kind else []
+            removed = await removed_vms(self.catalogue.reader, request, record) if record.kind == MCI.kind else []
         except msgspec.ValidationError:  # of its arguments: the verdict on the request says what is wrong with them
             return ()
-        return removed or await super().find_part_actions(request, found)
+        return removed or await super().find_part_actions(request, record)
 
     async def describe_effects(self, request: Request, changes: Sequence[ExpectedChange]) -> Sequence[str]:
         """Return the change of the cost per hour, where specs say what a VM costs, and who may connect to new VMs."""
-        return [one for one in (describe_cost_change(changes), describe_access(request)) if one]
+        return [text for text in (describe_cost_change(changes), describe_access(request)) if text]
 
     async def demo(self, engine: Engine) -> None:  # noqa: ARG002 - bound before
         """Keep a few MCIs in motion."""
@@ -199,10 +201,11 @@ class MciRuntime(DomainRuntime):
     async def _set_limits(self, engine: Engine) -> None:
         """Set the limits of new lanes; limits that an administrator has changed stay."""
         groups, loads = await engine.store.reader.lanes()
-        known = {one.grp for one in groups} | {one.lane.lane for one in loads}
+        known = {group.grp for group in groups} | {load.lane.lane for load in loads}
         new_groups, new_lanes = lanes_of(await self.catalogue.all_connections())
         await engine.set_limits(
-            [one for one in new_groups if one.grp not in known], [one for one in new_lanes if one.lane not in known]
+            [group for group in new_groups if group.grp not in known],
+            [lane for lane in new_lanes if lane.lane not in known],
         )
 
 

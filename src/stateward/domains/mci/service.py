@@ -28,9 +28,9 @@ GROUP_ACTIONS = ("suspend", "resume", "reboot", "terminate")
 """The actions of an MCI that run on all of its VMs at once."""
 
 
-def gives_up_creation(request: Request, found: Object) -> bool:
+def gives_up_creation(request: Request, mci: Object) -> bool:
     """Return whether an action on an MCI without VMs ends its creation: a forced terminate does."""
-    return request.action == "terminate" and FORCE in request.facts and found.op is not None
+    return request.action == "terminate" and FORCE in request.facts and mci.op is not None
 
 
 class Service(ResourceService):
@@ -53,14 +53,14 @@ class Service(ResourceService):
         """
         if action not in GROUP_ACTIONS:
             raise BadInput("action", action, f"one of {', '.join(GROUP_ACTIONS)}")
-        found = await self.mci(ns, mci)
+        record = await self.mci(ns, mci)
         facts = {FORCE} if force else NO_FACTS
-        whole = self.engine.request(ns, found.id, action, actor=by.actor, who=by.who, facts=facts)
+        whole = self.engine.request(ns, record.id, action, actor=by.actor, who=by.who, facts=facts)
         each = self.engine.request(ns, "", action, actor=by.actor, who=by.who, facts=facts)
         try:
             return await self.engine.group(whole, Selector(ns, VM.kind, mci), each)
         except NoneAllowed as error:
-            if not error.skipped and gives_up_creation(whole, found):
+            if not error.skipped and gives_up_creation(whole, record):
                 return GroupVerdict(await self.engine.submit(whole), [], {})
             refusal = await self.engine.explain_none_allowed(whole, error)
             raise (await self._blocked_by(ns, mci, refusal) if not force else refusal) from None
@@ -77,14 +77,14 @@ class Service(ResourceService):
         """Run an action on one VM."""
         if action not in GROUP_ACTIONS:
             raise BadInput("action", action, f"one of {', '.join(GROUP_ACTIONS)}")
-        found = await self.vm(ns, mci, vm)
+        record = await self.vm(ns, mci, vm)
         facts = {FORCE} if force else NO_FACTS
-        return await self._act(ns, found.id, action, by, facts=facts)
+        return await self._act(ns, record.id, action, by, facts=facts)
 
     async def reconcile_vm(self, ns: str, mci: str, vm: str, by: Caller) -> Accepted:
         """Move a Failed or Undefined VM to the provider's state."""
-        found = await self.vm(ns, mci, vm)
-        return await self._act(ns, found.id, "reconcile", by)
+        record = await self.vm(ns, mci, vm)
+        return await self._act(ns, record.id, "reconcile", by)
 
     async def continue_or_withdraw(self, ns: str, mci: str, action: str, by: Caller) -> Accepted:
         """Continue or withdraw an MCI that is on hold."""
@@ -108,7 +108,7 @@ class Service(ResourceService):
         """Scale a subgroup out, or in (a negative count); with a version, only the MCI of that version."""
         if by_count == 0:
             raise BadInput("count", by_count, "the number of VMs to add or to remove")
-        if all(one.name != group for one in mci_of(await self.mci(ns, mci)).groups):
+        if all(subgroup.name != group for subgroup in mci_of(await self.mci(ns, mci)).groups):
             raise NotFound(ns, f"{mci}/{group}")
         action, args = "scale out" if by_count > 0 else "scale in", Scale(group, abs(by_count))
         return await self._act(ns, mci, action, by, args=args, version=version)
@@ -119,13 +119,13 @@ class Service(ResourceService):
         await check_placement(self.catalogue, ns, [group], "")
 
         async def added() -> Accepted:
-            found = await self.mci(ns, mci)
-            spec = mci_of(found)
-            if any(one.name == group.name for one in spec.groups):
-                raise AlreadyExists(ns, f"{mci}/{group.name}", found.state)
+            record = await self.mci(ns, mci)
+            spec = mci_of(record)
+            if any(other.name == group.name for other in spec.groups):
+                raise AlreadyExists(ns, f"{mci}/{group.name}", record.state)
             changed = replace(spec, groups=(*spec.groups, group))
             args = Scale(group.name, group.size)
-            return await self._act(ns, mci, "scale out", by, spec=changed, args=args, version=found.version)
+            return await self._act(ns, mci, "scale out", by, spec=changed, args=args, version=record.version)
 
         return await retry_on_change(added)
 
@@ -134,31 +134,31 @@ class Service(ResourceService):
 
         async def deleted() -> tuple[Accepted, list[PossibleOrphan]]:
             await update_mci_status(self.engine, ns, mci)  # its VMs may have changed a moment ago
-            found = await self.mci(ns, mci)
-            if option != "terminate" or found.state == MciState.TERMINATED or not await self.vms(ns, mci):
-                return await self._delete_records(found, by, force=option == "force")
-            return await self._act(ns, mci, "delete", by, facts={TERMINATE_FIRST}, version=found.version), []
+            record = await self.mci(ns, mci)
+            if option != "terminate" or record.state == MciState.TERMINATED or not await self.vms(ns, mci):
+                return await self._delete_records(record, by, force=option == "force")
+            return await self._act(ns, mci, "delete", by, facts={TERMINATE_FIRST}, version=record.version), []
 
         return await retry_on_change(deleted)
 
-    async def _delete_records(self, found: Object, by: Caller, *, force: bool) -> tuple[Accepted, list[PossibleOrphan]]:
+    async def _delete_records(self, mci: Object, by: Caller, *, force: bool) -> tuple[Accepted, list[PossibleOrphan]]:
         """Delete an MCI with all its VMs at once; the guard refuses if VMs were added, and the caller retries."""
         facts = {FORGET} if force else NO_FACTS
-        whole = self.engine.request(found.ns, found.id, "delete", actor=by.actor, who=by.who, facts=facts)
-        vms = await self.vms(found.ns, found.id)
-        alive = {one.id: one.state for one in vms if one.state not in DELETABLE_STATES}
+        whole = self.engine.request(mci.ns, mci.id, "delete", actor=by.actor, who=by.who, facts=facts)
+        vms = await self.vms(mci.ns, mci.id)
+        alive = {vm.id: vm.state for vm in vms if vm.state not in DELETABLE_STATES}
         evidence = RemovalEvidence() if alive and not force else await self._observe_before_removal(vms)
         of_each = evidence.facts | ({FORCE, WITH_MCI} if force else {WITH_MCI})
-        each = self.engine.request(found.ns, "", "remove", actor=by.actor, who=by.who, facts=of_each)
+        each = self.engine.request(mci.ns, "", "remove", actor=by.actor, who=by.who, facts=of_each)
         try:
-            verdict = await self.engine.group(whole, Selector(found.ns, VM.kind, found.id), each)
+            verdict = await self.engine.group(whole, Selector(mci.ns, VM.kind, mci.id), each)
         except NoneAllowed as error:
             if error.skipped:
-                alive = {one.id: one.state for one in await self.vms(found.ns, found.id)}
-                raise VmsAlive(found.id, alive) from error
+                alive = {vm.id: vm.state for vm in await self.vms(mci.ns, mci.id)}
+                raise VmsAlive(mci.id, alive) from error
             return await self.engine.submit(whole), []
         assert verdict.whole is not None
-        return verdict.whole, possible_orphans((one.object for one in verdict.begun), evidence)
+        return verdict.whole, possible_orphans((begun.object for begun in verdict.begun), evidence)
 
     async def _observe_before_removal(self, vms: Sequence[Object]) -> RemovalEvidence:
         return await observe_before_removal(self.clients, self.engine.store.reader, vms)
@@ -174,17 +174,17 @@ class Service(ResourceService):
         facts = {FORCE} if force else NO_FACTS
 
         async def deleted() -> tuple[Accepted, list[PossibleOrphan]]:
-            found = await self.vm(ns, mci, vm)
-            if vm_of(found).uid != vm_of(first).uid:  # another VM has got its name meanwhile
-                raise NotFound(ns, found.id)
-            version = found.version
+            record = await self.vm(ns, mci, vm)
+            if vm_of(record).uid != vm_of(first).uid:  # another VM has got its name meanwhile
+                raise NotFound(ns, record.id)
+            version = record.version
             request = self.engine.request(
-                ns, found.id, "remove", actor=by.actor, who=by.who, facts=facts, version=version
+                ns, record.id, "remove", actor=by.actor, who=by.who, facts=facts, version=version
             )
             (verdict,) = await self.engine.plan([request])
             if isinstance(verdict, StatewardError):
                 raise verdict
-            evidence = await self._observe_before_removal([found])
+            evidence = await self._observe_before_removal([record])
             accepted = await self.engine.submit(replace(request, facts=request.facts | evidence.facts))
             return accepted, possible_orphans([accepted.object], evidence)
 
@@ -192,31 +192,31 @@ class Service(ResourceService):
 
     async def terminate_and_delete_vm(self, ns: str, mci: str, vm: str, by: Caller) -> Accepted:
         """Terminate a VM at its provider and remove its record afterwards."""
-        found = await self.vm(ns, mci, vm)
-        action = "remove" if found.state == VmState.TERMINATED else "delete"
-        return await self._act(ns, found.id, action, by)
+        record = await self.vm(ns, mci, vm)
+        action = "remove" if record.state == VmState.TERMINATED else "delete"
+        return await self._act(ns, record.id, action, by)
 
     async def mci(self, ns: str, mci: str) -> Object:
         """Return an MCI, or raise."""
-        found = await self.engine.record(ns, mci)
-        if found.kind != MCI.kind:
+        record = await self.engine.record(ns, mci)
+        if record.kind != MCI.kind:
             raise NotFound(ns, mci)
-        return found
+        return record
 
     async def mcis(self, ns: str) -> list[Object]:
         """Return the MCIs of a namespace."""
-        return [one async for one in list_all(self.engine.store.reader, Selector(ns, MCI.kind))]
+        return [mci async for mci in list_all(self.engine.store.reader, Selector(ns, MCI.kind))]
 
     async def vms(self, ns: str, mci: str) -> list[Object]:
         """Return the VMs of an MCI."""
-        return [one async for one in list_all(self.engine.store.reader, Selector(ns, VM.kind, mci))]
+        return [vm async for vm in list_all(self.engine.store.reader, Selector(ns, VM.kind, mci))]
 
     async def vm(self, ns: str, mci: str, vm: str) -> Object:
         """Return a VM, or raise."""
-        found = await self.engine.record(ns, vm_id(mci, vm))
-        if found.kind != VM.kind:
+        record = await self.engine.record(ns, vm_id(mci, vm))
+        if record.kind != VM.kind:
             raise NotFound(ns, vm_id(mci, vm))
-        return found
+        return record
 
 
 __all__ = ["GROUP_ACTIONS", "Service"]

@@ -31,27 +31,27 @@ class SpecOffer(Struct, frozen=True):
 
 
 NUMBERS: dict[str, Callable[[SpecOffer], float]] = {
-    "vCPU": lambda one: one.spec.vcpu,
-    "memoryGiB": lambda one: one.spec.memory_gib,
-    "costPerHour": lambda one: one.spec.cost,
-    "diskSizeGB": lambda one: one.spec.disk_gib,
-    "acceleratorCount": lambda one: one.spec.gpus,
-    "acceleratorMemoryGB": lambda one: one.spec.gpu_memory_gib,
+    "vCPU": lambda offer: offer.spec.vcpu,
+    "memoryGiB": lambda offer: offer.spec.memory_gib,
+    "costPerHour": lambda offer: offer.spec.cost,
+    "diskSizeGB": lambda offer: offer.spec.disk_gib,
+    "acceleratorCount": lambda offer: offer.spec.gpus,
+    "acceleratorMemoryGB": lambda offer: offer.spec.gpu_memory_gib,
 }
 """The fields that are compared as numbers."""
 
 TEXTS: dict[str, Callable[[SpecOffer], str]] = {
-    "id": lambda one: one.spec.id,
-    "name": lambda one: one.spec.id,
-    "providerName": lambda one: one.connection.provider,
-    "regionName": lambda one: one.connection.region,
-    "connectionName": lambda one: one.connection.name,
-    "cspSpecName": lambda one: one.spec.csp_name,
-    "architecture": lambda one: one.spec.architecture,
-    "acceleratorModel": lambda one: one.spec.gpu_model,
-    "acceleratorType": lambda one: "gpu" if one.spec.gpus else "",
+    "id": lambda offer: offer.spec.id,
+    "name": lambda offer: offer.spec.id,
+    "providerName": lambda offer: offer.connection.provider,
+    "regionName": lambda offer: offer.connection.region,
+    "connectionName": lambda offer: offer.connection.name,
+    "cspSpecName": lambda offer: offer.spec.csp_name,
+    "architecture": lambda offer: offer.spec.architecture,
+    "acceleratorModel": lambda offer: offer.spec.gpu_model,
+    "acceleratorType": lambda offer: "gpu" if offer.spec.gpus else "",
     "infraType": lambda _: "vm",
-    "description": lambda one: one.spec.description,
+    "description": lambda offer: offer.spec.description,
 }
 """The fields that are compared as texts: the operand is a part of the field, in any case."""
 
@@ -103,11 +103,11 @@ def choose(
     chance: Random,
 ) -> list[SpecOffer]:
     """Return the offers that fit all conditions, best first; without a priority the cheapest comes first."""
-    fitting = [one for one in offers if all(condition.holds(one) for condition in conditions)]
+    fitting = [offer for offer in offers if all(condition.holds(offer) for condition in conditions)]
     wanted = priorities or (Priority("cost"),)
-    shares = [_shares(fitting, one, chance) for one in wanted]
+    shares = [_shares(fitting, priority, chance) for priority in wanted]
     totals = [
-        sum(one.weight * share[number] for one, share in zip(wanted, shares, strict=True))
+        sum(priority.weight * share[number] for priority, share in zip(wanted, shares, strict=True))
         for number in range(len(fitting))
     ]
     order = sorted(
@@ -118,11 +118,11 @@ def choose(
 
 def _shares(offers: Sequence[SpecOffer], by: Priority, chance: Random) -> list[float]:
     """Return the share of each offer: 0 for the best, 1 for the worst."""
-    values = [_value(one, by, chance) for one in offers]
-    known = [one for one in values if math.isfinite(one)]
+    values = [_value(offer, by, chance) for offer in offers]
+    known = [value for value in values if math.isfinite(value)]
     low, high = min(known, default=0.0), max(known, default=0.0)
     spread = high - low or 1.0
-    return [(one - low) / spread if math.isfinite(one) else 2.0 for one in values]
+    return [(value - low) / spread if math.isfinite(value) else 2.0 for value in values]
 
 
 def _value(offer: SpecOffer, by: Priority, chance: Random) -> float:
@@ -145,19 +145,19 @@ def _cost(offer: SpecOffer) -> float:
 def _distance(offer: SpecOffer, by: Priority) -> float:
     if offer.at is None or not by.places:
         return math.inf
-    distances = [distance_km(offer.at, one) for one in by.places]
+    distances = [distance_km(offer.at, place) for place in by.places]
     if by.way == "coordinateFair":
         return max(distances) - min(distances)
     return max(distances) if by.way in ("coordinateWithin", "latencyMinimal") else min(distances)
 
 
-def distance_km(one: Coordinate, other: Coordinate) -> float:
+def distance_km(origin: Coordinate, other: Coordinate) -> float:
     """Return the length of the great circle between two places."""
-    (lat1, long1), (lat2, long2) = (tuple(map(math.radians, place)) for place in (one, other))
+    (lat1, long1), (lat2, long2) = (tuple(map(math.radians, place)) for place in (origin, other))
     half = math.sin((lat2 - lat1) / 2) ** 2 + math.cos(lat1) * math.cos(lat2) * math.sin((long2 - long1) / 2) ** 2
     return 2 * EARTH_KM * math.asin(math.sqrt(min(1.0, half)))
 
 
-def estimated_latency_ms(one: Coordinate, other: Coordinate) -> float:
+def estimated_latency_ms(origin: Coordinate, other: Coordinate) -> float:
     """Return a round trip between two places, estimated from their distance."""
-    return distance_km(one, other) * LATENCY_MS_PER_KM
+    return distance_km(origin, other) * LATENCY_MS_PER_KM

@@ -8,18 +8,18 @@ from stateward.domains.mci.model import RESOURCE_TYPES, image_record, resource_i
 from stateward.store.records import Object
 
 
-def tumblebug_key(found: Object) -> str:
+def tumblebug_key(record: Object) -> str:
     """Return the key of an MCI, a VM, a resource, a spec or an image."""
-    if found.kind == MCI.kind:
-        return f"/ns/{found.ns}/mci/{found.id}"
-    if found.kind == VM.kind:
-        vm = vm_of(found)
-        return f"/ns/{found.ns}/mci/{vm.mci}/vm/{vm.name}"
-    if found.kind == SPEC.kind:
-        return f"/ns/{found.ns}/resources/spec/{spec_record(found).id}"
-    if found.kind == IMAGE.kind:
-        return f"/ns/{found.ns}/resources/image/{image_record(found).id}"
-    return f"/ns/{found.ns}/resources/{RESOURCE_TYPES[found.kind]}/{resource_identity(found).name}"
+    if record.kind == MCI.kind:
+        return f"/ns/{record.ns}/mci/{record.id}"
+    if record.kind == VM.kind:
+        vm = vm_of(record)
+        return f"/ns/{record.ns}/mci/{vm.mci}/vm/{vm.name}"
+    if record.kind == SPEC.kind:
+        return f"/ns/{record.ns}/resources/spec/{spec_record(record).id}"
+    if record.kind == IMAGE.kind:
+        return f"/ns/{record.ns}/resources/image/{image_record(record).id}"
+    return f"/ns/{record.ns}/resources/{RESOURCE_TYPES[record.kind]}/{resource_identity(record).name}"
 
 
 PRESENT_SEGMENTS = {"mci": "infra", "vm": "node", "subGroup": "nodeGroup"}
@@ -42,4 +42,4 @@ def _renamed(key: str, names: dict[str, str]) -> str:
     parts = key.split("/")
     if parts[1] != "ns" or len(parts) < 4 or parts[3] not in names:
         return key
-    return "/".join(names.get(one, one) if number in (3, 5) else one for number, one in enumerate(parts))
+    return "/".join(names.get(part, part) if number in (3, 5) else part for number, part in enumerate(parts))

@@ -68,15 +68,15 @@ def _fits(home: CloudConnection, connection: CloudConnection, *, is_built_in: bo
 async def connection_of(catalogue: Catalogue, ns: str, group: SubGroup, spec: SpecRecord) -> CloudConnection:
     """Return the connection of a subgroup, or else of its spec, if it is granted to the namespace."""
     if not group.connection:
-        found = await _home_of(catalogue, spec)
+        connection = await _home_of(catalogue, spec)
     else:
         try:
-            found = await catalogue.connection_of_machines(group.connection)
+            connection = await catalogue.connection_of_machines(group.connection)
         except UnknownName as error:
-            granted = [one.name for one in await catalogue.connections() if is_granted(one, ns)]
+            granted = [known.name for known in await catalogue.connections() if is_granted(known, ns)]
             raise unknown_connection("connectionName", group.connection, granted) from error
-    check_grant(found, ns)
-    return found
+    check_grant(connection, ns)
+    return connection
 
 
 async def _home_of(catalogue: Catalogue, spec: SpecRecord) -> CloudConnection:
@@ -107,8 +107,8 @@ class SubGroupPlacer:
     async def place(self, group: SubGroup) -> PlacedSubGroup:
         """Resolve a subgroup, like `place_subgroup`."""
         if group.spec not in self._specs:
-            found = await self.known.spec(self._ns, group.spec)
-            self._specs[group.spec] = found, find_known_spec(found.id) == found
+            stored = await self.known.spec(self._ns, group.spec)
+            self._specs[group.spec] = stored, find_known_spec(stored.id) == stored
         spec, is_built_in = self._specs[group.spec]
         site = spec.connection, group.connection or spec.connection, is_built_in
         connection = self._sites.get(site)
@@ -145,17 +145,21 @@ async def place_subgroups(
     troubles: list[str] = []
     for group in groups:
         try:
-            one = await placer.place(group)
-            if one.connection.name not in drivers:
-                drivers[one.connection.name] = await driver_of(one.connection)
+            placed = await placer.place(group)
+            if placed.connection.name not in drivers:
+                drivers[placed.connection.name] = await driver_of(placed.connection)
         except Temporary:
             raise  # not a problem of the subgroup
         except StatewardError as error:
             troubles.append(f"{group.name}: {error}")
             continue
-        planned.append(one)
-    registrars = {name: cast("SpecRegistrar", one) for name, one in drivers.items() if _is_registrar(type(one))}
-    for name, spec, image in dict.fromkeys(_question(one) for one in planned if one.connection.name in registrars):
+        planned.append(placed)
+    registrars = {
+        name: cast("SpecRegistrar", driver) for name, driver in drivers.items() if _is_registrar(type(driver))
+    }
+    for name, spec, image in dict.fromkeys(
+        _question(subgroup) for subgroup in planned if subgroup.connection.name in registrars
+    ):
         registrars[name].register(spec, image)
     return planned, troubles
 
@@ -175,32 +179,34 @@ async def check_offers(
     concurrently: 400 questions in sequence would take a minute.
     """
     rooms: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(CHECKS_PER_CONNECTION))
-    connections = {one.connection.name: one.connection for one in planned}
+    connections = {placed.connection.name: placed.connection for placed in planned}
     drivers = {name: await driver_of(connection) for name, connection in connections.items()}
 
     async def ask(connection: str, spec: str, image: str) -> CallRefused | Inconclusive | None:
         async with rooms[connection]:
             return await drivers[connection].check(spec, image)
 
-    questions = [_question(one) for one in planned]
+    questions = [_question(placed) for placed in planned]
     different = dict.fromkeys(questions)
-    answers = dict(zip(different, await asyncio.gather(*(ask(*one) for one in different)), strict=True))
-    return [answers[one] for one in questions]
+    answers = dict(zip(different, await asyncio.gather(*(ask(*question) for question in different)), strict=True))
+    return [answers[question] for question in questions]
 
 
-def _question(one: PlacedSubGroup) -> tuple[str, str, str]:
-    return one.connection.name, one.spec.csp_name, one.image.csp_name
+def _question(placed: PlacedSubGroup) -> tuple[str, str, str]:
+    return placed.connection.name, placed.spec.csp_name, placed.image.csp_name
 
 
 async def provider_refusals(driver_of: DriverOf, planned: Sequence[PlacedSubGroup]) -> list[str]:
     """Return why providers refuse subgroups; a provider that cannot answer now refuses nothing."""
     answers = zip(planned, await check_offers(driver_of, planned), strict=True)
-    return [f"{one.group.name}: {refusal(one, said)}" for one, said in answers if isinstance(said, CallRefused)]
+    return [
+        f"{placed.group.name}: {refusal(placed, said)}" for placed, said in answers if isinstance(said, CallRefused)
+    ]
 
 
-def refusal(one: PlacedSubGroup, said: CallRefused) -> BadInput:
+def refusal(placed: PlacedSubGroup, said: CallRefused) -> BadInput:
     """Return the error for a subgroup that its provider refuses."""
-    return BadInput("specId", one.group.spec, f"what {one.connection.name} offers: {said.message}")
+    return BadInput("specId", placed.group.spec, f"what {placed.connection.name} offers: {said.message}")
 
 
 def free_numbers(taken: Collection[str], group: str, count: int) -> list[int]:
@@ -218,7 +224,7 @@ def deterministic_uid(op: str, name: str) -> str:
 
 def make_vm_spec(
     mci: MciSpec,
-    one: PlacedSubGroup,
+    placed: PlacedSubGroup,
     number: int,
     op: str,
     parts: dict[str, str],
@@ -226,45 +232,45 @@ def make_vm_spec(
     access_key: str,
 ) -> VmSpec:
     """Return the spec of a VM; `parts` are the provider's ids of its resources."""
-    name = f"{one.group.name}-{number}"
+    name = f"{placed.group.name}-{number}"
     return VmSpec(
         name=name,
         uid=deterministic_uid(op, name),
         mci=mci.name,
-        group=one.group.name,
-        connection=one.connection.name,
-        provider=one.connection.provider,
-        region=one.connection.region,
-        zone=one.group.zone or one.connection.zone,
-        spec=one.spec.id,
-        image=one.image.id,
-        csp_spec=one.spec.csp_name,
-        csp_image=one.image.csp_name,
-        cost=one.spec.cost,
+        group=placed.group.name,
+        connection=placed.connection.name,
+        provider=placed.connection.provider,
+        region=placed.connection.region,
+        zone=placed.group.zone or placed.connection.zone,
+        spec=placed.spec.id,
+        image=placed.image.id,
+        csp_spec=placed.spec.csp_name,
+        csp_image=placed.image.csp_name,
+        cost=placed.spec.cost,
         network=names.network,
         subnet=names.subnet,
         groups=names.groups,
         key=names.key,
         access_key=access_key,
         parts=parts,
-        user=one.group.user or login_user(one.image, one.connection),
-        disk_type=one.group.disk_type,
-        disk_gib=one.group.disk_gib,
-        label=one.group.label,
-        description=one.group.description,
+        user=placed.group.user or login_user(placed.image, placed.connection),
+        disk_type=placed.group.disk_type,
+        disk_gib=placed.group.disk_gib,
+        label=placed.group.label,
+        description=placed.group.description,
     )
 
 
 def record_keys(ns: str, groups: Sequence[SubGroup]) -> list[Key]:
     """Return the keys of all records that subgroups name, for one read."""
     named: dict[str, set[str]] = {
-        "vNet": {one.network for one in groups},
-        "securityGroup": {name for one in groups for name in one.groups},
-        "sshKey": {one.key for one in groups},
-        "spec": {one.spec for one in groups},
-        "image": {one.image for one in groups},
+        "vNet": {group.network for group in groups},
+        "securityGroup": {name for group in groups for name in group.groups},
+        "sshKey": {group.key for group in groups},
+        "spec": {group.spec for group in groups},
+        "image": {group.image for group in groups},
     }
-    connections = {one.connection for one in groups}
+    connections = {group.connection for group in groups}
     return [
         *(Key(ns, record_id(record_type, name)) for record_type, names in named.items() for name in names if name),
         *(Key(DEPLOYMENT_NS, record_id("connection", name)) for name in connections if name),
@@ -286,31 +292,31 @@ async def check_placement(catalogue: Catalogue, ns: str, groups: Sequence[SubGro
             raise BadInput(f"{field.format(number)}{error.field}", error.value, error.allowed) from error
 
 
-async def check_resources(known: Catalogue, ns: str, one: PlacedSubGroup) -> None:
+async def check_resources(known: Catalogue, ns: str, placed: PlacedSubGroup) -> None:
     """Refuse a subgroup whose resources are missing or in another region."""
-    group = one.group
+    group = placed.group
     if group.network:
-        network = await _resource(known, ns, "vNet", group.network, one)
+        network = await _resource(known, ns, "vNet", group.network, placed)
         subnets = [subnet.name for subnet in network_of(network).subnets]
         if group.subnet and group.subnet not in subnets:
             raise BadInput(
                 "subnetId", group.subnet, f"a subnet of vNet {group.network!r}: {', '.join(subnets) or 'none'}"
             )
     for name in group.groups:
-        await _resource(known, ns, "securityGroup", name, one)
+        await _resource(known, ns, "securityGroup", name, placed)
     if group.key:
-        await _resource(known, ns, "sshKey", group.key, one)
+        await _resource(known, ns, "sshKey", group.key, placed)
 
 
-async def _resource(known: Catalogue, ns: str, resource_type: str, name: str, one: PlacedSubGroup) -> Object:
+async def _resource(known: Catalogue, ns: str, resource_type: str, name: str, placed: PlacedSubGroup) -> Object:
     """Return a resource of a subgroup, or raise if it is missing or in another region."""
-    found = await known.record(Key(ns, record_id(resource_type, name)))
-    if found is None or found.removed or found.kind != RESOURCE_LIFECYCLES[resource_type].kind:
+    record = await known.record(Key(ns, record_id(resource_type, name)))
+    if record is None or record.removed or record.kind != RESOURCE_LIFECYCLES[resource_type].kind:
         raise BadInput(FIELDS[resource_type], name, f"the name of a {resource_type} of namespace {ns!r}")
-    if found.state == ResourceState.DELETING:
+    if record.state == ResourceState.DELETING:
         raise BadInput(FIELDS[resource_type], name, f"a {resource_type} that is not {ResourceState.DELETING}")
-    place = resource_identity(found)
-    if (place.provider, place.region) != (one.connection.provider, one.connection.region):
-        allowed = f"a {resource_type} of connection {one.connection.name}: it is one of {place.connection}"
+    place = resource_identity(record)
+    if (place.provider, place.region) != (placed.connection.provider, placed.connection.region):
+        allowed = f"a {resource_type} of connection {placed.connection.name}: it is one of {place.connection}"
         raise BadInput(FIELDS[resource_type], name, allowed)
-    return found
+    return record

@@ -80,8 +80,8 @@ def routes(
 ) -> list[ControllerRouterHandler]:
     """Return the routes of the domain; `saved` counts the provider calls that were not needed."""
     context = ApiContext(domain, LiveStatus(domain.clients, saved, serves=fresh_for), RequestLog())
-    tumblebug = [one for module in MODULES for one in module.ROUTES]
-    served = {re.sub(r":\w+}", "}", path) for one in tumblebug for path in one.paths}
+    tumblebug = [route for module in MODULES for route in module.ROUTES]
+    served = {re.sub(r":\w+}", "}", path) for route in tumblebug for path in route.paths}
 
     def before_routing(app: ASGIApp) -> ASGIApp:
         return BeforeRouting(app, BASE, served, not_offered.REASONS, not_offered.PATH)

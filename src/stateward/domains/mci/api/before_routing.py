@@ -31,7 +31,7 @@ class BeforeRouting:
     ) -> None:
         self._app, self._base, self._refusal = app, base, refusal
         known = {*served, *(path for _, path in missing)}
-        self._older = PathTable((new, one) for one in known if (new := present_path(one)) != one)
+        self._older = PathTable((new, path) for path in known if (new := present_path(path)) != path)
         methods = {method for method, _ in missing}
         self._missing = {
             method: PathTable((path, why) for (of, path), why in missing.items() if of == method) for method in methods

@@ -40,7 +40,7 @@ class SpecChoice(Struct, frozen=True):
 def parse_choice(body: Fields, regions: Mapping[str, Coordinate]) -> SpecChoice:
     """Parse a choice of specs; `regions` are the known locations, by `provider+region`."""
     wanted, order = body.object("filter"), body.object("priority")
-    conditions = [one for rule in _policies(wanted) for one in _conditions(rule)]
+    conditions = [condition for rule in _policies(wanted) for condition in _conditions(rule)]
     priorities = [_priority(rule, regions) for rule in _policies(order)]
     return SpecChoice(tuple(conditions), tuple(priorities), body.number("limit", default=0, low=0, high=MAX_RESULTS))
 
@@ -51,7 +51,7 @@ def _policies(body: Fields | None) -> list[Fields]:
 
 def _conditions(rule: Fields) -> list[Condition]:
     metric = _word(rule, "metric", *METRICS)
-    return [_condition(metric, one) for one in rule.objects("condition")]
+    return [_condition(metric, condition) for condition in rule.objects("condition")]
 
 
 def _condition(metric: str, body: Fields) -> Condition:
@@ -82,18 +82,18 @@ def _priority(rule: Fields, regions: Mapping[str, Coordinate]) -> Priority:
 
 
 def _coordinate(field: str, text: str) -> Coordinate:
-    found = [parse_number(one) for one in text.replace(",", "/").split("/")]
-    latitude, longitude = found if len(found) == 2 else (None, None)
+    numbers = [parse_number(part) for part in text.replace(",", "/").split("/")]
+    latitude, longitude = numbers if len(numbers) == 2 else (None, None)
     if latitude is None or longitude is None or not (-90.0 <= latitude <= 90.0 and -180.0 <= longitude <= 180.0):
         raise BadInput(field, text, "a latitude and a longitude such as 44.146838/-116.411403")
     return latitude, longitude
 
 
 def _region(field: str, text: str, regions: Mapping[str, Coordinate]) -> Coordinate:
-    found = regions.get(text.strip().lower())
-    if found is None:
+    coordinate = regions.get(text.strip().lower())
+    if coordinate is None:
         raise BadInput(field, text, "a region with a known location, such as aws+ap-northeast-2")
-    return found
+    return coordinate
 
 
 def _word(body: Fields, name: str, *allowed: str, default: str = "") -> str:

@@ -6,25 +6,25 @@ from stateward.domains.mci.model import CommandRun, CommandSpec, VmCommandResult
 from stateward.store.records import Object
 
 
-def remote_results(found: Object, op: str) -> RemoteResults:
+def remote_results(command: Object, op: str) -> RemoteResults:
     """Return the results of an ended command; where a file was copied, the only command is that."""
-    spec, results = command_of(found), command_seen(found).results
+    spec, results = command_of(command), command_seen(command).results
     lines = spec.commands or (f"copy {spec.file} to {spec.path}",)
     asked = {str(number): line for number, line in enumerate(lines)}
     return RemoteResults(
-        [_result(spec, name, asked, results[name]) for name in sorted(results, key=sort_key_of)], found.id, op
+        [_result(spec, name, asked, results[name]) for name in sorted(results, key=sort_key_of)], command.id, op
     )
 
 
-def _result(spec: CommandSpec, vm: str, asked: dict[str, str], found: VmCommandResult) -> RemoteResult:
-    runs = {str(number): one for number, one in enumerate(found.runs)}
+def _result(spec: CommandSpec, vm: str, asked: dict[str, str], result: VmCommandResult) -> RemoteResult:
+    runs = {str(number): run for number, run in enumerate(result.runs)}
     return RemoteResult(
         mci_id=spec.mci,
         vm_id=vm,
-        vm_ip=found.address,
+        vm_ip=result.address,
         command=asked,
         stdout={number: runs.get(number, CommandRun()).stdout_text for number in asked},
         stderr={number: runs.get(number, CommandRun()).stderr_text for number in asked},
-        exit_status={number: one.status for number, one in runs.items() if one.status is not None},
-        error=found.error,
+        exit_status={number: run.status for number, run in runs.items() if run.status is not None},
+        error=result.error,
     )

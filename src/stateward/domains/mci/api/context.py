@@ -100,33 +100,37 @@ class TumblebugRequest(Request[Any, Grant, State]):
     async def visible_connections(self) -> list[CloudConnection]:
         """Return the connections that one of the caller's namespaces may use; a global reader sees all."""
         namespaces = grant_of(self).namespace_filter
-        found = await self.catalogue.connections()
-        return [one for one in found if namespaces is None or any(is_granted(one, ns) for ns in namespaces)]
+        connections = await self.catalogue.connections()
+        return [
+            connection
+            for connection in connections
+            if namespaces is None or any(is_granted(connection, ns) for ns in namespaces)
+        ]
 
     async def visible_connection(self, name: str) -> CloudConnection:
         """Return a connection that one of the caller's namespaces may use."""
-        found = {one.name: one for one in await self.visible_connections()}
-        if name not in found:
-            raise UnknownName("connection", name, found)
-        return found[name]
+        visible = {connection.name: connection for connection in await self.visible_connections()}
+        if name not in visible:
+            raise UnknownName("connection", name, visible)
+        return visible[name]
 
     async def require_connection(self, field: str, name: str, ns: str | None = None) -> CloudConnection:
         """Return the connection that a body names; refuse one without a grant for the namespace `ns`."""
         try:
-            found = await self.catalogue.connection(name)
+            place = await self.catalogue.connection(name)
         except UnknownName as error:
-            visible = [one.name for one in await self.visible_connections()]
+            visible = [connection.name for connection in await self.visible_connections()]
             raise unknown_connection(field, name, visible) from error
         if ns is not None:
-            check_grant(found, ns)
-        return found
+            check_grant(place, ns)
+        return place
 
 
-def list_response(word: str, found: Sequence[Any], option: str | None) -> AnyResponse:
+def list_response(word: str, records: Sequence[Any], option: str | None) -> AnyResponse:
     """Return views under the word of their type; with `option=id`, their ids only."""
     if check_choice("option", option, "id") == "id":
-        return Response({"output": list(dict.fromkeys(one.id for one in found))})
-    return Response({word: found})
+        return Response({"output": list(dict.fromkeys(record.id for record in records))})
+    return Response({word: records})
 
 
 class RequestLogMiddleware:
@@ -212,5 +216,5 @@ def adds_object_state(object_id: ObjectIdInPath) -> Callable[[Route[P, T]], Rout
 
 async def _state(request: TumblebugRequest, object_id: ObjectIdInPath) -> str | None:
     path = request.path_params
-    found = await request.service.engine.store.reader.object(Key(path["ns"], object_id(path)))
-    return None if found is None or found.removed else found.state
+    record = await request.service.engine.store.reader.object(Key(path["ns"], object_id(path)))
+    return None if record is None or record.removed else record.state

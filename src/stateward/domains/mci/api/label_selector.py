@@ -29,15 +29,15 @@ COMMA = re.compile(r",(?![^()]*\))")
 
 def parse_selector(text: str) -> LabelTest:
     """Return a function that tells whether labels fit a selector; an empty selector fits all."""
-    tests = [_parse_condition(text, one.strip()) for one in COMMA.split(text) if one.strip()]
+    tests = [_parse_condition(text, condition.strip()) for condition in COMMA.split(text) if condition.strip()]
     return lambda labels: all(test(labels) for test in tests)
 
 
 def _parse_condition(text: str, condition: str) -> LabelTest:
-    found = next(filter(None, (form.match(condition) for form in CONDITIONS)), None)
-    if found is None:
+    match = next(filter(None, (form.match(condition) for form in CONDITIONS)), None)
+    if match is None:
         raise BadInput("labelSelector", text, GRAMMAR)
-    parts = found.groupdict()
+    parts = match.groupdict()
     name: str = parts["name"]
     match parts["sign"]:
         case "" | "exists":
@@ -48,5 +48,5 @@ def _parse_condition(text: str, condition: str) -> LabelTest:
             return lambda labels: labels.get(name) == parts["value"].strip()
         case "!=":
             return lambda labels: labels.get(name) != parts["value"].strip()
-    values = frozenset(one.strip() for one in parts["values"].split(","))
+    values = frozenset(value.strip() for value in parts["values"].split(","))
     return lambda labels: (labels.get(name) in values) is (parts["sign"] == "in")

@@ -36,9 +36,9 @@ class Fields:
             raise BadInput(path or "body", value, "an object")
         self.path = path
         self._values = {}
-        for key, one in value.items():
+        for key, member in value.items():
             lower = str(key).lower()
-            self._values[OLDER_FIELDS.get(lower, lower)] = one
+            self._values[OLDER_FIELDS.get(lower, lower)] = member
 
     def require_known(self, *names: str) -> None:
         """Refuse unknown fields: native routes read strictly, so that no field is ignored by mistake."""
@@ -49,7 +49,7 @@ class Fields:
 
     def refuse_misspelt(self, *names: str) -> None:
         """Refuse fields that are nearly one of these: they are of this server alone, so that no client means others."""
-        known = {one.lower(): one for one in names}
+        known = {field.lower(): field for field in names}
         for name in self._values:
             near = get_close_matches(name, known, n=1, cutoff=MISSPELT)
             if near and name not in known:
@@ -61,7 +61,7 @@ class Fields:
 
     def raw(self, *names: str) -> Any:  # noqa: ANN401 - any JSON
         """Return the value of the first name that is present, or None."""
-        return next((found for name in names if (found := self._values.get(name.lower())) is not None), None)
+        return next((value for name in names if (value := self._values.get(name.lower())) is not None), None)
 
     def text(self, *names: str, default: str = "") -> str:
         """Return a text; a number is converted to its digits."""
@@ -94,13 +94,15 @@ class Fields:
     def texts(self, *names: str) -> tuple[str, ...]:
         """Return texts; a single text counts as a list of one, and empty texts are dropped."""
         value, field = self.raw(*names), self.field(names[0])
-        found = [_parse_text(f"{field}[{number}]", one, "") for number, one in enumerate(_parse_list(field, value))]
-        return tuple(one for one in found if one)
+        texts = [
+            _parse_text(f"{field}[{number}]", element, "") for number, element in enumerate(_parse_list(field, value))
+        ]
+        return tuple(text for text in texts if text)
 
     def objects(self, *names: str) -> list["Fields"]:
         """Return objects; a single object counts as a list of one."""
         value, field = self.raw(*names), self.field(names[0])
-        return [Fields(one, f"{field}[{number}]") for number, one in enumerate(_parse_list(field, value))]
+        return [Fields(element, f"{field}[{number}]") for number, element in enumerate(_parse_list(field, value))]
 
     def object(self, *names: str) -> "Fields | None":
         """Return an object, or None if it is missing."""
@@ -114,11 +116,11 @@ class Fields:
             return {}
         pairs: Iterable[tuple[str, object]]
         if isinstance(value, dict):
-            pairs = ((str(name), one) for name, one in value.items())
+            pairs = ((str(name), label) for name, label in value.items())
         else:
-            words = (one.partition("=") for one in _parse_text(field, value, "").split(","))
-            pairs = ((name.strip(), one.strip()) for name, _, one in words)
-        return dict(_parse_label(field, name, one) for name, one in pairs if name)
+            words = (pair.partition("=") for pair in _parse_text(field, value, "").split(","))
+            pairs = ((name.strip(), label.strip()) for name, _, label in words)
+        return dict(_parse_label(field, name, label) for name, label in pairs if name)
 
 
 def parse_body(body: bytes) -> Fields:

@@ -91,23 +91,23 @@ class LiveStatus:
     async def refresh(self, engine: Engine, vms: Sequence[Object], timeout_s: float, *, fresh: bool) -> LiveResult:
         """Compare VMs with their providers' listings and apply the drift."""
         by_connection: dict[tuple[str, str], list[Object]] = defaultdict(list)
-        for one in vms:
-            by_connection[vm_of(one).connection, vm_of(one).lane].append(one)
+        for vm in vms:
+            by_connection[vm_of(vm).connection, vm_of(vm).lane].append(vm)
         query = StatusQuery(engine, await engine.store.reader.time(), timeout_s, fresh)
         reads = (self._refresh_connection(query, *place, known) for place, known in by_connection.items())
-        found = await asyncio.gather(*reads)
-        shown = {id_: seen for one in found for id_, seen in one.shown.items()}
-        return LiveResult(shown, sum(one.changed for one in found))
+        results = await asyncio.gather(*reads)
+        shown = {id_: seen for result in results for id_, seen in result.shown.items()}
+        return LiveResult(shown, sum(result.changed for result in results))
 
     async def _refresh_connection(
         self, query: StatusQuery, connection: str, lane: str, known: Sequence[Object]
     ) -> LiveResult:
-        asked = [one for one in known if query.needs_check(one)]
+        asked = [vm for vm in known if query.needs_check(vm)]
         listing, calls, changed = None, 0, 0
         if asked:
             try:
                 client = await self._clients.for_lane(connection, lane)
-                listing, calls = await self._listing(client, query, max(one.since for one in asked))
+                listing, calls = await self._listing(client, query, max(vm.since for vm in asked))
                 changed = 0 if listing is None else await apply_vm_drift(query.engine, client, listing, asked)
             except StatewardError:  # the connection or its driver does not exist any more, so nothing is known
                 listing = None
@@ -136,6 +136,6 @@ class LiveStatus:
 
 def _shown(asked: Sequence[Object], listing: MachineListing | None) -> dict[str, VmSeen]:
     """Return what a listing shows of VMs, by VM id."""
-    shown = {} if listing is None else {one.key: seen_of(one) for one in listing.machines}
+    shown = {} if listing is None else {machine.key: seen_of(machine) for machine in listing.machines}
     silence = NOT_LISTED if listing is not None and listing.complete else UNKNOWN
-    return {one.id: shown.get(vm_of(one).uid) or replace(vm_seen(one), native_state=silence) for one in asked}
+    return {vm.id: shown.get(vm_of(vm).uid) or replace(vm_seen(vm), native_state=silence) for vm in asked}

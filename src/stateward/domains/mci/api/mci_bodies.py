@@ -67,7 +67,7 @@ def parse_mci(body: Fields, uid: str, *, dynamic: bool, hold: bool = False, leas
         install_mon_agent=body.text("installMonAgent", default="no") or "no",
         placement=body.text("placementAlgo"),
         post_command=_post_command(body.object("postCommand")),
-        post_phases=parse_phases(body, [one.name for one in groups]),
+        post_phases=parse_phases(body, [group.name for group in groups]),
         access_from=parse_access(body),
     )
 
@@ -83,8 +83,8 @@ def parse_access(body: Fields) -> tuple[str, ...] | None:
     if EVERYBODY in given:
         return (EVERYBODY,)
     field, everybody = body.field("accessFrom"), f", or {EVERYBODY!r} for every port and everybody"
-    found = {check_address_range(f"{field}[{number}]", one, everybody) for number, one in enumerate(given)}
-    return tuple(sorted(found))
+    ranges = {check_address_range(f"{field}[{number}]", entry, everybody) for number, entry in enumerate(given)}
+    return tuple(sorted(ranges))
 
 
 def with_public_key(body: Fields, groups: tuple[SubGroup, ...]) -> tuple[SubGroup, ...]:
@@ -93,7 +93,7 @@ def with_public_key(body: Fields, groups: tuple[SubGroup, ...]) -> tuple[SubGrou
     if not public:
         return groups
     check_public_key(body.field("publicKey"), public)
-    return tuple(replace(one, public_key=public) if needs_key(one) else one for one in groups)
+    return tuple(replace(group, public_key=public) if needs_key(group) else group for group in groups)
 
 
 def parse_recipient(body: Fields) -> RSAPublicKey | None:
@@ -104,14 +104,14 @@ def parse_recipient(body: Fields) -> RSAPublicKey | None:
 
 def _groups(bodies: Sequence[Fields], *, dynamic: bool, least: int) -> tuple[SubGroup, ...]:
     groups = tuple(
-        parse_subgroup(one, f"g{number}", dynamic=dynamic, least=least) for number, one in enumerate(bodies, 1)
+        parse_subgroup(body, f"g{number}", dynamic=dynamic, least=least) for number, body in enumerate(bodies, 1)
     )
     if not groups:
         raise BadInput("subGroups", [], "a list of at least one subgroup")
-    names = [one.name for one in groups]
+    names = [group.name for group in groups]
     if len(set(names)) < len(names):
         raise BadInput("subGroups", names, "a list of subgroups with different names")
-    if sum(one.size for one in groups) > MAX_VMS:
+    if sum(group.size for group in groups) > MAX_VMS:
         raise BadInput("subGroups", names, f"a list of subgroups with at most {MAX_VMS} VMs together")
     return groups
 
@@ -148,7 +148,7 @@ def _required(body: Fields, *names: str) -> str:
 def _with_existing_resources(body: Fields, group: SubGroup) -> SubGroup:
     """Parse the existing resources of a static subgroup; the subnet `null` stands for the first one."""
     subnet = body.text("subnetId")
-    groups = tuple(check_reference(body.field("securityGroupIds"), one) for one in body.texts("securityGroupIds"))
+    groups = tuple(check_reference(body.field("securityGroupIds"), id_) for id_ in body.texts("securityGroupIds"))
     return replace(
         group,
         network=_required(body, "vNetId"),
@@ -181,14 +181,14 @@ def parse_phases(body: Fields, groups: Collection[str]) -> tuple[PostCommand, ..
     bodies = body.objects("postCommands")
     if len(bodies) > MAX_PHASES:
         raise BadInput(body.field("postCommands"), len(bodies), f"a list of at most {MAX_PHASES} phases")
-    return tuple(_phase(one, groups) for one in bodies)
+    return tuple(_phase(phase, groups) for phase in bodies)
 
 
 def _phase(body: Fields, groups: Collection[str]) -> PostCommand:
     command = _post_command(body)
     if command is None:
         raise BadInput(body.field("command"), None, "a list of at least one command")
-    group, vm = (normalize_id(body.text(one)) for one in ("subGroupId", "vmId"))
+    group, vm = (normalize_id(body.text(field)) for field in ("subGroupId", "vmId"))
     labels = parse_label_pairs(body.field("labelSelector"), body.text("labelSelector"))
     if sum(map(bool, (group, vm, labels))) > 1:
         raise BadInput(body.field("labelSelector"), None, "left out where the phase is for a subgroup or a VM")
@@ -200,7 +200,7 @@ def _phase(body: Fields, groups: Collection[str]) -> PostCommand:
 
 def parse_label_pairs(field: str, text: str) -> dict[str, str]:
     """Parse labels with their values: `role=web,tier=front`."""
-    pairs = [one.strip().partition("=") for one in text.split(",") if one.strip()]
+    pairs = [pair.strip().partition("=") for pair in text.split(",") if pair.strip()]
     for name, sign, value in pairs:
         if not name or not sign or name.endswith("!") or value.startswith("="):
             raise BadInput(field, text, "names with values: role=web,tier=front")

@@ -61,10 +61,10 @@ async def wait_for_end(engine: Engine, ns: str, op: str | None, seconds: float |
 
 def resource_deletions(results: list[ResourceDeletion]) -> ResourceDeletions:
     """Return the reply with its counts."""
-    done = sum(one.success for one in results)
-    return ResourceDeletions([one.message for one in results], results, len(results), done, len(results) - done)
+    done = sum(result.success for result in results)
+    return ResourceDeletions([result.message for result in results], results, len(results), done, len(results) - done)
 
 
 def with_possible_orphans(answer: dict[str, object], left: Sequence[PossibleOrphan]) -> dict[str, object]:
     """Return a reply with the machines that may be left at their providers, if there are any."""
-    return {**answer, "remains": [one.key for one in left], "left": list(left)} if left else answer
+    return {**answer, "remains": [orphan.key for orphan in left], "left": list(left)} if left else answer

@@ -11,11 +11,11 @@ class PathTable(Generic[T]):
     """Values by path patterns; a pattern with more fixed segments comes first."""
 
     def __init__(self, rows: Iterable[tuple[str, T]]) -> None:
-        found: dict[int, list[tuple[list[str], T]]] = defaultdict(list)
+        by_length: dict[int, list[tuple[list[str], T]]] = defaultdict(list)
         for pattern, value in rows:
             segments = pattern.strip("/").split("/")
-            found[len(segments)].append((segments, value))
-        self._rows = {count: sorted(same, key=lambda row: _parameters(row[0])) for count, same in found.items()}
+            by_length[len(segments)].append((segments, value))
+        self._rows = {count: sorted(same, key=lambda row: _parameters(row[0])) for count, same in by_length.items()}
 
     def find(self, path: str) -> T | None:
         """Return the value of the pattern that a path fits, or None."""

@@ -27,43 +27,43 @@ def phase_views(wanted: MciSpec) -> list[PostPhaseView]:
     """Return the phases of an MCI."""
     return [
         PostPhaseView(
-            one.user,
-            list(one.commands),
-            ceil(one.minutes),
-            one.choice.group,
-            one.choice.vm,
-            _labels(one.choice),
-            one.go_on,
+            phase.user,
+            list(phase.commands),
+            ceil(phase.minutes),
+            phase.choice.group,
+            phase.choice.vm,
+            _labels(phase.choice),
+            phase.go_on,
         )
-        for one in wanted.post_phases
+        for phase in wanted.post_phases
     ]
 
 
 def phase_results(mci: str, seen: MciSeen, vms: Sequence[Object]) -> list[PostPhaseResult]:
     """Return the results of the phases that the latest creation of VMs has run."""
-    addresses = {vm_of(one).name: vm_seen(one).public_ip for one in vms} if seen.phases else {}
+    addresses = {vm_of(vm).name: vm_seen(vm).public_ip for vm in vms} if seen.phases else {}
     return [
         PostPhaseResult(
             number,
-            _target(one.command.choice),
-            _status(one),
+            _target(phase.command.choice),
+            _status(phase),
             PostPhaseOutput(
                 [
-                    _result(mci, name, addresses.get(name, ""), one.command, runs, one.failed.get(name, ""))
-                    for name, runs in sorted(one.results.items())
+                    _result(mci, name, addresses.get(name, ""), phase.command, runs, phase.failed.get(name, ""))
+                    for name, runs in sorted(phase.results.items())
                 ]
             ),
         )
-        for number, one in enumerate(seen.phases, 1)
+        for number, phase in enumerate(seen.phases, 1)
     ]
 
 
-def post_command_status(found: Object, wanted: MciSpec, seen: MciSeen) -> str:
+def post_command_status(mci: Object, wanted: MciSpec, seen: MciSeen) -> str:
     """Return the status of all post-commands of an MCI together."""
     asked = wanted.post_command is not None or wanted.post_phases or seen.phases
-    if asked and MCI.state(found.state).state_class is TRANSITIONAL:
+    if asked and MCI.state(mci.state).state_class is TRANSITIONAL:
         return RUNNING
-    each = [_status(one) for one in seen.phases]
+    each = [_status(phase) for phase in seen.phases]
     if seen.results:
         each.append(_outcome(len(seen.results), len(seen.failed)))
     if not each:
@@ -91,7 +91,7 @@ def _labels(choice: VmChoice) -> str:
 
 def _result(mci: str, vm: str, address: str, command: PostCommand, runs: CommandRuns, error: str) -> RemoteResult:
     each = (CommandRun(runs),) if isinstance(runs, str) else runs
-    ran = {str(number): one for number, one in enumerate(each)}
+    ran = {str(number): run for number, run in enumerate(each)}
     asked = {str(number): line for number, line in enumerate(command.commands)}
     return RemoteResult(
         mci_id=mci,
@@ -100,6 +100,6 @@ def _result(mci: str, vm: str, address: str, command: PostCommand, runs: Command
         command=asked,
         stdout={number: ran.get(number, CommandRun()).stdout_text for number in asked},
         stderr={number: ran.get(number, CommandRun()).stderr_text for number in asked},
-        exit_status={number: one.status for number, one in ran.items() if one.status is not None},
+        exit_status={number: run.status for number, run in ran.items() if run.status is not None},
         error=error,
     )

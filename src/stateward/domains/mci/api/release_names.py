@@ -91,7 +91,7 @@ ERROR_TEXTS = frozenset({"field", "message", "detail"})
 SUGGESTIONS = frozenset({"known", "nearest"})
 """The fields of an error about an unknown field that have the names of known ones."""
 
-_LOWER, _CAMEL = ("|".join(one for one in FIELDS if one.islower() is lower) for lower in (True, False))
+_LOWER, _CAMEL = ("|".join(name for name in FIELDS if name.islower() is lower) for lower in (True, False))
 FIELD_WORDS = re.compile(rf"(?<![-\w])(?:({_CAMEL})(?![-\w])|(?<!mci\.)(?!mci\.[a-z])({_LOWER})(?=[\[.:]|$))")
 """The fields in a text: a word such as `vm` only where a path goes on or ends, and never in a kind such as `mci.vm`."""
 
@@ -100,7 +100,7 @@ JSON_TYPE = b"application/json"
 
 def present_path(path: str) -> str:
     """Return the path of a route in the present release; most are the same in both."""
-    return "/".join(SEGMENTS.get(one, one) for one in path.split("/"))
+    return "/".join(SEGMENTS.get(segment, segment) for segment in path.split("/"))
 
 
 def with_older_parameters(query: bytes) -> bytes:
@@ -118,17 +118,17 @@ def with_older_parameters(query: bytes) -> bytes:
 def rename_fields(value: Any, *, error: bool = False) -> Any:  # noqa: ANN401 - any JSON
     """Return a response with the names of the present release; the texts of an `error` name fields, too."""
     if isinstance(value, list):
-        return [rename_fields(one, error=error) for one in value]
+        return [rename_fields(element, error=error) for element in value]
     if not isinstance(value, Mapping):
         return value
-    renamed = {FIELDS.get(name, name): _renamed_value(name, one, error=error) for name, one in value.items()}
+    renamed = {FIELDS.get(name, name): _renamed_value(name, member, error=error) for name, member in value.items()}
     for name in SUGGESTIONS & value.keys() if error and "field" in value else ():
         renamed[name] = _renamed_names(value[name])
     return renamed
 
 
 def _renamed_names(names: Any) -> Any:  # noqa: ANN401 - a text, texts or nothing
-    return [FIELDS.get(one, one) for one in names] if isinstance(names, list) else FIELDS.get(names, names)
+    return [FIELDS.get(name, name) for name in names] if isinstance(names, list) else FIELDS.get(names, names)
 
 
 def _renamed_value(name: str, value: Any, *, error: bool) -> Any:  # noqa: ANN401 - any JSON

@@ -206,10 +206,10 @@ def without_secrets(value: Any) -> Any:  # noqa: ANN401 - any JSON
         case {"name": str(name), "value": _} if is_secret_name(name):  # a setting
             return {**value, "value": MASK}
         case dict():
-            masked = {name: MASK if is_secret_name(name) else without_secrets(one) for name, one in value.items()}
-            return {mask_private_keys(name): one for name, one in masked.items()}
+            masked = {name: MASK if is_secret_name(name) else without_secrets(member) for name, member in value.items()}
+            return {mask_private_keys(name): member for name, member in masked.items()}
         case list():
-            return [without_secrets(one) for one in value]
+            return [without_secrets(element) for element in value]
         case str():
             return mask_private_keys(URL_WITH_PASSWORD.sub(f"//{MASK}@", value))
         case _:
@@ -227,7 +227,7 @@ def _url(scope: Scope) -> str:
 def is_secret_name(name: object) -> bool:
     """Tell whether a field or a setting of this name has a secret."""
     word = str(name).lower().replace("_", "").replace("-", "")
-    return any(one in word for one in SECRET_WORDS)
+    return any(secret in word for secret in SECRET_WORDS)
 
 
 def _time(at: float) -> str:

@@ -52,37 +52,39 @@ async def store_request(engine: Engine, past: LoggedRequest) -> None:
 
 async def _write(engine: Engine, past: LoggedRequest) -> None:
     taken = await _read_slots(engine, past.id)
-    free = [key for key, found in taken.items() if found is None]
-    found = [(_logged_request(one), one) for one in taken.values() if one is not None]
-    same = next((one for was, one in found if (was.token, was.id) == (past.token, past.id)), None)
+    free = [key for key, record in taken.items() if record is None]
+    logged = [(_logged_request(record), record) for record in taken.values() if record is not None]
+    same = next((record for was, record in logged if (was.token, was.id) == (past.token, past.id)), None)
     if same is None and free:
         await engine.create(*free[0], CALL.kind, "register", spec=past, actor=CONTROLLER)
         return
     # The caller's own record is replaced before another caller's.
-    oldest = same or min(found, key=lambda call: (call[0].token != past.token, call[0].began))[1]
+    oldest = same or min(logged, key=lambda call: (call[0].token != past.token, call[0].began))[1]
     await engine.act(*oldest.key, "change", spec=past, actor=CONTROLLER, version=oldest.version)
 
 
 async def stored_requests(engine: Engine, id_: str) -> list[LoggedRequest]:
     """Return the stored requests of an id, one per caller."""
-    found = [_logged_request(one) for one in (await _read_slots(engine, id_)).values() if one is not None]
-    return [one for one in found if one.id == id_]
+    calls = [_logged_request(slot) for slot in (await _read_slots(engine, id_)).values() if slot is not None]
+    return [call for call in calls if call.id == id_]
 
 
 async def all_stored_requests(engine: Engine) -> list[LoggedRequest]:
     """Return all stored requests."""
-    return [_logged_request(one) async for one in list_all(engine.store.reader, Selector(DEPLOYMENT_NS, CALL.kind))]
+    return [
+        _logged_request(record) async for record in list_all(engine.store.reader, Selector(DEPLOYMENT_NS, CALL.kind))
+    ]
 
 
 async def prune_requests(engine: Engine, kept_for: float = RETENTION_S, most: int = MAX_STORED) -> None:
     """Remove requests that are too old or too many."""
-    found = [one async for one in list_all(engine.store.reader, Selector(DEPLOYMENT_NS, CALL.kind))]
-    calls = sorted(((_logged_request(one).began, one) for one in found), key=lambda call: -call[0])
+    records = [record async for record in list_all(engine.store.reader, Selector(DEPLOYMENT_NS, CALL.kind))]
+    calls = sorted(((_logged_request(record).began, record) for record in records), key=lambda call: -call[0])
     oldest = await engine.store.reader.time() - kept_for
-    for number, (began, one) in enumerate(calls):
+    for number, (began, record) in enumerate(calls):
         if number >= most or began < oldest:
             with suppress(Denied):  # another process was first
-                await engine.act(*one.key, "remove", actor=CONTROLLER, version=one.version, spec={})
+                await engine.act(*record.key, "remove", actor=CONTROLLER, version=record.version, spec={})
 
 
 async def prune_requests_loop(engine: Engine) -> None:
@@ -94,8 +96,8 @@ async def prune_requests_loop(engine: Engine) -> None:
 async def _read_slots(engine: Engine, id_: str) -> dict[Key, Object | None]:
     """Return the slots of a request, with their current records."""
     keys = slots_of(id_)
-    found = await engine.store.reader.objects(keys)
-    return {key: one if (one := found.get(key)) is not None and not one.removed else None for key in keys}
+    stored = await engine.store.reader.objects(keys)
+    return {key: record if (record := stored.get(key)) is not None and not record.removed else None for key in keys}
 
 
 def slots_of(id_: str) -> list[Key]:

@@ -33,7 +33,7 @@ DIRECTIONS = {"inbound": "inbound", "ingress": "inbound", "outbound": "outbound"
 def parse_network(body: Fields, place: CloudConnection, uid: str) -> NetworkSpec:
     """Parse a network."""
     cidr = check_network_range("cidrBlock", body.text("cidrBlock", "cidr") or CIDR)
-    subnets = tuple(parse_subnet(one) for one in body.objects("subnetInfoList", "subnetReqInfoList"))
+    subnets = tuple(parse_subnet(entry) for entry in body.objects("subnetInfoList", "subnetReqInfoList"))
     check_subnets_fit(cidr, subnets)
     return NetworkSpec(*_identity(body, place, uid), str(cidr), subnets, body.text("description"))
 
@@ -54,7 +54,7 @@ def parse_security_group(body: Fields, place: CloudConnection, uid: str) -> Secu
     """Parse a security group."""
     identity = _identity(body, place, uid)
     network = check_reference("vNetId", body.text("vNetId").strip(), needed=True)
-    rules = tuple(parse_rule(one) for one in body.objects("firewallRules"))
+    rules = tuple(parse_rule(entry) for entry in body.objects("firewallRules"))
     return SecurityGroupSpec(*identity, network, rules, body.text("description"))
 
 
@@ -71,26 +71,26 @@ def parse_rule(body: Fields) -> FirewallRule:
 def parse_new_rules(body: Fields) -> tuple[FirewallRule, ...]:
     """Parse the rules that a group is to get; what they open must be said, not left out."""
     given = body.objects("firewallRules")
-    for one in given:
-        if not one.text("CIDR").strip():
-            raise BadInput(one.field("CIDR"), None, "given: a range of addresses; 0.0.0.0/0 is everybody")
-        is_port_needed = parse_rule(one).protocol in ("tcp", "udp")
-        if is_port_needed and one.raw("Ports", "Port", "FromPort") in (None, ""):
-            raise BadInput(one.field("Ports"), None, f"given: ports such as 22,900-1000; {ALL_PORTS} are all")
+    for entry in given:
+        if not entry.text("CIDR").strip():
+            raise BadInput(entry.field("CIDR"), None, "given: a range of addresses; 0.0.0.0/0 is everybody")
+        is_port_needed = parse_rule(entry).protocol in ("tcp", "udp")
+        if is_port_needed and entry.raw("Ports", "Port", "FromPort") in (None, ""):
+            raise BadInput(entry.field("Ports"), None, f"given: ports such as 22,900-1000; {ALL_PORTS} are all")
     return parse_rules(body)
 
 
 def parse_rules(body: Fields) -> tuple[FirewallRule, ...]:
     """Parse a list of rules, with one range of ports each; none may be there twice."""
-    found: list[FirewallRule] = []
-    for one in body.objects("firewallRules"):
-        rule = parse_rule(one)
+    rules: list[FirewallRule] = []
+    for entry in body.objects("firewallRules"):
+        rule = parse_rule(entry)
         ranges = [] if not rule.ports else rule.ports.split(",")
         single = single_rules([rule])
-        if len(single) < len(ranges) or set(single) & set(found):
-            raise BadInput(one.path, describe_rule(rule), "a rule that is there once")
-        found += single
-    return tuple(found)
+        if len(single) < len(ranges) or set(single) & set(rules):
+            raise BadInput(entry.path, describe_rule(rule), "a rule that is there once")
+        rules += single
+    return tuple(rules)
 
 
 def describe_rule(rule: FirewallRule) -> str:
@@ -102,7 +102,7 @@ def describe_rule(rule: FirewallRule) -> str:
 def _ports(body: Fields) -> str:
     if body.raw("Ports", "Port") is not None:
         parts = body.text("Ports", "Port").replace(" ", "").split(",")
-        return ",".join(_port_range(body.field("Ports"), *one.split("-", 1)) for one in parts if one)
+        return ",".join(_port_range(body.field("Ports"), *part.split("-", 1)) for part in parts if part)
     first, last = body.text("FromPort").strip(), body.text("ToPort").strip()
     return "" if first in ("", "-1") else _port_range(body.field("FromPort"), first, last or first)
 
@@ -205,13 +205,13 @@ def parse_namespaces(body: Fields, *, needed: bool = False, pattern: str = namin
     """Parse the namespaces of a connection; None if the body does not name any."""
     if body.raw("namespaces") is None and not needed:
         return None
-    found = body.texts("namespaces")
-    for number, one in enumerate(found):
-        if one != ALL_NAMESPACES and re.match(pattern, one) is None:
+    namespaces = body.texts("namespaces")
+    for number, ns in enumerate(namespaces):
+        if ns != ALL_NAMESPACES and re.match(pattern, ns) is None:
             allowed = f"a namespace ({naming.NAME_MEANS}), or {ALL_NAMESPACES!r} for all"
-            raise BadInput(f"{body.field('namespaces')}[{number}]", one, allowed)
-    if needed and not found:
+            raise BadInput(f"{body.field('namespaces')}[{number}]", ns, allowed)
+    if needed and not namespaces:
         raise BadInput(
-            body.field("namespaces"), found, f"a list of at least one namespace, or {ALL_NAMESPACES!r} for all"
+            body.field("namespaces"), namespaces, f"a list of at least one namespace, or {ALL_NAMESPACES!r} for all"
         )
-    return (ALL_NAMESPACES,) if ALL_NAMESPACES in found else tuple(sorted(set(found)))
+    return (ALL_NAMESPACES,) if ALL_NAMESPACES in namespaces else tuple(sorted(set(namespaces)))

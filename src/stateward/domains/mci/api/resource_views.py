@@ -76,49 +76,49 @@ class KeyView(ResourceView, frozen=True, rename="camel", kw_only=True, omit_defa
 
 
 def resource_view(
-    resource_type: str, found: Object, users: Sequence[Object] = (), pair: NewKeyPair | None = None
+    resource_type: str, resource: Object, users: Sequence[Object] = (), pair: NewKeyPair | None = None
 ) -> ResourceView:
     """Return the view of a resource; `pair` has the private key, for the creator of the pair."""
     match resource_type:
         case "vNet":
-            network = network_of(found)
-            shown = _shown(resource_type, found, network, users)
-            return NetworkView(**shown, cidr_block=network.cidr, subnet_info_list=subnet_views(found))
+            network = network_of(resource)
+            shown = _shown(resource_type, resource, network, users)
+            return NetworkView(**shown, cidr_block=network.cidr, subnet_info_list=subnet_views(resource))
         case "securityGroup":
-            group = security_group_of(found)
-            shown = _shown(resource_type, found, group, users)
-            rules = [RuleView(one.ports, one.protocol.upper(), one.direction, one.cidr) for one in group.rules]
+            group = security_group_of(resource)
+            shown = _shown(resource_type, resource, group, users)
+            rules = [RuleView(rule.ports, rule.protocol.upper(), rule.direction, rule.cidr) for rule in group.rules]
             return SecurityGroupView(**shown, v_net_id=group.network, firewall_rules=rules)
         case _:
-            key = key_of(found)
+            key = key_of(resource)
             private = {} if pair is None else msgspec.structs.asdict(pair)
-            return KeyView(**_shown(resource_type, found, key, users), **{"public_key": key.public_key} | private)
+            return KeyView(**_shown(resource_type, resource, key, users), **{"public_key": key.public_key} | private)
 
 
-def subnet_views(found: Object) -> list[SubnetView]:
+def subnet_views(network: Object) -> list[SubnetView]:
     """Return the views of the subnets of a network."""
-    natives = resource_seen(found).subnets
+    natives = resource_seen(network).subnets
     return [
         SubnetView(
-            id=one.name,
-            name=one.name,
-            status=found.state,
-            ipv4_cidr=one.cidr,
-            zone=one.zone,
-            description=one.description,
-            csp_resource_id=natives.get(one.name, ""),
+            id=subnet.name,
+            name=subnet.name,
+            status=network.state,
+            ipv4_cidr=subnet.cidr,
+            zone=subnet.zone,
+            description=subnet.description,
+            csp_resource_id=natives.get(subnet.name, ""),
         )
-        for one in network_of(found).subnets
+        for subnet in network_of(network).subnets
     ]
 
 
-def _missing(found: Object) -> str:
-    missing = resource_seen(found).missing
+def _missing(resource: Object) -> str:
+    missing = resource_seen(resource).missing
     return f"the provider does not show {', '.join(missing)} any more" if missing else ""
 
 
-def _shown(resource_type: str, found: Object, spec: ResourceSpec, users: Sequence[Object]) -> dict[str, Any]:
-    used = bool(users) and found.state == ResourceState.AVAILABLE
+def _shown(resource_type: str, resource: Object, spec: ResourceSpec, users: Sequence[Object]) -> dict[str, Any]:
+    used = bool(users) and resource.state == ResourceState.AVAILABLE
     return {
         "resource_type": resource_type,
         "id": spec.name,
@@ -126,9 +126,9 @@ def _shown(resource_type: str, found: Object, spec: ResourceSpec, users: Sequenc
         "name": spec.name,
         "connection_name": spec.connection,
         "csp_resource_name": spec.uid,
-        "csp_resource_id": resource_seen(found).native_id,
-        "status": IN_USE if used else found.state,
+        "csp_resource_id": resource_seen(resource).native_id,
+        "status": IN_USE if used else resource.state,
         "description": spec.description,
-        "system_message": found.error or _missing(found),
-        "associated_object_list": [tumblebug_key(one) for one in users],
+        "system_message": resource.error or _missing(resource),
+        "associated_object_list": [tumblebug_key(user) for user in users],
     }

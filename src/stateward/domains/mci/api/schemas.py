@@ -400,5 +400,5 @@ def matches_filter(shown: Struct, key: str, value: str) -> bool:
     """Tell whether a view has a value in a field; field names are case-insensitive, and a list has its items."""
     names = zip(shown.__struct_fields__, shown.__struct_encode_fields__, strict=True)
     field_name = next((name for name, encoded in names if key.lower() in (name.lower(), encoded.lower())), None)
-    found: Any = None if field_name is None else getattr(shown, field_name)
-    return value in ([str(one) for one in found] if isinstance(found, list) else [str(found)])
+    actual: Any = None if field_name is None else getattr(shown, field_name)
+    return value in ([str(element) for element in actual] if isinstance(actual, list) else [str(actual)])

@@ -45,11 +45,11 @@ class TargetFinder:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
-    async def of_mci(self, found: Object) -> TargetStatus:
+    async def of_mci(self, mci: Object) -> TargetStatus:
         """Return the target of an MCI; hidden operations count too, because they block others."""
-        if found.op is not None:
-            return target_of(await self._reader.operation(Key(found.ns, found.op)))
-        for work in await self._reader.queue_of(found.key):
+        if mci.op is not None:
+            return target_of(await self._reader.operation(Key(mci.ns, mci.op)))
+        for work in await self._reader.queue_of(mci.key):
             operation = None if work.fenced else await self._reader.operation(work.key)
             if operation is not None and operation.status in UNDER_WAY:
                 return target_of(operation)
@@ -57,14 +57,16 @@ class TargetFinder:
 
     async def of_vms(self, whole: str | None, vms: Sequence[Object]) -> dict[str, TargetStatus]:
         """Return the targets of VMs by id; `whole` is the operation of their MCI, usually the parent."""
-        busy = {one.op: one for one in vms if one.op is not None}
+        busy = {vm.op: vm for vm in vms if vm.op is not None}
         if not busy:
             return {}
         ns = vms[0].ns
-        found = {} if whole is None else {one.id: one for one in await self._reader.children_of(Key(ns, whole))}
+        children = (
+            {} if whole is None else {child.id: child for child in await self._reader.children_of(Key(ns, whole))}
+        )
         targets: dict[str, TargetStatus] = {}
         for op, vm in busy.items():
-            operation = found.get(op) or await self._reader.operation(Key(ns, op))
+            operation = children.get(op) or await self._reader.operation(Key(ns, op))
             targets[vm.id] = target_of(operation)
         return targets
 
@@ -78,7 +80,7 @@ MAX_CHILDREN = 50
 
 async def waiting_problems(reader: Reader, mci: Object, vms: Sequence[Object]) -> list[str]:
     """Return the problems that keep an MCI waiting, in the providers' words."""
-    waiting = [one for one in vms if VM.state(one.state).state_class is TRANSITIONAL]
+    waiting = [vm for vm in vms if VM.state(vm.state).state_class is TRANSITIONAL]
     if mci.op is not None and not waiting:
         waiting = await _awaited_objects(reader, Key(mci.ns, mci.op))
     return _distinct_problems(waiting)
@@ -86,18 +88,18 @@ async def waiting_problems(reader: Reader, mci: Object, vms: Sequence[Object]) -
 
 async def _awaited_objects(reader: Reader, op: Key) -> list[Object]:
     """Return the objects of the operations that an MCI's operation waits for."""
-    under_way = [one for one in await reader.children_of(op) if one.status in (Status.WAITING, Status.RUNNING)]
-    keys = [Key(op.ns, one.object) for one in under_way[:MAX_CHILDREN]]
-    found = await reader.objects(keys)
-    return [found[key] for key in keys if key in found]
+    under_way = [child for child in await reader.children_of(op) if child.status in (Status.WAITING, Status.RUNNING)]
+    keys = [Key(op.ns, child.object) for child in under_way[:MAX_CHILDREN]]
+    objects = await reader.objects(keys)
+    return [objects[key] for key in keys if key in objects]
 
 
 def _distinct_problems(waiting: Iterable[Object]) -> list[str]:
     """Return each problem once, with the first object that has it and the number of others."""
     names: dict[str, list[str]] = {}
-    for one in waiting:
-        if one.error:
-            names.setdefault(one.error, []).append(one.id.partition(".")[2] or one.id)
+    for record in waiting:
+        if record.error:
+            names.setdefault(record.error, []).append(record.id.partition(".")[2] or record.id)
     problems = [
         f"{first}{f' and {len(others)} more' if others else ''}: {error}" for error, (first, *others) in names.items()
     ]

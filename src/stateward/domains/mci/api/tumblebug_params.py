@@ -155,7 +155,7 @@ def check_reference(field: str, text: str, *, needed: bool = False) -> str:
 
 def check_choice(field: str, text: str | None, *allowed: str) -> str:
     """Return one of the allowed words, case-insensitive; a missing word is empty."""
-    word = next((one for one in ("", *allowed) if one.lower() == (text or "").lower()), None)
+    word = next((choice for choice in ("", *allowed) if choice.lower() == (text or "").lower()), None)
     if word is None:
         raise BadInput(field, text, f"one of {', '.join(filter(None, allowed))}")
     return word

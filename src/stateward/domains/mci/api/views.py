@@ -58,7 +58,7 @@ from stateward.errors import StatewardError
 from stateward.store.filters import Selector
 from stateward.store.records import Object
 
-STATES = {one.word: one for one in MciState}
+STATES = {state.word: state for state in MciState}
 
 
 class Views:
@@ -75,53 +75,53 @@ class Views:
 
     # --- MCIs --------------------------------------------------------------------------------------------------------
 
-    async def mci(self, found: Object, *, new: Sequence[str] = (), op: str | None = None) -> MciInfo:
+    async def mci(self, mci: Object, *, new: Sequence[str] = (), op: str | None = None) -> MciInfo:
         """Return an MCI with all fields; `new` are the VMs of this request, `op` is its operation."""
-        wanted, seen, vms = mci_of(found), mci_seen(found), await self.vms(found)
-        problems = await waiting_problems(self._reader, found, vms)
+        wanted, seen, vms = mci_of(mci), mci_seen(mci), await self.vms(mci)
+        problems = await waiting_problems(self._reader, mci, vms)
         return MciInfo(
-            **await self._mci_summary(found, _status(found, vms), problems),
+            **await self._mci_summary(mci, _status(mci, vms), problems),
             description=wanted.description,
-            vm=await self.vm_infos(found, vms),
+            vm=await self.vm_infos(mci, vms),
             new_vm_list=list(new),
             post_command=_post_command(wanted.post_command),
-            post_command_result=_results(found.id, wanted, seen, vms),
+            post_command_result=_results(mci.id, wanted, seen, vms),
             post_commands=phase_views(wanted),
-            post_command_status=post_command_status(found, wanted, seen),
-            post_command_results=phase_results(found.id, seen, vms),
+            post_command_status=post_command_status(mci, wanted, seen),
+            post_command_results=phase_results(mci.id, seen, vms),
             creation_errors=_errors(wanted, seen, vms),
             operation=op,
         )
 
-    async def status(self, found: Object, *, fresh: bool = False) -> MciStatusInfo:
+    async def status(self, mci: Object, *, fresh: bool = False) -> MciStatusInfo:
         """Return the status of an MCI, with the live states of its VMs."""
-        vms, live = await self._refresh(found, await self.vms(found), fresh=fresh)
-        problems = await waiting_problems(self._reader, found, vms)
-        return await self._mci_status(found, _status(found, vms), await self._vm_statuses(found, vms, live), problems)
+        vms, live = await self._refresh(mci, await self.vms(mci), fresh=fresh)
+        problems = await waiting_problems(self._reader, mci, vms)
+        return await self._mci_status(mci, _status(mci, vms), await self._vm_statuses(mci, vms, live), problems)
 
-    async def status_without_vms(self, found: Object) -> MciStatusInfo:
+    async def status_without_vms(self, mci: Object) -> MciStatusInfo:
         """Return the status of an MCI without its VMs, from counts: the cost does not depend on their number."""
-        counts = await self._service.engine.store.reader.count_states(Selector(found.ns, VM.kind, found.id))
+        counts = await self._service.engine.store.reader.count_states(Selector(mci.ns, VM.kind, mci.id))
         states = [state for (_, state), number in counts.items() for _ in range(number)]
-        return await self._mci_status(found, roll_up_status(STATES[found.state], states), [])
+        return await self._mci_status(mci, roll_up_status(STATES[mci.state], states), [])
 
     async def _mci_status(
-        self, found: Object, status: MciStatus, vms: list[VmStatusInfo], problems: Sequence[str] = ()
+        self, mci: Object, status: MciStatus, vms: list[VmStatusInfo], problems: Sequence[str] = ()
     ) -> MciStatusInfo:
-        master = next((one for one in vms if one.status != VmState.TERMINATED), None)
+        master = next((vm for vm in vms if vm.status != VmState.TERMINATED), None)
         return MciStatusInfo(
-            **await self._mci_summary(found, status, problems),
+            **await self._mci_summary(mci, status, problems),
             master_vm_id="" if master is None else master.id,
             master_ip="" if master is None else master.public_ip,
             master_ssh_port=0 if master is None else master.ssh_port,
             vm=vms,
         )
 
-    async def _mci_summary(self, found: Object, status: MciStatus, problems: Sequence[str]) -> dict[str, Any]:
+    async def _mci_summary(self, mci: Object, status: MciStatus, problems: Sequence[str]) -> dict[str, Any]:
         """Return the fields that both views of an MCI have; `problems` keep the MCI waiting."""
-        wanted, target = mci_of(found), await self._targets.of_mci(found)
+        wanted, target = mci_of(mci), await self._targets.of_mci(mci)
         return {
-            "id": found.id,
+            "id": mci.id,
             "uid": wanted.uid,
             "name": wanted.name,
             "status": status.status,
@@ -131,7 +131,7 @@ class Views:
             "install_mon_agent": wanted.install_mon_agent,
             "label": wanted.label,
             "system_label": wanted.system_label,
-            "system_message": [*_messages(found, mci_seen(found)), *problems],
+            "system_message": [*_messages(mci, mci_seen(mci)), *problems],
         }
 
     # --- VMs ---------------------------------------------------------------------------------------------------------
@@ -143,12 +143,12 @@ class Views:
     async def vm_infos(self, mci: Object, vms: Sequence[Object]) -> list[VmInfo]:
         """Return VMs with all fields."""
         targets = await self._targets.of_vms(mci.op, vms)
-        return [await self._vm(one, targets.get(one.id, NO_TARGET)) for one in vms]
+        return [await self._vm(vm, targets.get(vm.id, NO_TARGET)) for vm in vms]
 
-    async def _vm(self, found: Object, target: TargetStatus) -> VmInfo:
-        vm, seen = vm_of(found), last_seen(found)
+    async def _vm(self, record: Object, target: TargetStatus) -> VmInfo:
+        vm, seen = vm_of(record), last_seen(record)
         return VmInfo(
-            **_vm_summary(found, vm, seen, target),
+            **_vm_summary(record, vm, seen, target),
             csp_resource_id=seen.native_id,
             label=vm.label,
             description=vm.description,
@@ -161,10 +161,10 @@ class Views:
             connection_config=await self.connection(vm.connection),
             spec_id=vm.spec,
             csp_spec_name=vm.csp_spec,
-            spec=await self._spec(found.ns, vm.spec),
+            spec=await self._spec(record.ns, vm.spec),
             image_id=vm.image,
             csp_image_name=vm.csp_image,
-            image=await self._image(found.ns, vm),
+            image=await self._image(record.ns, vm),
             v_net_id=vm.network,
             csp_v_net_id=vm.parts.get(ResourceKind.NETWORK, ""),
             subnet_id=vm.subnet,
@@ -189,23 +189,22 @@ class Views:
             self._service.engine, vms, self._wait_budget.remaining_s(fresh=fresh), fresh=fresh
         )
         if refreshed.changed:
-            newer = {one.id: one for one in await self._service.vms(mci.ns, mci.id)}
-            vms = [newer.get(one.id, one) for one in vms]
+            newer = {vm.id: vm for vm in await self._service.vms(mci.ns, mci.id)}
+            vms = [newer.get(vm.id, vm) for vm in vms]
         return vms, refreshed.shown
 
     async def _vm_statuses(self, mci: Object, vms: Sequence[Object], shown: dict[str, VmSeen]) -> list[VmStatusInfo]:
         targets = await self._targets.of_vms(mci.op, vms)
         return [
-            _vm_status(found, vm_of(found), shown.get(found.id) or last_seen(found), targets.get(found.id, NO_TARGET))
-            for found in vms
+            _vm_status(vm, vm_of(vm), shown.get(vm.id) or last_seen(vm), targets.get(vm.id, NO_TARGET)) for vm in vms
         ]
 
     # --- connections, specs, images ----------------------------------------------------------------------------------
 
     async def connection(self, name: str) -> ConnectionView | None:
         """Return the view of a connection, or None if it is gone."""
-        found = await self._connection(name)
-        return None if found is None else connection_view(found)
+        connection = await self._connection(name)
+        return None if connection is None else connection_view(connection)
 
     async def _connection(self, name: str) -> CloudConnection | None:
         if name not in self._connections:
@@ -242,24 +241,24 @@ def sort_key_of(vm: str) -> tuple[str, int, str]:
     return group, int(number) if number.isdecimal() else 0, vm
 
 
-def last_seen(found: Object) -> VmSeen:
+def last_seen(vm: Object) -> VmSeen:
     """Return a VM as it was seen last; where nobody can say what it is now, its native state says so."""
-    seen = vm_seen(found)
-    if found.state not in (VmState.FAILED, VmState.UNDEFINED) or not seen.native_state:
+    seen = vm_seen(vm)
+    if vm.state not in (VmState.FAILED, VmState.UNDEFINED) or not seen.native_state:
         return seen
     return replace(seen, native_state=f"{UNKNOWN} (last {seen.native_state})")
 
 
-def _status(found: Object, vms: Sequence[Object]) -> MciStatus:
-    return roll_up_status(STATES[found.state], [one.state for one in vms])
+def _status(mci: Object, vms: Sequence[Object]) -> MciStatus:
+    return roll_up_status(STATES[mci.state], [vm.state for vm in vms])
 
 
-def _vm_status(found: Object, vm: VmSpec, seen: VmSeen, target: TargetStatus) -> VmStatusInfo:
-    summary = _vm_summary(found, vm, seen, target)
+def _vm_status(record: Object, vm: VmSpec, seen: VmSeen, target: TargetStatus) -> VmStatusInfo:
+    summary = _vm_summary(record, vm, seen, target)
     return VmStatusInfo(**summary, public_ip=seen.public_ip, private_ip=seen.private_ip)
 
 
-def _vm_summary(found: Object, vm: VmSpec, seen: VmSeen, target: TargetStatus) -> dict[str, Any]:
+def _vm_summary(record: Object, vm: VmSpec, seen: VmSeen, target: TargetStatus) -> dict[str, Any]:
     """Return the fields that both views of a VM have."""
     return {
         "id": vm.name,
@@ -267,22 +266,22 @@ def _vm_summary(found: Object, vm: VmSpec, seen: VmSeen, target: TargetStatus) -
         "csp_resource_name": seen.name or vm.uid,
         "name": vm.name,
         "sub_group_id": vm.group,
-        "status": found.state,
+        "status": record.state,
         "target_status": target.status,
         "target_action": target.action,
         "native_status": seen.native_state,
-        "system_message": found.error or "",
-        "created_time": datetime.fromtimestamp(found.created, UTC).strftime("%Y-%m-%d %H:%M:%S"),
+        "system_message": record.error or "",
+        "created_time": datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%d %H:%M:%S"),
         "ssh_port": seen.ssh_port,
         "location": location_of(vm.provider, vm.region),
     }
 
 
-def _messages(found: Object, seen: MciSeen) -> list[str]:
-    said = [found.error] if found.error else []
-    failed = [seen.failed, *(one.failed for one in seen.phases)]
+def _messages(mci: Object, seen: MciSeen) -> list[str]:
+    said = [mci.error] if mci.error else []
+    failed = [seen.failed, *(phase.failed for phase in seen.phases)]
     commands = [f"{name}: the post-command {why}" for each in failed for name, why in sorted(each.items())]
-    return [*said, *(one for one in (*seen.errors, *commands) if one not in said)]
+    return [*said, *(message for message in (*seen.errors, *commands) if message not in said)]
 
 
 def _post_command(command: PostCommand | None) -> PostCommandView:
@@ -293,10 +292,10 @@ def _post_command(command: PostCommand | None) -> PostCommandView:
 def _results(mci: str, wanted: MciSpec, seen: MciSeen, vms: Sequence[Object]) -> CommandResults:
     commands = () if wanted.post_command is None else wanted.post_command.commands
     asked = {str(number): line for number, line in enumerate(commands)}
-    addresses = {vm_of(one).name: vm_seen(one).public_ip for one in vms} if seen.results else {}
+    addresses = {vm_of(vm).name: vm_seen(vm).public_ip for vm in vms} if seen.results else {}
     results = [
         _result(CommandResult(mci, name, addresses.get(name, ""), asked, {}, {}, {}, seen.failed.get(name, "")), runs)
-        for name, runs in sorted(seen.results.items(), key=lambda one: sort_key_of(one[0]))
+        for name, runs in sorted(seen.results.items(), key=lambda entry: sort_key_of(entry[0]))
     ]
     return CommandResults(results)
 
@@ -304,9 +303,9 @@ def _results(mci: str, wanted: MciSpec, seen: MciSeen, vms: Sequence[Object]) ->
 def _result(vm: CommandResult, runs: CommandRuns) -> CommandResult:
     """Return the result of a VM with one entry per command."""
     each = (CommandRun(runs),) if isinstance(runs, str) else runs
-    written = {str(number): one.stdout_text for number, one in enumerate(each)}
-    errors = {str(number): one.stderr_text for number, one in enumerate(each) if one.stderr}
-    statuses = {str(number): one.status for number, one in enumerate(each) if one.status is not None}
+    written = {str(number): run.stdout_text for number, run in enumerate(each)}
+    errors = {str(number): run.stderr_text for number, run in enumerate(each) if run.stderr}
+    statuses = {str(number): run.status for number, run in enumerate(each) if run.status is not None}
     return replace(vm, stdout=written, stderr=errors, exit_status=statuses)
 
 
@@ -314,14 +313,14 @@ def _errors(wanted: MciSpec, seen: MciSeen, vms: Sequence[Object]) -> CreationEr
     """Return the failures of a creation: of subgroups before there were VMs, and of VMs."""
     if not seen.errors:
         return None
-    asked = seen.asked or {one.name: one.size for one in wanted.groups}
+    asked = seen.asked or {group.name: group.size for group in wanted.groups}
     groups, total = set(asked), sum(asked.values())
-    parts = [one.partition(": ") for one in seen.errors]
+    parts = [error.partition(": ") for error in seen.errors]
     errors = [VmCreationError(name if why else "", why or name, _phase(name, groups)) for name, _, why in parts]
-    good = sum(one.state not in (VmState.FAILED, VmState.UNDEFINED) for one in vms)
+    good = sum(vm.state not in (VmState.FAILED, VmState.UNDEFINED) for vm in vms)
     return CreationErrors(
-        [one for one in errors if one.phase == "object_creation"],
-        [one for one in errors if one.phase != "object_creation"],
+        [error for error in errors if error.phase == "object_creation"],
+        [error for error in errors if error.phase != "object_creation"],
         total,
         good,
         max(0, total - good),
@@ -334,10 +333,10 @@ def _phase(name: str, groups: set[str]) -> str:
     return "vm_creation" if in_a_group else "object_creation"
 
 
-async def vm_access(views: Views, found: Object, others: Sequence[Object]) -> VmAccess:
+async def vm_access(views: Views, record: Object, others: Sequence[Object]) -> VmAccess:
     """Return the access data of a VM; `others` are the VMs of its MCI, of which one may be its bastion."""
-    vm, seen, host_key = vm_of(found), vm_seen(found), known_host_key(found)
-    bastion = None if seen.public_ip else choose_bastion(found, others)
+    vm, seen, host_key = vm_of(record), vm_seen(record), known_host_key(record)
+    bastion = None if seen.public_ip else choose_bastion(record, others)
     return VmAccess(
         vm_id=vm.name,
         public_ip=seen.public_ip,
@@ -356,13 +355,13 @@ async def access_of(views: Views, mci: Object) -> MciAccess:
     """Return the access data of the VMs of an MCI, by subgroup."""
     groups: dict[str, list[VmAccess]] = {}
     vms = await views.vms(mci)
-    for one in vms:
-        groups.setdefault(vm_of(one).group, []).append(await vm_access(views, one, vms))
+    for vm in vms:
+        groups.setdefault(vm_of(vm).group, []).append(await vm_access(views, vm, vms))
     return MciAccess(
         mci.id,
         [
-            GroupAccess(name, next((one.bastion_vm_id for one in found if one.bastion_vm_id), ""), found)
-            for name, found in groups.items()
+            GroupAccess(name, next((access.bastion_vm_id for access in accesses if access.bastion_vm_id), ""), accesses)
+            for name, accesses in groups.items()
         ],
     )
 
@@ -370,23 +369,23 @@ async def access_of(views: Views, mci: Object) -> MciAccess:
 async def associated_of(views: Views, mci: Object) -> Associated:
     """Return the names of all objects that an MCI is associated with."""
     vms = await views.vms(mci)
-    specs, infos = [vm_of(one) for one in vms], await views.vm_infos(mci, vms)
+    specs, infos = [vm_of(vm) for vm in vms], await views.vm_infos(mci, vms)
     return Associated(
-        connection_names=_each(one.connection for one in specs),
-        provider_names=_each(one.provider for one in specs),
-        sub_group_ids=_each(one.name for one in mci_of(mci).groups),
-        vm_ids=_each(one.name for one in specs),
-        csp_vm_names=_each(one.csp_resource_name for one in infos),
-        csp_vm_ids=_each(one.csp_resource_id for one in infos),
-        image_ids=_each(one.image for one in specs),
-        spec_ids=_each(one.spec for one in specs),
-        v_net_ids=_each(one.network for one in specs),
-        csp_v_net_ids=_each(one.parts.get(ResourceKind.NETWORK, "") for one in specs),
-        subnet_ids=_each(one.subnet for one in specs),
-        csp_subnet_ids=_each(one.parts.get(ResourceKind.SUBNET, "") for one in specs),
-        security_group_ids=_each(name for one in specs for name in one.groups),
+        connection_names=_each(spec.connection for spec in specs),
+        provider_names=_each(spec.provider for spec in specs),
+        sub_group_ids=_each(group.name for group in mci_of(mci).groups),
+        vm_ids=_each(spec.name for spec in specs),
+        csp_vm_names=_each(info.csp_resource_name for info in infos),
+        csp_vm_ids=_each(info.csp_resource_id for info in infos),
+        image_ids=_each(spec.image for spec in specs),
+        spec_ids=_each(spec.spec for spec in specs),
+        v_net_ids=_each(spec.network for spec in specs),
+        csp_v_net_ids=_each(spec.parts.get(ResourceKind.NETWORK, "") for spec in specs),
+        subnet_ids=_each(spec.subnet for spec in specs),
+        csp_subnet_ids=_each(spec.parts.get(ResourceKind.SUBNET, "") for spec in specs),
+        security_group_ids=_each(name for spec in specs for name in spec.groups),
         data_disk_ids=[],
-        ssh_key_ids=_each(one.key for one in specs),
+        ssh_key_ids=_each(spec.key for spec in specs),
     )
 
 

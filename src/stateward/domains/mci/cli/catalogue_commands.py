@@ -49,8 +49,8 @@ def add_spec(
 @on_server
 def list_specs(session: Session) -> None:
     """List the sizes that are registered in the namespace."""
-    found = ask(session, dict[str, list[SpecEntry]], "GET", RESOURCES, "spec")
-    session.show(found["spec"], _spec_table)
+    answer = ask(session, dict[str, list[SpecEntry]], "GET", RESOURCES, "spec")
+    session.show(answer["spec"], _spec_table)
 
 
 @specs.command("remove")
@@ -73,8 +73,8 @@ def add_image(session: Session, name: Name, connection: At, native: Native, syst
 @on_server
 def list_images(session: Session) -> None:
     """List the images that are registered in the namespace."""
-    found = ask(session, dict[str, list[ImageEntry]], "GET", RESOURCES, "image")
-    session.show(found["image"], _image_table)
+    answer = ask(session, dict[str, list[ImageEntry]], "GET", RESOURCES, "image")
+    session.show(answer["image"], _image_table)
 
 
 @images.command("remove")
@@ -101,14 +101,17 @@ def _remove(session: Session, kind: str, name: str, yes: bool) -> None:
         results().print(f"{kind.capitalize()} {clean(name)} is removed.", markup=False, highlight=False)
 
 
-def _spec_table(found: list[SpecEntry]) -> Table:
+def _spec_table(entries: list[SpecEntry]) -> Table:
     heads = ("spec", "connection", "at the provider", "vcpu", "memory GiB", "$ per hour")
     rows = (
-        (one.name, one.connection_name, one.csp_spec_name, one.vcpu, one.memory_gib, one.cost_per_hour) for one in found
+        (entry.name, entry.connection_name, entry.csp_spec_name, entry.vcpu, entry.memory_gib, entry.cost_per_hour)
+        for entry in entries
     )
     return filled_table(heads, ((*map(str, row),) for row in rows))
 
 
-def _image_table(found: list[ImageEntry]) -> Table:
+def _image_table(entries: list[ImageEntry]) -> Table:
     heads = ("image", "connection", "at the provider", "system")
-    return filled_table(heads, ((one.name, one.connection_name, one.csp_image_name, one.os_type) for one in found))
+    return filled_table(
+        heads, ((entry.name, entry.connection_name, entry.csp_image_name, entry.os_type) for entry in entries)
+    )

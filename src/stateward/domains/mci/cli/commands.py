@@ -155,9 +155,9 @@ def create(
 @on_server
 def review(session: Session, file: File, name: Rename = None) -> None:
     """Tell whether the MCI of a file could be created, why not, and what it would cost; nothing is changed."""
-    found = ask(session, Review, "POST", "mciDynamicReview", body=_fleet(file, name))
-    session.show(found, review_view)
-    if not found.creation_viable:
+    answer = ask(session, Review, "POST", "mciDynamicReview", body=_fleet(file, name))
+    session.show(answer, review_view)
+    if not answer.creation_viable:
         raise typer.Exit(NO)
 
 
@@ -172,8 +172,8 @@ def list_(session: Session) -> None:
 @on_server
 def status(session: Session, mci: Named, every: Every = False, fresh: Fresh = False) -> None:
     """Show an MCI with its VMs."""
-    found = status_of(session, mci, fresh=fresh)
-    session.show(found, lambda found: mci_view(found, inf if every else FEW))
+    shown = status_of(session, mci, fresh=fresh)
+    session.show(shown, lambda view: mci_view(view, inf if every else FEW))
 
 
 @app.command()
@@ -234,15 +234,15 @@ def adopt(
     user: Login = "",
 ) -> None:
     """Adopt machines that others have created into an MCI; without an ID, list the machines that can be adopted."""
-    for name in (("MCI", mci), ("CONNECTION", connection), *(("ID", one) for one in machines or ())):
+    for name in (("MCI", mci), ("CONNECTION", connection), *(("ID", machine) for machine in machines or ())):
         url_path(name)  # refuses what is no name, before anything is sent
     if not machines:
         path = url_path("mci", "ns", ("namespace", session.ns), "unmarked")
-        found = session.client.http.call(UnmarkedListing, "GET", path, params={"connection": connection})
-        session.show(found, unmarked_view)
+        listing = session.client.http.call(UnmarkedListing, "GET", path, params={"connection": connection})
+        session.show(listing, unmarked_view)
         return
     each = {"name": group, "connectionName": connection, "vmUserName": user}
-    body = {"name": mci, "subGroups": [{**each, "cspResourceId": one} for one in machines]}
+    body = {"name": mci, "subGroups": [{**each, "cspResourceId": machine} for machine in machines]}
     _finish(session, mci, ask(session, MciReply, "POST", "registerCspVm", body=body), wait=session.wait)
 
 
@@ -263,32 +263,32 @@ def deregister(session: Session, target: OneVm) -> None:
 @on_server
 def orphans(session: Session, connection: At = None, terminate: End = False) -> None:
     """List machines of ours at providers that no record knows; exits with 1 if there are any."""
-    found = session.client.http.call(
+    listing = session.client.http.call(
         OrphanListing, "GET", url_path("mci", "orphans"), params={"connection": connection}
     )
     if terminate:
-        found = _terminate_orphans(session, found)
-    session.show(found, lambda found: orphan_view(found, terminated=terminate))
-    if found.trouble or len(found.terminated) < len(found.orphans):
+        listing = _terminate_orphans(session, listing)
+    session.show(listing, lambda shown: orphan_view(shown, terminated=terminate))
+    if listing.trouble or len(listing.terminated) < len(listing.orphans):
         raise typer.Exit(NO)
 
 
-def _terminate_orphans(session: Session, found: OrphanListing) -> OrphanListing:
+def _terminate_orphans(session: Session, listing: OrphanListing) -> OrphanListing:
     """Terminate orphans in sets, each at one connection; a failure does not stop the others."""
     from stateward.client.progress import ProgressBars  # only this command and those that wait need it
 
-    groups = Counter(one.connection for one in found.orphans)
+    groups = Counter(orphan.connection for orphan in listing.orphans)
     left: dict[str, str] = {}
     with ProgressBars(err(), groups, quiet=session.json) as bars:
         for connection in groups:
-            keys = [one.key for one in found.orphans if one.connection == connection]
+            keys = [orphan.key for orphan in listing.orphans if orphan.connection == connection]
             for start in range(0, len(keys), ORPHAN_SET):
                 some = keys[start : start + ORPHAN_SET]
                 left |= _terminate_set(session, connection, some)
                 for key in some:
                     bars.count_ended(connection, good=key not in left)
-    terminated = [one.key for one in found.orphans if one.key not in left]
-    return replace(found, terminated=terminated, left=left)
+    terminated = [orphan.key for orphan in listing.orphans if orphan.key not in left]
+    return replace(listing, terminated=terminated, left=left)
 
 
 def _terminate_set(session: Session, connection: str, keys: Sequence[str]) -> dict[str, str]:
@@ -326,24 +326,24 @@ def _finish(session: Session, mci: str, reply: MciReply, groups: Mapping[str, st
 
 def _print(session: Session, mci: str, reply: MciReply, operation: "OperationView | None") -> None:
     try:
-        found = status_of(session, mci)
+        shown = status_of(session, mci)
     except ApiError as problem:
         if problem.status != 404:
             raise
-        found = None
+        shown = None
     if session.json:
         more = {"skipped": reply.skipped or [], "output": reply.output, "remains": reply.remains, "left": reply.left}
-        session.print_data({"mci": found, "operation": operation, **more})
+        session.print_data({"mci": shown, "operation": operation, **more})
         return
     console = results()
     console.print(
-        f"MCI {clean(mci)} is gone." if found is None else mci_view(found, FEWER), markup=False, highlight=False
+        f"MCI {clean(mci)} is gone." if shown is None else mci_view(shown, FEWER), markup=False, highlight=False
     )
     if reply.skipped:
         console.print(skipped_table(reply.skipped))
-    for one in reply.left:
-        machine = f"{one.vm}, key {one.key}, native id {one.native_id or 'not known'} ({one.shown})"
-        text = f"At {one.connection} there may still be {machine}."
+    for orphan in reply.left:
+        machine = f"{orphan.vm}, key {orphan.key}, native id {orphan.native_id or 'not known'} ({orphan.shown})"
+        text = f"At {orphan.connection} there may still be {machine}."
         console.print(clean(text), style="yellow", markup=False, highlight=False)
     if operation is not None:
         console.print(f"{operation.action} ", status_text(operation.status), operation.id, markup=False)

@@ -64,8 +64,8 @@ def add(
 @on_server
 def list_(session: Session) -> None:
     """List all connections: those that every server knows, and those that were added."""
-    found = session.client.http.call(list[Connection], "GET", _path())
-    session.show(found, connection_table)
+    connections = session.client.http.call(list[Connection], "GET", _path())
+    session.show(connections, connection_table)
 
 
 @app.command()

@@ -77,8 +77,8 @@ def is_watched(session: "Session") -> bool:
 
 def groups_of(session: "Session", mci: str) -> dict[str, str]:
     """Return the providers and regions of an MCI's VMs."""
-    found = session.client.objects(session.ns, ObjectSelector(kind=VM, parent=mci))
-    return {one.id: group_of(one.kind, one.labels) for one in found}
+    vms = session.client.objects(session.ns, ObjectSelector(kind=VM, parent=mci))
+    return {vm.id: group_of(vm.kind, vm.labels) for vm in vms}
 
 
 def wait_with_progress(
@@ -125,8 +125,8 @@ def wait_until_held(session: "Session", mci: str, operation: str | None) -> None
     """Wait until an MCI is prepared, or its preparation has failed; a held MCI goes on only on request."""
     check_timeout = _timeout_check(session)
     with naming_open_operations(session.ns, {operation: f"create {mci}"} if operation else {}):
-        while (found := session.client.object(session.ns, mci)).state == PREPARING:
-            check_timeout(found.op or mci)
+        while (record := session.client.object(session.ns, mci)).state == PREPARING:
+            check_timeout(record.op or mci)
             session.pause(PAUSE_S)
 
 

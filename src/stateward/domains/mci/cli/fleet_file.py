@@ -71,26 +71,26 @@ class _Reader:
 
     def fields(self, node: Node, path: str, known: Mapping[str, str], needed: tuple[str, ...]) -> Body:
         """Read a mapping whose fields are known."""
-        found: Body = {}
+        body: Body = {}
         for key, value in self._pairs(node, path):
             where = f"{path}.{key.value}" if path else str(key.value)
             name = self._known(key, where, known)
-            if name in found:
+            if name in body:
                 raise self.wrong(key, where, "must be given once: it is there twice")
-            found[name] = READERS.get(name, _Reader.text)(self, value, where)
+            body[name] = READERS.get(name, _Reader.text)(self, value, where)
         for name in needed:
-            if name not in found:
+            if name not in body:
                 short = next(word for word, wire in known.items() if wire == name)
                 raise self.wrong(node, f"{path}.{short}" if path else short, "must be given")
-        return found
+        return body
 
     def _known(self, key: Node, where: str, known: Mapping[str, str]) -> str:
-        found = known.get(key.value)
-        if found is None:
+        name = known.get(key.value)
+        if name is None:
             near = get_close_matches(str(key.value), known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else "."
             raise self.wrong(key, where, f"there is no such field{hint} Known: {', '.join(known)}")
-        return found
+        return name
 
     def _pairs(self, node: Node, path: str) -> list[tuple[Node, Node]]:
         if not isinstance(node, MappingNode):
@@ -129,7 +129,7 @@ class _Reader:
         """Read texts; a single text counts as a list of one."""
         if not isinstance(node, SequenceNode):
             return [self.text(node, where)]
-        return [self.text(one, f"{where}.{number}") for number, one in enumerate(node.value)]
+        return [self.text(child, f"{where}.{number}") for number, child in enumerate(node.value)]
 
     def policy(self, node: Node, where: str) -> str:
         """Read the policy on partial failure."""
@@ -143,7 +143,8 @@ class _Reader:
         if not isinstance(node, SequenceNode) or not node.value:
             raise self.wrong(node, where, "must be a list of at least one group of VMs")
         return [
-            self.fields(one, f"{where}.{number}", GROUP, ("specId", "imageId")) for number, one in enumerate(node.value)
+            self.fields(child, f"{where}.{number}", GROUP, ("specId", "imageId"))
+            for number, child in enumerate(node.value)
         ]
 
     def command(self, node: Node, where: str) -> Body:

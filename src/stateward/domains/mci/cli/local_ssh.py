@@ -28,8 +28,8 @@ def run_ssh(
     """Run ssh until it ends; returns its exit status."""
     with TemporaryDirectory(prefix="stateward-ssh-") as folder:
         known_hosts = Path(folder, "known_hosts")
-        known = [one for one in (access, bastion) if one is not None and one.host_key]
-        known_hosts.write_text("".join(f"{place}.{one.vm_id} {one.host_key}\n" for one in known))
+        known = [target for target in (access, bastion) if target is not None and target.host_key]
+        known_hosts.write_text("".join(f"{place}.{target.vm_id} {target.host_key}\n" for target in known))
         command = ssh_command(place, access, bastion, user, identity, known_hosts)
         try:
             return subprocess.call([*command, *arguments])  # noqa: S603 - the program of this machine

@@ -26,7 +26,8 @@ def create(session: Session, name: NamespaceName, description: Description = "")
     """Create a namespace that the token covers."""
     wanted = NamespaceEntry(name, description)
     session.show(
-        session.client.http.call(NamespaceEntry, "POST", PATH, body=wanted, base=WIRE), lambda one: _table([one])
+        session.client.http.call(NamespaceEntry, "POST", PATH, body=wanted, base=WIRE),
+        lambda namespace: _table([namespace]),
     )
 
 
@@ -51,4 +52,6 @@ def delete(session: Session, name: NamespaceName, yes: Yes = False) -> None:
 
 
 def _table(namespaces: list[NamespaceEntry]) -> Table:
-    return filled_table(("namespace", "description"), ((one.name, one.description) for one in namespaces))
+    return filled_table(
+        ("namespace", "description"), ((namespace.name, namespace.description) for namespace in namespaces)
+    )

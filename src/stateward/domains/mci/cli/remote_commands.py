@@ -216,12 +216,12 @@ def _follow(session: Session, reply: MciReply, done_text: Callable[[int], str] |
     if session.json:
         session.print_data({"operation": ended, "results": results})
     else:
-        for name, one in results.items():
-            if one.unstreamed:
-                text = f"{name}: {one.unstreamed} bytes of its output are left out; a command prints about 1 MB."
+        for name, result in results.items():
+            if result.unstreamed:
+                text = f"{name}: {result.unstreamed} bytes of its output are left out; a command prints about 1 MB."
                 err().print(clean(text), style="yellow", markup=False, highlight=False)
-            if one.error:
-                err().print(clean(f"{name}: {one.error}"), style="red", markup=False, highlight=False)
+            if result.error:
+                err().print(clean(f"{name}: {result.error}"), style="red", markup=False, highlight=False)
     status = exit_status(results, ended.status)
     if done_text is None:
         raise typer.Exit(status)
@@ -263,10 +263,10 @@ def _results(session: Session, operation: "OperationView") -> dict[str, VmResult
 
 def exit_status(results: dict[str, VmResultView], status: str) -> int:
     """Return the exit status for the results of all VMs: the first one that is not 0."""
-    for one in results.values():
-        failed = next((run.status for run in one.runs if run.status not in (0, None)), None)
+    for result in results.values():
+        failed = next((run.status for run in result.runs if run.status not in (0, None)), None)
         if failed is not None:
             return failed if 0 < failed <= FAILED_EXIT else FAILED_EXIT
-        if one.error:
+        if result.error:
             return FAILED_EXIT
     return 0 if status == "succeeded" else NO

@@ -68,24 +68,24 @@ def _vm_table(vms: Iterable[Vm]) -> Table:
         titles,
         (
             (
-                one.id,
-                status_text(one.status),
-                one.native_status,
-                one.location.display,
-                one.public_ip,
-                one.private_ip,
-                error_text(one.system_message),
+                vm.id,
+                status_text(vm.status),
+                vm.native_status,
+                vm.location.display,
+                vm.public_ip,
+                vm.private_ip,
+                error_text(vm.system_message),
             )
-            for one in vms
+            for vm in vms
         ),
     )
 
 
 def _group_table(vms: Iterable[Vm]) -> Table:
     counts: dict[tuple[str, str], Counter[str]] = {}
-    for one in vms:
-        counts.setdefault((one.sub_group_id, one.location.display), Counter())[one.status] += 1
-    rows = ((*place, str(found.total()), _counted(found)) for place, found in sorted(counts.items()))
+    for vm in vms:
+        counts.setdefault((vm.sub_group_id, vm.location.display), Counter())[vm.status] += 1
+    rows = ((*place, str(statuses.total()), _counted(statuses)) for place, statuses in sorted(counts.items()))
     return filled_table(("subgroup", "place", "VMs", "states"), rows)
 
 
@@ -98,13 +98,13 @@ def mci_table(mcis: Iterable[Mci]) -> Table:
     """Return MCIs as a table."""
     rows = (
         (
-            one.id,
-            status_text(one.status),
-            str(one.status_count.get("countTotal", "")),
-            "" if one.target_action == NONE else one.target_action,
-            " ".join(f"{name}={value}" for name, value in sorted(one.label.items())),
+            mci.id,
+            status_text(mci.status),
+            str(mci.status_count.get("countTotal", "")),
+            "" if mci.target_action == NONE else mci.target_action,
+            " ".join(f"{name}={value}" for name, value in sorted(mci.label.items())),
         )
-        for one in mcis
+        for mci in mcis
     )
     return filled_table(("mci", "status", "VMs", "action", "labels"), rows)
 
@@ -112,66 +112,70 @@ def mci_table(mcis: Iterable[Mci]) -> Table:
 def review_view(review: Review) -> RenderableType:
     """Return a review: the subgroups, and the result."""
     titles = ("group", "VMs", "connection", "can be made", "cost", "why")
-    table = filled_table(titles, (_review_row(one) for one in review.vm_reviews))
+    table = filled_table(titles, (_review_row(group) for group in review.vm_reviews))
     style = "green" if review.creation_viable else "red"
     total = Text(clean(f"{review.mci_name}: {review.overall_message} ({review.estimated_cost})"), style=style)
-    return Group(table, Text(), total, *(Text(clean(one)) for one in review.recommendations))
+    return Group(table, Text(), total, *(Text(clean(recommendation)) for recommendation in review.recommendations))
 
 
-def _review_row(one: GroupReview) -> tuple[str | Text, ...]:
-    can = Text("yes", style="green") if one.can_create else Text("no", style="red")
-    why = "; ".join([*one.errors, *one.warnings]) or ("" if one.can_create else one.message)
-    return one.vm_name, str(one.sub_group_size), one.connection_name, can, one.estimated_cost, error_text(why)
+def _review_row(group: GroupReview) -> tuple[str | Text, ...]:
+    can = Text("yes", style="green") if group.can_create else Text("no", style="red")
+    why = "; ".join([*group.errors, *group.warnings]) or ("" if group.can_create else group.message)
+    return group.vm_name, str(group.sub_group_size), group.connection_name, can, group.estimated_cost, error_text(why)
 
 
 def connection_table(connections: Iterable[Connection]) -> Table:
     """Return connections as a table."""
     rows = (
         (
-            one.name,
-            one.provider,
-            one.region,
-            one.zone,
-            one.driver,
-            one.credential,
-            " ".join(f"{name}={value}" for name, value in sorted(one.options.items())),
-            "" if one.namespaces is None else " ".join(one.namespaces) or "(none)",  # None: only administrators know
+            connection.name,
+            connection.provider,
+            connection.region,
+            connection.zone,
+            connection.driver,
+            connection.credential,
+            " ".join(f"{name}={value}" for name, value in sorted(connection.options.items())),
+            # None: only administrators know
+            "" if connection.namespaces is None else " ".join(connection.namespaces) or "(none)",
         )
-        for one in connections
+        for connection in connections
     )
     titles = ("connection", "provider", "region", "zone", "driver", "credential", "options", "granted to")
     return filled_table(titles, rows)
 
 
-def orphan_view(found: OrphanListing, *, terminated: bool = False) -> RenderableType:
+def orphan_view(listing: OrphanListing, *, terminated: bool = False) -> RenderableType:
     """Return orphans as a table, and the connections that could not be listed; a termination shows the first ones."""
-    listed = found.orphans[:FEW] if terminated else found.orphans
-    rows = ((one.connection, one.key, one.native_id, one.state, one.name) for one in listed)
+    listed = listing.orphans[:FEW] if terminated else listing.orphans
+    rows = ((orphan.connection, orphan.key, orphan.native_id, orphan.state, orphan.name) for orphan in listed)
     titles = ("connection", "key", "at the provider", "state", "name")
-    seen = filled_table(titles, rows) if found.orphans else Text("No machine is seen that no record knows.")
-    blind = (error_text(f"{name} cannot be seen: {why}") for name, why in found.trouble.items())
-    left = [error_text(f"{key} could not be terminated: {why}") for key, why in islice(found.left.items(), FEWER)]
-    if len(found.left) > FEWER:
-        left.append(error_text(f"{len(found.left) - FEWER} more could not be terminated; --json names each."))
-    return Group(seen, *left, *blind, *([_terminated(found)] if terminated else []))
+    seen = filled_table(titles, rows) if listing.orphans else Text("No machine is seen that no record knows.")
+    blind = (error_text(f"{name} cannot be seen: {why}") for name, why in listing.trouble.items())
+    left = [error_text(f"{key} could not be terminated: {why}") for key, why in islice(listing.left.items(), FEWER)]
+    if len(listing.left) > FEWER:
+        left.append(error_text(f"{len(listing.left) - FEWER} more could not be terminated; --json names each."))
+    return Group(seen, *left, *blind, *([_terminated(listing)] if terminated else []))
 
 
-def unmarked_view(found: UnmarkedListing) -> RenderableType:
+def unmarked_view(listing: UnmarkedListing) -> RenderableType:
     """Return the machines that can be adopted as a table."""
-    rows = ((one.native_id, one.state, one.name, one.public_ip, one.private_ip) for one in found.machines)
+    rows = (
+        (machine.native_id, machine.state, machine.name, machine.public_ip, machine.private_ip)
+        for machine in listing.machines
+    )
     titles = ("at the provider", "state", "name", "public", "private")
-    seen = filled_table(titles, rows) if found.machines else Text("No machine is seen that can be adopted.")
-    return Group(seen, *([error_text(f"The listing is not complete: {found.trouble}")] if found.trouble else []))
+    seen = filled_table(titles, rows) if listing.machines else Text("No machine is seen that can be adopted.")
+    return Group(seen, *([error_text(f"The listing is not complete: {listing.trouble}")] if listing.trouble else []))
 
 
-def _terminated(found: OrphanListing) -> Text:
-    if not found.terminated:
+def _terminated(listing: OrphanListing) -> Text:
+    if not listing.terminated:
         return Text("Nothing was terminated.")
-    more = len(found.orphans) - FEW
+    more = len(listing.orphans) - FEW
     note = f" {more} are not in the table; --json names each." if more > 0 else ""
-    return Text(f"Terminated {len(found.terminated)} of {count_text(len(found.orphans), 'machine')}.{note}")
+    return Text(f"Terminated {len(listing.terminated)} of {count_text(len(listing.orphans), 'machine')}.{note}")
 
 
 def skipped_table(skipped: Iterable[PassedOverVm]) -> Table:
     """Return the VMs that an action has skipped, with the reasons."""
-    return filled_table(("skipped", "why"), ((one.vm, error_text(one.reason)) for one in skipped))
+    return filled_table(("skipped", "why"), ((entry.vm, error_text(entry.reason)) for entry in skipped))

@@ -44,11 +44,9 @@ async def apply_vm_drift(engine: Engine, client: ProviderClient, listing: Machin
 
     A record that differs from the listing has changed now, by this call or by another caller with the same listing.
     """
-    watched = {vm_target(one).uid: one for one in vms if one.state in DRIFTING_STATES and one.op is None}
+    watched = {vm_target(vm).uid: vm for vm in vms if vm.state in DRIFTING_STATES and vm.op is None}
     evidence = client.read_listing(listing, watched)
-    events = {
-        uid: event for uid, one in watched.items() if (event := drift_event(one.state, evidence[uid])) is not None
-    }
+    events = {uid: event for uid, vm in watched.items() if (event := drift_event(vm.state, evidence[uid])) is not None}
     if not events:
         return 0
     now = await engine.store.reader.time()
@@ -75,41 +73,43 @@ SHOWS_NONE, SHOWS_AGAIN = "shows none", "shows again"
 
 async def resources_by_connection(reader: Reader) -> dict[str, list[Object]]:
     """Return all resources that are Available or have missing parts and no operation, by connection."""
-    found: dict[str, list[Object]] = defaultdict(list)
+    resources: dict[str, list[Object]] = defaultdict(list)
     for ns in await reader.namespaces():
         for lifecycle in RESOURCE_LIFECYCLES.values():
-            async for one in list_all(reader, Selector(ns, lifecycle.kind)):
-                if one.op is None and (one.state == ResourceState.AVAILABLE or resource_seen(one).missing):
-                    found[resource_identity(one).connection].append(one)
-    return found
+            async for resource in list_all(reader, Selector(ns, lifecycle.kind)):
+                if resource.op is None and (
+                    resource.state == ResourceState.AVAILABLE or resource_seen(resource).missing
+                ):
+                    resources[resource_identity(resource).connection].append(resource)
+    return resources
 
 
 def resource_drift(
     client: ProviderClient, parts: Iterable[Object], listing: ResourceListing, now: float
 ) -> list[tuple[Object, str, tuple[str, ...]]]:
     """Return the resources that have drifted, each with its event and its missing parts; `now` is the store's time."""
-    named = [(one, _keys(one)) for one in parts]
+    named = [(part, _keys(part)) for part in parts]
     evidence = client.read_resource_listing(listing, [key for _, keys in named for key in keys])
     drifted: list[tuple[Object, str, tuple[str, ...]]] = []
-    for one, keys in named:
-        newer = {key for key in keys if client.store_time(evidence[key].as_of, now) >= one.since}
+    for part, keys in named:
+        newer = {key for key in keys if client.store_time(evidence[key].as_of, now) >= part.since}
         missing = tuple(keys[key] for key in keys if key in newer and evidence[key].existence is Existence.ABSENT)
-        if missing and one.state == ResourceState.AVAILABLE:
-            drifted.append((one, SHOWS_NONE, missing))
-        elif one.state == ResourceState.ERROR and all(
+        if missing and part.state == ResourceState.AVAILABLE:
+            drifted.append((part, SHOWS_NONE, missing))
+        elif part.state == ResourceState.ERROR and all(
             key in newer and evidence[key].existence is Existence.PRESENT for key in keys
         ):
-            drifted.append((one, SHOWS_AGAIN, ()))
+            drifted.append((part, SHOWS_AGAIN, ()))
     return drifted
 
 
-def _keys(found: Object) -> dict[str, str]:
+def _keys(part: Object) -> dict[str, str]:
     """Return the provider keys of a resource and its subnets, each with a readable name."""
-    where, resource_type = resource_identity(found), RESOURCE_TYPES[found.kind]
+    where, resource_type = resource_identity(part), RESOURCE_TYPES[part.kind]
     keys = {where.uid: f"{resource_type} {where.name}"}
     if resource_type == "vNet":
-        subnets = network_of(found).subnets
-        keys |= {subnet_key(where.uid, one.name): f"subnet {one.name}" for one in subnets}
+        subnets = network_of(part).subnets
+        keys |= {subnet_key(where.uid, subnet.name): f"subnet {subnet.name}" for subnet in subnets}
     return keys
 
 
@@ -119,15 +119,15 @@ RETRY_REMOVAL_S = 600.0
 
 def orphan_subnets(network: NetworkSpec, native: str, shown: Iterable[CloudResource]) -> list[CloudResource]:
     """Return the subnets of a network at the provider that its record does not name."""
-    wanted = {subnet_key(network.uid, one.name) for one in network.subnets}
+    wanted = {subnet_key(network.uid, subnet.name) for subnet in network.subnets}
     return [
-        one
-        for one in shown
-        if one.kind is ResourceKind.SUBNET
+        resource
+        for resource in shown
+        if resource.kind is ResourceKind.SUBNET
         and native
-        and one.within == native
-        and one.key.startswith(subnet_key(network.uid, ""))
-        and one.key not in wanted
+        and resource.within == native
+        and resource.key.startswith(subnet_key(network.uid, ""))
+        and resource.key not in wanted
     ]
 
 
@@ -140,12 +140,12 @@ class OrphanSubnetFinder:
     def find(self, networks: Iterable[Object], shown: Collection[CloudResource], now: float) -> list[Object]:
         """Return the Available networks to reshape now."""
         self._tried = {key: at for key, at in self._tried.items() if now - at < RETRY_REMOVAL_S}
-        return [one for one in networks if self._is_due(one, shown, now)]
+        return [network for network in networks if self._is_due(network, shown, now)]
 
-    def _is_due(self, found: Object, shown: Collection[CloudResource], now: float) -> bool:
-        if found.kind != VNET.kind or found.state != ResourceState.AVAILABLE:
+    def _is_due(self, record: Object, shown: Collection[CloudResource], now: float) -> bool:
+        if record.kind != VNET.kind or record.state != ResourceState.AVAILABLE:
             return False
-        left = orphan_subnets(network_of(found), resource_seen(found).native_id, shown)
-        keys = [one.key for one in left if one.key not in self._tried]
+        left = orphan_subnets(network_of(record), resource_seen(record).native_id, shown)
+        keys = [subnet.key for subnet in left if subnet.key not in self._tried]
         self._tried.update(dict.fromkeys(keys, now))
         return bool(keys)

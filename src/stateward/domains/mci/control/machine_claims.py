@@ -31,28 +31,28 @@ async def claim_machine(engine: Engine, claim: MachineClaim) -> MachineClaim | N
     """
     digest = blake2b(f"{claim.lane} {claim.native_id}".encode(), digest_size=16).hexdigest()
     key = Key(DEPLOYMENT_NS, record_id("machine", digest))
-    found = await engine.store.reader.object(key)
-    if found is None or found.removed:
+    record = await engine.store.reader.object(key)
+    if record is None or record.removed:
         with suppress(AlreadyExists):
             await engine.create(*key, CLAIM.kind, "register", spec=claim, actor=CONTROLLER)
             return None
-        found = await engine.record(*key)
-    held = machine_claim(found)
+        record = await engine.record(*key)
+    held = machine_claim(record)
     if held == claim:
         return None
     if await _is_valid(engine.store.reader, held):
         return held
-    await engine.act(*key, "change", spec=claim, actor=CONTROLLER, version=found.version)
+    await engine.act(*key, "change", spec=claim, actor=CONTROLLER, version=record.version)
     return None
 
 
 async def remove_void_claims(engine: Engine) -> None:
     """Remove the claims whose VMs are gone."""
     reader = engine.store.reader
-    async for found in list_all(reader, Selector(DEPLOYMENT_NS, CLAIM.kind)):
-        if not await _is_valid(reader, machine_claim(found)):
+    async for record in list_all(reader, Selector(DEPLOYMENT_NS, CLAIM.kind)):
+        if not await _is_valid(reader, machine_claim(record)):
             with suppress(Denied):  # another VM takes it over
-                await engine.act(*found.key, "remove", actor=CONTROLLER, version=found.version)
+                await engine.act(*record.key, "remove", actor=CONTROLLER, version=record.version)
 
 
 async def _is_valid(reader: Reader, claim: MachineClaim) -> bool:

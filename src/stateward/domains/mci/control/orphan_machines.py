@@ -97,7 +97,7 @@ async def find_orphans(
     """
     listings = await asyncio.gather(*(_list_machines(clients, reader, connection) for connection in connections))
     trouble: dict[str, str] = {}
-    owned = await _owned_keys(reader, trouble) if any(one.listing.machines for one in listings) else {}
+    owned = await _owned_keys(reader, trouble) if any(listing.listing.machines for listing in listings) else {}
     orphans: dict[tuple[str, str], OrphanMachine] = {}
     for listed in listings:
         if not listed.listing.complete:
@@ -125,14 +125,14 @@ async def _owned_keys(reader: Reader, trouble: dict[str, str]) -> dict[str, floa
 
     A record that cannot be read is noted in `trouble`; its machine may be among the orphans.
     """
-    found: dict[str, float] = {}
+    owned: dict[str, float] = {}
     for ns in await reader.namespaces():
         async for vm in list_all(reader, Selector(ns, VM.kind)):
             try:
-                found |= owned_until([vm])
+                owned |= owned_until([vm])
             except msgspec.DecodeError as error:
                 trouble[f"{ns}/{vm.id}"] = f"its record cannot be read, and its machine may be listed here: {error}"
-    return found
+    return owned
 
 
 async def terminate_orphans(
@@ -147,14 +147,18 @@ async def terminate_orphans(
     listed = await _list_machines(clients, reader, connection)
     unread: dict[str, str] = {}
     owned = await _owned_keys(reader, unread)
-    machines = [one for one in listed.listing.machines if owned.get(one.key, -inf) < listed.as_of]
-    shown = {one.key for one in machines}
+    machines = [machine for machine in listed.listing.machines if owned.get(machine.key, -inf) < listed.as_of]
+    shown = {machine.key for machine in machines}
     errors: dict[str, StatewardError] = {key: NotFound(connection.name, key) for key in keys if key not in shown}
     if unread:
         why = f"{', '.join(unread)} may own it: see its record first"
         return {key: errors.get(key) or NotDone(f"terminate of {key} at {connection.name}", why) for key in keys}
     wanted = set(keys) & shown
-    running = {one.key: one.native_id for one in machines if one.key in wanted and one.state not in ENDED_STATES}
+    running = {
+        machine.key: machine.native_id
+        for machine in machines
+        if machine.key in wanted and machine.state not in ENDED_STATES
+    }
     client = await clients.for_connection(connection)
 
     async def terminate(key: str, native_id: str) -> None:
@@ -198,9 +202,9 @@ async def observe_before_removal(clients: ProviderClients, reader: Reader, vms: 
     for vm in vms:
         if has_machine(vm) or vm.state == VmState.TERMINATED:
             places[vm_of(vm).connection, vm_of(vm).lane].append(vm)
-    found = await asyncio.gather(*(_observe_at(clients, reader, *place, known) for place, known in places.items()))
-    shown = {uid: text for one in found for uid, text in one.shown.items()}
-    return RemovalEvidence(shown, frozenset(fact for one in found for fact in one.facts))
+    observed = await asyncio.gather(*(_observe_at(clients, reader, *place, known) for place, known in places.items()))
+    shown = {uid: text for evidence in observed for uid, text in evidence.shown.items()}
+    return RemovalEvidence(shown, frozenset(fact for evidence in observed for fact in evidence.facts))
 
 
 async def _observe_at(
@@ -215,9 +219,9 @@ async def _observe_at(
         return RemovalEvidence(dict.fromkeys(uids, str(error) or f"no answer within {PROVIDER_TIMEOUT_S:g} s"))
     now = await reader.time()
     seen = [(vm, evidence[uid], client.store_time(evidence[uid].as_of, now)) for vm, uid in zip(vms, uids, strict=True)]
-    gone = {_fact("gone", vm) for vm, one, as_of in seen if _is_gone(vm, one, as_of)}
-    living = {_fact("lives", vm) for vm, one, as_of in seen if _lives_on(vm, one, as_of)}
-    return RemovalEvidence({uid: _shown(one) for uid, one in evidence.items()}, frozenset(gone | living))
+    gone = {_fact("gone", vm) for vm, each, as_of in seen if _is_gone(vm, each, as_of)}
+    living = {_fact("lives", vm) for vm, each, as_of in seen if _lives_on(vm, each, as_of)}
+    return RemovalEvidence({uid: _shown(each) for uid, each in evidence.items()}, frozenset(gone | living))
 
 
 def _shown(evidence: Evidence) -> str:
@@ -242,23 +246,23 @@ def _lives_on(vm: Object, evidence: Evidence, as_of: float) -> bool:
     return shown is not None and shown.state not in ENDED_STATES and owned_until([vm])[vm_of(vm).uid] < as_of
 
 
-def note_possible_orphan(uow: UnitOfWork, request: Request, found: Object) -> Request:
+def note_possible_orphan(uow: UnitOfWork, request: Request, record: Object) -> Request:
     """Note the machine that a removed VM may leave, unless it is known to be gone: in its record and in the journal."""
     is_gone = (
-        _fact("gone", found) in request.facts if has_machine(found) else _fact("lives", found) not in request.facts
+        _fact("gone", record) in request.facts if has_machine(record) else _fact("lives", record) not in request.facts
     )
     if is_gone:
         return request
-    vm, seen = vm_of(found), vm_seen(found)
+    vm, seen = vm_of(record), vm_seen(record)
     machine = f"key {vm.uid}, native id {seen.native_id or 'not known'}"
-    reason = f"a machine may be left at {vm.connection}: {machine}; the VM was {found.state}"
-    journal(uow, found, None, request.actor, request.who, "left behind", reason=reason)
+    reason = f"a machine may be left at {vm.connection}: {machine}; the VM was {record.state}"
+    journal(uow, record, None, request.actor, request.who, "left behind", reason=reason)
     return replace(request, seen=to_json(replace(seen, left=reason)))
 
 
 def possible_orphans(removed: Iterable[Object], evidence: RemovalEvidence) -> list[PossibleOrphan]:
     """Return the machines that removed VMs may leave, as the removing transaction has decided."""
-    left = [(vm_of(one), vm_seen(one)) for one in removed]
+    left = [(vm_of(vm), vm_seen(vm)) for vm in removed]
     return [
         PossibleOrphan(vm.name, vm.connection, vm.uid, seen.native_id, evidence.shown.get(vm.uid, NOT_OBSERVED))
         for vm, seen in left

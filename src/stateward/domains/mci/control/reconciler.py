@@ -112,7 +112,7 @@ class Reconciler:
 
         async def run_once() -> None:
             orphans = await self.reconcile_all() if await self._claim_round() else []
-            for connection, count in Counter(one.connection for one in orphans).items():
+            for connection, count in Counter(orphan.connection for orphan in orphans).items():
                 if self._log_intervals.is_due((connection, count)):
                     log.warning(
                         "connection %s: %d machines are orphans; `stateward mci orphans` lists them", connection, count
@@ -123,15 +123,15 @@ class Reconciler:
     async def _claim_round(self) -> bool:
         """Claim the round, unless it was claimed within the interval, or another process does the rounds."""
         reader, seen = self._engine.store.reader, RoundHolder(self._holder)
-        found = await reader.object(ROUND_RECORD)
+        record = await reader.object(ROUND_RECORD)
         try:
-            if found is None:
+            if record is None:
                 await self._engine.create(*ROUND_RECORD, NAMESPACE.kind, "register", actor=CONTROLLER, seen=seen)
                 return True
-            intervals = 0.6 if round_holder(found).holder in ("", self._holder) else TAKEOVER_INTERVALS
-            if found.since > await reader.time() - self._every * intervals:
+            intervals = 0.6 if round_holder(record).holder in ("", self._holder) else TAKEOVER_INTERVALS
+            if record.since > await reader.time() - self._every * intervals:
                 return False
-            await self._engine.act(*ROUND_RECORD, "change", actor=CONTROLLER, version=found.version, seen=seen)
+            await self._engine.act(*ROUND_RECORD, "change", actor=CONTROLLER, version=record.version, seen=seen)
         except (AlreadyExists, Denied):
             return False
         return True
@@ -150,7 +150,7 @@ class Reconciler:
             return unowned
 
         looks = await asyncio.gather(*map(look_at, await self._catalogue.all_connections()))
-        unowned = [one for one in looks if one is not None and one.listing.machines]
+        unowned = [look for look in looks if look is not None and look.listing.machines]
         with self._faults.isolate("removal of keys without an MCI"):
             await remove_ownerless_keys(self._engine)
         with self._faults.isolate("removal of claims without a VM"):
@@ -158,8 +158,8 @@ class Reconciler:
         await self._mark_stale_mcis(vm for known in records.values() for vm in known.values())
         records.clear()  # what follows reads all VMs again; two copies of all of them are too much
         parts.clear()
-        owned = await self._owned_until({machine.key for one in unowned for machine in one.listing.machines})
-        return [] if owned is None else [orphan for one in unowned for orphan in orphans_in(one, owned)]
+        owned = await self._owned_until({machine.key for look in unowned for machine in look.listing.machines})
+        return [] if owned is None else [orphan for look in unowned for orphan in orphans_in(look, owned)]
 
     async def _reconcile_connection(
         self, connection: CloudConnection, known: dict[str, Object], parts: list[Object]
@@ -180,16 +180,16 @@ class Reconciler:
 
     async def _all_vms(self) -> AsyncIterator[Object]:
         for ns in await self._engine.store.reader.namespaces():
-            async for found in list_all(self._engine.store.reader, Selector(ns, VM.kind)):
-                yield found
+            async for record in list_all(self._engine.store.reader, Selector(ns, VM.kind)):
+                yield record
 
     async def _read_vms(self) -> dict[str, dict[str, Object]]:
         """Return all VMs, by connection and uid."""
         records: dict[str, dict[str, Object]] = defaultdict(dict)
-        async for found in self._all_vms():
-            with self._faults.isolate(f"reading of VM {found.id} in {found.ns}"):
-                vm = vm_of(found)
-                records[vm.connection][vm.uid] = found
+        async for record in self._all_vms():
+            with self._faults.isolate(f"reading of VM {record.id} in {record.ns}"):
+                vm = vm_of(record)
+                records[vm.connection][vm.uid] = record
         return records
 
     async def _owned_until(self, keys: Collection[str]) -> dict[str, float] | None:
@@ -202,10 +202,10 @@ class Reconciler:
             return {}
         owned: dict[str, float] = {}
         found_all = read_all = 0
-        async for found in self._all_vms():
+        async for record in self._all_vms():
             found_all += 1
-            with self._faults.isolate(f"reading of VM {found.id} in {found.ns}"):
-                owned |= {key: until for key, until in owned_until([found]).items() if key in keys}
+            with self._faults.isolate(f"reading of VM {record.id} in {record.ns}"):
+                owned |= {key: until for key, until in owned_until([record]).items() if key in keys}
                 read_all += 1
         return owned if read_all == found_all else None
 
@@ -215,10 +215,10 @@ class Reconciler:
         for vm in vms:
             states[Key(vm.ns, vm.parent or "")].append(vm.state)
         for ns in await self._engine.store.reader.namespaces():
-            async for found in list_all(self._engine.store.reader, Selector(ns, MCI.kind)):
-                rests = MCI.state(found.state).state_class is not TRANSITIONAL
-                if rests and STATE_OF_EVENT[rollup_event(states.get(found.key, ()))] != found.state:
-                    self.status_updater.mark_dirty(found.key)
+            async for mci in list_all(self._engine.store.reader, Selector(ns, MCI.kind)):
+                rests = MCI.state(mci.state).state_class is not TRANSITIONAL
+                if rests and STATE_OF_EVENT[rollup_event(states.get(mci.key, ()))] != mci.state:
+                    self.status_updater.mark_dirty(mci.key)
 
     async def _reconcile_vms(self, connection: CloudConnection, known: dict[str, Object]) -> ListedConnection:
         client = await self._clouds.for_connection(connection)
@@ -231,26 +231,28 @@ class Reconciler:
         if not listing.complete and self._log_intervals.is_due((connection.name, listing.problem)):
             log.warning("connection %s: the listing was not complete: %s", connection.name, listing.problem)
         owned = {uid for uid, vm in known.items() if vm.state != VmState.TERMINATED}
-        unowned = [one for one in listing.machines if one.key not in owned]
+        unowned = [machine for machine in listing.machines if machine.key not in owned]
         return ListedConnection(connection, replace(listing, machines=unowned), as_of)
 
     async def _reconcile_resources(self, connection: CloudConnection, parts: list[Object]) -> None:
         client = await self._clouds.for_connection(connection)
         now = await self._engine.store.reader.time()
         until, lane = now - client.driver.caps.listing_lag_s, client.lane
-        settled = [one for one in parts if one.since <= until and resource_identity(one).lane == lane]
+        settled = [
+            resource for resource in parts if resource.since <= until and resource_identity(resource).lane == lane
+        ]
         if not settled or not client.driver.caps.has_resources:
             return
         listing = await client.list_resources()
-        for found in self._orphan_subnets.find(settled, listing.resources, now):
+        for part in self._orphan_subnets.find(settled, listing.resources, now):
             with suppress(Denied):  # the operation that holds the network will reshape it
                 await self._engine.act(
-                    *found.key, "reshape", actor=CONTROLLER, version=found.version, spec=network_of(found)
+                    *part.key, "reshape", actor=CONTROLLER, version=part.version, spec=network_of(part)
                 )
-        for found, event, missing in resource_drift(client, settled, listing, now):
+        for part, event, missing in resource_drift(client, settled, listing, now):
             with suppress(Denied):
-                seen = replace(resource_seen(found), missing=missing)
-                await self._engine.act(*found.key, event, actor=PROVIDER, version=found.version, seen=seen)
+                seen = replace(resource_seen(part), missing=missing)
+                await self._engine.act(*part.key, event, actor=PROVIDER, version=part.version, seen=seen)
 
 
 async def _list_repeatedly(client: ProviderClient) -> MachineListing:
@@ -261,5 +263,5 @@ async def _list_repeatedly(client: ProviderClient) -> MachineListing:
         listing = await client.list_now()
         if listing.complete:
             return listing
-        shown |= {one.key: one for one in listing.machines}
+        shown |= {machine.key: machine for machine in listing.machines}
     return replace(listing, machines=list(shown.values()), requested_at=first)

@@ -102,17 +102,17 @@ class MciStatusUpdater:
 
 async def update_mci_status(engine: Engine, ns: str, mci: str) -> None:
     """Move an MCI without an operation to the state that its VMs roll up to, if it is in another one."""
-    found = await engine.store.reader.object(Key(ns, mci))
-    if found is None or found.removed or found.kind != MCI.kind:
+    record = await engine.store.reader.object(Key(ns, mci))
+    if record is None or record.removed or record.kind != MCI.kind:
         return
-    if MCI.state(found.state).state_class is TRANSITIONAL:
+    if MCI.state(record.state).state_class is TRANSITIONAL:
         return
     counts = await engine.store.reader.count_states(Selector(ns, VM.kind, mci))
     states = [state for (_, state), number in counts.items() for _ in range(number)]
     if any(VM.state(state).state_class is TRANSITIONAL for state in states):
         return  # these VMs will cause another update
     event = rollup_event(states)
-    if STATE_OF_EVENT[event] == found.state or (not states and found.state == MciState.FAILED):
+    if STATE_OF_EVENT[event] == record.state or (not states and record.state == MciState.FAILED):
         return
     with suppress(Denied):
-        await engine.act(ns, mci, event, actor=CONTROLLER, version=found.version)
+        await engine.act(ns, mci, event, actor=CONTROLLER, version=record.version)

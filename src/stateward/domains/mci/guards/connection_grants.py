@@ -86,8 +86,8 @@ def unknown_connection(field: str, name: str, granted: Iterable[str]) -> BadInpu
 
 def with_granted(connection: CloudConnection, namespaces: Iterable[str]) -> tuple[str, ...]:
     """Return the namespaces of a connection with some added."""
-    found = {*(connection.namespaces or ()), *namespaces}
-    return (ALL_NAMESPACES,) if ALL_NAMESPACES in found else tuple(sorted(found))
+    granted = {*(connection.namespaces or ()), *namespaces}
+    return (ALL_NAMESPACES,) if ALL_NAMESPACES in granted else tuple(sorted(granted))
 
 
 def without_revoked(connection: CloudConnection, namespaces: Iterable[str]) -> tuple[str, ...]:
@@ -108,17 +108,17 @@ class GrantGuard:
     def wrap(self, guard: Guard) -> Guard:
         """Return a guard that also checks grants, on the request that the wrapped guard has completed."""
 
-        async def both(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-            completed = await guard(uow, request, found)
+        async def both(uow: UnitOfWork, request: Request, target: Object) -> Request | None:
+            completed = await guard(uow, request, target)
             if request.creates is not None or request.action in (*CREATING_ACTIONS, RENAMING_ACTION):
-                await self._check(uow, completed or request, found)
+                await self._check(uow, completed or request, target)
             return completed
 
         return both
 
-    async def _check(self, uow: UnitOfWork, request: Request, found: Object) -> None:
-        wanted = decode_spec(found.kind, request.spec or found.spec)
-        names = await self._used(uow, request, wanted) if found.kind == MCI.kind else [wanted.connection]
+    async def _check(self, uow: UnitOfWork, request: Request, target: Object) -> None:
+        wanted = decode_spec(target.kind, request.spec or target.spec)
+        names = await self._used(uow, request, wanted) if target.kind == MCI.kind else [wanted.connection]
         keys = [Key(DEPLOYMENT_NS, record_id("connection", name)) for name in names]
         is_new = request.creates is not None and isinstance(wanted, VmSpec | ResourceIdentity)
         if is_new:
@@ -134,19 +134,19 @@ class GrantGuard:
         """Return the connections at which a request adds VMs to an MCI."""
         if request.action == "adopt":
             adoption = msgspec.json.decode(request.args, type=Adoption)
-            return list(dict.fromkeys(one.connection for one in adoption.machines))
+            return list(dict.fromkeys(machine.connection for machine in adoption.machines))
         groups = mci.groups
         if request.creates is None:
             scale = msgspec.json.decode(request.args, type=Scale)
-            groups = tuple(one for one in groups if one.name == scale.group)
+            groups = tuple(group for group in groups if group.name == scale.group)
         homes = await homes_of(uow, request.ns, groups)
-        used = (one.connection or homes.get(one.spec, "") for one in groups)
+        used = (group.connection or homes.get(group.spec, "") for group in groups)
         return list(dict.fromkeys(filter(None, used)))
 
 
 async def homes_of(uow: UnitOfWork, ns: str, groups: Iterable[SubGroup]) -> dict[str, str]:
     """Return the connections of the specs of subgroups that name no connection; empty for unknown specs."""
-    specs = [one.spec for one in groups if not one.connection]
+    specs = [group.spec for group in groups if not group.connection]
     records = await uow.peek([Key(ns, record_id("spec", id_)) for id_ in specs])
     return {id_: _home_of(id_, record) for id_, record in zip(specs, records, strict=True)}
 

@@ -29,17 +29,17 @@ def namespace_key(ns: str) -> Key:
     return Key(DEPLOYMENT_NS, record_id("ns", ns))
 
 
-async def guard_connection(uow: UnitOfWork, request: Request, found: Object) -> None:
+async def guard_connection(uow: UnitOfWork, request: Request, record: Object) -> None:
     """Refuse to remove a connection in use, or to point it elsewhere: its machines could no longer be found."""
-    check_spec(request, found)
-    name = found.id.removeprefix(record_id("connection", ""))
-    was = BUILT_IN.get(name) if request.creates is not None else connection_record(found)
+    check_spec(request, record)
+    name = record.id.removeprefix(record_id("connection", ""))
+    was = BUILT_IN.get(name) if request.creates is not None else connection_record(record)
     becomes: CloudConnection | None = None
     if request.action != "remove":
-        becomes = decode_spec(found.kind, request.spec or found.spec)
+        becomes = decode_spec(record.kind, request.spec or record.spec)
     if was is None or (becomes is not None and becomes.enabled and _place(becomes) == _place(was)):
         return
-    await uow.exclude([found.key])
+    await uow.exclude([record.key])
     users = await objects_at_connection(uow, name)
     if users:
         raise InUse(f"connection {name!r}", users)
@@ -49,14 +49,14 @@ def _place(connection: CloudConnection) -> tuple[str, str]:
     return connection.lane, connection.driver
 
 
-async def guard_namespace(uow: UnitOfWork, request: Request, found: Object) -> None:
+async def guard_namespace(uow: UnitOfWork, request: Request, record: Object) -> None:
     """Refuse to remove a namespace that is protected or has objects; records of ended commands do not keep it."""
     if request.action != "remove":
         return
-    ns = found.id.removeprefix(record_id("ns", ""))
-    await uow.exclude([found.key])
+    ns = record.id.removeprefix(record_id("ns", ""))
+    await uow.exclude([record.key])
     inside = await uow.peek_selected(Selector(ns))
-    users = {one.kind for one in inside if one.kind != COMMAND.kind or one.state not in ENDED_STATES}
+    users = {user.kind for user in inside if user.kind != COMMAND.kind or user.state not in ENDED_STATES}
     if users:
         raise InUse(f"namespace {ns!r}", sorted(users))
     (flag,) = await uow.peek([flag_key(ns)])
@@ -71,13 +71,13 @@ def in_namespace(guard: Guard | None = None) -> Guard:
     always share its record, which also keeps the resources that they name (`resource_users`).
     """
 
-    async def both(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-        is_new = request.creates is not None and (request.parent is None or found.kind == MCI.kind)
+    async def both(uow: UnitOfWork, request: Request, target: Object) -> Request | None:
+        is_new = request.creates is not None and (request.parent is None or target.kind == MCI.kind)
         if request.ns != DEPLOYMENT_NS and (is_new or request.action in GROWTH_ACTIONS):
             await uow.share([namespace_key(request.ns)])
             (record,) = await uow.peek([namespace_key(request.ns)])
             if record is not None and record.removed:
                 raise NoNamespace(DEPLOYMENT_NS, request.ns)
-        return None if guard is None else await guard(uow, request, found)
+        return None if guard is None else await guard(uow, request, target)
 
     return both

@@ -57,29 +57,29 @@ class NewObjectGuard:
     def wrap(self, guard: Guard) -> Guard:
         """Return a guard that completes the new objects which the wrapped guard accepts."""
 
-        async def both(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-            completed = await guard(uow, request, found)
+        async def both(uow: UnitOfWork, request: Request, record: Object) -> Request | None:
+            completed = await guard(uow, request, record)
             if request.parent is not None:
                 return completed
-            if found.kind == MCI.kind and request.action != "adopt":  # its subgroups name no spec
-                await self._check_new_groups(uow, completed or request, found)
-            if request.creates is None or found.kind == MCI.kind:
+            if record.kind == MCI.kind and request.action != "adopt":  # its subgroups name no spec
+                await self._check_new_groups(uow, completed or request, record)
+            if request.creates is None or record.kind == MCI.kind:
                 return completed
-            want = decode_spec(found.kind, request.spec or EMPTY)
-            complete = self._complete_vm if found.kind == VM.kind else self._complete_part
-            made = await complete(uow, request.ns, found.kind, want)
+            want = decode_spec(record.kind, request.spec or EMPTY)
+            complete = self._complete_vm if record.kind == VM.kind else self._complete_part
+            made = await complete(uow, request.ns, record.kind, want)
             creates = _with_own_labels(request.creates, made)
             return with_own_uid(replace(request, creates=creates), made)
 
         return both
 
-    async def _check_new_groups(self, uow: UnitOfWork, request: Request, found: Object) -> None:
+    async def _check_new_groups(self, uow: UnitOfWork, request: Request, mci: Object) -> None:
         """Refuse new subgroups that name missing or unsuitable objects."""
         if request.spec is None:
             return
-        wanted: MciSpec = decode_spec(found.kind, request.spec)
+        wanted: MciSpec = decode_spec(mci.kind, request.spec)
         is_new = request.creates is not None
-        first = 0 if is_new else len(mci_of(found).groups)
+        first = 0 if is_new else len(mci_of(mci).groups)
         groups, field = (
             wanted.groups[first:],
             "spec.groups[{}]." if is_new else f"spec.groups[{first}].",
@@ -88,7 +88,7 @@ class NewObjectGuard:
             await check_placement(self._catalogue.within(uow), request.ns, groups, field)
         except BadInput as error:
             place, _, name = error.field.rpartition(".")
-            state = None if is_new else found.state
+            state = None if is_new else mci.state
             raise BadInput(f"{place}.{FIELDS.get(name, name)}", error.value, error.allowed, state=state) from error
 
     async def _complete_vm(self, uow: UnitOfWork, ns: str, _kind: str, vm: VmSpec) -> VmSpec:
@@ -104,12 +104,12 @@ class NewObjectGuard:
             await check_resources(known, ns, planned)
         except BadInput as error:
             raise BadInput(f"spec.{FIELDS.get(error.field, error.field)}", error.value, error.allowed) from error
-        found = dict(zip(keys, await uow.peek(list(keys.values())), strict=True))
-        for (resource_type, name), one in found.items():
-            if one is None or one.state != ResourceState.AVAILABLE:
+        parts = dict(zip(keys, await uow.peek(list(keys.values())), strict=True))
+        for (resource_type, name), part in parts.items():
+            if part is None or part.state != ResourceState.AVAILABLE:
                 field = {"vNet": "network", "securityGroup": "groups", "sshKey": "key"}[resource_type]
                 raise BadInput(f"spec.{field}", name, f"a {resource_type} that is {ResourceState.AVAILABLE}")
-        groups = [one for name in vm.groups if (one := found["securityGroup", name]) is not None]
+        groups = [part for name in vm.groups if (part := parts["securityGroup", name]) is not None]
         place = planned.connection
         return replace(
             vm,
@@ -121,7 +121,7 @@ class NewObjectGuard:
             cost=planned.spec.cost,
             access_key=self._access_key_of(ns),
             adopted="",
-            parts=native_ids(vm.subnet, found.get(("vNet", vm.network)), groups, found.get(("sshKey", vm.key))),
+            parts=native_ids(vm.subnet, parts.get(("vNet", vm.network)), groups, parts.get(("sshKey", vm.key))),
         )
 
     async def _complete_part(self, uow: UnitOfWork, ns: str, kind: str, part: Any) -> Any:  # noqa: ANN401 - the record

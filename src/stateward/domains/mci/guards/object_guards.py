@@ -30,30 +30,30 @@ from stateward.store.records import Key, Object, to_json
 DELETABLE_STATES = (VmState.TERMINATED, VmState.FAILED)
 
 
-async def guard_mci(access_from: tuple[str, ...], uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def guard_mci(access_from: tuple[str, ...], uow: UnitOfWork, request: Request, mci: Object) -> Request | None:
     """Refuse a spec that cannot be carried out, and a delete that would leave VMs behind.
 
     A new MCI whose request does not say from where its VMs let in SSH gets the default, `access_from`. It gets it here,
     because a repeated request may come to a server with another default.
     """
-    check_spec(request, found)
+    check_spec(request, mci)
     if request.action == "adopt":
-        request = with_adopted_groups(request, found)
+        request = with_adopted_groups(request, mci)
         if request.creates is None:
             return request
     if request.creates is not None:
-        want = decode_spec(found.kind, request.spec or EMPTY)
+        want = decode_spec(mci.kind, request.spec or EMPTY)
         check_mci_spec(want)
         if want.access_from is None:
             want = replace(want, access_from=access_from)
             request = replace(request, spec=to_json(want))
         return with_own_uid(request, want) if request.parent is None else request
     if request.action == "delete":
-        await _guard_delete(uow, request, found)
+        await _guard_delete(uow, request, mci)
     if request.action == "deregister":
-        await check_deregistration(uow, request, found)
+        await check_deregistration(uow, request, mci)
     if request.action in SCALE_DIRECTIONS:
-        return with_scaled_spec(request, found)
+        return with_scaled_spec(request, mci)
     return None
 
 
@@ -65,35 +65,35 @@ def with_own_uid(request: Request, want: Any) -> Request:  # noqa: ANN401 - the 
     return replace(request, spec=to_json(replace(want, uid=deterministic_uid(request.op, request.object))))
 
 
-async def _guard_delete(uow: UnitOfWork, request: Request, found: Object) -> None:
+async def _guard_delete(uow: UnitOfWork, request: Request, mci: Object) -> None:
     """Refuse to delete an MCI whose VMs stay, unless they are terminated first."""
-    if TERMINATE_FIRST in request.facts and found.state != MciState.TERMINATED:
+    if TERMINATE_FIRST in request.facts and mci.state != MciState.TERMINATED:
         return
-    left = await uow.select(Selector(found.ns, VM.kind, found.id))
-    alive = {one.id: one.state for one in left if one.state not in DELETABLE_STATES}
+    left = await uow.select(Selector(mci.ns, VM.kind, mci.id))
+    alive = {vm.id: vm.state for vm in left if vm.state not in DELETABLE_STATES}
     if alive and FORGET not in request.facts:
-        raise VmsAlive(found.id, alive)
+        raise VmsAlive(mci.id, alive)
     if left:
-        raise VmsAdded(found.id)
+        raise VmsAdded(mci.id)
 
 
-async def guard_vm(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def guard_vm(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
     """Refuse a VM outside the MCI of its spec: nobody would see it there, nor terminate it with the MCI."""
-    check_spec(request, found)
+    check_spec(request, vm)
     if request.action == "remove":
-        request = note_possible_orphan(uow, request, found)
+        request = note_possible_orphan(uow, request, vm)
         if WITH_MCI not in request.facts:
-            await drop_empty_subgroup(uow, request, found)
+            await drop_empty_subgroup(uow, request, vm)
     if request.creates is None:
         return request
     if request.action == "adopt" and request.parent is None:
-        raise BadInput("action", "adopt", f"an action of its MCI, {found.parent!r}: it names the machines")
-    want = decode_spec(found.kind, request.spec or EMPTY)
-    if found.id != vm_id(want.mci, want.name):
-        raise BadInput("id", found.id, f"{vm_id(want.mci, want.name)!r}, the id that follows from its spec")
-    if found.parent != want.mci:
-        raise BadInput("parent", found.parent, f"{want.mci!r}, the MCI in its spec")
-    _require_mci(uow, request, Key(found.ns, want.mci))
+        raise BadInput("action", "adopt", f"an action of its MCI, {vm.parent!r}: it names the machines")
+    want = decode_spec(vm.kind, request.spec or EMPTY)
+    if vm.id != vm_id(want.mci, want.name):
+        raise BadInput("id", vm.id, f"{vm_id(want.mci, want.name)!r}, the id that follows from its spec")
+    if vm.parent != want.mci:
+        raise BadInput("parent", vm.parent, f"{want.mci!r}, the MCI in its spec")
+    _require_mci(uow, request, Key(vm.ns, want.mci))
     return request
 
 
@@ -107,41 +107,41 @@ def _require_mci(uow: UnitOfWork, request: Request, key: Key) -> None:
         raise Occupied(request.action, blocker_of(holder))
 
 
-async def guard_key(_uow: UnitOfWork, request: Request, found: Object) -> None:
+async def guard_key(_uow: UnitOfWork, request: Request, key: Object) -> None:
     """Refuse a public key that OpenSSH cannot read: nobody could log in to its VMs."""
-    check_spec(request, found)
+    check_spec(request, key)
     if request.spec is not None:
-        public = decode_spec(found.kind, request.spec, found.state).public_key
+        public = decode_spec(key.kind, request.spec, key.state).public_key
         if public:
             check_public_key("spec.public_key", public)
 
 
-async def guard_security_group(_uow: UnitOfWork, request: Request, found: Object) -> None:
+async def guard_security_group(_uow: UnitOfWork, request: Request, group: Object) -> None:
     """Refuse bad rules, rules that only the record would get, and other rules of a group that MCIs share."""
-    check_spec(request, found)
+    check_spec(request, group)
     if request.spec is None:
         if request.action == "reshape":
-            raise BadInput("spec", None, f"a spec with the rules that {found.id!r} is to have", state=found.state)
+            raise BadInput("spec", None, f"a spec with the rules that {group.id!r} is to have", state=group.state)
         return
-    want: SecurityGroupSpec = decode_spec(found.kind, request.spec, found.state)
+    want: SecurityGroupSpec = decode_spec(group.kind, request.spec, group.state)
     try:
         wanted_rules(to_json(want.rules))
     except BadInput as error:
-        raise BadInput(f"spec.rules.{error.field}", error.value, error.allowed, state=found.state) from error
-    if request.creates is not None or want.rules == security_group_of(found).rules:
+        raise BadInput(f"spec.rules.{error.field}", error.value, error.allowed, state=group.state) from error
+    if request.creates is not None or want.rules == security_group_of(group).rules:
         return
     if request.action != "reshape":
-        raise BadInput("spec.rules", None, "left out: only reshape changes the rules", state=found.state)
-    if SHARED in msgspec.json.decode(found.labels):
+        raise BadInput("spec.rules", None, "left out: only reshape changes the rules", state=group.state)
+    if SHARED in msgspec.json.decode(group.labels):
         raise SharedRules(want.name)
 
 
-async def guard_network(_uow: UnitOfWork, request: Request, found: Object) -> None:
+async def guard_network(_uow: UnitOfWork, request: Request, network: Object) -> None:
     """Refuse ranges of addresses that cannot be, and to reshape a network without a spec."""
-    check_spec(request, found)
+    check_spec(request, network)
     if request.spec is not None:
-        former = None if request.creates is not None else network_of(found)
-        check_new_network(decode_spec(found.kind, request.spec, found.state), former)
+        former = None if request.creates is not None else network_of(network)
+        check_new_network(decode_spec(network.kind, request.spec, network.state), former)
     if request.action == "reshape" and request.spec is None:
-        allowed = f"a spec with the subnets that {found.id!r}, which is {found.state}, is to have"
-        raise BadInput("spec", None, allowed, state=found.state)
+        allowed = f"a spec with the subnets that {network.id!r}, which is {network.state}, is to have"
+        raise BadInput("spec", None, allowed, state=network.state)

@@ -40,56 +40,58 @@ Users = list[tuple[str, SubGroup | VmSpec]]
 def only_unused(guard: Guard) -> Guard:
     """Return a guard that also refuses to remove what is in use: a resource, a spec, an image, or a subnet."""
 
-    async def both(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-        completed = await guard(uow, request, found)
+    async def both(uow: UnitOfWork, request: Request, record: Object) -> Request | None:
+        completed = await guard(uow, request, record)
         if request.action in ("delete", "remove"):
-            await _require_unused(uow, request, found)
-        elif request.action == "reshape" and found.kind == VNET.kind and FORGET not in request.facts:
-            await _require_unused_subnets(uow, request, found)
+            await _require_unused(uow, request, record)
+        elif request.action == "reshape" and record.kind == VNET.kind and FORGET not in request.facts:
+            await _require_unused_subnets(uow, request, record)
         return completed
 
     return both
 
 
-async def _require_unused(uow: UnitOfWork, request: Request, found: Object) -> None:
-    resource_type, _, name = found.id.partition(":")
-    users = [id_ for id_, one in await _find_users(uow, request, found) if name in named_resources(one)[resource_type]]
-    if found.kind == VNET.kind:
-        groups = await uow.peek_selected(Selector(found.ns, SECURITY_GROUP.kind))
-        users += [one.id for one in groups if security_group_of(one).network == name]
+async def _require_unused(uow: UnitOfWork, request: Request, resource: Object) -> None:
+    resource_type, _, name = resource.id.partition(":")
+    users = [
+        id_ for id_, user in await _find_users(uow, request, resource) if name in named_resources(user)[resource_type]
+    ]
+    if resource.kind == VNET.kind:
+        groups = await uow.peek_selected(Selector(resource.ns, SECURITY_GROUP.kind))
+        users += [group.id for group in groups if security_group_of(group).network == name]
     if users:
         raise InUse(f"{resource_type} {name!r}", list(dict.fromkeys(users)))
 
 
-async def _require_unused_subnets(uow: UnitOfWork, request: Request, found: Object) -> None:
+async def _require_unused_subnets(uow: UnitOfWork, request: Request, network: Object) -> None:
     """Refuse to remove subnets with VMs; a VM that names no subnet is in the first one."""
-    was, becomes = network_of(found), decode_spec(found.kind, request.spec or found.spec, found.state)
-    kept = {one.name for one in becomes.subnets}
-    removed = [one.name for one in was.subnets if one.name not in kept]
+    was, becomes = network_of(network), decode_spec(network.kind, request.spec or network.spec, network.state)
+    kept = {planned.name for planned in becomes.subnets}
+    removed = [former.name for former in was.subnets if former.name not in kept]
     if not removed:
         return
-    inside = [user for user in await _find_users(uow, request, found) if user[1].network == was.name]
+    inside = [user for user in await _find_users(uow, request, network) if user[1].network == was.name]
     for subnet in removed:
-        users = [id_ for id_, one in inside if (one.subnet or was.subnets[0].name) == subnet]
+        users = [id_ for id_, user in inside if (user.subnet or was.subnets[0].name) == subnet]
         if users:
             raise InUse(f"subnet {subnet!r} of vNet {was.name!r}", list(dict.fromkeys(users)))
 
 
-async def _find_users(uow: UnitOfWork, request: Request, found: Object) -> Users:
+async def _find_users(uow: UnitOfWork, request: Request, record: Object) -> Users:
     """Return what may use a resource: the VMs of its region, and all MCIs that are growing.
 
     MCIs come first: one that is no longer growing has stored its VMs.
     """
-    await uow.exclude([namespace_key(found.ns)])
-    mcis = await uow.peek_selected(Selector(found.ns, MCI.kind, states=GROWING_STATES))
+    await uow.exclude([namespace_key(record.ns)])
+    mcis = await uow.peek_selected(Selector(record.ns, MCI.kind, states=GROWING_STATES))
     users: Users = []
-    for one in mcis:
-        if _counts(one, request):
-            users += [(one.id, group) for group in await _named_groups(uow, one)]
-    place = resource_identity(found) if found.kind in RESOURCE_TYPES else None
+    for mci in mcis:
+        if _counts(mci, request):
+            users += [(mci.id, group) for group in await _named_groups(uow, mci)]
+    place = resource_identity(record) if record.kind in RESOURCE_TYPES else None
     labels = () if place is None else (("provider", place.provider), ("region", place.region))
-    vms = await uow.peek_selected(Selector(found.ns, VM.kind, states=LIVING_STATES, labels=labels))
-    return users + [(one.id, vm_of(one)) for one in vms]
+    vms = await uow.peek_selected(Selector(record.ns, VM.kind, states=LIVING_STATES, labels=labels))
+    return users + [(vm.id, vm_of(vm)) for vm in vms]
 
 
 def _counts(growing: Object, request: Request) -> bool:
@@ -102,9 +104,9 @@ def _counts(growing: Object, request: Request) -> bool:
     return growing.state != MciState.PREPARED or not mci_of(growing).hold
 
 
-async def _named_groups(uow: UnitOfWork, found: Object) -> list[SubGroup]:
+async def _named_groups(uow: UnitOfWork, record: Object) -> list[SubGroup]:
     """Return the subgroups of an MCI with the names of all resources that their VMs use; adopted machines use none."""
-    mci = mci_of(found)
-    groups = [one for one in mci.groups if one.spec]
-    homes = await homes_of(uow, found.ns, groups)
-    return [with_prerequisite_names(found.ns, mci, one, one.connection or homes[one.spec]) for one in groups]
+    mci = mci_of(record)
+    groups = [group for group in mci.groups if group.spec]
+    homes = await homes_of(uow, record.ns, groups)
+    return [with_prerequisite_names(record.ns, mci, group, group.connection or homes[group.spec]) for group in groups]

@@ -65,26 +65,26 @@ SPEC_FORMS = {
 }  # fmt: skip
 
 
-async def guard_spec(_uow: UnitOfWork, request: Request, found: Object) -> None:
+async def guard_spec(_uow: UnitOfWork, request: Request, record: Object) -> None:
     """Refuse a spec of the wrong form."""
-    check_spec(request, found)
+    check_spec(request, record)
 
 
-def check_spec(request: Request, found: Object) -> None:
+def check_spec(request: Request, record: Object) -> None:
     """Refuse a spec of the wrong form; most requests have no spec."""
     if request.creates is not None:
-        want = _decode_new_spec(found.kind, request.spec or EMPTY)
-        _check_name(SPEC_FORMS[found.kind], want, found)
+        want = _decode_new_spec(record.kind, request.spec or EMPTY)
+        _check_name(SPEC_FORMS[record.kind], want, record)
     elif request.spec is not None:
-        want = decode_spec(found.kind, request.spec, found.state)
-        _check_fixed(SPEC_FORMS[found.kind], want, found)
+        want = decode_spec(record.kind, request.spec, record.state)
+        _check_fixed(SPEC_FORMS[record.kind], want, record)
     else:
         return
     if isinstance(want, VmSpec):
         check_user("spec.user", want.user)
     # The domain writes most specs itself, and such a spec has no other fields: of 400 subgroups, that is seen sooner.
     if request.parent is None and to_json(want) != request.spec:
-        require_known_fields(msgspec.json.decode(request.spec or EMPTY), want, request, found.state)
+        require_known_fields(msgspec.json.decode(request.spec or EMPTY), want, request, record.state)
 
 
 def _decode_new_spec(kind: str, spec: str) -> Any:  # noqa: ANN401 - the record of the kind
@@ -114,19 +114,19 @@ def _decode(record: type[Struct], spec: str) -> Struct:
     return msgspec.json.decode(spec, type=record)
 
 
-def _check_name(form: SpecForm, want: Any, found: Object) -> None:  # noqa: ANN401
+def _check_name(form: SpecForm, want: Any, record: Object) -> None:  # noqa: ANN401
     name = getattr(want, form.named)
-    wanted = found.id if form.before is None else record_id(form.before, name) if form.before else name
-    if found.id != wanted:
-        raise BadInput("id", found.id, f"{wanted!r}, the id that follows from its spec")
+    wanted = record.id if form.before is None else record_id(form.before, name) if form.before else name
+    if record.id != wanted:
+        raise BadInput("id", record.id, f"{wanted!r}, the id that follows from its spec")
 
 
-def _check_fixed(form: SpecForm, want: Any, found: Object) -> None:  # noqa: ANN401
-    was = decode_spec(found.kind, found.spec)
+def _check_fixed(form: SpecForm, want: Any, record: Object) -> None:  # noqa: ANN401
+    was = decode_spec(record.kind, record.spec)
     for name in form.fixed:
         before, after = getattr(was, name), getattr(want, name)
         if after != before:
-            raise BadInput(f"spec.{name}", after, f"{before!r}: this field cannot be changed", state=found.state)
+            raise BadInput(f"spec.{name}", after, f"{before!r}: this field cannot be changed", state=record.state)
 
 
 USER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}\Z")
@@ -143,8 +143,8 @@ def check_user(field: str, name: str, state: str | None = None) -> str:
 
 
 def _check_phases(field: str, phases: Sequence[PostCommand], state: str | None) -> None:
-    for number, one in enumerate(phases):
-        check_user(f"{field}[{number}].user", one.user, state)
+    for number, phase in enumerate(phases):
+        check_user(f"{field}[{number}].user", phase.user, state)
 
 
 MAX_VMS = 10_000
@@ -167,18 +167,18 @@ def check_mci_spec(wanted: MciSpec) -> None:
 def check_new_subgroups(groups: Sequence[SubGroup], state: str | None = None) -> None:
     """Refuse new subgroups that could not be created; `state` is the state of their MCI."""
     checked_keys: set[str] = set()  # most subgroups have the same one
-    for number, one in enumerate(groups):
-        if MCI_NAME.match(one.name) is None or one.name != one.name.lower():
-            raise BadInput(f"spec.groups[{number}].name", one.name, f"{MCI_NAME_RULE}, in lower case", state=state)
-        if one.public_key and one.public_key not in checked_keys:
-            checked_keys.add(one.public_key)
-            check_public_key(f"spec.groups[{number}].public_key", one.public_key)
-        check_user(f"spec.groups[{number}].user", one.user, state)
-        _check_phases(f"spec.groups[{number}].post_phases", one.post_phases, state)
-        if one.size < 1:
-            raise BadInput(f"spec.groups[{number}].size", one.size, "a number of at least 1", state=state)
-    names = [one.name for one in groups]
+    for number, group in enumerate(groups):
+        if MCI_NAME.match(group.name) is None or group.name != group.name.lower():
+            raise BadInput(f"spec.groups[{number}].name", group.name, f"{MCI_NAME_RULE}, in lower case", state=state)
+        if group.public_key and group.public_key not in checked_keys:
+            checked_keys.add(group.public_key)
+            check_public_key(f"spec.groups[{number}].public_key", group.public_key)
+        check_user(f"spec.groups[{number}].user", group.user, state)
+        _check_phases(f"spec.groups[{number}].post_phases", group.post_phases, state)
+        if group.size < 1:
+            raise BadInput(f"spec.groups[{number}].size", group.size, "a number of at least 1", state=state)
+    names = [group.name for group in groups]
     if not names or len(set(names)) < len(names):
         raise BadInput("spec.groups", names, "a list of subgroups with different names", state=state)
-    if sum(one.size for one in groups) > MAX_VMS:
+    if sum(group.size for group in groups) > MAX_VMS:
         raise BadInput("spec.groups", names, f"subgroups with at most {MAX_VMS} VMs together", state=state)

@@ -25,23 +25,23 @@ class AdoptedVms:
 
     async def vm_specs(self, job: Job, wanted: Adoption, vms: Callable[[], Awaitable[list[Object]]]) -> Any:  # noqa: ANN401 - JSON
         """Return the specs of the VMs of an adoption, as plain data; a machine that is not shown has no details."""
-        taken = [vm_of(one).name for one in await vms()]
+        taken = [vm_of(vm).name for vm in await vms()]
         shown: dict[str, dict[str, Observation]] = {}
         specs: list[VmSpec] = []
-        for one in wanted.machines:
-            place = await self._connection(one)
-            if one.connection not in shown:
+        for adopted in wanted.machines:
+            place = await self._connection(adopted)
+            if adopted.connection not in shown:
                 listing = await (await self._clients.for_connection(place)).list_unmarked()
-                shown[one.connection] = {machine.native_id: machine for machine in listing.machines}
-            (number,) = free_numbers(taken, one.group, 1)
-            name = f"{one.group}-{number}"
+                shown[adopted.connection] = {machine.native_id: machine for machine in listing.machines}
+            (number,) = free_numbers(taken, adopted.group, 1)
+            name = f"{adopted.group}-{number}"
             taken.append(name)
-            specs.append(_vm_spec(job, one, place, name, shown[one.connection].get(one.native_id)))
+            specs.append(_vm_spec(job, adopted, place, name, shown[adopted.connection].get(adopted.native_id)))
         return msgspec.to_builtins(specs)
 
-    async def _connection(self, one: MachineToAdopt) -> CloudConnection:
+    async def _connection(self, machine: MachineToAdopt) -> CloudConnection:
         try:
-            return await self._catalogue.connection(one.connection)
+            return await self._catalogue.connection(machine.connection)
         except StatewardError as error:
             raise Permanent(str(error)) from error
 
@@ -51,11 +51,11 @@ class AdoptedVms:
         Returns when listings no longer show the keys: a key that is listed without a record would look like an orphan.
         """
         released = [await self._adoptions.release(job.ns, id_) for id_ in ids]
-        await asyncio.gather(*(wait_until_unlisted(one) for one in released if one is not None))
+        await asyncio.gather(*(wait_until_unlisted(key) for key in released if key is not None))
         return list(ids)
 
 
-def _vm_spec(job: Job, one: MachineToAdopt, place: CloudConnection, name: str, shown: Observation | None) -> VmSpec:
+def _vm_spec(job: Job, machine: MachineToAdopt, place: CloudConnection, name: str, shown: Observation | None) -> VmSpec:
     details = {} if shown is None else shown.details
     csp_spec, csp_image = details.get("spec", ""), details.get("image", "")
     spec = next((known for known in known_specs(place) if known.csp_name == csp_spec), None)
@@ -64,7 +64,7 @@ def _vm_spec(job: Job, one: MachineToAdopt, place: CloudConnection, name: str, s
         name=name,
         uid=f"{ADOPTED_KEY}{deterministic_uid(job.key.id, name)}",
         mci=job.object,
-        group=one.group,
+        group=machine.group,
         connection=place.name,
         provider=place.provider,
         region=place.region,
@@ -74,8 +74,8 @@ def _vm_spec(job: Job, one: MachineToAdopt, place: CloudConnection, name: str, s
         csp_spec=csp_spec,
         csp_image=csp_image,
         cost=0.0 if spec is None else spec.cost,
-        user=one.user,
-        label=one.label,
-        description=one.description,
-        adopted=one.native_id,
+        user=machine.user,
+        label=machine.label,
+        description=machine.description,
+        adopted=machine.native_id,
     )

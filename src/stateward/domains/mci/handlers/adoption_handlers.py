@@ -65,13 +65,13 @@ class AdoptionHandlers:
 
     async def release(self, ns: str, vm: str) -> ReleasedKey | None:
         """Take the key of a VM off its machine; None if it has no machine."""
-        found = await self.engine.store.reader.object(Key(ns, vm))
-        if found is None or found.removed or found.state == VmState.TERMINATED:
+        record = await self.engine.store.reader.object(Key(ns, vm))
+        if record is None or record.removed or record.state == VmState.TERMINATED:
             return None
-        if found.op is not None:
-            raise Temporary(f"{vm} has a running operation, {found.op}")
-        client, uid = await self._client_of(vm_of(found).connection, vm_of(found).lane), vm_of(found).uid
-        raise_for_outcome(await client.release(MachineHandle(uid, machine_of(found)[1] or None)))
+        if record.op is not None:
+            raise Temporary(f"{vm} has a running operation, {record.op}")
+        client, uid = await self._client_of(vm_of(record).connection, vm_of(record).lane), vm_of(record).uid
+        raise_for_outcome(await client.release(MachineHandle(uid, machine_of(record)[1] or None)))
         return ReleasedKey(client, uid, client.clock())
 
     async def _claim(self, job: Job) -> None:

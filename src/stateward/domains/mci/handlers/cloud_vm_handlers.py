@@ -179,7 +179,9 @@ class CloudVmHandlers:
             return ObservedOutcome.NOT_DONE
         if job.is_calling:
             return ObservedOutcome.UNKNOWN
-        taken = bool(job.result_of(ACCEPTED)) or any(isinstance(one, CallAccepted | AlreadyDone) for one in job.answers)
+        taken = bool(job.result_of(ACCEPTED)) or any(
+            isinstance(answer, CallAccepted | AlreadyDone) for answer in job.answers
+        )
         since, shows_tokens = client.clock(), client.driver.caps.lists_reboot_tokens
 
         def read(evidence: Evidence) -> ObservedOutcome:
@@ -204,10 +206,10 @@ class CloudVmHandlers:
 
     async def _reconcile(self, job: Job) -> str:
         """Move a VM to the provider's state, on request: a hidden operation, then one event by the provider."""
-        found = job.claim.object
-        client = await self._client_of(vm_of(found).connection, job.claim.work.lane)
-        came_to_rest = client.clock() - (job.now - found.since)
-        evidence = if_recent(await client.observe(vm_of(found).uid), came_to_rest)
+        vm = job.claim.object
+        client = await self._client_of(vm_of(vm).connection, job.claim.work.lane)
+        came_to_rest = client.clock() - (job.now - vm.since)
+        evidence = if_recent(await client.observe(vm_of(vm).uid), came_to_rest)
         if evidence.existence is Existence.UNKNOWN:
             raise Unknown(evidence.problem)
         if evidence.observation is None:
@@ -215,9 +217,9 @@ class CloudVmHandlers:
         event = DRIFT_EVENTS.get(evidence.observation.state)
         if event is None:
             raise Temporary("it is on its way from one state to another")
-        if EXPECTED.get(event) != found.state:
+        if EXPECTED.get(event) != vm.state:
             seen, key = seen_of(evidence.observation), f"{job.key.id} reconciled"
-            await self.engine.act(*found.key, event, actor=PROVIDER, facts={RECONCILE}, seen=seen, key=key)
+            await self.engine.act(*vm.key, event, actor=PROVIDER, facts={RECONCILE}, seen=seen, key=key)
         return event
 
 
@@ -272,7 +274,7 @@ def _ref(job: Job, vm: VmTarget) -> MachineHandle:
 def _is_refused(job: Job) -> bool:
     """Tell whether each call of this attempt was answered and none was accepted."""
     return not job.is_calling and all(
-        isinstance(one, CallRefused | CallThrottled | TransientFailure) for one in job.answers
+        isinstance(answer, CallRefused | CallThrottled | TransientFailure) for answer in job.answers
     )
 
 
@@ -295,6 +297,6 @@ def _machine_spec(vm: VmSpec) -> MachineSpec:
     )
 
 
-def _route(found: Object, _action: str) -> Route:
-    place = vm_lane(found)
+def _route(vm: Object, _action: str) -> Route:
+    place = vm_lane(vm)
     return Route(place.provider, f"{place.provider}/{place.region}")

@@ -77,8 +77,8 @@ class CommandHandlers:
                 order = _order(job, spec, given, seconds, output.stream_bytes)
                 work = _runner(shells, order, BegunRuns(job, order.id, spec.vms), stream)
             async with stream.flushing():
-                found = await _on_each(spec.vms, vms, work, stream, lambda one: output.keep(_masked(one, mask)))
-        return _ending(spec, {name: stream.with_unstreamed(name, one) for name, one in found.items()})
+                results = await _on_each(spec.vms, vms, work, stream, lambda result: output.keep(_masked(result, mask)))
+        return _ending(spec, {name: stream.with_unstreamed(name, result) for name, result in results.items()})
 
     async def _end_cancelled(self, job: Job) -> Ending:
         """End the processes of a cancelled command on all its VMs."""
@@ -109,9 +109,9 @@ class CommandHandlers:
         """Return the VMs of a command that still exist, by name; later VMs of the same names are none of them."""
         keys = {name: Key(job.ns, vm_id(spec.mci, name)) for name in spec.vms}
         stored = await self._shells.engine.store.reader.objects(set(keys.values()))
-        found = {name: stored[key] for name, key in keys.items() if key in stored and not stored[key].removed}
+        present = {name: stored[key] for name, key in keys.items() if key in stored and not stored[key].removed}
         uids = dict(zip(spec.vms, spec.uids, strict=False))
-        return {name: vm for name, vm in found.items() if vm_of(vm).uid == uids.get(name, vm_of(vm).uid)}
+        return {name: vm for name, vm in present.items() if vm_of(vm).uid == uids.get(name, vm_of(vm).uid)}
 
 
 async def _as_step(value: float) -> float:
@@ -140,32 +140,32 @@ async def _on_each(
     names: Sequence[str], vms: dict[str, Object], work: VmWork, stream: "OutputStream", keep: KeepResult
 ) -> dict[str, VmCommandResult]:
     """Do something on each VM, many at once; a VM that is gone or does not run has an error instead of a result."""
-    room, found = asyncio.Semaphore(MAX_CONCURRENT), dict[str, VmCommandResult]()
+    room, results = asyncio.Semaphore(MAX_CONCURRENT), dict[str, VmCommandResult]()
 
-    async def one(name: str) -> None:
+    async def run_on(name: str) -> None:
         async with room:
             vm = vms.get(name)
             if vm is None:
-                found[name] = VmCommandResult(error="the VM is gone")
+                results[name] = VmCommandResult(error="the VM is gone")
             elif vm.state != VmState.RUNNING:
-                found[name] = VmCommandResult(error=f"the VM is {vm.state}")
+                results[name] = VmCommandResult(error=f"the VM is {vm.state}")
             else:
-                found[name] = keep(await work(vm))
+                results[name] = keep(await work(vm))
             stream.done += 1
 
     async with asyncio.TaskGroup() as tasks:
         for name in names:
-            tasks.create_task(one(name))
-    return found
+            tasks.create_task(run_on(name))
+    return results
 
 
-def _ending(spec: CommandSpec, found: dict[str, VmCommandResult]) -> Ending:
-    seen = to_json(CommandSeen({name: found[name] for name in spec.vms}))
-    failed = [name for name in spec.vms if found[name].error]
+def _ending(spec: CommandSpec, results: dict[str, VmCommandResult]) -> Ending:
+    seen = to_json(CommandSeen({name: results[name] for name in spec.vms}))
+    failed = [name for name in spec.vms if results[name].error]
     if not failed:
         return Ending(seen=seen)
-    first = found[failed[0]].error
-    error = f"it failed on {len(failed)} of {len(found)} VMs ({_named(failed)}), on {failed[0]} with: {first}"
+    first = results[failed[0]].error
+    error = f"it failed on {len(failed)} of {len(results)} VMs ({_named(failed)}), on {failed[0]} with: {first}"
     return Ending(FAILED, error=error, seen=seen)
 
 
@@ -195,9 +195,9 @@ class SecretMask:
         return len(text)  # nothing but secrets
 
 
-def _masked(one: VmCommandResult, mask: SecretMask) -> VmCommandResult:
-    runs = tuple(replace(run, written=mask(run.written), stderr=mask(run.stderr)) for run in one.runs)
-    return replace(one, runs=runs, error=mask(one.error))
+def _masked(result: VmCommandResult, mask: SecretMask) -> VmCommandResult:
+    runs = tuple(replace(run, written=mask(run.written), stderr=mask(run.stderr)) for run in result.runs)
+    return replace(result, runs=runs, error=mask(result.error))
 
 
 def _named(names: Sequence[str]) -> str:
@@ -205,8 +205,8 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names[:MAX_NAMED]) + more
 
 
-def _route(found: Object, _action: str) -> Route:
-    return Route(LANE_GROUP, command_lane(found.ns))
+def _route(command: Object, _action: str) -> Route:
+    return Route(LANE_GROUP, command_lane(command.ns))
 
 
 class OutputStream:
@@ -253,9 +253,9 @@ class OutputStream:
             self._lines.append(f"{vm}{mark}: {line[start : start + MAX_LINE_CHARS]}")
             self._pending += len(self._lines[-1])
 
-    def with_unstreamed(self, vm: str, one: VmCommandResult) -> VmCommandResult:
+    def with_unstreamed(self, vm: str, result: VmCommandResult) -> VmCommandResult:
         """Return a result that tells how much of the output of its VM is not in this stream."""
-        return replace(one, unstreamed=one.unstreamed + self._left_out[vm])
+        return replace(result, unstreamed=result.unstreamed + self._left_out[vm])
 
     @asynccontextmanager
     async def flushing(self) -> AsyncIterator[None]:

@@ -116,8 +116,10 @@ class MciHandlers:
         trouble = await job.once("still there", lambda: self._prerequisites.prepare(job, mci, planned, " for VMs"))
         if trouble is not None:
             troubles, planned = [*troubles, trouble], []
-        denied = await self._provision(job, mci, [(one, list(range(1, one.group.size + 1))) for one in planned])
-        made = [vm_id(mci.name, f"{one.name}-{number + 1}") for one in mci.groups for number in range(one.size)]
+        denied = await self._provision(
+            job, mci, [(placed, list(range(1, placed.group.size + 1))) for placed in planned]
+        )
+        made = [vm_id(mci.name, f"{group.name}-{number + 1}") for group in mci.groups for number in range(group.size)]
         return await self._apply_policy(job, mci, made, denied, troubles)
 
     async def _provision(
@@ -126,19 +128,19 @@ class MciHandlers:
         """Create VMs; returns the denied ones with the reasons."""
         requests: list[Request] = []
         known: dict[tuple[object, ...], dict[str, str]] = {}
-        for one, numbers in wanted:
-            names = with_prerequisite_names(job.ns, mci, one.group, one.connection.name)
+        for placed, numbers in wanted:
+            names = with_prerequisite_names(job.ns, mci, placed.group, placed.connection.name)
             stands_on = names.network, names.subnet, names.groups, names.key
             if stands_on not in known:  # most subgroups of a connection use the same resources
                 known[stands_on] = await self._prerequisites.native_ids(job.ns, names)
-            requests += [self._new_vm(job, mci, one, number, known[stands_on], names) for number in numbers]
+            requests += [self._new_vm(job, mci, placed, number, known[stands_on], names) for number in numbers]
         return await job.spawn("vms", requests)
 
     def _new_vm(
-        self, job: Job, mci: MciSpec, one: PlacedSubGroup, number: int, parts: dict[str, str], names: SubGroup
+        self, job: Job, mci: MciSpec, placed: PlacedSubGroup, number: int, parts: dict[str, str], names: SubGroup
     ) -> Request:
         return new_vm_request(
-            job, "create", make_vm_spec(mci, one, number, job.key.id, parts, names, self._access_key_of(job.ns))
+            job, "create", make_vm_spec(mci, placed, number, job.key.id, parts, names, self._access_key_of(job.ns))
         )
 
     async def _apply_policy(
@@ -168,17 +170,17 @@ class MciHandlers:
     async def _errors(
         self, job: Job, made: Sequence[str], denied: dict[str, str], troubles: Sequence[str]
     ) -> list[str]:
-        found = {one.id: one for one in await self._vms(job)}
+        vms = {vm.id: vm for vm in await self._vms(job)}
         refused = [f"{id_.partition('.')[2]}: {why}" for id_, why in denied.items()]
-        unplanned = list(troubles) if any(id_ not in found and id_ not in denied for id_ in made) else []
-        failed = [found[id_] for id_ in made if id_ in found and found[id_].state in BAD_STATES]
-        return [*unplanned, *refused, *(f"{vm_of(one).name}: {one.error or one.state}" for one in failed)]
+        unplanned = list(troubles) if any(id_ not in vms and id_ not in denied for id_ in made) else []
+        failed = [vms[id_] for id_ in made if id_ in vms and vms[id_].state in BAD_STATES]
+        return [*unplanned, *refused, *(f"{vm_of(vm).name}: {vm.error or vm.state}" for vm in failed)]
 
     async def _states_of(self, job: Job, made: Sequence[str]) -> dict[str, str]:
-        return {one.id: one.state for one in await self._vms_among(job, made)}
+        return {vm.id: vm.state for vm in await self._vms_among(job, made)}
 
     async def _post_command(self, job: Job, mci: MciSpec, made: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
-        running = [one for one in await self._vms_among(job, made) if one.state == VmState.RUNNING]
+        running = [vm for vm in await self._vms_among(job, made) if vm.state == VmState.RUNNING]
         run = f"{job.key.id}-post"
         return msgspec.to_builtins(await run_post_commands(self._shells, job, run, mci, running))
 
@@ -190,19 +192,19 @@ class MciHandlers:
 
     async def _scale_out(self, job: Job) -> Ending:
         mci, scale = mci_of(job.claim.object), msgspec.json.decode(job.claim.operation.args, type=Scale)
-        group = next(one for one in mci.groups if one.name == scale.group)
+        group = next(subgroup for subgroup in mci.groups if subgroup.name == scale.group)
         planned, troubles = await place_subgroups(self._catalogue, self._driver_of, job.ns, [group])
         refused = await job.once("refused", lambda: provider_refusals(self._driver_of, planned))
         trouble = "; ".join([*troubles, *refused]) or await self._prerequisites.prepare(job, mci, planned)
         if trouble:
             return Ending("undone", CONTROLLER, error=trouble)
         numbers = await job.once("numbers", lambda: self._new_numbers(job, scale))
-        denied = await self._provision(job, mci, [(one, numbers) for one in planned])
+        denied = await self._provision(job, mci, [(placed, numbers) for placed in planned])
         made = [vm_id(mci.name, f"{scale.group}-{number}") for number in numbers]
         return await self._apply_policy(job, mci, made, denied)
 
     async def _new_numbers(self, job: Job, scale: Scale) -> list[int]:
-        return free_numbers([vm_of(one).name for one in await self._vms(job)], scale.group, scale.count)
+        return free_numbers([vm_of(vm).name for vm in await self._vms(job)], scale.group, scale.count)
 
     async def _scale_in(self, job: Job) -> Ending:
         scale = msgspec.json.decode(job.claim.operation.args, type=Scale)
@@ -220,8 +222,8 @@ class MciHandlers:
         wanted = msgspec.json.decode(job.claim.operation.args, type=Adoption)
         noted = await job.once("specs", lambda: self._adopted_vms.vm_specs(job, wanted, lambda: self._vms(job)))
         specs = msgspec.convert(noted, list[VmSpec])
-        denied = await job.spawn("vms", [new_vm_request(job, "adopt", one) for one in specs])
-        made = [vm_id(one.mci, one.name) for one in specs]
+        denied = await job.spawn("vms", [new_vm_request(job, "adopt", spec) for spec in specs])
+        made = [vm_id(spec.mci, spec.name) for spec in specs]
         errors = await job.once("errors", lambda: self._errors(job, made, denied, ()))
         states: dict[str, str] = await job.once("states", lambda: self._states_of(job, made))
         failed = [id_ for id_ in made if states.get(id_) == VmState.FAILED]
@@ -244,8 +246,8 @@ class MciHandlers:
 
     async def _refine(self, job: Job, among: Sequence[str] | None = None) -> list[str]:
         """Terminate and remove the bad VMs: all, or those among some."""
-        found: list[str] = await job.once("bad ones", lambda: self._ids_in(job, BAD_STATES))
-        bad = [id_ for id_ in found if among is None or id_ in among]
+        ids: list[str] = await job.once("bad ones", lambda: self._ids_in(job, BAD_STATES))
+        bad = [id_ for id_ in ids if among is None or id_ in among]
         await self._terminate_and_remove(job, "bad ones", bad)
         return bad
 
@@ -259,8 +261,8 @@ class MciHandlers:
         """Return the VMs that live and have no operation of this one."""
         if FORCE not in msgspec.json.decode(job.claim.operation.facts):
             return []
-        asked = {one.object for one in await self._catalogue.reader.children_of(job.key)}
-        return [one.id for one in await self._vms(job) if one.state != VmState.TERMINATED and one.id not in asked]
+        asked = {child.object for child in await self._catalogue.reader.children_of(job.key)}
+        return [vm.id for vm in await self._vms(job) if vm.state != VmState.TERMINATED and vm.id not in asked]
 
     async def _delete(self, job: Job) -> Ending:
         everyone = await job.once("everyone", lambda: self._ids_in(job, None))
@@ -279,10 +281,10 @@ class MciHandlers:
         return Request(job.ns, id_, action, "", who=job.claim.operation.who, facts=FORCED)
 
     async def _ids_alive(self, job: Job, ids: Sequence[str]) -> list[str]:
-        return [one.id for one in await self._vms_among(job, ids) if one.state != VmState.TERMINATED]
+        return [vm.id for vm in await self._vms_among(job, ids) if vm.state != VmState.TERMINATED]
 
     async def _ids_terminated(self, job: Job, ids: Sequence[str]) -> list[str]:
-        return [one.id for one in await self._vms_among(job, ids) if one.state == VmState.TERMINATED]
+        return [vm.id for vm in await self._vms_among(job, ids) if vm.state == VmState.TERMINATED]
 
     # --- roll-up -----------------------------------------------------------------------------------------------------
 
@@ -299,11 +301,11 @@ class MciHandlers:
 
     async def _end_cancelled(self, job: Job) -> Ending:
         """Return the ending of a cancelled operation, after all operations of its VMs have ended."""
-        found = await self._catalogue.reader.object(Key(job.ns, job.object))
-        if found is not None and found.state in (MciState.PREPARING, MciState.PREPARED):
+        record = await self._catalogue.reader.object(Key(job.ns, job.object))
+        if record is not None and record.state in (MciState.PREPARING, MciState.PREPARED):
             return Ending(CANCELLED, error="cancelled")
         children = await self._catalogue.reader.children_of(job.key)
-        statuses = [one.status for one in children if one.kind == VM.kind]
+        statuses = [child.status for child in children if child.kind == VM.kind]
         done, undone = statuses.count(Status.SUCCEEDED), statuses.count(Status.CANCELLED)
         ending = await self._roll_up(job)
         if undone == len(statuses):
@@ -317,18 +319,18 @@ class MciHandlers:
         return replace(ending, error=why, status=Status.FAILED)
 
     async def _ids_in(self, job: Job, states: tuple[VmState, ...] | None) -> list[str]:
-        return [one.id for one in await self._vms(job) if states is None or one.state in states]
+        return [vm.id for vm in await self._vms(job) if states is None or vm.state in states]
 
     async def _vms_among(self, job: Job, ids: Sequence[str]) -> list[Object]:
         wanted = frozenset(ids)
-        return [one for one in await self._vms(job) if one.id in wanted]
+        return [vm for vm in await self._vms(job) if vm.id in wanted]
 
     async def _vms(self, job: Job) -> list[Object]:
-        return [one async for one in list_all(self._catalogue.reader, Selector(job.ns, VM.kind, job.object))]
+        return [vm async for vm in list_all(self._catalogue.reader, Selector(job.ns, VM.kind, job.object))]
 
 
 async def _requested_sizes(mci: MciSpec) -> dict[str, int]:
-    return {one.name: one.size for one in mci.groups}
+    return {group.name: group.size for group in mci.groups}
 
 
 def new_vm_request(job: Job, action: str, vm: VmSpec) -> Request:
@@ -348,9 +350,9 @@ def _unhealthy_vms(mci: Object) -> list[Selector]:
 
 def choose_leaving(vms: Sequence[Object], scale: Scale) -> list[str]:
     """Choose VMs to remove: failed, undefined and terminated ones first, then the newest."""
-    group = [one for one in vms if vm_of(one).group == scale.group]
-    group.sort(key=lambda one: (one.state not in (*BAD_STATES, VmState.TERMINATED), -_vm_number(one)))
-    return [one.id for one in group[: scale.count]]
+    group = [vm for vm in vms if vm_of(vm).group == scale.group]
+    group.sort(key=lambda vm: (vm.state not in (*BAD_STATES, VmState.TERMINATED), -_vm_number(vm)))
+    return [vm.id for vm in group[: scale.count]]
 
 
 def _vm_number(vm: Object) -> int:

@@ -45,20 +45,20 @@ async def run_post_commands(
     """Run the post-command and the phases on new VMs of an MCI; `run` is the id by which they run once."""
     first = await run_post_command(shells, job, run, mci.post_command, vms)
     wanted, phases, stopped = _phases(mci, vms), list[PhaseSeen](), bool(first.failed)
-    for number, one in enumerate(wanted, 1):
+    for number, phase in enumerate(wanted, 1):
         if stopped:
-            phases.append(PhaseSeen(one))
+            phases.append(PhaseSeen(phase))
             continue
-        chosen = [vm for vm in vms if is_chosen(vm, one.choice)]
-        ran = await run_post_command(shells, job, f"{run}-{number}", one, chosen, len(wanted))
-        phases.append(PhaseSeen(one, True, ran.written, ran.failed))
-        stopped = not one.go_on and (bool(ran.failed) or not ran.written)
+        chosen = [vm for vm in vms if is_chosen(vm, phase.choice)]
+        ran = await run_post_command(shells, job, f"{run}-{number}", phase, chosen, len(wanted))
+        phases.append(PhaseSeen(phase, True, ran.written, ran.failed))
+        stopped = not phase.go_on and (bool(ran.failed) or not ran.written)
     return PostCommandResults(first.written, first.failed, tuple(phases))
 
 
 def _phases(mci: MciSpec, vms: Sequence[Object]) -> list[PostCommand]:
     """Return the phases of the MCI, and those of the VMs' subgroups, which are for their VMs alone."""
-    made = {vm_of(one).group for one in vms}
+    made = {vm_of(vm).group for vm in vms}
     own = [
         replace(phase, choice=replace(phase.choice, group=group.name))
         for group in mci.groups
@@ -82,10 +82,10 @@ async def run_post_command(
     begun = BegunRuns(job, run, sorted(vm_of(vm).name for vm in vms))
     async with shells.open(vms) as group:
 
-        async def one(vm: Object) -> tuple[str, VmCommandResult]:
+        async def run_on(vm: Object) -> tuple[str, VmCommandResult]:
             async with room:
                 return vm_of(vm).name, output.keep(await group.run(vm, order, begun=begun))
 
-        ran = await asyncio.gather(*(one(vm) for vm in vms))
+        ran = await asyncio.gather(*(run_on(vm) for vm in vms))
     written: dict[str, CommandRuns] = {name: result.runs for name, result in ran}
     return PostCommandResults(written, {name: result.error for name, result in ran if result.error})

@@ -80,14 +80,14 @@ class Prerequisites:
         A resource that another MCI deletes at the same time is created again.
         """
         wanted = _uses(job.ns, mci, representatives(planned))
-        found = await self._read(wanted)
+        stored = await self._read(wanted)
         for times in range(MAX_ROUNDS):
-            requests = [*([] if times else _repairs(job, wanted, found)), *_creations(job, mci, wanted, found)]
+            requests = [*([] if times else _repairs(job, wanted, stored)), *_creations(job, mci, wanted, stored)]
             if not requests:
                 break
             await job.spawn(f"make resources{when}{' again' * times}", requests)
-            found = await self._read(wanted)
-        return _find_problem(wanted, found)
+            stored = await self._read(wanted)
+        return _find_problem(wanted, stored)
 
     async def _read(self, wanted: Sequence[ResourceUse]) -> dict[Key, Object]:
         return await self._catalogue.reader.objects({use.key for use in wanted})
@@ -101,7 +101,7 @@ class Prerequisites:
 
     async def _ids_made_for(self, job: Job, resource_type: str, uid: str) -> list[str]:
         chosen = Selector(job.ns, RESOURCE_LIFECYCLES[resource_type].kind, labels=((MADE_FOR, uid),))
-        return [one.id async for one in list_all(self._catalogue.reader, chosen)]
+        return [resource.id async for resource in list_all(self._catalogue.reader, chosen)]
 
     async def native_ids(self, ns: str, names: SubGroup) -> dict[str, str]:
         """Return the provider's ids of the resources that a subgroup names."""
@@ -111,23 +111,25 @@ class Prerequisites:
         return native_ids(names.subnet, network, groups, key)
 
     async def _resource(self, ns: str, resource_type: str, name: str) -> Object:
-        found = await self._catalogue.reader.object(Key(ns, record_id(resource_type, name)))
-        assert found is not None
-        return found
+        resource = await self._catalogue.reader.object(Key(ns, record_id(resource_type, name)))
+        assert resource is not None
+        return resource
 
 
 def _repairs(job: Job, wanted: Sequence[ResourceUse], stored: Mapping[Key, Object]) -> list[Request]:
     """Return the requests that repair shared resources which are missing at the provider."""
-    found = (stored.get(key) for key in dict.fromkeys(use.key for use in wanted if use.is_made))
-    missing = [one for one in found if one is not None and not one.removed and _is_missing(one)]
-    return [Request(job.ns, one.id, "repair", "", CONTROLLER) for one in missing]
+    resources = (stored.get(key) for key in dict.fromkeys(use.key for use in wanted if use.is_made))
+    missing = [
+        resource for resource in resources if resource is not None and not resource.removed and _is_missing(resource)
+    ]
+    return [Request(job.ns, resource.id, "repair", "", CONTROLLER) for resource in missing]
 
 
-def _is_missing(found: Object) -> bool:
+def _is_missing(resource: Object) -> bool:
     """Tell whether a resource is missing at the provider: lost, or a security group whose network could not be made."""
-    seen = resource_seen(found)
-    is_group = found.kind == SECURITY_GROUP.kind
-    return bool(seen.missing) or (is_group and found.state == ResourceState.ERROR and not seen.native_id)
+    seen = resource_seen(resource)
+    is_group = resource.kind == SECURITY_GROUP.kind
+    return bool(seen.missing) or (is_group and resource.state == ResourceState.ERROR and not seen.native_id)
 
 
 def _creations(job: Job, mci: MciSpec, wanted: Sequence[ResourceUse], stored: Mapping[Key, Object]) -> list[Request]:
@@ -139,22 +141,22 @@ def _creations(job: Job, mci: MciSpec, wanted: Sequence[ResourceUse], stored: Ma
     return [_request(job, mci, use) for key, use in made.items() if key not in stored or stored[key].removed]
 
 
-def _not_ready(use: ResourceUse, found: Object) -> Temporary:
-    return Temporary(f"{use.resource_type} {use.name!r} is {found.state}", after=RECHECK_AFTER_S)
+def _not_ready(use: ResourceUse, resource: Object) -> Temporary:
+    return Temporary(f"{use.resource_type} {use.name!r} is {resource.state}", after=RECHECK_AFTER_S)
 
 
 def _find_problem(wanted: Sequence[ResourceUse], stored: Mapping[Key, Object]) -> str | None:
     """Return why VMs cannot use their resources; a network comes before what is in it."""
     order = list(RESOURCE_LIFECYCLES)
     for use in sorted(wanted, key=lambda use: (order.index(use.resource_type), use.name, use.placed.connection.name)):
-        found, name = stored.get(use.key), f"{use.resource_type} {use.name!r}"
-        if found is None or found.removed:
+        resource, name = stored.get(use.key), f"{use.resource_type} {use.name!r}"
+        if resource is None or resource.removed:
             return f"there is no {name}"
-        if found.state in (ResourceState.CONFIGURING, ResourceState.DELETING):
-            raise _not_ready(use, found)
-        if found.state != ResourceState.AVAILABLE:
-            return f"{name} is {found.state}: {found.error or 'no reason is known'}"
-        place, connection = resource_identity(found), use.placed.connection
+        if resource.state in (ResourceState.CONFIGURING, ResourceState.DELETING):
+            raise _not_ready(use, resource)
+        if resource.state != ResourceState.AVAILABLE:
+            return f"{name} is {resource.state}: {resource.error or 'no reason is known'}"
+        place, connection = resource_identity(resource), use.placed.connection
         if (place.provider, place.region) != (connection.provider, connection.region):
             return f"{name} is at {place.connection}, not at {connection.name}"
     return None
@@ -183,16 +185,17 @@ def _request(job: Job, mci: MciSpec, use: ResourceUse) -> Request:
 
 def _uses(ns: str, mci: MciSpec, planned: Sequence[PlacedSubGroup]) -> list[ResourceUse]:
     """Return the resources that subgroups use."""
-    found: dict[tuple[Key, str], ResourceUse] = {}
-    for one in planned:
-        names = with_prerequisite_names(ns, mci, one.group, one.connection.name)
+    uses: dict[tuple[Key, str], ResourceUse] = {}
+    for placed in planned:
+        names = with_prerequisite_names(ns, mci, placed.group, placed.connection.name)
         named = named_resources(names)
         for resource_type in RESOURCE_LIFECYCLES:
             for name in filter(None, named[resource_type]):
-                use = ResourceUse(resource_type, name, Key(ns, record_id(resource_type, name)), one, names)
-                if use.is_made or (use.key, one.connection.name) not in found:  # another subgroup may name a shared one
-                    found[use.key, one.connection.name] = use
-    return list(found.values())
+                use = ResourceUse(resource_type, name, Key(ns, record_id(resource_type, name)), placed, names)
+                # another subgroup may name a shared one
+                if use.is_made or (use.key, placed.connection.name) not in uses:
+                    uses[use.key, placed.connection.name] = use
+    return list(uses.values())
 
 
 def with_prerequisite_names(ns: str, mci: MciSpec, group: SubGroup, connection: str) -> SubGroup:
@@ -223,14 +226,14 @@ def shared_rules(mci: MciSpec) -> tuple[FirewallRule, ...]:
     """Return the rules of the shared security group: closed, but for SSH from where the caller says."""
     if is_open_to_all(mci):
         return OPEN_RULES
-    return tuple(FirewallRule(SSH_PORT, "tcp", cidr=one) for one in sorted(mci.access_from or ()))
+    return tuple(FirewallRule(SSH_PORT, "tcp", cidr=cidr) for cidr in sorted(mci.access_from or ()))
 
 
 def representatives(planned: Sequence[PlacedSubGroup]) -> list[PlacedSubGroup]:
     """Return one subgroup for each set of resources: 400 subgroups may share the resources of a few connections."""
-    found: dict[tuple[object, ...], PlacedSubGroup] = {}
-    for one in planned:
-        group = one.group
+    chosen: dict[tuple[object, ...], PlacedSubGroup] = {}
+    for placed in planned:
+        group = placed.group
         shared = group.network, group.subnet, group.groups, group.key, group.public_key
-        found.setdefault((one.connection.name, *shared), one)
-    return list(found.values())
+        chosen.setdefault((placed.connection.name, *shared), placed)
+    return list(chosen.values())

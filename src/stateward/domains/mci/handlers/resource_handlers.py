@@ -97,15 +97,15 @@ class ResourceHandlers:
         native = await self._ensure(job, driver, network)
         await self._remove_subnets(driver, job, want, native)  # first, because new subnets may need the same addresses
         subnets: dict[str, str] = {}
-        for one in want.subnets:
-            facts = {"cidr": one.cidr, "zone": one.zone}
-            part = CloudResource(ResourceKind.SUBNET, subnet_key(want.uid, one.name), one.name, native, facts)
-            subnets[one.name] = await self._ensure(job, driver, part)
+        for subnet in want.subnets:
+            facts = {"cidr": subnet.cidr, "zone": subnet.zone}
+            part = CloudResource(ResourceKind.SUBNET, subnet_key(want.uid, subnet.name), subnet.name, native, facts)
+            subnets[subnet.name] = await self._ensure(job, driver, part)
         return Ending(seen=to_json(ResourceSeen(native, subnets)))
 
     async def _remove_subnets(self, driver: Driver, job: Job, want: NetworkSpec, native: str) -> None:
         """Delete the subnets that a network must not have: former ones and orphans."""
-        wanted = {one.name for one in want.subnets}
+        wanted = {subnet.name for subnet in want.subnets}
         for name, id_ in resource_seen(job.claim.object).subnets.items():
             if name not in wanted:
                 part = CloudResource(ResourceKind.SUBNET, subnet_key(want.uid, name), name, native_id=id_)
@@ -154,11 +154,11 @@ class ResourceHandlers:
         return Ending(seen=to_json(ResourceSeen(await self._ensure(job, driver, part))))
 
     async def _delete(self, job: Job) -> None:
-        found = job.claim.object
-        where, seen = resource_identity(found), resource_seen(found)
-        driver, kind = await self._driver(job, where.connection), ResourceKind(RESOURCE_TYPES[found.kind])
+        resource = job.claim.object
+        where, seen = resource_identity(resource), resource_seen(resource)
+        driver, kind = await self._driver(job, where.connection), ResourceKind(RESOURCE_TYPES[resource.kind])
         if kind is ResourceKind.NETWORK:
-            await self._remove_subnets(driver, job, replace(network_of(found), subnets=()), seen.native_id)
+            await self._remove_subnets(driver, job, replace(network_of(resource), subnets=()), seen.native_id)
         part = CloudResource(kind, where.uid, where.name, native_id=seen.native_id)
         raise_unless_removed(await _call(job, driver.remove(part), part))
 
@@ -171,14 +171,14 @@ class ResourceHandlers:
         return outcome.native_id
 
     async def _seen(self, ns: str, resource_type: str, name: str) -> ResourceSeen:
-        found = await self._catalogue.reader.object(Key(ns, record_id(resource_type, name)))
-        if found is None or found.removed:
+        record = await self._catalogue.reader.object(Key(ns, record_id(resource_type, name)))
+        if record is None or record.removed:
             raise Permanent(f"there is no {resource_type} {name!r}")
-        if found.state == ResourceState.ERROR:
-            raise Permanent(f"{resource_type} {name!r} is {found.state}: {found.error or 'no reason is known'}")
-        if found.state != ResourceState.AVAILABLE:
-            raise Temporary(f"{resource_type} {name!r} is {found.state}")
-        return resource_seen(found)
+        if record.state == ResourceState.ERROR:
+            raise Permanent(f"{resource_type} {name!r} is {record.state}: {record.error or 'no reason is known'}")
+        if record.state != ResourceState.AVAILABLE:
+            raise Temporary(f"{resource_type} {name!r} is {record.state}")
+        return resource_seen(record)
 
     async def _granted_driver(self, job: Job, connection: str) -> Driver:
         return (await self._granted_client_of(connection, job.claim.work.lane, job.ns)).driver
@@ -196,8 +196,8 @@ async def _call(job: Job, call: Awaitable[Outcome], part: CloudResource) -> Outc
     return await job.call(call, at=job.claim.work.lane, target=f"{part.kind} {part.name}")
 
 
-def _route(found: Object, _action: str) -> Route:
-    where = resource_identity(found)
+def _route(resource: Object, _action: str) -> Route:
+    where = resource_identity(resource)
     return Route(where.provider, f"{where.provider}/{where.region}")
 
 

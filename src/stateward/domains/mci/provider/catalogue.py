@@ -53,10 +53,10 @@ def _built_in() -> Iterator[CloudConnection]:
     yield LOCAL
 
 
-BUILT_IN = {one.name: one for one in _built_in()}
+BUILT_IN = {connection.name: connection for connection in _built_in()}
 """The built-in connections, by name."""
 
-BUILT_IN_LANES = frozenset(one.lane for one in BUILT_IN.values())
+BUILT_IN_LANES = frozenset(connection.lane for connection in BUILT_IN.values())
 
 
 def _is_local(connection: CloudConnection) -> bool:
@@ -80,25 +80,25 @@ class Catalogue:
 
     def snapshot(self) -> "Catalogue":
         """Return a catalogue that reads each record once: 400 subgroups may name the same few records."""
-        found: Catalogue = copy(self)
-        found._known, found._found = {}, {}
-        return found
+        catalogue: Catalogue = copy(self)
+        catalogue._known, catalogue._found = {}, {}
+        return catalogue
 
     def within(self, uow: UnitOfWork) -> "Catalogue":
         """Return a catalogue that reads records inside a transaction."""
-        found: Catalogue = copy(self)
-        found._known, found._found, found._uow = None, None, uow
-        return found
+        catalogue: Catalogue = copy(self)
+        catalogue._known, catalogue._found, catalogue._uow = None, None, uow
+        return catalogue
 
     async def load(self, keys: Collection[Key]) -> None:
         """Read records in one query, for the calls that follow: in a snapshot or a transaction."""
         if self._uow is not None:
-            found = dict(zip(keys, await self._uow.peek(keys), strict=True))
+            records = dict(zip(keys, await self._uow.peek(keys), strict=True))
         elif self._known is not None:
             stored = await self.reader.objects(keys)
-            found = {key: stored.get(key) for key in keys}
+            records = {key: stored.get(key) for key in keys}
         if self._known is not None:
-            self._known |= found
+            self._known |= records
 
     async def record(self, key: Key) -> Object | None:
         """Return a record; a snapshot returns it as it was at its first read."""
@@ -115,10 +115,10 @@ class Catalogue:
 
     async def connection(self, name: str) -> CloudConnection:
         """Return an enabled connection, or raise."""
-        found = await self._find_connection(name)
-        if found is None or not found.enabled:
-            raise UnknownName("connection", name, [one.name for one in await self.connections()])
-        return found
+        connection = await self._find_connection(name)
+        if connection is None or not connection.enabled:
+            raise UnknownName("connection", name, [other.name for other in await self.connections()])
+        return connection
 
     async def connection_of_machines(self, name: str) -> CloudConnection:
         """Return a connection, enabled or not, or raise: its machines can be terminated in any case."""
@@ -127,35 +127,35 @@ class Catalogue:
     async def stored_connection(self, name: str) -> tuple[CloudConnection, int]:
         """Return a connection as it is stored now, enabled or not, with the version of its record, or raise."""
         stored = await self.reader.object(Key(DEPLOYMENT_NS, record_id("connection", name)))
-        found = self.read_connection(name, stored) or await self.connection(name)
-        return found, 0 if stored is None else stored.version
+        connection = self.read_connection(name, stored) or await self.connection(name)
+        return connection, 0 if stored is None else stored.version
 
     async def _find_connection(self, name: str) -> CloudConnection | None:
         if self._found is not None and name in self._found:
             return self._found[name]
-        found = self.read_connection(name, await self.record(Key(DEPLOYMENT_NS, record_id("connection", name))))
+        connection = self.read_connection(name, await self.record(Key(DEPLOYMENT_NS, record_id("connection", name))))
         if self._found is not None:
-            self._found[name] = found
-        return found
+            self._found[name] = connection
+        return connection
 
     async def connections(self) -> list[CloudConnection]:
         """Return all enabled connections, sorted by name."""
-        return [one for one in await self.all_connections() if one.enabled]
+        return [connection for connection in await self.all_connections() if connection.enabled]
 
     async def all_connections(self) -> list[CloudConnection]:
         """Return all connections, sorted by name, including disabled and removed ones."""
-        known = {name: self._resolve(one) for name, one in BUILT_IN.items()}
+        known = {name: self._resolve(built_in) for name, built_in in BUILT_IN.items()}
         if self._uow is not None:  # only hints in errors need this list: a transaction lists no records for them
             return list(known.values())
-        async for found in list_all(self.reader, Selector(DEPLOYMENT_NS, CONNECTION.kind)):
-            one = connection_record(found)
-            known[one.name] = self._resolve(one)
+        async for record in list_all(self.reader, Selector(DEPLOYMENT_NS, CONNECTION.kind)):
+            connection = connection_record(record)
+            known[connection.name] = self._resolve(connection)
         return [known[name] for name in sorted(known)]
 
-    def read_connection(self, name: str, found: Object | None) -> CloudConnection | None:
+    def read_connection(self, name: str, record: Object | None) -> CloudConnection | None:
         """Return the connection of a record, else the built-in connection of this name, else None."""
-        if found is not None and not found.removed:
-            return self._resolve(connection_record(found))
+        if record is not None and not record.removed:
+            return self._resolve(connection_record(record))
         return self._resolve(BUILT_IN[name]) if name in BUILT_IN else None
 
     def _resolve(self, connection: CloudConnection) -> CloudConnection:
@@ -170,9 +170,9 @@ class Catalogue:
 
     async def spec(self, ns: str, id_: str) -> SpecRecord:
         """Return a spec that is registered in the namespace, or a built-in one."""
-        found = await self.record(Key(ns, record_id("spec", id_)))
-        if found is not None and not found.removed:
-            return spec_record(found)
+        record = await self.record(Key(ns, record_id("spec", id_)))
+        if record is not None and not record.removed:
+            return spec_record(record)
         spec = find_known_spec(id_)
         if spec is None:
             raise BadInput("specId", id_, "a registered spec, or {provider}+{region}+{name} of a known one")
@@ -180,9 +180,9 @@ class Catalogue:
 
     async def image(self, ns: str, id_: str, connection: CloudConnection) -> ImageRecord:
         """Return an image that can be used at a connection."""
-        found = await self.record(Key(ns, record_id("image", id_)))
-        if found is not None and not found.removed:
-            image = image_record(found)
+        record = await self.record(Key(ns, record_id("image", id_)))
+        if record is not None and not record.removed:
+            image = image_record(record)
             if image.connection not in ("", connection.name):
                 raise BadInput("imageId", id_, f"an image of connection {connection.name}, not {image.connection}")
             return image
@@ -193,11 +193,11 @@ class Catalogue:
 
     async def specs(self, ns: str) -> list[SpecRecord]:
         """Return the specs registered in a namespace."""
-        return [spec_record(one) async for one in list_all(self.reader, Selector(ns, SPEC.kind))]
+        return [spec_record(record) async for record in list_all(self.reader, Selector(ns, SPEC.kind))]
 
     async def images(self, ns: str) -> list[ImageRecord]:
         """Return the images registered in a namespace."""
-        return [image_record(one) async for one in list_all(self.reader, Selector(ns, IMAGE.kind))]
+        return [image_record(record) async for record in list_all(self.reader, Selector(ns, IMAGE.kind))]
 
 
 def known_specs(connection: CloudConnection) -> list[SpecRecord]:
@@ -208,17 +208,17 @@ def known_specs(connection: CloudConnection) -> list[SpecRecord]:
         sizes = list(SPECS.get(connection.provider, ()))
     return [
         SpecRecord(
-            f"{connection.provider}+{connection.region}+{one.name}",
+            f"{connection.provider}+{connection.region}+{size.name}",
             connection.name,
-            one.name,
-            one.vcpu,
-            one.memory_gib,
-            one.cost,
-            gpus=one.gpus,
-            gpu_model=one.gpu_model,
-            gpu_memory_gib=one.gpu_memory_gib,
+            size.name,
+            size.vcpu,
+            size.memory_gib,
+            size.cost,
+            gpus=size.gpus,
+            gpu_model=size.gpu_model,
+            gpu_memory_gib=size.gpu_memory_gib,
         )
-        for one in sizes
+        for size in sizes
     ]
 
 
@@ -226,7 +226,10 @@ def known_images(connection: CloudConnection) -> list[ImageRecord]:
     """Return the built-in images of a connection."""
     if connection.driver == "process":
         return [ImageRecord(LOCAL_IMAGE, connection.name, LOCAL_IMAGE, "a process group")]
-    return [ImageRecord(one.name, connection.name, one.name, one.system) for one in IMAGES.get(connection.provider, ())]
+    return [
+        ImageRecord(image.name, connection.name, image.name, image.system)
+        for image in IMAGES.get(connection.provider, ())
+    ]
 
 
 def find_known_spec(id_: str) -> SpecRecord | None:
@@ -237,7 +240,7 @@ def find_known_spec(id_: str) -> SpecRecord | None:
 @cache
 def _built_in_specs() -> dict[str, SpecRecord]:
     """Return all built-in specs by id: 400 subgroups look up 400 of them, several times."""
-    return {one.id: one for connection in BUILT_IN.values() for one in known_specs(connection)}
+    return {spec.id: spec for connection in BUILT_IN.values() for spec in known_specs(connection)}
 
 
 def _known_image(id_: str, connection: CloudConnection) -> ImageRecord | None:

@@ -44,12 +44,12 @@ BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 def read_recipient(field: str, text: str) -> RSAPublicKey:
     """Return the public key that a private key is encrypted for; the error hides the value, which may be private."""
     try:
-        found = _load_public(text.strip().encode())
+        key = _load_public(text.strip().encode())
     except (ValueError, UnsupportedAlgorithm):
-        found = None
-    if not isinstance(found, RSAPublicKey) or not _can_encrypt(found):
+        key = None
+    if not isinstance(key, RSAPublicKey) or not _can_encrypt(key):
         raise BadInput(field, f"a text of {len(text)} characters", RECIPIENT)
-    return found
+    return key
 
 
 def _can_encrypt(public: RSAPublicKey) -> bool:

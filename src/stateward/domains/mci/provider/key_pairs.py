@@ -105,10 +105,10 @@ def with_pair(mci: MciSpec) -> tuple[MciSpec, KeyPair | None]:
 
 def with_pair_for(groups: tuple[SubGroup, ...], name: str) -> tuple[tuple[SubGroup, ...], KeyPair | None]:
     """Return subgroups that all have a key, and the new key pair if one was needed."""
-    if not any(needs_key(one) for one in groups):
+    if not any(needs_key(group) for group in groups):
         return groups, None
     pair = new_pair(name)
-    return tuple(replace(one, public_key=pair.public) if needs_key(one) else one for one in groups), pair
+    return tuple(replace(group, public_key=pair.public) if needs_key(group) else group for group in groups), pair
 
 
 def own_key_name(mci: MciSpec, group: SubGroup, connection: str) -> str:
@@ -127,11 +127,11 @@ async def remove_ownerless_keys(engine: Engine) -> None:
     reader = engine.store.reader
     for ns in await reader.namespaces():
         # Keys are read before MCIs: an MCI is older than its keys, so an existing MCI is found.
-        keys = [one async for one in list_all(reader, Selector(ns, SSH_KEY.kind)) if owner_of(one)]
-        owners = {mci_of(one).uid async for one in list_all(reader, Selector(ns, MCI.kind))} if keys else set[str]()
-        ownerless = [one for one in keys if owner_of(one) not in owners]
-        used = {vm_of(one).key async for one in list_all(reader, Selector(ns, VM.kind))} if ownerless else set[str]()
-        for one in ownerless:
-            if one.id.partition(":")[2] not in used:
+        keys = [key async for key in list_all(reader, Selector(ns, SSH_KEY.kind)) if owner_of(key)]
+        owners = {mci_of(mci).uid async for mci in list_all(reader, Selector(ns, MCI.kind))} if keys else set[str]()
+        ownerless = [key for key in keys if owner_of(key) not in owners]
+        used = {vm_of(vm).key async for vm in list_all(reader, Selector(ns, VM.kind))} if ownerless else set[str]()
+        for key in ownerless:
+            if key.id.partition(":")[2] not in used:
                 with suppress(Denied):  # another operation holds the key
-                    await engine.act(ns, one.id, "delete", actor=CONTROLLER, version=one.version)
+                    await engine.act(ns, key.id, "delete", actor=CONTROLLER, version=key.version)

@@ -23,7 +23,7 @@ class PresenceLog:
         """Note that a listing of this time shows a key."""
         self._shown[key] = max(asked, self._shown.get(key, asked))
         missing = self._missing.pop(key, ())
-        if missing and (later := [one for one in missing if one > asked]):
+        if missing and (later := [moment for moment in missing if moment > asked]):
             self._missing[key] = later
 
     def note_missing(self, key: str, asked: float, apart_s: float) -> float | None:
@@ -35,8 +35,8 @@ class PresenceLog:
         if asked <= self._shown.get(key, -inf):
             return None
         times = sorted({asked, *self._missing.get(key, ())})
-        first = max((one for one in times if asked - KEPT_S < one <= asked - apart_s), default=None)
-        self._missing[key] = times if first is None else [one for one in times if one >= first]
+        first = max((moment for moment in times if asked - KEPT_S < moment <= asked - apart_s), default=None)
+        self._missing[key] = times if first is None else [moment for moment in times if moment >= first]
         return first
 
     def prune(self, now: float) -> None:

@@ -203,7 +203,7 @@ class ProviderClient:
 
     def read_listing(self, listing: MachineListing, keys: Collection[str]) -> dict[str, Evidence]:
         """Return the evidence of a listing about some machines."""
-        shown = {one.key: one for one in listing.machines}
+        shown = {machine.key: machine for machine in listing.machines}
         asked, lag_s = listing.requested_at, listing.lag_s
         evidence: dict[str, Evidence] = {}
         self._presence.prune(self.clock())
@@ -247,7 +247,7 @@ class ProviderClient:
 
     def read_resource_listing(self, listing: ResourceListing, keys: Collection[str]) -> dict[str, Evidence]:
         """Return the evidence of a listing of resources about some of them."""
-        shown = {one.key for one in listing.resources}
+        shown = {resource.key for resource in listing.resources}
         asked, lag_s = listing.requested_at, self.driver.caps.listing_lag_s
         evidence: dict[str, Evidence] = {}
         for key in keys:
@@ -291,7 +291,7 @@ class ProviderClient:
         return [evidence[key] for key in keys]
 
     def _leave(self, key: str, waiting: EvidenceWaiter) -> None:
-        others = [one for one in self._waiters.pop(key, ()) if one is not waiting]
+        others = [waiter for waiter in self._waiters.pop(key, ()) if waiter is not waiting]
         if others:
             self._waiters[key] = others
 
@@ -305,7 +305,9 @@ class ProviderClient:
                 for wanted, future in self._waiters.get(key, ()):
                     if not future.done() and wanted(evidence):
                         future.set_result(evidence)
-            news: dict[str, object] = {key: one.observation and one.observation.state for key, one in observed.items()}
+            news: dict[str, object] = {
+                key: evidence.observation and evidence.observation.state for key, evidence in observed.items()
+            }
             pause = self._tick if news != shown else min(POLL_MAX_S, pause * 1.5)
             shown = news
             await asyncio.sleep(0)  # waiters that are satisfied leave now
@@ -324,7 +326,7 @@ class ProviderClient:
         self._is_closed = True
         if self._poll_task is not None:
             self._poll_task.cancel()
-        for _, future in [one for waiting in self._waiters.values() for one in waiting]:
+        for _, future in [waiter for waiting in self._waiters.values() for waiter in waiting]:
             if not future.done():
                 future.set_exception(Unknown(CLOSED))
         await self.driver.close()

@@ -29,7 +29,7 @@ async def submit_command(
     """Request a command on the VMs of an MCI; the spec gets their names and uids here, and `request` finds it again."""
     check_command(spec, given)
     vms = await chosen_vms(service, ns, spec.mci, choice)
-    chosen = msgspec.structs.replace(spec, vms=tuple(one.name for one in vms), uids=tuple(one.uid for one in vms))
+    chosen = msgspec.structs.replace(spec, vms=tuple(vm.name for vm in vms), uids=tuple(vm.uid for vm in vms))
     return await service.engine.create(
         ns,
         record_id("command", new_id()),
@@ -46,10 +46,10 @@ async def submit_command(
 async def chosen_vms(service: Service, ns: str, mci: str, choice: VmChoice) -> list[VmSpec]:
     """Return the VMs that a request selects, by name; terminated ones are none of them."""
     await service.mci(ns, mci)
-    vms = [one for one in await service.vms(ns, mci) if one.state != VmState.TERMINATED]
-    if choice.vm and all(vm_of(one).name != choice.vm for one in vms):
+    vms = [vm for vm in await service.vms(ns, mci) if vm.state != VmState.TERMINATED]
+    if choice.vm and all(vm_of(vm).name != choice.vm for vm in vms):
         raise NotFound(ns, f"{mci}/{choice.vm}")
-    chosen = sorted((vm_of(one) for one in vms if is_chosen(one, choice)), key=lambda one: one.name)
+    chosen = sorted((vm_of(vm) for vm in vms if is_chosen(vm, choice)), key=lambda spec: spec.name)
     if not chosen:
         raise NoTargets(mci)
     return chosen

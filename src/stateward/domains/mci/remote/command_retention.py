@@ -43,7 +43,9 @@ async def prune_commands(engine: Engine, kept: int = KEPT_COMMANDS) -> None:
 
 async def forget_ended_commands(engine: Engine, ns: str, kept: int = 0) -> None:
     """Remove the records of ended commands of a namespace, but the newest."""
-    ended = [one async for one in list_all(engine.store.reader, Selector(ns, COMMAND.kind, states=ENDED_STATES))]
-    for one in sorted(ended, key=attrgetter("created"), reverse=True)[kept:]:
+    ended = [
+        command async for command in list_all(engine.store.reader, Selector(ns, COMMAND.kind, states=ENDED_STATES))
+    ]
+    for command in sorted(ended, key=attrgetter("created"), reverse=True)[kept:]:
         with suppress(Denied):  # another process was faster
-            await engine.act(ns, one.id, "forget", actor=CONTROLLER, version=one.version, seen={})
+            await engine.act(ns, command.id, "forget", actor=CONTROLLER, version=command.version, seen={})

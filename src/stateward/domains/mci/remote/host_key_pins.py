@@ -39,13 +39,13 @@ async def pin_host_key(tx: Tx, vm: Object, key: str) -> str:
     """Pin a host key that the machine of a VM has shown, unless the VM has one; returns the key that counts."""
     uow = UnitOfWork(tx)
     await uow.load([vm.key])
-    found = uow.objects.get(vm.key)
-    if found is None or found.removed or vm_of(found).uid != vm_of(vm).uid:  # another VM may have got its name
+    record = uow.objects.get(vm.key)
+    if record is None or record.removed or vm_of(record).uid != vm_of(vm).uid:  # another VM may have got its name
         raise NotFound(*vm.key)
-    known = known_host_key(found)
+    known = known_host_key(record)
     if known:
         return known
-    await _set_label(uow, found, HOST_KEY_LABEL, key, "", "host key pinned", fingerprint(key))
+    await _set_label(uow, record, HOST_KEY_LABEL, key, "", "host key pinned", fingerprint(key))
     return key
 
 
@@ -53,12 +53,12 @@ async def forget_host_key(tx: Tx, vm: Key, actor: str, who: str) -> str:
     """Remove the pinned host key of a VM; returns it."""
     uow = UnitOfWork(tx)
     await uow.load([vm])
-    found = uow.objects.get(vm)
-    if found is None or found.removed:
+    record = uow.objects.get(vm)
+    if record is None or record.removed:
         raise NotFound(*vm)
-    pinned = msgspec.json.decode(found.labels, type=_VmLabels).host_key
+    pinned = msgspec.json.decode(record.labels, type=_VmLabels).host_key
     if pinned:
-        await _set_label(uow, found, HOST_KEY_LABEL, "", who, "host key forgotten", fingerprint(pinned), actor)
+        await _set_label(uow, record, HOST_KEY_LABEL, "", who, "host key forgotten", fingerprint(pinned), actor)
     return pinned
 
 
@@ -66,18 +66,18 @@ async def set_bastion(tx: Tx, vm: Key, bastion: str, actor: str, who: str) -> No
     """Choose the bastion of a VM; empty: it is chosen again each time."""
     uow = UnitOfWork(tx)
     await uow.load([vm])
-    found = uow.objects.get(vm)
-    if found is None or found.removed:
+    record = uow.objects.get(vm)
+    if record is None or record.removed:
         raise NotFound(*vm)
-    await _set_label(uow, found, BASTION_LABEL, bastion, who, "bastion chosen", bastion or "none", actor)
+    await _set_label(uow, record, BASTION_LABEL, bastion, who, "bastion chosen", bastion or "none", actor)
 
 
 async def _set_label(
-    uow: UnitOfWork, found: Object, name: str, value: str, who: str, event: str, reason: str, actor: str = CONTROLLER
+    uow: UnitOfWork, record: Object, name: str, value: str, who: str, event: str, reason: str, actor: str = CONTROLLER
 ) -> None:
-    labels: dict[str, str] = msgspec.json.decode(found.labels)
-    labels = {key: one for key, one in labels.items() if key != name} | ({name: value} if value else {})
+    labels: dict[str, str] = msgspec.json.decode(record.labels)
+    labels = {key: label for key, label in labels.items() if key != name} | ({name: value} if value else {})
     text = msgspec.json.encode(labels, order="sorted").decode()
-    uow.save_object(found.key, replace(found, labels=text, version=uow.next_version(found.key)))
-    journal(uow, found, None, actor, who, event, reason=reason)
+    uow.save_object(record.key, replace(record, labels=text, version=uow.next_version(record.key)))
+    journal(uow, record, None, actor, who, event, reason=reason)
     await uow.apply()

@@ -21,23 +21,23 @@ class KeptOutput:
         self._left = MAX_TOTAL_OUTPUT_CHARS // phases
         self.stream_bytes = self._most  # how much of each stream of a command a VM sends
 
-    def keep(self, one: VmCommandResult) -> VmCommandResult:
+    def keep(self, result: VmCommandResult) -> VmCommandResult:
         """Return the result of a VM that has ended, with as much of its output as the limits have left."""
-        kept = with_limited_output(one, self._most)
+        kept = with_limited_output(result, self._most)
         if _size_of(kept) > self._left:
-            kept = with_limited_output(one, self._left // max(1, 2 * len(one.runs)))
+            kept = with_limited_output(result, self._left // max(1, 2 * len(result.runs)))
         self._left = max(0, self._left - _size_of(kept))
         return kept
 
 
-def _size_of(one: VmCommandResult) -> int:
-    return len(one.error) + sum(len(run.written) + len(run.stderr) for run in one.runs)
+def _size_of(result: VmCommandResult) -> int:
+    return len(result.error) + sum(len(run.written) + len(run.stderr) for run in result.runs)
 
 
-def with_limited_output(one: VmCommandResult, most: int) -> VmCommandResult:
+def with_limited_output(result: VmCommandResult, most: int) -> VmCommandResult:
     """Return a result whose texts have limited lengths; an error keeps what is needed to understand it."""
-    runs = tuple(with_limited_run(run, most) for run in one.runs)
-    return replace(one, runs=runs, error=_limited_error(one.error, max(most, MIN_COMMAND_OUTPUT_CHARS)))
+    runs = tuple(with_limited_run(run, most) for run in result.runs)
+    return replace(result, runs=runs, error=_limited_error(result.error, max(most, MIN_COMMAND_OUTPUT_CHARS)))
 
 
 def with_limited_run(run: CommandRun, most: int) -> CommandRun:

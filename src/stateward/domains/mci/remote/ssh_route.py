@@ -52,14 +52,14 @@ def find_route(vm: Object, others: Iterable[Object], user: str = "", *, on_host:
 def choose_bastion(vm: Object, others: Iterable[Object]) -> Object | None:
     """Return the bastion of a VM: the chosen one, or else one of its network, or of its MCI."""
     chosen, spec = chosen_bastion(vm), vm_of(vm)
-    found = [one for one in others if one.id != vm.id and is_reachable(one)]
+    candidates = [candidate for candidate in others if candidate.id != vm.id and is_reachable(candidate)]
     if chosen:
-        return next((one for one in found if one.id == chosen), None)
+        return next((candidate for candidate in candidates if candidate.id == chosen), None)
 
-    def distance(one: Object) -> tuple[bool, bool, str]:
-        other = vm_of(one)
+    def distance(candidate: Object) -> tuple[bool, bool, str]:
+        other = vm_of(candidate)
         is_near = bool(spec.network) and (other.network, other.connection) == (spec.network, spec.connection)
-        return not is_near, other.connection != spec.connection, one.id
+        return not is_near, other.connection != spec.connection, candidate.id
 
-    near = [one for one in found if not distance(one)[0] or vm_of(one).mci == spec.mci]
+    near = [candidate for candidate in candidates if not distance(candidate)[0] or vm_of(candidate).mci == spec.mci]
     return min(near, key=distance, default=None)

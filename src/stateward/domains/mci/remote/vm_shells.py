@@ -357,7 +357,7 @@ class ShellGroup:
         async with self._reading:
             if self._others is None:
                 reader = self._shells.engine.store.reader
-                self._others = [one async for one in list_all(reader, Selector(ns, VM.kind))]
+                self._others = [vm async for vm in list_all(reader, Selector(ns, VM.kind))]
         return self._others
 
     async def _bastion(self, bastion: Object, patience_s: float) -> "SshConnection":
@@ -402,7 +402,7 @@ async def _followed(shell: "SshConnection", order: RunOrder, on_text: OnText) ->
         task.cancel()
     report = read_report(output, len(order.commands), mark, order.stream_bytes)
     await reader.finish(report)
-    return report, max(0, sum(one.written_bytes for one in report.results) - reader.told_bytes)
+    return report, max(0, sum(result.written_bytes for result in report.results) - reader.told_bytes)
 
 
 class OutputReader:
@@ -422,33 +422,33 @@ class OutputReader:
         mark = new_mark()
         script = poll_script(self._order.id, self._number, self._stdout, self._stderr, mark)
         output, _ = await self._shell.run_shell(script, most_bytes(1))
-        found = read_chunk(output, mark)
-        self._stdout, self._stderr = self._stdout + len(found.stdout), self._stderr + len(found.stderr)
-        self.told_bytes += len(found.stdout) + len(found.stderr)
-        self._is_wanted = self._on_text(_text(found.stdout), _text(found.stderr))
-        if max(len(found.stdout), len(found.stderr)) >= CHUNK_BYTES:
+        chunk = read_chunk(output, mark)
+        self._stdout, self._stderr = self._stdout + len(chunk.stdout), self._stderr + len(chunk.stderr)
+        self.told_bytes += len(chunk.stdout) + len(chunk.stderr)
+        self._is_wanted = self._on_text(_text(chunk.stdout), _text(chunk.stderr))
+        if max(len(chunk.stdout), len(chunk.stderr)) >= CHUNK_BYTES:
             return True
-        if found.has_ended:
+        if chunk.has_ended:
             self._number, self._stdout, self._stderr = self._number + 1, 0, 0
-        return found.has_ended
+        return chunk.has_ended
 
     async def finish(self, report: RunReport) -> None:
         """Tell the rest of the output of a run that has ended; most have ended before the first poll, and wrote little.
 
         A report that has only the end of an output is not enough.
         """
-        if self._has_polled or any(one.stdout_cut or one.stderr_cut for one in report.results):
+        if self._has_polled or any(result.stdout_cut or result.stderr_cut for result in report.results):
             while await self.poll():
                 pass
             return
-        for one in report.results:
-            self.told_bytes += one.written_bytes
-            self._on_text(_text(one.stdout), _text(one.stderr))
+        for result in report.results:
+            self.told_bytes += result.written_bytes
+            self._on_text(_text(result.stdout), _text(result.stderr))
 
 
 def _result(order: RunOrder, report: RunReport, address: str, unread: int) -> VmCommandResult:
-    runs = tuple(_kept_run(order, one) for one in report.results)
-    failed = next((number for number, one in enumerate(runs) if one.status != 0), None)
+    runs = tuple(_kept_run(order, result) for result in report.results)
+    failed = next((number for number, run in enumerate(runs) if run.status != 0), None)
     error = ""
     if failed is not None and runs[failed].status is not None:
         error = f"{order.commands[failed]!r} ended with exit status {runs[failed].status}"
@@ -463,7 +463,7 @@ def _cut_off(trouble: str) -> str:
     return f"{CUT_OFF} ({trouble})" if trouble else CUT_OFF
 
 
-def _kept_run(order: RunOrder, one: RunResult) -> CommandRun:
+def _kept_run(order: RunOrder, result: RunResult) -> CommandRun:
     """Return a command with both outputs as texts; one that was cut does not begin within a secret."""
     secrets = [part.encode() for value in order.secrets.values() for part in (value, *value.splitlines())]
 
@@ -471,8 +471,11 @@ def _kept_run(order: RunOrder, one: RunResult) -> CommandRun:
         more = max((_overlap(secret, output) for secret in secrets), default=0) if cut else 0
         return _text(output[more:]), cut + more
 
-    (stdout, stdout_cut), (stderr, stderr_cut) = kept(one.stdout, one.stdout_cut), kept(one.stderr, one.stderr_cut)
-    return CommandRun(stdout, one.status, stderr, stdout_cut, stderr_cut)
+    (stdout, stdout_cut), (stderr, stderr_cut) = (
+        kept(result.stdout, result.stdout_cut),
+        kept(result.stderr, result.stderr_cut),
+    )
+    return CommandRun(stdout, result.status, stderr, stdout_cut, stderr_cut)
 
 
 def _overlap(secret: bytes, output: bytes) -> int:

@@ -58,16 +58,16 @@ async def register_vms(request: TumblebugRequest, ns: Ns, wait: Wait = None) -> 
     wanted = _parse_adoption(await request.fields())
     op, new = await adopt_machines(request.service, ns, wanted, request.caller, grant_of(request).opens)
     made = await wait_and_show(request, ns, wanted.mci, op, wait)
-    ids = {one.native_id for one in new}
-    listed = [one for one in await request.service.vms(ns, wanted.mci) if vm_of(one).adopted in ids]
-    return replace(made, new_vm_list=[vm_of(one).name for one in listed])
+    ids = {machine.native_id for machine in new}
+    listed = [vm for vm in await request.service.vms(ns, wanted.mci) if vm_of(vm).adopted in ids]
+    return replace(made, new_vm_list=[vm_of(vm).name for vm in listed])
 
 
 def _parse_adoption(body: Fields) -> AdoptionRequest:
     groups = body.objects("subGroups", "vm")
     if not groups:
         raise BadInput("subGroups", [], "a list of at least one subgroup with a cspResourceId")
-    machines = tuple(_parse_machine(one, f"g{number}") for number, one in enumerate(groups, 1))
+    machines = tuple(_parse_machine(group, f"g{number}") for number, group in enumerate(groups, 1))
     name = check_name("name", body.text("name").strip())
     return AdoptionRequest(name, machines, body.labels("label"), body.text("description"))
 
@@ -105,14 +105,14 @@ async def register_all(
     prefix = check_name("mciNamePrefix", body.text("mciNamePrefix", "infraNamePrefix").strip() or "csp")
     places = await _chosen_connections(request, ns, body)
     results = [
-        await _register(request, ns, one, prefix, single=parse_flag("mciFlag", flag), wait=wait) for one in places
+        await _register(request, ns, place, prefix, single=parse_flag("mciFlag", flag), wait=wait) for place in places
     ]
-    counts = [one["registerationOverview"] for one in results]
+    counts = [result["registerationOverview"] for result in results]
     return {
         "registeredConnection": len(places),
-        "availableConnection": sum(not one["systemMessage"] for one in results),
+        "availableConnection": sum(not result["systemMessage"] for result in results),
         "elapsedTime": round(time.monotonic() - began),
-        "registerationOverview": {word: sum(one[word] for one in counts) for word in _overview(0, 0)},
+        "registerationOverview": {word: sum(count[word] for count in counts) for word in _overview(0, 0)},
         "registerationResult": results,
     }
 
@@ -123,12 +123,12 @@ async def _chosen_connections(request: TumblebugRequest, ns: str, body: Fields) 
     if name:
         return [await request.require_connection("connectionName", name, ns)]
     wanted = {field: body.text(word).strip() for field, word in FILTERS.items()}
-    found = [one for one in await request.catalogue.connections() if is_granted(one, ns)]
+    granted = [connection for connection in await request.catalogue.connections() if is_granted(connection, ns)]
     return [
-        one
-        for one in found
-        if adopting_namespaces(one.options) & {ns, "*"}
-        and all(text in ("", getattr(one, field)) for field, text in wanted.items())
+        connection
+        for connection in granted
+        if adopting_namespaces(connection.options) & {ns, "*"}
+        and all(text in ("", getattr(connection, field)) for field, text in wanted.items())
     ]
 
 
@@ -150,9 +150,9 @@ async def _register(
     try:
         listing = await list_unmarked(request.service, ns, place)
         problem = "" if listing.complete else listing.problem or "the listing was not complete"
-        for one in _requests(place, prefix, listing.machines, single=single):
-            done, errors = await _adopt_all(request, ns, one, wait)
-            adopted, failed = adopted + len(done), failed + len(one.machines) - len(done)
+        for adoption in _requests(place, prefix, listing.machines, single=single):
+            done, errors = await _adopt_all(request, ns, adoption, wait)
+            adopted, failed = adopted + len(done), failed + len(adoption.machines) - len(done)
             outputs += [f"vm: {name}" for name in done] + errors
     except StatewardError as error:
         problem = str(error)
@@ -169,11 +169,11 @@ def _requests(
     place: CloudConnection, prefix: str, machines: Sequence[Observation], *, single: bool
 ) -> list[AdoptionRequest]:
     """Return the adoptions of all machines of a connection: into one MCI, or into one for each."""
-    named = {_name(place.name, one.native_id): one.native_id for one in machines}
+    named = {_name(place.name, machine.native_id): machine.native_id for machine in machines}
     wanted = [MachineToAdopt(place.name, native, name) for name, native in named.items()]
     if not wanted or single:
         return [AdoptionRequest(prefix, tuple(wanted))] if wanted else []
-    return [AdoptionRequest(_name(prefix, one.native_id), (one,)) for one in wanted]
+    return [AdoptionRequest(_name(prefix, machine.native_id), (machine,)) for machine in wanted]
 
 
 def _name(first: str, native: str) -> str:
@@ -183,15 +183,15 @@ def _name(first: str, native: str) -> str:
 
 
 async def _adopt_all(
-    request: TumblebugRequest, ns: str, one: AdoptionRequest, wait: float | None
+    request: TumblebugRequest, ns: str, adoption: AdoptionRequest, wait: float | None
 ) -> tuple[list[str], list[str]]:
     """Adopt machines and wait a while; returns the names of their VMs, and the errors of the others."""
-    op, _ = await adopt_machines(request.service, ns, one, request.caller, grant_of(request).opens)
+    op, _ = await adopt_machines(request.service, ns, adoption, request.caller, grant_of(request).opens)
     request.link_operation(ns, op)
     await wait_for_end(request.service.engine, ns, op, REGISTER_WAIT_S if wait is None else wait)
-    wanted = {machine.native_id for machine in one.machines}
-    made = [vm_of(vm).name for vm in await request.service.vms(ns, one.mci) if vm_of(vm).adopted in wanted]
-    return made, [f"failed: {text}" for text in mci_seen(await request.service.mci(ns, one.mci)).errors]
+    wanted = {machine.native_id for machine in adoption.machines}
+    made = [vm_of(vm).name for vm in await request.service.vms(ns, adoption.mci) if vm_of(vm).adopted in wanted]
+    return made, [f"failed: {text}" for text in mci_seen(await request.service.mci(ns, adoption.mci)).errors]
 
 
 # --- deregistration --------------------------------------------------------------------------------------------------
@@ -230,8 +230,10 @@ async def list_unmarked_machines(request: TumblebugRequest, ns: Ns, connection: 
     place = await request.require_connection("connection", connection, ns)
     listing = await list_unmarked(request.service, ns, place)
     shown = [
-        UnmarkedMachine(place.name, one.native_id, one.name, str(one.state), one.public_ip, one.private_ip)
-        for one in listing.machines
+        UnmarkedMachine(
+            place.name, machine.native_id, machine.name, str(machine.state), machine.public_ip, machine.private_ip
+        )
+        for machine in listing.machines
     ]
     trouble = "" if listing.complete else listing.problem or "the listing was not complete"
     return UnmarkedMachines(shown, trouble)

@@ -78,17 +78,17 @@ def _routes(resource_type: str) -> list[HTTPRouteHandler]:
         filter_val: FilterVal = None,
     ) -> AnyResponse:
         """Return the registered records, or their ids."""
-        found = await records(request, ns, resource_type)
-        chosen = [one for one in found if not filter_key or matches_filter(one, filter_key, filter_val or "")]
+        stored = await records(request, ns, resource_type)
+        chosen = [record for record in stored if not filter_key or matches_filter(record, filter_key, filter_val or "")]
         return list_response(resource_type, chosen, option)
 
     @get(f"{path}/{{name:str}}", opt=READ | shares(EVERYBODY), name=f"get {resource_type}")
     async def get_one(request: TumblebugRequest, ns: Ns, name: Name) -> Record:
         """Return a registered or a built-in record."""
         for home in dict.fromkeys((ns, EVERYBODY)):
-            for one in await records(request, home, resource_type):
-                if one.id == name:
-                    return one
+            for record in await records(request, home, resource_type):
+                if record.id == name:
+                    return record
         raise NotFound(ns, name)
 
     @put(f"{path}/{{name:str}}", opt=ACT | reads(EXAMPLES[resource_type]), name=f"change {resource_type}")
@@ -98,7 +98,7 @@ def _routes(resource_type: str) -> list[HTTPRouteHandler]:
         was: SpecRecord | ImageRecord = msgspec.json.decode(kept, type=RECORDS[resource_type])
         what = CHANGES[resource_type](await request.fields(), was)
         await request.service.change_record(ns, what, request.caller)
-        return _view(what, {one.name: one for one in await request.visible_connections()})
+        return _view(what, {connection.name: connection for connection in await request.visible_connections()})
 
     @delete(f"{path}/{{name:str}}", opt=ACT, status_code=200, name=f"delete {resource_type}")
     async def delete_one(request: TumblebugRequest, ns: Ns, name: Name, force: Force = None) -> OperationReply:  # noqa: ARG001 - as others
@@ -116,7 +116,7 @@ def _routes(resource_type: str) -> list[HTTPRouteHandler]:
         """Remove all registered records, or those whose ids contain `match`."""
         fits = match_ids(match)
         await request.service.namespace(ns)
-        registered = [one.id for one in await _registered(request, ns, resource_type) if fits(one.id)]
+        registered = [record.id for record in await _registered(request, ns, resource_type) if fits(record.id)]
         return resource_deletions([await _delete(request, ns, resource_type, name) for name in registered])
 
     return [register, list_all, get_one, change_one, delete_one, delete_all]
@@ -136,7 +136,7 @@ async def records(request: TumblebugRequest, ns: str, resource_type: str) -> lis
 
     Provider and region are shown for connections that the caller's namespaces may use.
     """
-    places = {one.name: one for one in await request.visible_connections()}
+    places = {connection.name: connection for connection in await request.visible_connections()}
     if ns == EVERYBODY:
         known = known_specs if resource_type == "spec" else known_images
         return [_view(what, places) for place in places.values() for what in known(place)]

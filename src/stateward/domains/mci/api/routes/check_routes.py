@@ -47,20 +47,20 @@ async def check_specs(request: TumblebugRequest) -> dict[str, Any]:
     names = (await request.fields()).texts("specId", "specIds", "commonSpecs", "commonSpec")
     if not names or len(names) > MAX_SPECS:
         raise BadInput("specId", len(names), f"a list of 1 to {MAX_SPECS} specs")
-    return {"reqCheck": [await _checked(request, one) for one in names]}
+    return {"reqCheck": [await _checked(request, name) for name in names]}
 
 
 async def _checked(request: TumblebugRequest, name: str) -> dict[str, Any]:
     spec = find_known_spec(name)
-    places = {one.name: one for one in await request.visible_connections()}
+    places = {connection.name: connection for connection in await request.visible_connections()}
     home = None if spec is None else places.get(spec.connection)
     if spec is None or home is None:
         problem = f"{name} is no spec of a connection that the caller may use"
         return {"connectionConfigCandidates": [], "spec": None, "image": [], "region": None, "systemMessage": problem}
     return {
-        "connectionConfigCandidates": [one.name for one in places.values() if one.lane == home.lane],
+        "connectionConfigCandidates": [place.name for place in places.values() if place.lane == home.lane],
         "spec": spec_view(spec, home),
-        "image": [image_view(one, home) for one in known_images(home)],
+        "image": [image_view(image, home) for image in known_images(home)],
         "region": region_view(home),
         "systemMessage": "",
     }
@@ -70,7 +70,7 @@ async def _checked(request: TumblebugRequest, name: str) -> dict[str, Any]:
 @adds_object_state(mci_in_path)
 async def review_subgroup(request: TumblebugRequest, ns: Ns, mci: Mci) -> VmReview:
     """Tell whether a subgroup can be added to an MCI, and its cost; writes nothing."""
-    taken = {one.name for one in mci_of(await request.service.mci(ns, mci)).groups}
+    taken = {subgroup.name for subgroup in mci_of(await request.service.mci(ns, mci)).groups}
     body = await request.fields()
     parse_recipient(body)
     group = parse_subgroup(body, free_group_name(taken), dynamic=True)
@@ -83,7 +83,7 @@ async def review_subgroup(request: TumblebugRequest, ns: Ns, mci: Mci) -> VmRevi
 async def review_pair(request: TumblebugRequest) -> dict[str, Any]:
     """Tell whether a spec and an image can be used together, and what a VM would cost."""
     body = await request.fields()
-    spec, image = (check_reference(one, body.text(one).strip(), needed=True) for one in ("specId", "imageId"))
+    spec, image = (check_reference(field, body.text(field).strip(), needed=True) for field in ("specId", "imageId"))
     ns = min(grant_of(request).namespace_filter or {DEFAULT_NAMESPACE})
     review = await review_group(request, ns, SubGroup("pair", 1, spec, image))
     known = find_known_spec(spec)
@@ -113,8 +113,12 @@ async def check_resource(request: TumblebugRequest, ns: Ns, resource_type: Name,
     word = check_choice("resourceType", resource_type, *RESOURCE_LIFECYCLES, "spec", "image")
     await request.service.namespace(ns)
     if word in ("spec", "image"):
-        return {"exists": any(one.id == name for one in await records(request, ns, word))}
-    return {"exists": any(resource_identity(one).name == name for one in await request.service.resources(ns, word))}
+        return {"exists": any(record.id == name for record in await records(request, ns, word))}
+    return {
+        "exists": any(
+            resource_identity(resource).name == name for resource in await request.service.resources(ns, word)
+        )
+    }
 
 
 @get("/ns/{ns:str}/resources/vm", opt=READ)
@@ -127,13 +131,13 @@ async def list_vms_of_namespace(
 ) -> dict[str, Any]:
     """Return all VMs of a namespace, each with its MCI, or their ids."""
     await request.service.namespace(ns)
-    view, found = views(request), []
+    view, vms = views(request), []
     for mci in await request.service.mcis(ns):
         shown = await view.vm_infos(mci, await view.vms(mci))
-        found += [(mci.id, one) for one in shown if not filter_key or matches_filter(one, filter_key, filter_val or "")]
+        vms += [(mci.id, vm) for vm in shown if not filter_key or matches_filter(vm, filter_key, filter_val or "")]
     if check_choice("option", option, "id") == "id":
-        return {"output": [one.id for _, one in found]}
-    return {"vm": [{"mciId": mci, "vm": one} for mci, one in found]}
+        return {"output": [vm.id for _, vm in vms]}
+    return {"vm": [{"mciId": mci, "vm": vm} for mci, vm in vms]}
 
 
 @get("/credentialHolder", opt=READ)
@@ -151,13 +155,13 @@ async def get_holder(request: TumblebugRequest, name: Name) -> dict[str, Any]:
 
 
 async def _holder(request: TumblebugRequest) -> dict[str, Any]:
-    found = await request.visible_connections()
+    connections = await request.visible_connections()
     return {
         "credentialHolder": CREDENTIAL_HOLDER,
         "isDefault": True,
-        "connectionCount": len(found),
-        "verifiedConnectionCount": len(found),
-        "providers": sorted({one.provider for one in found}),
+        "connectionCount": len(connections),
+        "verifiedConnectionCount": len(connections),
+        "providers": sorted({connection.provider for connection in connections}),
     }
 
 
@@ -165,9 +169,11 @@ async def _holder(request: TumblebugRequest) -> dict[str, Any]:
 async def cloud_info(request: TumblebugRequest) -> dict[str, Any]:
     """Return the providers with their regions and the drivers behind them."""
     csps: dict[str, dict[str, Any]] = {}
-    for one in await request.visible_connections():
-        about = csps.setdefault(one.provider, {"description": one.provider, "driver": one.driver, "regions": {}})
-        about["regions"][one.region] = region_view(one)
+    for connection in await request.visible_connections():
+        about = csps.setdefault(
+            connection.provider, {"description": connection.provider, "driver": connection.driver, "regions": {}}
+        )
+        about["regions"][connection.region] = region_view(connection)
     return {"csps": csps}
 
 

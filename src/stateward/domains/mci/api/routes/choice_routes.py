@@ -41,7 +41,9 @@ A_PLACE = {"connectionName": "aws-ap-northeast-2"}
 async def recommend_spec(request: TumblebugRequest) -> list[SpecView]:
     """Return the specs that fit the conditions, best first."""
     offers = await _offers(request)
-    regions = {f"{one.connection.provider}+{one.connection.region}".lower(): one.at for one in offers if one.at}
+    regions = {
+        f"{offer.connection.provider}+{offer.connection.region}".lower(): offer.at for offer in offers if offer.at
+    }
     wanted = parse_choice(await request.fields(), regions)
     return _ordered(choose(offers, wanted.conditions, wanted.priorities, wanted.limit, CHANCE))
 
@@ -51,11 +53,11 @@ async def recommend_spec_options(request: TumblebugRequest) -> dict[str, Any]:
     """Return what specs can be chosen by."""
     offers = await _offers(request)
     values = {
-        "providerName": sorted({one.connection.provider for one in offers}),
-        "regionName": sorted({one.connection.region for one in offers}),
-        "architecture": sorted({one.spec.architecture for one in offers}),
-        "acceleratorType": sorted({"gpu" for one in offers if one.spec.gpus}),
-        "acceleratorModel": sorted({one.spec.gpu_model for one in offers if one.spec.gpus}),
+        "providerName": sorted({offer.connection.provider for offer in offers}),
+        "regionName": sorted({offer.connection.region for offer in offers}),
+        "architecture": sorted({offer.spec.architecture for offer in offers}),
+        "acceleratorType": sorted({"gpu" for offer in offers if offer.spec.gpus}),
+        "acceleratorModel": sorted({offer.spec.gpu_model for offer in offers if offer.spec.gpus}),
         "infraType": ["vm"],
     }
     ways = {
@@ -64,7 +66,7 @@ async def recommend_spec_options(request: TumblebugRequest) -> dict[str, Any]:
         "coordinateFair": ["37.57/126.98", "35.68/139.69"],
         "latencyMinimal": ["aws+ap-northeast-2", "gcp+asia-northeast1"],
     }
-    assert ways.keys() == {one for several in WAYS.values() for one in several}
+    assert ways.keys() == {way for several in WAYS.values() for way in several}
     return {
         "filter": {
             "availableMetrics": list(METRICS),
@@ -95,14 +97,14 @@ async def filter_specs(request: TumblebugRequest, ns: Ns) -> dict[str, list[Spec
 
 async def _offers(request: TumblebugRequest) -> list[SpecOffer]:
     """Return the specs of all connections that the caller's namespaces may use."""
-    return [_offer(one, place) for place in await request.visible_connections() for one in known_specs(place)]
+    return [_offer(spec, place) for place in await request.visible_connections() for spec in known_specs(place)]
 
 
 async def _registered_offers(request: TumblebugRequest, ns: str) -> list[SpecOffer]:
     await request.service.namespace(ns)
-    places = {one.name: one for one in await request.visible_connections()}
-    found = await request.catalogue.specs(ns)
-    return [_offer(one, places[one.connection]) for one in found if one.connection in places]
+    places = {connection.name: connection for connection in await request.visible_connections()}
+    specs = await request.catalogue.specs(ns)
+    return [_offer(spec, places[spec.connection]) for spec in specs if spec.connection in places]
 
 
 def _offer(spec: SpecRecord, place: CloudConnection) -> SpecOffer:
@@ -111,8 +113,8 @@ def _offer(spec: SpecRecord, place: CloudConnection) -> SpecOffer:
 
 def _ordered(offers: Sequence[SpecOffer]) -> list[SpecView]:
     return [
-        replace(spec_view(one.spec, one.connection), order_in_filtered_result=number)
-        for number, one in enumerate(offers, 1)
+        replace(spec_view(offer.spec, offer.connection), order_in_filtered_result=number)
+        for number, offer in enumerate(offers, 1)
     ]
 
 
@@ -131,8 +133,8 @@ async def search_image(request: TumblebugRequest, ns: Ns) -> FoundImages:
     """Return the images that fit: those of the providers, and those that are registered in the namespace."""
     wanted = await _with_spec(request, ns, parse_image_search(await request.fields()))
     namespaces = dict.fromkeys((EVERYBODY, ns))
-    found = [one for home in namespaces for one in await records(request, home, "image")]
-    fitting = [one for one in found if isinstance(one, ImageView) and _fits(one, wanted)]
+    stored = [record for home in namespaces for record in await records(request, home, "image")]
+    fitting = [record for record in stored if isinstance(record, ImageView) and _fits(record, wanted)]
     shown = fitting[: wanted.limit or None]
     return FoundImages(len(shown), shown)
 
@@ -152,7 +154,7 @@ async def _with_spec(request: TumblebugRequest, ns: str, wanted: ImageSearch) ->
 def _fits(image: ImageView, wanted: ImageSearch) -> bool:
     if wanted.is_gpu or wanted.is_kubernetes:  # no catalogue says so of an image
         return False
-    regions = [one.lower() for one in image.region_list]
+    regions = [region.lower() for region in image.region_list]
     text = f"{image.os_type} {image.csp_image_name} {image.name} {image.description}".lower()
     return (
         wanted.provider in ("", image.provider_name)
@@ -165,13 +167,13 @@ def _fits(image: ImageView, wanted: ImageSearch) -> bool:
 @get("/ns/{ns:str}/resources/searchImageOptions", opt=READ | shares(EVERYBODY))
 async def search_image_options(request: TumblebugRequest, ns: Ns) -> dict[str, Any]:
     """Return what images can be searched by."""
-    found = [one for home in dict.fromkeys((EVERYBODY, ns)) for one in await records(request, home, "image")]
-    images = [one for one in found if isinstance(one, ImageView)]
+    stored = [record for home in dict.fromkeys((EVERYBODY, ns)) for record in await records(request, home, "image")]
+    images = [record for record in stored if isinstance(record, ImageView)]
     return {
-        "providerName": sorted({one.provider_name for one in images}),
-        "regionName": sorted({region for one in images for region in one.region_list}),
-        "osType": sorted({one.os_type for one in images if one.os_type}),
-        "osArchitecture": sorted({one.os_architecture for one in images}),
+        "providerName": sorted({image.provider_name for image in images}),
+        "regionName": sorted({region for image in images for region in image.region_list}),
+        "osType": sorted({image.os_type for image in images if image.os_type}),
+        "osArchitecture": sorted({image.os_architecture for image in images}),
         "isGPUImage": [False],
         "isKubernetesImage": [False],
         "isRegisteredByAsset": [False],
@@ -229,7 +231,7 @@ class SpiderImage(Struct, frozen=True, rename="pascal"):
 async def lookup_specs(request: TumblebugRequest) -> dict[str, list[SpiderSpec]]:
     """Return the specs that a connection offers."""
     place = await _place(request)
-    return {"vmspec": [_spider_spec(one, place) for one in known_specs(place)]}
+    return {"vmspec": [_spider_spec(spec, place) for spec in known_specs(place)]}
 
 
 @post("/lookupSpec", opt=READ | reads({**A_PLACE, "cspSpecName": "t3.micro"}), status_code=200)
@@ -237,16 +239,16 @@ async def lookup_spec(request: TumblebugRequest) -> SpiderSpec:
     """Return a spec that a connection offers."""
     place, body = await _place(request), await request.fields()
     name = check_reference("cspSpecName", body.text("cspSpecName", "cspResourceId").strip(), needed=True)
-    for one in known_specs(place):
-        if one.csp_name == name:
-            return _spider_spec(one, place)
+    for spec in known_specs(place):
+        if spec.csp_name == name:
+            return _spider_spec(spec, place)
     raise BadInput("cspSpecName", name, f"a spec that {place.name} offers")
 
 
 @post("/lookupImages", opt=READ | reads(A_PLACE), status_code=200)
 async def lookup_images(request: TumblebugRequest) -> dict[str, list[SpiderImage]]:
     """Return the images that a connection offers."""
-    return {"image": [_spider_image(one) for one in known_images(await _place(request))]}
+    return {"image": [_spider_image(image) for image in known_images(await _place(request))]}
 
 
 @post("/lookupImage", opt=READ | reads({**A_PLACE, "cspImageName": "ubuntu22.04"}), status_code=200)
@@ -254,9 +256,9 @@ async def lookup_image(request: TumblebugRequest) -> SpiderImage:
     """Return an image that a connection offers."""
     place, body = await _place(request), await request.fields()
     name = check_reference("cspImageName", body.text("cspImageName", "cspResourceId").strip(), needed=True)
-    for one in known_images(place):
-        if one.csp_name == name:
-            return _spider_image(one)
+    for image in known_images(place):
+        if image.csp_name == name:
+            return _spider_image(image)
     raise BadInput("cspImageName", name, f"an image that {place.name} offers")
 
 
@@ -311,19 +313,22 @@ async def fetch_catalogue_of(request: TumblebugRequest, ns: Ns) -> OperationRepl
 @get("/fetchImagesResult", opt=READ)
 async def fetched_images(request: TumblebugRequest) -> dict[str, Any]:
     """Return the number of images of each connection."""
-    found = await request.visible_connections()
-    results = [{"connName": one.name, "numOfImages": len(known_images(one)), "succeed": True} for one in found]
+    connections = await request.visible_connections()
+    results = [
+        {"connName": connection.name, "numOfImages": len(known_images(connection)), "succeed": True}
+        for connection in connections
+    ]
     return {
         "fetchOption": {},
-        "registeredImages": sum(len(known_images(one)) for one in found),
+        "registeredImages": sum(len(known_images(connection)) for connection in connections),
         "resultInDetail": results,
     }
 
 
 async def _catalogue_text(request: TumblebugRequest) -> str:
-    found = await request.visible_connections()
-    specs, images = (sum(len(known(one)) for one in found) for known in (known_specs, known_images))
-    return f"The catalogues of {len(found)} connections have {specs} specs and {images} images"
+    connections = await request.visible_connections()
+    specs, images = (sum(len(known(connection)) for connection in connections) for known in (known_specs, known_images))
+    return f"The catalogues of {len(connections)} connections have {specs} specs and {images} images"
 
 
 # --- regions ---------------------------------------------------------------------------------------------------------
@@ -332,9 +337,9 @@ async def _catalogue_text(request: TumblebugRequest) -> str:
 @get("/provider/{provider:str}/region/{region:str}", opt=READ)
 async def get_region(request: TumblebugRequest, provider: Name, region: Name) -> RegionDetail:
     """Return a region of a provider."""
-    for one in await request.visible_connections():
-        if (one.provider, one.region.lower()) == (provider.lower(), region.lower()):
-            return region_view(one)
+    for connection in await request.visible_connections():
+        if (connection.provider, connection.region.lower()) == (provider.lower(), region.lower()):
+            return region_view(connection)
     raise BadInput("region", f"{provider}+{region}", "a region of a connection")
 
 
@@ -349,7 +354,7 @@ class NamedRegion(Struct, frozen=True, rename="pascal"):
 @get(["/region", "/regionFromCsp"], opt=READ)
 async def list_named_regions(request: TumblebugRequest) -> dict[str, list[NamedRegion]]:
     """Return the regions of the visible connections."""
-    return {"region": [_named_region(one) for one in await request.visible_connections()]}
+    return {"region": [_named_region(connection) for connection in await request.visible_connections()]}
 
 
 def _named_region(place: CloudConnection) -> NamedRegion:

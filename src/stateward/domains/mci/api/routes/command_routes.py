@@ -191,23 +191,23 @@ async def choose_bastion_of_vm(
     request: TumblebugRequest, ns: Ns, mci: Mci, vm: Vm, bastion: BastionVm
 ) -> OperationReply:
     """Choose the VM through which a VM without a public address is reached."""
-    found = await request.service.vm(ns, mci, normalize_id(vm))
+    target = await request.service.vm(ns, mci, normalize_id(vm))
     through = await request.service.vm(ns, mci, normalize_id(bastion))
-    if through.id == found.id:
+    if through.id == target.id:
         raise BadInput("bastion", bastion, "another VM")
-    await _set_bastion(request, found, through.id)
-    return OperationReply(f"{vm_of(through).name} is the bastion of {vm_of(found).name}")
+    await _set_bastion(request, target, through.id)
+    return OperationReply(f"{vm_of(through).name} is the bastion of {vm_of(target).name}")
 
 
 @get("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}/bastion", opt=READ)
 @adds_object_state(vm_in_path)
 async def get_bastion_of_vm(request: TumblebugRequest, ns: Ns, mci: Mci, vm: Vm) -> list[BastionView]:
     """Return the bastion of a VM, chosen or found; none if there is none."""
-    found = await request.service.vm(ns, mci, normalize_id(vm))
-    through = choose_bastion(found, await request.service.vms(ns, mci))
+    target = await request.service.vm(ns, mci, normalize_id(vm))
+    through = choose_bastion(target, await request.service.vms(ns, mci))
     if through is None:
         return []
-    return [BastionView(ns, mci, vm_of(through).name, "manual" if chosen_bastion(found) else "auto")]
+    return [BastionView(ns, mci, vm_of(through).name, "manual" if chosen_bastion(target) else "auto")]
 
 
 @delete("/ns/{ns:str}/mci/{mci:str}/bastion/{bastion:str}", opt=ACT, status_code=200)
@@ -216,15 +216,15 @@ async def forget_bastion(request: TumblebugRequest, ns: Ns, mci: Mci, bastion: B
     """Choose a VM as a bastion no longer."""
     through = vm_id(mci, normalize_id(bastion))
     await request.service.mci(ns, mci)
-    for one in await request.service.vms(ns, mci):
-        if chosen_bastion(one) == through:
-            await _set_bastion(request, one, "")
+    for vm in await request.service.vms(ns, mci):
+        if chosen_bastion(vm) == through:
+            await _set_bastion(request, vm, "")
     return OperationReply(f"{normalize_id(bastion)} is no bastion any more")
 
 
-async def _set_bastion(request: TumblebugRequest, found: Object, through: str) -> None:
+async def _set_bastion(request: TumblebugRequest, vm: Object, through: str) -> None:
     caller, store = request.caller, request.service.engine.store
-    await store.transact(lambda tx: set_bastion(tx, found.key, through, caller.actor, caller.who))
+    await store.transact(lambda tx: set_bastion(tx, vm.key, through, caller.actor, caller.who))
 
 
 @delete("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}/hostKey", opt=ACT, status_code=200)

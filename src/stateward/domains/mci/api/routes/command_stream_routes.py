@@ -44,18 +44,18 @@ async def follow_command(request: TumblebugRequest, ns: Ns, mci: Mci, request_id
     id_ = check_reference("xRequestId", (request_id or "").strip(), needed=True)
     engine = request.service.engine
     chosen = Selector(ns, COMMAND.kind, labels=(("mci", mci), (REQUEST_LABEL, id_)))
-    found = [one async for one in list_all(engine.store.reader, chosen)]
-    if not found:
+    commands = [record async for record in list_all(engine.store.reader, chosen)]
+    if not commands:
         raise NotFound(ns, f"{mci}/{id_}")
-    command = max(found, key=lambda one: one.created)
+    command = max(commands, key=lambda record: record.created)
     followed = None if command.op is None else follow_operation(request, Key(ns, command.op))
     return Stream(_lines(engine, command, id_, followed), media_type="text/event-stream")
 
 
-async def _lines(engine: Engine, found: Object, request: str, followed: Followed | None) -> AsyncIterator[str]:
-    spec = command_of(found)
+async def _lines(engine: Engine, command: Object, request: str, followed: Followed | None) -> AsyncIterator[str]:
+    spec = command_of(command)
     for vm in spec.vms:
-        yield _event("CommandStatus", vm, status=_status(spec, found, request, "Handling"))
+        yield _event("CommandStatus", vm, status=_status(spec, command, request, "Handling"))
     if followed is not None:
         until, beat, end = time.monotonic() + LONGEST_S, time.monotonic(), None
         async for end in followed:
@@ -67,15 +67,15 @@ async def _lines(engine: Engine, found: Object, request: str, followed: Followed
                 yield ": the command runs\n\n"
         if not isinstance(end, Operation):
             return
-        found = await engine.record(*found.key)
-    results = command_seen(found).results
+        command = await engine.record(*command.key)
+    results = command_seen(command).results
     for vm in spec.vms:
-        for line in _output(vm, results.get(vm, VmCommandResult()), spec, found, request):
+        for line in _output(vm, results.get(vm, VmCommandResult()), spec, command, request):
             yield line
-    yield _event("CommandDone", summary=_summary(spec, found))
+    yield _event("CommandDone", summary=_summary(spec, command))
 
 
-def _output(vm: str, result: VmCommandResult, spec: CommandSpec, found: Object, request: str) -> list[str]:
+def _output(vm: str, result: VmCommandResult, spec: CommandSpec, command: Object, request: str) -> list[str]:
     """Return the events of a VM at the end: each line of its output, and its state."""
     streams = [
         (stream, text)
@@ -87,11 +87,11 @@ def _output(vm: str, result: VmCommandResult, spec: CommandSpec, found: Object, 
         _event("CommandLog", vm, log={"stream": stream, "line": line, "lineNumber": number})
         for number, (stream, line) in enumerate(lines, 1)
     ]
-    cancelled = found.state == CommandState.CANCELLED
+    cancelled = command.state == CommandState.CANCELLED
     word = "Cancelled" if cancelled else "Failed" if result.error or not result.runs else "Completed"
-    status = _status(spec, found, request, word) | {
-        "completedTime": _time(found.since),
-        "elapsedTime": int(found.since - found.created),
+    status = _status(spec, command, request, word) | {
+        "completedTime": _time(command.since),
+        "elapsedTime": int(command.since - command.created),
         "errorMessage": result.error,
         "stdout": "".join(run.stdout_text for run in result.runs),
         "stderr": "".join(run.stderr_text for run in result.runs),
@@ -99,7 +99,7 @@ def _output(vm: str, result: VmCommandResult, spec: CommandSpec, found: Object, 
     return [*logs, _event("CommandStatus", vm, status=status)]
 
 
-def _status(spec: CommandSpec, found: Object, request: str, word: str) -> dict[str, Any]:
+def _status(spec: CommandSpec, command: Object, request: str, word: str) -> dict[str, Any]:
     asked = "\n".join(spec.commands) or f"copy {spec.file} to {spec.path}"
     return {
         "index": 1,
@@ -107,19 +107,19 @@ def _status(spec: CommandSpec, found: Object, request: str, word: str) -> dict[s
         "commandRequested": asked,
         "commandExecuted": asked,
         "status": word,
-        "startedTime": _time(found.created),
+        "startedTime": _time(command.created),
     }
 
 
-def _summary(spec: CommandSpec, found: Object) -> dict[str, Any]:
-    results = command_seen(found).results
-    good = sum(bool(one.runs) and not one.error for one in results.values())
+def _summary(spec: CommandSpec, command: Object) -> dict[str, Any]:
+    results = command_seen(command).results
+    good = sum(bool(result.runs) and not result.error for result in results.values())
     return {
         "totalNodes": len(spec.vms),
         "completedNodes": good,
         "failedNodes": len(spec.vms) - good,
-        "elapsedSeconds": int(found.since - found.created),
-        "error": "" if results else found.error or "",
+        "elapsedSeconds": int(command.since - command.created),
+        "error": "" if results else command.error or "",
     }
 
 

@@ -39,7 +39,7 @@ def setting_view(setting: TumblebugSetting, message: str = "") -> SettingView:
 
 async def find_setting(request: TumblebugRequest, name: str) -> TumblebugSetting:
     """Return a stored setting, or raise."""
-    stored = {one.name: one for one in await request.service.settings()}
+    stored = {setting.name: setting for setting in await request.service.settings()}
     if name not in stored:
         raise UnknownName("setting", name, stored)
     return stored[name]
@@ -58,7 +58,7 @@ def parse_setting(name: str, value: str) -> TumblebugSetting:
 @get("/config", opt=GOVERN_ALL_WITH_MESSAGES)
 async def list_settings(request: TumblebugRequest) -> dict[str, list[SettingView]]:
     """Return the stored settings."""
-    return {"config": [setting_view(one) for one in await request.service.settings()]}
+    return {"config": [setting_view(setting) for setting in await request.service.settings()]}
 
 
 @post("/config", opt=GOVERN_ALL_WITH_MESSAGES | reads(A_SETTING), status_code=200)
@@ -66,7 +66,7 @@ async def store_setting(request: TumblebugRequest) -> SettingView:
     """Store a setting; it steers nothing."""
     body = await request.fields()
     setting = parse_setting(body.text("name").strip(), body.text("value"))
-    others = {one.name for one in await request.service.settings()} - {setting.name}
+    others = {other.name for other in await request.service.settings()} - {setting.name}
     if len(others) >= MAX_SETTINGS:
         raise BadInput("name", setting.name, f"one of the {MAX_SETTINGS} stored settings: no further one can be stored")
     await request.service.store_setting(setting, request.caller)
@@ -89,8 +89,8 @@ async def reset_setting(request: TumblebugRequest, name: Name) -> OperationReply
 @delete("/config", opt=GOVERN_ALL_WITH_MESSAGES, status_code=200)
 async def reset_settings(request: TumblebugRequest) -> OperationReply:
     """Remove all settings."""
-    for one in await request.service.settings():
-        await request.service.remove_setting(one.name, request.caller)
+    for setting in await request.service.settings():
+        await request.service.remove_setting(setting.name, request.caller)
     return OperationReply("No config is stored any more")
 
 

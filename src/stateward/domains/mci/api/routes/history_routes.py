@@ -53,11 +53,11 @@ async def provisioning_log(request: TumblebugRequest, name: Name) -> Provisionin
         "" if last is None else last.region,
         len(bad),
         len(good),
-        [_time(one.ended) for one in bad],
-        [_time(one.ended) for one in good],
-        [one.error for one in bad],
-        sorted({one.image for one in bad}),
-        sorted({one.image for one in good}),
+        [_time(attempt.ended) for attempt in bad],
+        [_time(attempt.ended) for attempt in good],
+        [attempt.error for attempt in bad],
+        sorted({attempt.image for attempt in bad}),
+        sorted({attempt.image for attempt in good}),
         "" if last is None else _time(last.ended),
     )
 
@@ -79,7 +79,7 @@ async def detailed_risk(request: TumblebugRequest, spec: SpecId = None, image: I
 async def _risk(request: TumblebugRequest, spec: str, image: str) -> dict[str, Any]:
     attempts = await _attempts(request, spec)
     good, bad = _split(attempts)
-    whole, of_image = risk_of(attempts), risk_of([one for one in attempts if one.image == image])
+    whole, of_image = risk_of(attempts), risk_of([attempt for attempt in attempts if attempt.image == image])
     worst = of_image if image and of_image.rate > whole.rate else whole
     analysis = {
         "specRisk": {
@@ -88,22 +88,22 @@ async def _risk(request: TumblebugRequest, spec: str, image: str) -> dict[str, A
             "failureRate": whole.rate,
             "totalFailures": len(bad),
             "totalSuccesses": len(good),
-            "failedImageCount": len({one.image for one in bad}),
-            "succeededImageCount": len({one.image for one in good}),
+            "failedImageCount": len({attempt.image for attempt in bad}),
+            "succeededImageCount": len({attempt.image for attempt in good}),
         },
         "imageRisk": {
             "level": of_image.level,
             "message": of_image.message,
-            "hasFailedWithSpec": any(one.image == image for one in bad),
-            "hasSucceededWithSpec": any(one.image == image for one in good),
-            "isNewCombination": all(one.image != image for one in attempts),
+            "hasFailedWithSpec": any(attempt.image == image for attempt in bad),
+            "hasSucceededWithSpec": any(attempt.image == image for attempt in good),
+            "isNewCombination": all(attempt.image != image for attempt in attempts),
         },
         "overallRisk": {
             "level": worst.level,
             "message": worst.message,
             "primaryRiskFactor": "image" if worst is of_image else "spec" if attempts else "none",
         },
-        "recentFailureMessages": [one.error for one in bad[-MAX_MESSAGES:]],
+        "recentFailureMessages": [attempt.error for attempt in bad[-MAX_MESSAGES:]],
         "recommendations": [] if worst.level == "low" else ["choose another spec, region or image"],
     }
     return {"riskLevel": worst.level, "riskMessage": worst.message, "analysis": analysis}
@@ -115,7 +115,9 @@ async def _attempts(request: TumblebugRequest, spec: str) -> list[CreationAttemp
 
 
 def _split(attempts: Sequence[CreationAttempt]) -> tuple[list[CreationAttempt], list[CreationAttempt]]:
-    return [one for one in attempts if one.succeeded], [one for one in attempts if not one.succeeded]
+    return [attempt for attempt in attempts if attempt.succeeded], [
+        attempt for attempt in attempts if not attempt.succeeded
+    ]
 
 
 def _time(at: float) -> str:

@@ -56,13 +56,13 @@ async def inspect_resources(request: TumblebugRequest) -> dict[str, Any]:
 async def inspect_overview(request: TumblebugRequest) -> dict[str, Any]:
     """Compare the records of all connections with what the providers show."""
     places = await request.catalogue.connections()
-    listed = await asyncio.gather(*(_list_all_types(request, one) for one in places))
+    listed = await asyncio.gather(*(_list_all_types(request, place) for place in places))
     records = {word: await _records(request, word) for word in TYPES}
     results = [_overview(place, each, records) for place, each in zip(places, listed, strict=True)]
-    here, only = ({word: sum(one[side][word] for one in results) for word in TYPES} for side in (KEPT, ONLY))
+    here, only = ({word: sum(result[side][word] for result in results) for word in TYPES} for side in (KEPT, ONLY))
     return {
         "registeredConnection": len(places),
-        "availableConnection": sum(not one["systemMessage"] for one in results),
+        "availableConnection": sum(not result["systemMessage"] for result in results),
         "elapsedTime": 0,
         KEPT: here,
         ONLY: only,
@@ -83,10 +83,12 @@ def _overview(
     each = {word: _compare(place, word, *listed[word], records[word]) for word in TYPES}
     return {
         "connectionName": place.name,
-        "systemMessage": next((one["systemMessage"] for one in each.values() if one["systemMessage"]), ""),
+        "systemMessage": next(
+            (overview["systemMessage"] for overview in each.values() if overview["systemMessage"]), ""
+        ),
         "elapsedTime": 0,
-        KEPT: {word: one["resourceOverview"]["onTumblebug"] for word, one in each.items()},
-        ONLY: {word: one["resourceOverview"]["onCspOnly"] for word, one in each.items()},
+        KEPT: {word: overview["resourceOverview"]["onTumblebug"] for word, overview in each.items()},
+        ONLY: {word: overview["resourceOverview"]["onCspOnly"] for word, overview in each.items()},
     }
 
 
@@ -101,10 +103,10 @@ def _compare(
     place: CloudConnection, word: str, shown: Shown, problem: str, records: RowsByConnection
 ) -> dict[str, Any]:
     kept = records.get(place.name, [])
-    known = {one["cspResourceName"] for rows in records.values() for one in rows}
+    known = {row["cspResourceName"] for rows in records.values() for row in rows}
     total = [{"refNameOrId": key, "cspResourceId": native} for key, native in sorted(shown.items())]
-    alone = [one for one in total if one["refNameOrId"] not in known]
-    listed = [{"idBySp": one["cspResourceName"], "cspResourceId": one["cspResourceId"]} for one in kept]
+    alone = [row for row in total if row["refNameOrId"] not in known]
+    listed = [{"idBySp": row["cspResourceName"], "cspResourceId": row["cspResourceId"]} for row in kept]
     return {
         "connectionName": place.name,
         "resourceType": word,
@@ -136,35 +138,39 @@ async def _at_provider(request: TumblebugRequest, place: CloudConnection, word: 
     client = await request.context.domain.clients.for_connection(place)
     if word == "vm":
         machines = await client.list_shared()
-        shown = {one.key: one.native_id for one in machines.machines if one.state not in ENDED}
+        shown = {machine.key: machine.native_id for machine in machines.machines if machine.state not in ENDED}
         listings = [machines]
         if isinstance(client.driver, MachineAdopter):
             listings.append(await client.list_unmarked())
-            shown |= {one.native_id: one.native_id for one in listings[-1].machines}
-        cut = [one.problem or "the listing was not complete" for one in listings if not one.complete]
+            shown |= {machine.native_id: machine.native_id for machine in listings[-1].machines}
+        cut = [
+            machine_listing.problem or "the listing was not complete"
+            for machine_listing in listings
+            if not machine_listing.complete
+        ]
         return shown, "; ".join(cut)
     listing = await client.driver.list_resources()
     kind = ResourceKind(word)
-    shown = {one.key: one.native_id for one in listing.resources if one.kind is kind}
+    shown = {resource.key: resource.native_id for resource in listing.resources if resource.kind is kind}
     return shown, "" if listing.complete else listing.problem or "the listing was not complete"
 
 
 async def _records(request: TumblebugRequest, word: str) -> RowsByConnection:
     """Return the records of one type by connection, of all namespaces."""
-    reader, found = request.service.engine.store.reader, defaultdict[str, list[Row]](list)
+    reader, rows = request.service.engine.store.reader, defaultdict[str, list[Row]](list)
     kind = VM.kind if word == "vm" else RESOURCE_LIFECYCLES[word].kind
     for ns in await reader.namespaces():
-        async for one in list_all(reader, Selector(ns, kind)):
+        async for record in list_all(reader, Selector(ns, kind)):
             if word == "vm":
-                spec, seen = vm_of(one), vm_seen(one)
+                spec, seen = vm_of(record), vm_seen(record)
                 row = _row(ns, spec.name, f"/ns/{ns}/mci/{spec.mci}/vm/{spec.name}", seen.native_id, spec.uid)
-                found[spec.connection].append({**row, "mciId": spec.mci})
+                rows[spec.connection].append({**row, "mciId": spec.mci})
             else:
-                resource = resource_identity(one)
+                resource = resource_identity(record)
                 path = f"/ns/{ns}/resources/{word}/{resource.name}"
-                row = _row(ns, resource.name, path, resource_seen(one).native_id, resource.uid)
-                found[resource.connection].append(row)
-    return found
+                row = _row(ns, resource.name, path, resource_seen(record).native_id, resource.uid)
+                rows[resource.connection].append(row)
+    return rows
 
 
 def _row(ns: str, name: str, path: str, native: str, uid: str) -> Row:

@@ -39,10 +39,10 @@ SYSTEM_LABELS = {
 @get("/label/{label_type:str}/{uid:str}", opt=READ)
 async def get_labels(request: TumblebugRequest, label_type: Name, uid: Name) -> dict[str, Any]:
     """Return the labels of an object, by its uid."""
-    found = await _find(request, label_type, uid)
-    key = tumblebug_key(found)
+    record = await _find(request, label_type, uid)
+    key = tumblebug_key(record)
     is_present = label_type in PRESENT_TYPES
-    return {"resourceKey": present_key(key) if is_present else key, "labels": _labels(found, label_type)}
+    return {"resourceKey": present_key(key) if is_present else key, "labels": _labels(record, label_type)}
 
 
 @put("/label/{label_type:str}/{uid:str}", opt=ACT | reads({"labels": {"team": "shop"}}))
@@ -71,17 +71,17 @@ async def find_by_labels(
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the objects of a type in the caller's namespaces that have some labels."""
     word, fits = _type(label_type), parse_selector(selector or "")
-    found = [(one, _labels(one, label_type)) async for one in _objects(request, word)]
+    labeled = [(record, _labels(record, label_type)) async for record in _objects(request, word)]
     return {
         "results": [
             {
                 "resourceType": label_type,
                 "id": labels["sys.id"],
                 "uid": labels["sys.uid"],
-                "nsId": one.ns,
+                "nsId": record.ns,
                 "label": labels,
             }
-            for one, labels in found
+            for record, labels in labeled
             if fits(labels)
         ]
     }
@@ -93,9 +93,9 @@ async def label_info() -> dict[str, Any]:
     return {"labelTypes": [*LABELED_KINDS, *PRESENT_TYPES], "systemLabels": SYSTEM_LABELS}
 
 
-def _labels(found: Object, label_type: str) -> Labels:
+def _labels(record: Object, label_type: str) -> Labels:
     """Return the labels of an object; its type has the name of the release by which the caller asks."""
-    return {**labels_of(found), TYPE_LABEL: label_type}
+    return {**labels_of(record), TYPE_LABEL: label_type}
 
 
 def _type(word: str) -> str:
@@ -105,21 +105,21 @@ def _type(word: str) -> str:
 async def _objects(request: TumblebugRequest, word: str) -> AsyncIterator[Object]:
     reader, covered = request.service.engine.store.reader, grant_of(request).namespace_filter
     for ns in await reader.namespaces() if covered is None else sorted(covered):
-        async for one in list_all(reader, Selector(ns, LABELED_KINDS[word])):
-            yield one
+        async for record in list_all(reader, Selector(ns, LABELED_KINDS[word])):
+            yield record
 
 
 async def _find(request: TumblebugRequest, label_type: str, uid: str) -> Object:
     """Return the object with a uid, in the caller's namespaces."""
-    async for found in _objects(request, _type(label_type)):
-        if labels_of(found)["sys.uid"] == uid:
-            return found
+    async for record in _objects(request, _type(label_type)):
+        if labels_of(record)["sys.uid"] == uid:
+            return record
     raise NoSuchUid("", uid)
 
 
-async def _change(request: TumblebugRequest, found: Object, added: Labels, removed: Collection[str] = ()) -> None:
+async def _change(request: TumblebugRequest, record: Object, added: Labels, removed: Collection[str] = ()) -> None:
     engine, by = request.service.engine, request.caller
-    await engine.store.transact(lambda tx: change_labels(tx, engine.kinds, found.key, added, removed, by))
+    await engine.store.transact(lambda tx: change_labels(tx, engine.kinds, record.key, added, removed, by))
 
 
 ROUTES = (get_labels, set_labels, remove_label, find_by_labels, label_info)

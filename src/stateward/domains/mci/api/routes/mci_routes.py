@@ -109,14 +109,14 @@ async def list_mcis(
 ) -> AnyResponse:
     """Return the MCIs of a namespace, their statuses, or their ids."""
     await request.service.namespace(ns)
-    found, view = await request.service.mcis(ns), views(request)
+    mcis, view = await request.service.mcis(ns), views(request)
     match check_choice("option", option, "id", "status", "simple"):
         case "id":
-            return Response({"output": [one.id for one in found]})
+            return Response({"output": [mci.id for mci in mcis]})
         case "status":
-            return Response({"mci": [await _status(view, one, fresh, vm) for one in found]})
+            return Response({"mci": [await _status(view, mci, fresh, vm) for mci in mcis]})
         case _:
-            return Response({"mci": [await view.mci(one) for one in found]})
+            return Response({"mci": [await view.mci(mci) for mci in mcis]})
 
 
 @get("/ns/{ns:str}/mci/{mci:str}", opt=READ)
@@ -132,16 +132,16 @@ async def get_mci(
     filter_val: FilterVal = None,
 ) -> AnyResponse:
     """Return an MCI, its status, the ids of its VMs, or their access data."""
-    found, view = await request.service.mci(ns, mci), views(request)
+    record, view = await request.service.mci(ns, mci), views(request)
     match check_choice("option", option, "id", "status", "accessinfo", "simple"):
         case "id":
-            return Response({"output": await _ids(view, found, filter_key, filter_val)})
+            return Response({"output": await _ids(view, record, filter_key, filter_val)})
         case "status":
-            return Response({"status": await _status(view, found, fresh, vm)})
+            return Response({"status": await _status(view, record, fresh, vm)})
         case "accessinfo":
-            return Response(await access_of(view, found))
+            return Response(await access_of(view, record))
         case _:
-            return Response(await view.mci(found))
+            return Response(await view.mci(record))
 
 
 @get("/ns/{ns:str}/mci/{mci:str}/associatedResources", opt=READ)
@@ -150,17 +150,17 @@ async def get_associated(request: TumblebugRequest, ns: Ns, mci: Mci) -> Associa
     return await associated_of(views(request), await request.service.mci(ns, mci))
 
 
-async def _status(view: Views, found: Object, fresh: str | None, vm: str | None) -> object:
+async def _status(view: Views, mci: Object, fresh: str | None, vm: str | None) -> object:
     if check_choice("vm", vm, "none", "all") == "none":
-        return await view.status_without_vms(found)
-    return await view.status(found, fresh=parse_flag("fresh", fresh))
+        return await view.status_without_vms(mci)
+    return await view.status(mci, fresh=parse_flag("fresh", fresh))
 
 
-async def _ids(view: Views, found: Object, key: str | None, value: str | None) -> list[str]:
-    vms = await view.vms(found)
+async def _ids(view: Views, mci: Object, key: str | None, value: str | None) -> list[str]:
+    vms = await view.vms(mci)
     if not key:
-        return [vm_of(one).name for one in vms]
-    return [one.id for one in await view.vm_infos(found, vms) if matches_filter(one, key, value or "")]
+        return [vm_of(vm).name for vm in vms]
+    return [info.id for info in await view.vm_infos(mci, vms) if matches_filter(info, key, value or "")]
 
 
 # --- delete ----------------------------------------------------------------------------------------------------------
@@ -176,12 +176,12 @@ async def delete_mci(
     With `force`, records are removed in any state; the response names the machines that may be left.
     """
     word = delete_option(option, force)
-    found = await request.service.mci(ns, mci)
-    vms = await views(request).vms(found)
-    op, left = await _delete(request, found, word)
-    if not await wait_until_deleted(request, found, op, wait):
+    record = await request.service.mci(ns, mci)
+    vms = await views(request).vms(record)
+    op, left = await _delete(request, record, word)
+    if not await wait_until_deleted(request, record, op, wait):
         return Response(OperationReply("Terminating and deleting the MCI", op, "running"), status_code=202)
-    return Response(with_possible_orphans({"output": _done(found, vms)}, left))
+    return Response(with_possible_orphans({"output": _done(record, vms)}, left))
 
 
 @delete("/ns/{ns:str}/mci", opt=ACT, status_code=200)
@@ -194,21 +194,24 @@ async def delete_mcis(
     begun: list[tuple[Object, str | None]] = []
     failed: dict[str, StatewardError] = {}
     left: list[PossibleOrphan] = []
-    for found in await request.service.mcis(ns):
+    for mci in await request.service.mcis(ns):
         try:
-            op, remains = await _delete(request, found, word)
-            begun.append((found, op))
+            op, remains = await _delete(request, mci, word)
+            begun.append((mci, op))
             left += remains
         except StatewardError as error:  # whatever it is: the answer names the machines that the others may leave
-            failed[found.id] = error
+            failed[mci.id] = error
     unfinished: list[str | None] = []
-    for found, op in begun:
+    for mci, op in begun:
         try:
-            unfinished += [] if await wait_until_deleted(request, found, op, wait) else [op]
+            unfinished += [] if await wait_until_deleted(request, mci, op, wait) else [op]
         except NotDone as error:
-            failed[found.id] = error
+            failed[mci.id] = error
     if failed:
-        problems = [*map(str, failed.values()), *(f"{one.key} may be left at {one.connection}" for one in left)]
+        problems = [
+            *map(str, failed.values()),
+            *(f"{orphan.key} may be left at {orphan.connection}" for orphan in left),
+        ]
         raise NotDone(f"{word or 'delete'} of {', '.join(failed)}", "; ".join(problems))
     if unfinished:
         return Response(OperationReply("Terminating and deleting all MCIs", unfinished[0], "running"), status_code=202)
@@ -223,35 +226,35 @@ def delete_option(option: str | None, force: str | None) -> str:
     return "force" if parse_flag("force", force) else word
 
 
-async def _delete(request: TumblebugRequest, found: Object, option: str) -> tuple[str | None, list[PossibleOrphan]]:
+async def _delete(request: TumblebugRequest, mci: Object, option: str) -> tuple[str | None, list[PossibleOrphan]]:
     """Delete an MCI; returns the operation, if there is one, and the machines that may be left."""
-    accepted, left = await request.service.delete(found.ns, found.id, option, request.caller)
+    accepted, left = await request.service.delete(mci.ns, mci.id, option, request.caller)
     op = None if accepted.operation is None else accepted.operation.id
-    request.link_operation(found.ns, op)
+    request.link_operation(mci.ns, op)
     return op, left
 
 
-async def wait_until_deleted(request: TumblebugRequest, found: Object, op: str | None, wait: float | None) -> bool:
+async def wait_until_deleted(request: TumblebugRequest, record: Object, op: str | None, wait: float | None) -> bool:
     """Wait for a delete; tells whether the object is gone, and raises if the delete failed."""
     if op is None:
         return True
     engine = request.service.engine
-    over = await wait_for_end(engine, found.ns, op, DELETE_WAIT_S if wait is None else wait)
+    over = await wait_for_end(engine, record.ns, op, DELETE_WAIT_S if wait is None else wait)
     if over is None:
         return False
-    left = await engine.store.reader.object(found.key)
-    if left is not None and not left.removed and left.created == found.created:  # not another one of the same name
-        raise NotDone(f"delete of {found.id}", over.error or f"it is {left.state}, and still there")
+    left = await engine.store.reader.object(record.key)
+    if left is not None and not left.removed and left.created == record.created:  # not another one of the same name
+        raise NotDone(f"delete of {record.id}", over.error or f"it is {left.state}, and still there")
     return True
 
 
-def _done(found: Object, vms: Sequence[Object]) -> list[str]:
-    specs = [vm_of(one) for one in vms]
-    groups = dict.fromkeys(one.group for one in specs)
+def _done(mci: Object, vms: Sequence[Object]) -> list[str]:
+    specs = [vm_of(vm) for vm in vms]
+    groups = dict.fromkeys(spec.group for spec in specs)
     return [
-        *(f"[Done] VM: {one.name}" for one in specs),
+        *(f"[Done] VM: {spec.name}" for spec in specs),
         *(f"[Done] SubGroup: {name}" for name in groups),
-        f"[Done] MCI: {found.id}",
+        f"[Done] MCI: {mci.id}",
     ]
 
 

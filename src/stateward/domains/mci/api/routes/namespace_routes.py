@@ -33,9 +33,9 @@ class MciNamespaceView(Struct, frozen=True, rename="camel"):
 namespace_of = spec_reader(NamespaceSpec)
 
 
-def namespace_view(found: Object) -> MciNamespaceView:
+def namespace_view(namespace: Object) -> MciNamespaceView:
     """Return the view of a namespace."""
-    spec = namespace_of(found)
+    spec = namespace_of(namespace)
     return MciNamespaceView(spec.name, spec.name, spec.description)
 
 
@@ -53,8 +53,12 @@ async def create_ns(request: TumblebugRequest) -> MciNamespaceView:
 async def list_ns(request: TumblebugRequest, option: IdsOnly = None) -> AnyResponse:
     """Return the namespaces that the caller's token covers."""
     grant = grant_of(request)
-    found = [view for one in await request.service.namespaces() if grant.opens((view := namespace_view(one)).name)]
-    return list_response("ns", found, option)
+    views = [
+        view
+        for namespace in await request.service.namespaces()
+        if grant.opens((view := namespace_view(namespace)).name)
+    ]
+    return list_response("ns", views, option)
 
 
 @get("/ns/{ns:str}", opt=READ)

@@ -66,18 +66,25 @@ class Offer(Struct, frozen=True):
     images: list[ImageView]
 
 
-def _out(one: CloudConnection, grant: Grant) -> ConnectionDetails:
-    built_in = BUILT_IN.get(one.name) == replace(one, namespaces=None)
-    shown = ConnectionDetails(one.name, one.provider, one.region, one.zone, one.driver, built_in)
+def _out(connection: CloudConnection, grant: Grant) -> ConnectionDetails:
+    built_in = BUILT_IN.get(connection.name) == replace(connection, namespaces=None)
+    shown = ConnectionDetails(
+        connection.name, connection.provider, connection.region, connection.zone, connection.driver, built_in
+    )
     if not grant.governs_all:
         return shown
-    return replace(shown, namespaces=list(one.namespaces or ()), credential=one.credential, options=one.options)
+    return replace(
+        shown,
+        namespaces=list(connection.namespaces or ()),
+        credential=connection.credential,
+        options=connection.options,
+    )
 
 
 @get("/connections", opt=needs(Right.READ))
 async def list_connections(request: TumblebugRequest) -> list[ConnectionDetails]:
     """Return the connections that the caller's namespaces may use."""
-    return [_out(one, grant_of(request)) for one in await request.visible_connections()]
+    return [_out(connection, grant_of(request)) for connection in await request.visible_connections()]
 
 
 async def _namespaces(request: TumblebugRequest, pattern: str) -> tuple[str, ...]:
@@ -123,8 +130,8 @@ async def revoke_connection(request: TumblebugRequest, name: Name) -> Connection
 async def get_offer(request: TumblebugRequest, name: Name) -> Offer:
     """Return the built-in specs and images of a connection."""
     place = await request.visible_connection(name)
-    specs = [spec_view(one, place) for one in known_specs(place)]
-    return Offer(specs, [image_view(one, place) for one in known_images(place)])
+    specs = [spec_view(spec, place) for spec in known_specs(place)]
+    return Offer(specs, [image_view(image, place) for image in known_images(place)])
 
 
 @get("/orphans", opt=READ_ALL)

@@ -27,7 +27,7 @@ class Missing(Struct, frozen=True):
     @property
     def endpoints(self) -> list[Endpoint]:
         """The endpoints."""
-        split = [one.split() for one in self.lines]
+        split = [line.split() for line in self.lines]
         return [(method, path) for *methods, path in split for method in methods]
 
 
@@ -292,7 +292,7 @@ MISSING = (
 )
 """All endpoints that are not offered, by their reasons; the paths have the older names."""
 
-REASONS = {endpoint: one.reason for one in MISSING for endpoint in one.endpoints}
+REASONS = {endpoint: missing.reason for missing in MISSING for endpoint in missing.endpoints}
 
 
 @route(PATH, http_method=METHODS, opt=needs(Right.READ, messages=True), include_in_schema=False, status_code=501)

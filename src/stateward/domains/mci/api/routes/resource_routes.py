@@ -109,9 +109,9 @@ def _routes(resource_type: str, made: int) -> list[HTTPRouteHandler]:
     @get(f"{path}/{{name:str}}", opt=READ, name=f"get {resource_type}")
     async def get_one(request: TumblebugRequest, ns: Ns, name: Name) -> ResourceView:
         """Return a resource with its users."""
-        found = await request.service.resource(ns, resource_type, name)
+        resource = await request.service.resource(ns, resource_type, name)
         usage = await usage_of(request.service.engine.store.reader, ns)
-        return resource_view(resource_type, found, usage.get((resource_type, name), ()))
+        return resource_view(resource_type, resource, usage.get((resource_type, name), ()))
 
     @delete(f"{path}/{{name:str}}", opt=ACT, status_code=200, name=f"delete {resource_type}")
     @adds_object_state(resource_in_path(resource_type))
@@ -128,8 +128,12 @@ def _routes(resource_type: str, made: int) -> list[HTTPRouteHandler]:
         """Delete all unused resources, or those whose ids contain `match`."""
         fits, forced = match_ids(match), _is_forced(force, action)
         await request.service.namespace(ns)
-        found = [one for one in await request.service.resources(ns, resource_type) if fits(resource_identity(one).name)]
-        return await _remove_all(request, resource_type, found, force=forced)
+        resources = [
+            resource
+            for resource in await request.service.resources(ns, resource_type)
+            if fits(resource_identity(resource).name)
+        ]
+        return await _remove_all(request, resource_type, resources, force=forced)
 
     return [make, list_all, get_one, delete_one, delete_all]
 
@@ -145,10 +149,10 @@ async def _make(request: TumblebugRequest, ns: str, resource_type: str) -> Resou
     want = PARSERS[resource_type](body, place, new_id())
     if isinstance(want, SecurityGroupSpec):
         await _check_network(request, ns, want)
-    found, pair = await request.service.create_resource(ns, resource_type, want, request.caller, RESOURCE_WAIT_S)
-    if found.state == ResourceState.ERROR:
-        raise NotDone(f"{resource_type} {want.name!r}", f"{found.error}; it is kept as Error until it is deleted")
-    return resource_view(resource_type, found, pair=pair_view(pair, recipient))
+    resource, pair = await request.service.create_resource(ns, resource_type, want, request.caller, RESOURCE_WAIT_S)
+    if resource.state == ResourceState.ERROR:
+        raise NotDone(f"{resource_type} {want.name!r}", f"{resource.error}; it is kept as Error until it is deleted")
+    return resource_view(resource_type, resource, pair=pair_view(pair, recipient))
 
 
 async def _check_network(request: TumblebugRequest, ns: str, want: SecurityGroupSpec) -> None:
@@ -166,11 +170,12 @@ async def _list(
 ) -> AnyResponse:
     await request.service.namespace(ns)
     usage = await usage_of(request.service.engine.store.reader, ns)
-    found = await request.service.resources(ns, resource_type)
+    resources = await request.service.resources(ns, resource_type)
     shown = [
-        resource_view(resource_type, one, usage.get((resource_type, resource_identity(one).name), ())) for one in found
+        resource_view(resource_type, resource, usage.get((resource_type, resource_identity(resource).name), ()))
+        for resource in resources
     ]
-    chosen = [one for one in shown if not key or matches_filter(one, key, value or "")]
+    chosen = [view for view in shown if not key or matches_filter(view, key, value or "")]
     return list_response(resource_type, chosen, option)
 
 
@@ -200,27 +205,27 @@ async def _remove_all(
     """Delete resources; the reply names those that could not be deleted, and an error is raised if none could be."""
     results: list[ResourceDeletion] = []
     refused: list[Denied] = []
-    for one in parts:
+    for resource in parts:
         try:
-            results.append(await _deletion(request, resource_type, one, force=force))
+            results.append(await _deletion(request, resource_type, resource, force=force))
         except Denied as error:
             refused.append(error)
-            results.append(_refusal(resource_type, one, error))
+            results.append(_refusal(resource_type, resource, error))
     if refused and len(refused) == len(parts):
         raise refused[0]
     return resource_deletions(results)
 
 
 async def _deletion(
-    request: TumblebugRequest, resource_type: str, found: Object, *, force: bool = False
+    request: TumblebugRequest, resource_type: str, resource: Object, *, force: bool = False
 ) -> ResourceDeletion:
-    name = resource_identity(found).name
-    message = await remove(request, found.ns, resource_type, name, force=force)
+    name = resource_identity(resource).name
+    message = await remove(request, resource.ns, resource_type, name, force=force)
     return ResourceDeletion(resource_type, name, True, message)
 
 
-def _refusal(resource_type: str, found: Object, error: Denied) -> ResourceDeletion:
-    name = resource_identity(found).name
+def _refusal(resource_type: str, resource: Object, error: Denied) -> ResourceDeletion:
+    name = resource_identity(resource).name
     return ResourceDeletion(resource_type, name, False, f"The {resource_type} {name} has not been deleted: {error}")
 
 
@@ -230,31 +235,31 @@ async def delete_shared(request: TumblebugRequest, ns: Ns, preview: PreviewOnly 
     await request.service.namespace(ns)
     reader, results = request.service.engine.store.reader, list[ResourceDeletion]()
     shared = [
-        (resource_type, one)
+        (resource_type, resource)
         for resource_type in ("sshKey", "securityGroup", "vNet")
-        for one in await reader.list_objects(
+        for resource in await reader.list_objects(
             Selector(ns, RESOURCE_LIFECYCLES[resource_type].kind, labels=((SHARED, "yes"),)), Page(limit=1000)
         )
     ]
     if parse_flag("dryRun", preview):
         return await _preview(request, ns, shared)
-    for resource_type, one in shared:
+    for resource_type, resource in shared:
         try:
-            results.append(await _deletion(request, resource_type, one))
+            results.append(await _deletion(request, resource_type, resource))
         except InUse:
             continue
         except Denied as error:  # one provider that fails must not stop the others
-            results.append(_refusal(resource_type, one, error))
+            results.append(_refusal(resource_type, resource, error))
     return resource_deletions(results)
 
 
 async def _preview(request: TumblebugRequest, ns: str, shared: Sequence[tuple[str, Object]]) -> ResourceDeletions:
     """Name the unused ones; a network is unused if the security groups in it would be deleted before it."""
     usage, unused, results = await usage_of(request.service.engine.store.reader, ns), set[str](), []
-    for resource_type, one in shared:
-        name = resource_identity(one).name
+    for resource_type, resource in shared:
+        name = resource_identity(resource).name
         if all(user.id in unused for user in usage.get((resource_type, name), ())):
-            unused.add(one.id)
+            unused.add(resource.id)
             message = f"The {resource_type} {name} would be deleted"
             results.append(ResourceDeletion(resource_type, name, True, message))
     return resource_deletions(results)
@@ -271,8 +276,8 @@ async def change_key(request: TumblebugRequest, ns: Ns, name: Name) -> ResourceV
     want = replace(was, description=body.text("description", default=was.description))
     await request.service.describe_resource(ns, "sshKey", want, request.caller)
     usage = await usage_of(request.service.engine.store.reader, ns)
-    found = await request.service.resource(ns, "sshKey", name)
-    return resource_view("sshKey", found, usage.get(("sshKey", name), ()))
+    resource = await request.service.resource(ns, "sshKey", name)
+    return resource_view("sshKey", resource, usage.get(("sshKey", name), ()))
 
 
 ROUTES = (

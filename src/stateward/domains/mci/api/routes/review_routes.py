@@ -124,7 +124,7 @@ async def review_mci(request: TumblebugRequest, ns: Ns) -> MciReview:
     parse_recipient(body)
     wanted = parse_mci(body, "", dynamic=True)
     known, driver_of = request.catalogue.snapshot(), request.context.domain.clients.driver_for
-    looked = [await _look(known, ns, one) for one in wanted.groups]
+    looked = [await _look(known, ns, group) for group in wanted.groups]
     looked = await _ask(driver_of, looked)
     namesake = await request.service.engine.store.reader.object(Key(ns, wanted.name))
     return reviewed(wanted, looked, taken=namesake is not None and not namesake.removed)
@@ -153,26 +153,26 @@ async def _look(catalogue: Catalogue, ns: str, group: SubGroup) -> ReviewedSubGr
 
 async def _ask(driver_of: DriverOf, looked: Sequence[ReviewedSubGroup]) -> list[ReviewedSubGroup]:
     """Ask the providers about the resolved subgroups: all concurrently, each question once."""
-    planned = [one.planned for one in looked if one.planned is not None]
-    for one in planned:
-        driver = await driver_of(one.connection)
+    planned = [review.planned for review in looked if review.planned is not None]
+    for placed in planned:
+        driver = await driver_of(placed.connection)
         if isinstance(driver, SpecRegistrar):
-            driver.register(one.spec.csp_name, one.image.csp_name)
+            driver.register(placed.spec.csp_name, placed.image.csp_name)
     answers = iter(await check_offers(driver_of, planned))
-    return [one if one.planned is None else _answered(one, one.planned, next(answers)) for one in looked]
+    return [review if review.planned is None else _answered(review, review.planned, next(answers)) for review in looked]
 
 
 def _answered(
-    one: ReviewedSubGroup, planned: PlacedSubGroup, said: CallRefused | Inconclusive | None
+    review: ReviewedSubGroup, planned: PlacedSubGroup, said: CallRefused | Inconclusive | None
 ) -> ReviewedSubGroup:
     if isinstance(said, CallRefused):
-        return replace(one, errors=[str(refusal(planned, said))])
-    return one if said is None else replace(one, doubt=said.message)
+        return replace(review, errors=[str(refusal(planned, said))])
+    return review if said is None else replace(review, doubt=said.message)
 
 
 def reviewed(wanted: MciSpec, looked: Sequence[ReviewedSubGroup], *, taken: bool) -> MciReview:
     """Return the review of an MCI."""
-    bad = [one for one in looked if one.errors]
+    bad = [review for review in looked if review.errors]
     viable = not bad and not taken
     said = [f"an MCI of the name {wanted.name!r} exists already"] if taken else []
     said += [f"{len(bad)} of {len(looked)} subgroups cannot be made"] if bad else []
@@ -181,71 +181,74 @@ def reviewed(wanted: MciSpec, looked: Sequence[ReviewedSubGroup], *, taken: bool
         overall_status=ERROR
         if not viable
         else WARNING
-        if any(one.doubt for one in looked) or _is_open(wanted)
+        if any(review.doubt for review in looked) or _is_open(wanted)
         else READY,
         overall_message="; ".join(said) or "all VMs can be made",
         creation_viable=viable,
-        estimated_cost=money(sum(one.cost for one in looked)),
+        estimated_cost=money(sum(review.cost for review in looked)),
         mci_name=wanted.name,
-        total_vm_count=sum(one.group.size for one in looked),
+        total_vm_count=sum(review.group.size for review in looked),
         policy_on_partial_failure=wanted.policy,
         policy_description=does,
         policy_recommendation=when,
-        vm_reviews=[_vm_review(one) for one in looked],
+        vm_reviews=[_vm_review(review) for review in looked],
         resource_summary=_summary(looked),
-        recommendations=[access_text(wanted), *(f"{one.group.name}: {why}" for one in looked for why in one.errors)],
+        recommendations=[
+            access_text(wanted),
+            *(f"{review.group.name}: {why}" for review in looked for why in review.errors),
+        ],
     )
 
 
 def _is_open(wanted: MciSpec) -> bool:
     """Tell whether anybody in the Internet may try to connect to the VMs."""
-    return any(one in (EVERYBODY, *WORLD) for one in wanted.access_from or ())
+    return any(source in (EVERYBODY, *WORLD) for source in wanted.access_from or ())
 
 
-def _vm_review(one: ReviewedSubGroup) -> VmReview:
-    can = not one.errors
-    warnings = _warnings(one)
+def _vm_review(review: ReviewedSubGroup) -> VmReview:
+    can = not review.errors
+    warnings = _warnings(review)
     return VmReview(
-        vm_name=one.group.name,
-        sub_group_size=one.group.size,
+        vm_name=review.group.name,
+        sub_group_size=review.group.size,
         status=ERROR if not can else WARNING if warnings else READY,
-        message="can be made" if can else "; ".join(one.errors),
+        message="can be made" if can else "; ".join(review.errors),
         can_create=can,
-        spec_validation=_validation(one.group.spec, one.spec, one.errors),
-        image_validation=_validation(one.group.image, one.image, one.errors),
-        connection_name="" if one.connection is None else one.connection.name,
-        provider_name="" if one.connection is None else one.connection.provider,
-        region_name="" if one.connection is None else one.connection.region,
-        estimated_cost=money(one.cost),
-        info=[] if one.spec is None else [f"{one.spec.vcpu} vCPU, {one.spec.memory_gib:g} GiB each"],
+        spec_validation=_validation(review.group.spec, review.spec, review.errors),
+        image_validation=_validation(review.group.image, review.image, review.errors),
+        connection_name="" if review.connection is None else review.connection.name,
+        provider_name="" if review.connection is None else review.connection.provider,
+        region_name="" if review.connection is None else review.connection.region,
+        estimated_cost=money(review.cost),
+        info=[] if review.spec is None else [f"{review.spec.vcpu} vCPU, {review.spec.memory_gib:g} GiB each"],
         warnings=warnings,
-        errors=one.errors,
+        errors=review.errors,
     )
 
 
-def _warnings(one: ReviewedSubGroup) -> list[str]:
-    unpriced = one.spec is not None and one.spec.cost == 0.0
-    doubtful = [f"the provider cannot say now whether it has them: {one.doubt}"] if one.doubt else []
+def _warnings(review: ReviewedSubGroup) -> list[str]:
+    unpriced = review.spec is not None and review.spec.cost == 0.0
+    doubtful = [f"the provider cannot say now whether it has them: {review.doubt}"] if review.doubt else []
     return [*doubtful, *(["the price of the spec is not known"] if unpriced else [])]
 
 
-def _validation(id_: str, found: SpecRecord | ImageRecord | None, errors: Sequence[str]) -> Validation:
-    if found is None:
+def _validation(id_: str, record: SpecRecord | ImageRecord | None, errors: Sequence[str]) -> Validation:
+    if record is None:
         return Validation(id_, id_, False, "Unavailable", "; ".join(errors), "")
-    return Validation(id_, found.csp_name, True, "Available", "", found.csp_name)
+    return Validation(id_, record.csp_name, True, "Available", "", record.csp_name)
 
 
 def _summary(looked: Sequence[ReviewedSubGroup]) -> ResourceSummary:
-    places = [one.connection for one in looked if one.connection is not None]
-    specs = {one.group.spec: one.spec is not None for one in looked}
-    images = {one.group.image: one.image is not None for one in looked}
-    providers, regions = _each(one.provider for one in places), _each(one.region for one in places)
+    places = [review.connection for review in looked if review.connection is not None]
+    specs = {review.group.spec: review.spec is not None for review in looked}
+    images = {review.group.image: review.image is not None for review in looked}
+    providers, regions = _each(place.provider for place in places), _each(place.region for place in places)
     return ResourceSummary(
         len(providers),
-        len(_each(one.lane for one in places)),
+        len(_each(place.lane for place in places)),
         list(specs),
         list(images),
-        _each(one.name for one in places),
+        _each(place.name for place in places),
         providers,
         regions,
         sum(specs.values()),

@@ -55,10 +55,10 @@ async def remove_rules(request: TumblebugRequest, ns: Ns, name: Name) -> RulesRe
 
     def without(present: Rules) -> Rules:
         single = single_rules(present)
-        for one in removed:
-            if one not in single:
-                raise UnknownName(f"rule of securityGroup {name!r}", describe_rule(one), map(describe_rule, single))
-        return tuple(one for one in single if one not in removed)
+        for rule in removed:
+            if rule not in single:
+                raise UnknownName(f"rule of securityGroup {name!r}", describe_rule(rule), map(describe_rule, single))
+        return tuple(rule for rule in single if rule not in removed)
 
     return await _change(request, ns, name, without)
 
@@ -73,10 +73,10 @@ async def replace_rules(request: TumblebugRequest, ns: Ns, name: Name) -> RulesR
 
 async def _rules(request: TumblebugRequest, parse: Callable[[Fields], Rules], *, can_be_empty: bool = False) -> Rules:
     body = await request.fields()
-    found = parse(body)
-    if body.raw("firewallRules") is None or not (found or can_be_empty):
+    rules = parse(body)
+    if body.raw("firewallRules") is None or not (rules or can_be_empty):
         raise BadInput("firewallRules", body.raw("firewallRules"), "given: a list of rules")
-    return found
+    return rules
 
 
 async def _change(request: TumblebugRequest, ns: str, name: str, change: RuleChange) -> RulesReply:
@@ -90,10 +90,10 @@ async def _change(request: TumblebugRequest, ns: str, name: str, change: RuleCha
     return RulesReply(name, name, True, text, previous, updated)
 
 
-async def _views(request: TumblebugRequest, name: str, *found: Object) -> list[ResourceView]:
-    usage = await usage_of(request.service.engine.store.reader, found[0].ns)
+async def _views(request: TumblebugRequest, name: str, *groups: Object) -> list[ResourceView]:
+    usage = await usage_of(request.service.engine.store.reader, groups[0].ns)
     users = usage.get(("securityGroup", name), ())
-    return [resource_view("securityGroup", one, users) for one in found]
+    return [resource_view("securityGroup", group, users) for group in groups]
 
 
 ROUTES = (add_rules, remove_rules, replace_rules)

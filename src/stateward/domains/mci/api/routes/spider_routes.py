@@ -28,8 +28,8 @@ async def spider_readyz(request: TumblebugRequest) -> dict[str, str]:
 @get("/driver", opt=READ)
 async def list_spider_drivers(request: TumblebugRequest) -> dict[str, list[SpiderDriver]]:
     """Return the drivers behind the visible connections."""
-    found = {(one.driver, one.provider.upper()) for one in await request.visible_connections()}
-    return {"driver": [SpiderDriver(driver, provider) for driver, provider in sorted(found)]}
+    drivers = {(connection.driver, connection.provider.upper()) for connection in await request.visible_connections()}
+    return {"driver": [SpiderDriver(driver, provider) for driver, provider in sorted(drivers)]}
 
 
 ROUTES = (spider_readyz, list_spider_drivers)

@@ -65,8 +65,8 @@ async def list_stored_objects(request: TumblebugRequest, key: StoreKey = None) -
     """Return the keys that begin with a text."""
     given = _checked(key)
     wanted = older_key(given)
-    found = sorted([one async for one in _keys(request, wanted)])
-    return {"object": found if wanted == given else [present_key(one) for one in found]}
+    keys = sorted([stored_key async for stored_key in _keys(request, wanted)])
+    return {"object": keys if wanted == given else [present_key(stored_key) for stored_key in keys]}
 
 
 @delete("/object", opt=ACT, status_code=200)
@@ -106,8 +106,8 @@ async def _keys(request: TumblebugRequest, prefix: str) -> AsyncIterator[str]:
         for setting in await request.service.settings():
             if (key := f"/config/{setting.name}").startswith(prefix):
                 yield key
-    for one in await request.service.namespaces() if _overlap("/ns/", prefix) else ():
-        ns = namespace_of(one).name
+    for namespace in await request.service.namespaces() if _overlap("/ns/", prefix) else ():
+        ns = namespace_of(namespace).name
         if grant.opens(ns) and _overlap(f"/ns/{ns}", prefix):
             for key in [f"/ns/{ns}", *[key async for key in _keys_of_namespace(request, ns, prefix)]]:
                 if key.startswith(prefix):
@@ -121,14 +121,14 @@ async def _keys_of_namespace(request: TumblebugRequest, ns: str, prefix: str) ->
     for kind, beginning in kinds.items():
         if not _overlap(f"/ns/{ns}/{beginning}", prefix):
             continue
-        async for found in list_all(reader, Selector(ns, kind)):
-            key = tumblebug_key(found)
+        async for record in list_all(reader, Selector(ns, kind)):
+            key = tumblebug_key(record)
             yield key
             if kind == MCI.kind:
-                for group in mci_of(found).groups:
+                for group in mci_of(record).groups:
                     yield f"{key}/subGroup/{group.name}"
             elif kind == RESOURCE_LIFECYCLES["vNet"].kind:
-                for subnet in network_of(found).subnets:
+                for subnet in network_of(record).subnets:
                     yield f"{key}/subnet/{subnet.name}"
 
 
@@ -162,8 +162,8 @@ async def _value_in(request: TumblebugRequest, ns: str, path: list[str]) -> Any:
         case ["mci", mci]:
             return await views(request).mci(await service.mci(ns, mci))
         case ["mci", mci, "vm", vm]:
-            found = await service.vm(ns, mci, normalize_id(vm))
-            return (await views(request).vm_infos(await service.mci(ns, mci), [found]))[0]
+            record = await service.vm(ns, mci, normalize_id(vm))
+            return (await views(request).vm_infos(await service.mci(ns, mci), [record]))[0]
         case ["mci", mci, "subGroup", group]:
             return await _subgroup(request, ns, mci, group)
         case ["resources", ("spec" | "image") as word, name]:
@@ -177,17 +177,17 @@ async def _value_in(request: TumblebugRequest, ns: str, path: list[str]) -> Any:
 
 
 async def _subgroup(request: TumblebugRequest, ns: str, mci: str, group: str) -> SubGroupValue:
-    found = await request.service.mci(ns, mci)
-    if all(one.name != group for one in mci_of(found).groups):
+    record = await request.service.mci(ns, mci)
+    if all(subgroup.name != group for subgroup in mci_of(record).groups):
         raise NotFound(ns, group)
-    names = [vm.name for one in await views(request).vms(found) if (vm := vm_of(one)).group == group]
+    names = [vm.name for member in await views(request).vms(record) if (vm := vm_of(member)).group == group]
     return SubGroupValue(id=group, name=group, vm_id=names, sub_group_size=len(names))
 
 
 def _with_id(shown: Sequence[Any], ns: str, id_: str) -> Any:  # noqa: ANN401 - the view of the object
-    for one in shown:
-        if one.id == id_:
-            return one
+    for view in shown:
+        if view.id == id_:
+            return view
     raise NotFound(ns, id_)
 
 

@@ -59,9 +59,9 @@ async def delete_subnet(
 
 
 async def _subnet(request: TumblebugRequest, ns: str, name: str, subnet: str) -> SubnetView:
-    for one in subnet_views(await request.service.resource(ns, "vNet", name)):
-        if one.id == subnet:
-            return one
+    for view in subnet_views(await request.service.resource(ns, "vNet", name)):
+        if view.id == subnet:
+            return view
     raise NotFound(ns, f"{name}/{subnet}")
 
 

@@ -47,31 +47,35 @@ async def readyz(request: TumblebugRequest) -> Ready:
 @get("/connConfig", opt=READ)
 async def list_connections(request: TumblebugRequest, holder: Holder = None) -> AnyResponse:
     """Return the connections that the caller's namespaces may use."""
-    found = await request.visible_connections() if (holder or CREDENTIAL_HOLDER) == CREDENTIAL_HOLDER else []
+    connections = await request.visible_connections() if (holder or CREDENTIAL_HOLDER) == CREDENTIAL_HOLDER else []
     governs = grant_of(request).governs_all
-    return Response({"connectionconfig": [connection_view(one, credential=governs) for one in found]})
+    return Response(
+        {"connectionconfig": [connection_view(connection, credential=governs) for connection in connections]}
+    )
 
 
 @get("/connConfig/{name:str}", opt=READ)
 async def get_connection(request: TumblebugRequest, name: Name) -> ConnectionView:
     """Return a connection."""
-    found = await request.visible_connection(name)
-    return connection_view(found, credential=grant_of(request).governs_all)
+    connection = await request.visible_connection(name)
+    return connection_view(connection, credential=grant_of(request).governs_all)
 
 
 @get("/provider", opt=READ)
 async def list_providers(request: TumblebugRequest) -> dict[str, list[str]]:
     """Return the providers of the visible connections."""
-    return {"output": sorted({one.provider for one in await request.visible_connections()})}
+    return {"output": sorted({connection.provider for connection in await request.visible_connections()})}
 
 
 @get("/provider/{name:str}/region", opt=READ)
 async def list_regions(request: TumblebugRequest, name: Name) -> AnyResponse:
     """Return the regions of a provider with visible connections."""
-    found = await request.visible_connections()
-    regions = {one.region: region_view(one) for one in found if one.provider == name.lower()}
+    connections = await request.visible_connections()
+    regions = {
+        connection.region: region_view(connection) for connection in connections if connection.provider == name.lower()
+    }
     if not regions:
-        raise UnknownName("provider", name, sorted({one.provider for one in found}))
+        raise UnknownName("provider", name, sorted({connection.provider for connection in connections}))
     return Response({"regions": list(regions.values())})
 
 
@@ -83,11 +87,11 @@ async def get_request(request: TumblebugRequest, name: Name) -> RequestView:
     """Return the outcome of a request."""
     grant = grant_of(request)
     calls = [*request.context.request_log.find(name), *await stored_requests(request.service.engine, name)]
-    visible = [one for one in calls if one.visible_to(grant)]
+    visible = [call for call in calls if call.visible_to(grant)]
     if not visible:
         raise NoSuchRequest("", name)
     # The caller's own request comes first, then one that changes something.
-    return await _view(request, max(visible, key=lambda one: (one.token == grant.token, one.changes, one.began)))
+    return await _view(request, max(visible, key=lambda call: (call.token == grant.token, call.changes, call.began)))
 
 
 @get("/requests", opt=READ)
@@ -101,17 +105,17 @@ async def list_requests(
     """Return the outcomes of the latest requests, newest first."""
     wanted = check_choice("status", status, "Handling", "Error", "Success")
     since = time() - 60 * parse_int("time", minutes, 0, 1_000_000) if minutes else 0.0
-    found = [*await all_stored_requests(request.service.engine), *request.context.request_log.all()]
-    calls = {(one.token, one.id): one for one in sorted(found, key=lambda one: one.changes)}
+    logged = [*await all_stored_requests(request.service.engine), *request.context.request_log.all()]
+    calls = {(call.token, call.id): call for call in sorted(logged, key=lambda call: call.changes)}
     chosen = [
-        one
-        for one in calls.values()
-        if one.visible_to(grant_of(request)) and (method or one.method).upper() == one.method
-        if (url or "") in one.url and one.began >= since
+        call
+        for call in calls.values()
+        if call.visible_to(grant_of(request)) and (method or call.method).upper() == call.method
+        if (url or "") in call.url and call.began >= since
     ]
-    latest = sorted(chosen, key=lambda one: -one.began)[:MAX_REQUESTS]
-    shown = [await _view(request, one) for one in latest]
-    return Response({"requests": [one for one in shown if not wanted or one.status == wanted]})
+    latest = sorted(chosen, key=lambda call: -call.began)[:MAX_REQUESTS]
+    shown = [await _view(request, call) for call in latest]
+    return Response({"requests": [view for view in shown if not wanted or view.status == wanted]})
 
 
 async def _view(request: TumblebugRequest, past: LoggedRequest) -> RequestView:

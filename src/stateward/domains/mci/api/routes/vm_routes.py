@@ -85,7 +85,7 @@ def free_group_name(taken: Collection[str]) -> str:
 
 
 async def _add(request: TumblebugRequest, ns: str, mci: str, wait: float | None, *, dynamic: bool) -> MciInfo:
-    taken = {one.name for one in mci_of(await request.service.mci(ns, mci)).groups}
+    taken = {subgroup.name for subgroup in mci_of(await request.service.mci(ns, mci)).groups}
     otherwise = free_group_name(taken)
     body = await request.fields()
     recipient = parse_recipient(body)
@@ -101,8 +101,8 @@ async def _add(request: TumblebugRequest, ns: str, mci: str, wait: float | None,
 @get("/ns/{ns:str}/mci/{mci:str}/subgroup", opt=READ)
 async def list_groups(request: TumblebugRequest, ns: Ns, mci: Mci) -> dict[str, list[str]]:
     """Return the subgroups of an MCI."""
-    found = await request.service.mci(ns, mci)
-    return {"output": [one.name for one in mci_of(found).groups]}
+    record = await request.service.mci(ns, mci)
+    return {"output": [group.name for group in mci_of(record).groups]}
 
 
 @get("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=READ)
@@ -113,9 +113,9 @@ async def list_vms(request: TumblebugRequest, ns: Ns, mci: Mci, group: Group) ->
 
 async def names_in(request: TumblebugRequest, ns: str, mci: str, group: str) -> list[str]:
     """Return the VMs of a subgroup, or raise if it does not exist."""
-    found = await request.service.mci(ns, mci)
-    names = [vm.name for one in await views(request).vms(found) if (vm := vm_of(one)).group == group]
-    if not names and all(one.name != group for one in mci_of(found).groups):
+    record = await request.service.mci(ns, mci)
+    names = [vm.name for member in await views(request).vms(record) if (vm := vm_of(member)).group == group]
+    if not names and all(subgroup.name != group for subgroup in mci_of(record).groups):
         raise NotFound(ns, f"{mci}/{group}")
     return names
 
@@ -131,12 +131,12 @@ async def scale(request: TumblebugRequest, ns: str, mci: str, group: str, wait: 
     """Scale a subgroup."""
     wanted, name = parse_scale(await request.fields()), normalize_id(group)
     for left in reversed(range(MAX_ATTEMPTS)):
-        found = await request.service.mci(ns, mci)
+        record = await request.service.mci(ns, mci)
         names = await names_in(request, ns, mci, name)
         change = _change(wanted, len(names))
         if change == 0:
             return await wait_and_show(request, ns, mci, None, None)
-        version = found.version if wanted.how == "to" else None
+        version = record.version if wanted.how == "to" else None
         try:
             accepted = await request.service.scale(ns, mci, name, change, request.caller, version)
             break
@@ -164,17 +164,17 @@ async def get_vm(
 ) -> AnyResponse:
     """Return a VM, its status, all its names, or its access data."""
     whole = await request.service.mci(ns, mci)
-    found, view = await request.service.vm(ns, mci, normalize_id(vm)), views(request)
+    record, view = await request.service.vm(ns, mci, normalize_id(vm)), views(request)
     match check_choice("option", option, "status", "idsInDetail", "accessinfo"):
         case "status":
-            return Response((await view.vm_statuses(whole, [found], fresh=parse_flag("fresh", fresh)))[0])
+            return Response((await view.vm_statuses(whole, [record], fresh=parse_flag("fresh", fresh)))[0])
         case "idsInDetail":
-            seen, wanted = vm_seen(found), vm_of(found)
+            seen, wanted = vm_seen(record), vm_of(record)
             return Response(VmIds(wanted.name, wanted.uid, seen.native_id, seen.name or wanted.uid))
         case "accessinfo":
-            return Response(await vm_access(view, found, await view.vms(whole)))
+            return Response(await vm_access(view, record, await view.vms(whole)))
         case _:
-            return Response((await view.vm_infos(whole, [found]))[0])
+            return Response((await view.vm_infos(whole, [record]))[0])
 
 
 @delete("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=ACT, status_code=200)
@@ -193,12 +193,12 @@ async def delete_vm(
     With `force`, the record is removed in any state; the response names the machine that may be left.
     """
     service, name, word = request.service, normalize_id(vm), delete_option(option, force)
-    found = await service.vm(ns, mci, name)
+    record = await service.vm(ns, mci, name)
     kept = {"": DELETABLE_STATES, "terminate": (VmState.TERMINATED,)}
-    if word in kept and found.state not in kept[word]:
+    if word in kept and record.state not in kept[word]:
         op = operation_id(await service.terminate_and_delete_vm(ns, mci, name, request.caller))
         request.link_operation(ns, op)
-        if not await wait_until_deleted(request, found, op, wait):
+        if not await wait_until_deleted(request, record, op, wait):
             return Response(OperationReply("Terminating and deleting the VM", op, "running"), status_code=202)
         return Response(OperationReply(DELETED))
     _, left = await service.delete_vm(ns, mci, name, request.caller, force=word == "force")
