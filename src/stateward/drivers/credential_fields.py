@@ -107,8 +107,8 @@ _PROFILES_DECODER = msgspec.json.Decoder(dict[str, str | dict[str, str]])
 
 
 def _json_profiles(text: str) -> dict[str, dict[str, str]]:
-    found = _PROFILES_DECODER.decode(text)
-    flat = {name: value for name, value in found.items() if isinstance(value, str)}
-    return {name: value for name, value in found.items() if isinstance(value, dict)} | (
+    decoded = _PROFILES_DECODER.decode(text)
+    flat = {name: value for name, value in decoded.items() if isinstance(value, str)}
+    return {name: value for name, value in decoded.items() if isinstance(value, dict)} | (
         {"default": flat} if flat else {}
     )

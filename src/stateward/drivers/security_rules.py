@@ -53,7 +53,7 @@ def wanted_rules(text: str) -> set[SecurityRule]:
         written = _RULES_DECODER.decode(text or "[]")
     except msgspec.DecodeError as error:
         raise BadInput("rules", text, f"a list of rules ({error})") from None
-    return {rule for one in written for rule in _rules(one)}
+    return {rule for entry in written for rule in _rules(entry)}
 
 
 def _rules(written: RuleSpec) -> Iterable[SecurityRule]:
@@ -75,7 +75,7 @@ def _ranges(ports: str, protocol: str) -> Iterable[tuple[int, int]]:
         return [(-1, -1)]
     if ports.strip() in ("", "*", "-1"):
         return [ALL_PORTS]
-    return [_range(one.strip()) for one in ports.split(",")]
+    return [_range(part.strip()) for part in ports.split(",")]
 
 
 def _range(text: str) -> tuple[int, int]:

@@ -56,13 +56,13 @@ def login_keys_of(machine_spec: MachineSpec) -> tuple[str, ...]:
 
 
 def _checked(keys: Iterable[str]) -> tuple[str, ...]:
-    found: dict[str, None] = {}
+    checked: dict[str, None] = {}
     for text in keys:
         if not _is_public_key(text):
             allowed = "public keys in OpenSSH's format, such as ssh-ed25519 AAAA..."
             raise BadInput("authorized_keys", f"a text of {len(text)} characters", allowed)
-        found[" ".join(text.split()[:2])] = None
-    return tuple(found)
+        checked[" ".join(text.split()[:2])] = None
+    return tuple(checked)
 
 
 def _is_public_key(text: str) -> bool:

@@ -38,9 +38,9 @@ class Ec2Images(CloudImages[Mapping[str, Any], Ec2Image]):
         """Find an image by its id, or the newest with a name."""
         if (known := self._found.get(image)) is not None:
             return known
-        found = await self._describe(image)
-        self._found.put(image, found)
-        return found
+        described = await self._describe(image)
+        self._found.put(image, described)
+        return described
 
     def mismatch(self, spec: str, size: Mapping[str, Any], image: Ec2Image) -> str:
         """Return why an image cannot run on a size; empty if it can."""
@@ -56,5 +56,5 @@ class Ec2Images(CloudImages[Mapping[str, Any], Ec2Image]):
         images = (await self._calls.call("describe_images", **query)).get("Images", ())
         if not images:
             raise refusal("describe_images", RefusalReason.NOT_FOUND, f"there is no image {image!r} here")
-        newest = max(images, key=lambda one: (one.get("CreationDate", ""), one["ImageId"]))
+        newest = max(images, key=lambda candidate: (candidate.get("CreationDate", ""), candidate["ImageId"]))
         return Ec2Image(newest["ImageId"], newest.get("RootDeviceName") or "/dev/sda1", newest.get("Architecture", ""))

@@ -24,14 +24,16 @@ async def describe_instances(calls: Ec2Client, keys: Collection[str] | None = No
     wanted = sorted(set(keys))
     portions = [wanted[start : start + MAX_FILTER_VALUES] for start in range(0, len(wanted), MAX_FILTER_VALUES)]
     results = await asyncio.gather(*(_pages(calls, key_filter(portion)) for portion in portions))
-    seen = [one for each in results for one in each.machines if one.key in set(wanted)]
+    seen = [machine for each in results for machine in each.machines if machine.key in set(wanted)]
     return FoundMachines(seen, next((each.failed for each in results if each.failed), None))
 
 
 async def describe_unmarked(calls: Ec2Client) -> FoundMachines:
     """List the machines that carry no key of ours."""
     seen = await _pages(calls, None)
-    return FoundMachines([one for one in seen.machines if not one.key and one.state not in GONE], seen.failed)
+    return FoundMachines(
+        [machine for machine in seen.machines if not machine.key and machine.state not in GONE], seen.failed
+    )
 
 
 def key_filter(keys: Sequence[str]) -> dict[str, object]:
@@ -45,8 +47,12 @@ async def _pages(calls: Ec2Client, filtered: Mapping[str, object] | None) -> Fou
     seen: dict[str, Observation] = {}  # a machine is on two pages if another was created meanwhile
     try:
         async for page in calls.pages("describe_instances", **only, MaxResults=PAGE_SIZE):
-            machines = [one for reservation in page.get("Reservations", ()) for one in reservation["Instances"]]
-            seen |= {one["InstanceId"]: observation(one) for one in machines if key_of(one) or not only}
+            machines = [
+                instance for reservation in page.get("Reservations", ()) for instance in reservation["Instances"]
+            ]
+            seen |= {
+                instance["InstanceId"]: observation(instance) for instance in machines if key_of(instance) or not only
+            }
     except CloudCallFailed as failed:
         return FoundMachines(list(seen.values()), failed)
     return FoundMachines(list(seen.values()))

@@ -42,8 +42,10 @@ class Ec2Machines(CloudMachines):
         if seen.failed is not None:
             raise seen.failed
         present = seen.by_key()
-        made = await each_outcome({key: one for key, one in wanted.items() if key not in present}, self._create)
-        return {**made, **{key: existing_outcome(one) for key, one in present.items()}}
+        made = await each_outcome(
+            {key: machine_spec for key, machine_spec in wanted.items() if key not in present}, self._create
+        )
+        return {**made, **{key: existing_outcome(machine) for key, machine in present.items()}}
 
     async def _create(self, machine_spec: MachineSpec) -> Outcome:
         image = await self._image(machine_spec)
@@ -60,8 +62,8 @@ class Ec2Machines(CloudMachines):
     async def act(self, action: MachineAction, handles: Sequence[MachineHandle]) -> Sequence[Outcome]:
         """Carry out an action on machines; one outcome for each, in order."""
         unknown = [handle.key for handle in handles if not handle.native_id]
-        found = (await describe_instances(self._calls, unknown)).native_ids(unknown)
-        known = {handle: handle.native_id or found.get(handle.key) for handle in handles}
+        natives = (await describe_instances(self._calls, unknown)).native_ids(unknown)
+        known = {handle: handle.native_id or natives.get(handle.key) for handle in handles}
         todo = [
             native
             for handle, native in known.items()
@@ -84,13 +86,13 @@ class Ec2Machines(CloudMachines):
                 return dict.fromkeys(ids, failed)
             bad = ids_in_text(failed.outcome.message, ids)
             if bad:
-                others = await self._portion(action, [one for one in ids if one not in bad])
+                others = await self._portion(action, [id_ for id_ in ids if id_ not in bad])
                 return {**others, **dict.fromkeys(bad, failed)}
             half = len(ids) // 2
             first, second = await asyncio.gather(self._portion(action, ids[:half]), self._portion(action, ids[half:]))
             return {**first, **second}
         before = already_done_ids(action, answer)
-        return {one: one in before for one in ids}
+        return {id_: id_ in before for id_ in ids}
 
     def _outcome(
         self,
@@ -142,10 +144,10 @@ async def release_instance(calls: Ec2Client, handle: MachineHandle) -> Outcome:
     """
     native = handle.native_id
     if not native:
-        found = await describe_instances(calls, [handle.key])
-        if found.failed is not None:
-            raise found.failed
-        native = next((one.native_id for one in found.machines if one.state not in GONE), None)
+        seen = await describe_instances(calls, [handle.key])
+        if seen.failed is not None:
+            raise seen.failed
+        native = next((machine.native_id for machine in seen.machines if machine.state not in GONE), None)
     if native is None:
         return AlreadyDone(handle.key)
     call = calls.call("delete_tags", Resources=[native], Tags=[{"Key": KEY_TAG, "Value": handle.key}])
@@ -154,7 +156,7 @@ async def release_instance(calls: Ec2Client, handle: MachineHandle) -> Outcome:
 
 async def _describe(calls: Ec2Client, native: str) -> Observation | None:
     answer = await calls.call("describe_instances", InstanceIds=[native])
-    shown = [one for reservation in answer.get("Reservations", ()) for one in reservation["Instances"]]
+    shown = [instance for reservation in answer.get("Reservations", ()) for instance in reservation["Instances"]]
     return observation(shown[0]) if shown else None
 
 

@@ -53,17 +53,17 @@ class Ec2Resources(SearchedResources):
     async def _list_kind(self, kind: ResourceKind) -> list[CloudResource]:
         names, limit = RESOURCE_NAMES[kind], {} if kind is ResourceKind.SSH_KEY else {"MaxResults": PAGE_SIZE}
         return [
-            _listed_resource(kind, one, str(one[names.id]))
+            _listed_resource(kind, shown, str(shown[names.id]))
             async for page in self._calls.pages(f"describe_{names.noun}s", Filters=[OWN_FILTER], **limit)
-            for one in page.get(names.listed, ())
-            if key_of(one)
+            for shown in page.get(names.listed, ())
+            if key_of(shown)
         ]
 
     async def _find(self, resource: CloudResource) -> list[Mapping[str, Any]]:
         names = RESOURCE_NAMES[resource.kind]
         answer = await self._calls.call(f"describe_{names.noun}s", Filters=[key_filter([resource.key])])
-        found = [one for one in answer.get(names.listed, ()) if key_of(one) == resource.key]
-        return sorted(found, key=lambda one: str(one[names.id]))
+        matching = [shown for shown in answer.get(names.listed, ()) if key_of(shown) == resource.key]
+        return sorted(matching, key=lambda shown: str(shown[names.id]))
 
     async def _make(self, resource: CloudResource) -> Mapping[str, Any]:
         call, parameters = create_call(resource, self._zone)
@@ -71,9 +71,9 @@ class Ec2Resources(SearchedResources):
         inner: Mapping[str, Any] = made.get("Vpc") or made.get("Subnet") or made
         return inner
 
-    async def _delete(self, resource: CloudResource, found: Mapping[str, Any]) -> bool:
+    async def _delete(self, resource: CloudResource, shown: Mapping[str, Any]) -> bool:
         names = RESOURCE_NAMES[resource.kind]
-        call = self._calls.call(f"delete_{names.noun}", **{names.id: found[names.id]})
+        call = self._calls.call(f"delete_{names.noun}", **{names.id: shown[names.id]})
         return await found_or_none(call) is not None
 
     async def _complete_rules(self, resource: CloudResource, group: Mapping[str, Any]) -> bool:

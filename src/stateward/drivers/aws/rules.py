@@ -23,7 +23,9 @@ REFERENCES = ("UserIdGroupPairs", "PrefixListIds")
 def present_rules(group: Mapping[str, Any]) -> set[SecurityRule]:
     """Return the rules that a group has."""
     sides = ((True, group.get("IpPermissions", ())), (False, group.get("IpPermissionsEgress", ())))
-    return {rule for inbound, permissions in sides for one in permissions for rule in _rules_of(inbound, one)}
+    return {
+        rule for inbound, permissions in sides for permission in permissions for rule in _rules_of(inbound, permission)
+    }
 
 
 def permissions_of(rules: Iterable[SecurityRule]) -> list[dict[str, object]]:
@@ -34,10 +36,10 @@ def permissions_of(rules: Iterable[SecurityRule]) -> list[dict[str, object]]:
 def _rules_of(inbound: bool, permission: Mapping[str, Any]) -> Iterable[SecurityRule]:
     protocol = str(permission.get("IpProtocol", ANY))
     first, last = int(permission.get("FromPort", -1)), int(permission.get("ToPort", -1))
-    for one in permission.get("IpRanges", ()):
-        yield SecurityRule(inbound, protocol, first, last, one["CidrIp"])
-    for one in permission.get("Ipv6Ranges", ()):
-        yield SecurityRule(inbound, protocol, first, last, one["CidrIpv6"])
+    for ip_range in permission.get("IpRanges", ()):
+        yield SecurityRule(inbound, protocol, first, last, ip_range["CidrIp"])
+    for ip_range in permission.get("Ipv6Ranges", ()):
+        yield SecurityRule(inbound, protocol, first, last, ip_range["CidrIpv6"])
 
 
 def _permission(rule: SecurityRule) -> dict[str, object]:
@@ -69,10 +71,10 @@ def _references(permissions: Iterable[Mapping[str, Any]]) -> list[dict[str, obje
     """Return the parts of permissions that refer to other groups, or to lists of addresses."""
     ports = ("IpProtocol", "FromPort", "ToPort")
     return [
-        {**{name: one[name] for name in ports if name in one}, reference: one[reference]}
-        for one in permissions
+        {**{name: permission[name] for name in ports if name in permission}, reference: permission[reference]}
+        for permission in permissions
         for reference in REFERENCES
-        if one.get(reference)
+        if permission.get(reference)
     ]
 
 
@@ -82,8 +84,9 @@ async def _revoke(calls: Ec2Client, call: str, native: str, permissions: list[di
     except CloudCallFailed as failed:
         if failed.code != "InvalidPermission.NotFound":
             raise
-        for one in permissions if len(permissions) > 1 else ():  # one of them is gone by now; the others may not be
-            await _revoke(calls, call, native, [one])
+        # one of them is gone by now; the others may not be
+        for permission in permissions if len(permissions) > 1 else ():
+            await _revoke(calls, call, native, [permission])
 
 
 async def _add(calls: Ec2Client, call: str, native: str, rules: set[SecurityRule]) -> None:

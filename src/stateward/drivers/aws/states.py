@@ -119,4 +119,6 @@ def already_done_ids(action: MachineAction, answer: Mapping[str, Any]) -> set[st
     """Return the instances that were in the wanted state before the call, as its answer shows."""
     how = ACTION_CALLS[action]
     changes = answer.get(how.answer_field, ())
-    return {one["InstanceId"] for one in changes if one.get("PreviousState", {}).get("Name") in how.done_states}
+    return {
+        change["InstanceId"] for change in changes if change.get("PreviousState", {}).get("Name") in how.done_states
+    }

@@ -81,14 +81,14 @@ class ArmClient:
             nonlocal listing
             listing = listing or method(*args, **parameters).by_page()
             try:
-                return [one async for one in await anext(listing)]
+                return [answer async for answer in await anext(listing)]
             except StopAsyncIteration:
                 return None
 
         while True:
             page = await self._request(name, next_page)
-            for one in page or ():
-                yield one
+            for answer in page or ():
+                yield answer
             if page is None or not listing.continuation_token:
                 return
 
@@ -189,10 +189,10 @@ class ArmClient:
 
 
 def _method(connection: ArmConnection, name: str) -> Any:  # noqa: ANN401 - the libraries' methods have many types
-    found: Any = connection
+    member: Any = connection
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        member = getattr(member, part)
+    return member
 
 
 def _is_cancelled() -> bool:

@@ -79,20 +79,24 @@ class AzureImages(CloudImages[VmSize, str]):
         location = (await self._calls.scope()).location
         listed = self._calls.pages("compute.resource_skus.list", filter=f"location eq '{normal_location(location)}'")
         return {
-            str(one.get("name", "")).lower(): _size(one)
-            async for one in listed
-            if one.get("resourceType") == "virtualMachines"
+            str(sku.get("name", "")).lower(): _size(sku)
+            async for sku in listed
+            if sku.get("resourceType") == "virtualMachines"
         }
 
 
 def _size(listed: Mapping[str, Any]) -> VmSize:
-    abilities = {one.get("name"): one.get("value") for one in listed.get("capabilities") or ()}
+    abilities = {capability.get("name"): capability.get("value") for capability in listed.get("capabilities") or ()}
     restrictions = listed.get("restrictions") or ()
-    zones = [(one.get("restrictionInfo") or {}).get("zones") or () for one in restrictions if one.get("type") == "Zone"]
+    zones = [
+        (restriction.get("restrictionInfo") or {}).get("zones") or ()
+        for restriction in restrictions
+        if restriction.get("type") == "Zone"
+    ]
     return VmSize(
         architecture=str(abilities.get("CpuArchitectureType") or ""),
         closed_zones=frozenset(zone for each in zones for zone in each),
-        is_closed=any(one.get("type") == "Location" for one in restrictions),
+        is_closed=any(restriction.get("type") == "Location" for restriction in restrictions),
     )
 
 
@@ -113,13 +117,13 @@ async def _marketplace_architecture(calls: ArmClient, reference: Mapping[str, st
     version = reference["version"]
     if version == "latest":
         listed: Any = await calls.call("compute.virtual_machine_images.list", *sku, top=1, orderby="name desc")
-        versions = [str(one["name"]) for one in listed]
+        versions = [str(entry["name"]) for entry in listed]
         if not versions:
             text = f"there is no image {':'.join(sku[1:])!r} here"
             raise refusal("compute.virtual_machine_images.list", RefusalReason.NOT_FOUND, text)
         version = versions[0]
-    found = await calls.call("compute.virtual_machine_images.get", *sku, version)
-    return str(properties_of(found).get("architecture") or "")
+    image = await calls.call("compute.virtual_machine_images.get", *sku, version)
+    return str(properties_of(image).get("architecture") or "")
 
 
 async def _lookup_by_id(calls: ArmClient, image: str) -> tuple[str, ...] | None:

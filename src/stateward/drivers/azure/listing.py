@@ -51,8 +51,8 @@ async def list_machines(calls: ArmClient, keys: Collection[str] | None = None) -
         listings = await _list_all(calls, scope)
     except CloudCallFailed as failed:
         return failed.listing()
-    found = sorted(records_by_key(listings.records()).items())
-    machines = [observation(key, records, scope) for key, records in found if wanted is None or key in wanted]
+    by_key = sorted(records_by_key(listings.records()).items())
+    machines = [observation(key, records, scope) for key, records in by_key if wanted is None or key in wanted]
     return MachineListing(machines, complete=True)
 
 
@@ -72,14 +72,14 @@ async def _list_all(calls: ArmClient, scope: ArmScope) -> VmListings:
 
 async def _by_name(calls: ArmClient, scope: ArmScope, listing: str) -> dict[str, Mapping[str, Any]]:
     pages = calls.pages(listing, scope.group)
-    return {str(one["name"]).lower(): one async for one in pages if scope.is_here(one)}
+    return {str(resource["name"]).lower(): resource async for resource in pages if scope.is_here(resource)}
 
 
 async def _statuses(calls: ArmClient, scope: ArmScope) -> dict[str, tuple[Mapping[str, Any], ...]]:
-    found: dict[str, tuple[Mapping[str, Any], ...]] = {}
-    async for one in calls.pages("compute.virtual_machines.list_all", status_only="true"):
-        names = scope.child_names(str(one.get("id", "")), VIRTUAL_MACHINE)
+    statuses: dict[str, tuple[Mapping[str, Any], ...]] = {}
+    async for machine in calls.pages("compute.virtual_machines.list_all", status_only="true"):
+        names = scope.child_names(str(machine.get("id", "")), VIRTUAL_MACHINE)
         if names is not None and len(names) == 1:
-            view = properties_of(one).get("instanceView") or {}
-            found[names[0].lower()] = tuple(view.get("statuses") or ())
-    return found
+            view = properties_of(machine).get("instanceView") or {}
+            statuses[names[0].lower()] = tuple(view.get("statuses") or ())
+    return statuses

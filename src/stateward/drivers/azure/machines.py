@@ -65,9 +65,9 @@ class AzureMachines(CloudMachines):
         if key in self._removed:
             return CallRefused(key, RefusalReason.CONFLICT, "the machine of this key was terminated")
         scope = await self._calls.scope()
-        found = await self._calls.find(MACHINES, scope.group, arm_name(key))
-        if found is not None:
-            return existing_outcome(key, found, scope)
+        machine = await self._calls.find(MACHINES, scope.group, arm_name(key))
+        if machine is not None:
+            return existing_outcome(key, machine, scope)
         return await self._create_parts(machine_spec, scope, began)
 
     async def _act(self, action: MachineAction, handle: MachineHandle) -> Outcome:
@@ -120,9 +120,9 @@ class AzureMachines(CloudMachines):
             return failed.outcome_for(key)
         name = arm_name(key)
         try:
-            found = await self._calls.find(MACHINES, scope.group, name)
-            if found is not None:  # somebody else has created it meanwhile
-                return existing_outcome(key, found, scope)
+            machine = await self._calls.find(MACHINES, scope.group, name)
+            if machine is not None:  # somebody else has created it meanwhile
+                return existing_outcome(key, machine, scope)
             await self._remove_parts(scope, name)
         except CloudCallFailed:
             return failed.outcome_for(key)  # what is left is listed under the key
@@ -138,8 +138,8 @@ class AzureMachines(CloudMachines):
             return new_ssh_key_pair().public
         if native_id not in self._public_keys:
             names = scope.child_names(native_id, SSH_PUBLIC_KEY) or (native_id,)
-            found = await self._calls.call("compute.ssh_public_keys.get", scope.group, names[0])
-            self._public_keys[native_id] = str(found["properties"].get("publicKey") or "")
+            record = await self._calls.call("compute.ssh_public_keys.get", scope.group, names[0])
+            self._public_keys[native_id] = str(record["properties"].get("publicKey") or "")
         return self._public_keys[native_id]
 
     def _check(self, machine_spec: MachineSpec, subnet: str) -> None:
@@ -151,12 +151,12 @@ class AzureMachines(CloudMachines):
         authorized_keys_of(machine_spec)
 
 
-def existing_outcome(key: str, found: Mapping[str, Any], scope: ArmScope) -> Outcome:
+def existing_outcome(key: str, machine: Mapping[str, Any], scope: ArmScope) -> Outcome:
     """Return the outcome of a create whose virtual machine exists already."""
     name = arm_name(key)
-    if key_of(found) != key:
+    if key_of(machine) != key:
         return CallRefused(key, RefusalReason.CONFLICT, f"the virtual machine {name} is not ours")
-    if provisioning_of(found) == "Deleting":
+    if provisioning_of(machine) == "Deleting":
         return CallRefused(key, RefusalReason.CONFLICT, f"the machine of this key, {name}, is being removed")
     return AlreadyDone(key, scope.id(VIRTUAL_MACHINE, name))
 

@@ -64,9 +64,9 @@ class AzureResources(CloudResources):
 
     async def _list(self) -> list[CloudResource]:
         scope = await self._calls.scope()
-        found = [one async for one in self._list_networks(scope)]
-        found += [one async for one in self._list_kind(scope, ResourceKind.SECURITY_GROUP)]
-        return found + [one async for one in self._list_kind(scope, ResourceKind.SSH_KEY)]
+        resources = [network async for network in self._list_networks(scope)]
+        resources += [group async for group in self._list_kind(scope, ResourceKind.SECURITY_GROUP)]
+        return resources + [key async for key in self._list_kind(scope, ResourceKind.SSH_KEY)]
 
     async def _ensure(self, resource: CloudResource) -> Outcome:
         scope = await self._calls.scope()
@@ -75,17 +75,19 @@ class AzureResources(CloudResources):
         rules = rules_of(resource)  # bad ones are refused before anything is created
         operations, kind = OPERATIONS[resource.kind]
         name = arm_name(resource.key)
-        found = await self._calls.find(operations, scope.group, name)
-        if found is None:
+        existing = await self._calls.find(operations, scope.group, name)
+        if existing is None:
             try:
                 return await self._create(resource, scope)
             except CloudCallFailed as failed:
                 if failed.status != EXISTS:
                     raise
-            found = await self._calls.call(f"{operations}.get", scope.group, name)
-        _check_key(resource, found)
-        await self._calls.wait_until_provisioned(found, operations, scope.group, name)
-        is_changed = resource.kind is ResourceKind.SECURITY_GROUP and await self._set_rules(scope, name, rules, found)
+            existing = await self._calls.call(f"{operations}.get", scope.group, name)
+        _check_key(resource, existing)
+        await self._calls.wait_until_provisioned(existing, operations, scope.group, name)
+        is_changed = resource.kind is ResourceKind.SECURITY_GROUP and await self._set_rules(
+            scope, name, rules, existing
+        )
         return (CallAccepted if is_changed else AlreadyDone)(resource.key, scope.id(kind, name))
 
     async def _create(self, resource: CloudResource, scope: ArmScope) -> Outcome:
@@ -97,16 +99,16 @@ class AzureResources(CloudResources):
         await self._calls.wait_until_provisioned(made, operations, scope.group, name)
         return CallAccepted(resource.key, scope.id(kind, name), secret)
 
-    async def _set_rules(self, scope: ArmScope, name: str, rules: set[SecurityRule], found: Mapping[str, Any]) -> bool:
+    async def _set_rules(self, scope: ArmScope, name: str, rules: set[SecurityRule], group: Mapping[str, Any]) -> bool:
         """Give a group exactly its rules; returns whether anything was changed."""
-        surplus = surplus_rules(rules, found)
+        surplus = surplus_rules(rules, group)
         for rule in surplus:
             await self._calls.remove(RULES, scope.group, name, rule)
-        lacking = missing_rules(rules, found)
-        for one in lacking:
+        lacking = missing_rules(rules, group)
+        for body in lacking:
             call = f"{RULES}.begin_create_or_update"
-            made = await self._calls.call(call, scope.group, name, one["name"], one)
-            await self._calls.wait_until_provisioned(made, RULES, scope.group, name, str(one["name"]))
+            made = await self._calls.call(call, scope.group, name, body["name"], body)
+            await self._calls.wait_until_provisioned(made, RULES, scope.group, name, str(body["name"]))
         return bool(lacking or surplus)
 
     async def _remove(self, resource: CloudResource) -> Outcome:
@@ -116,11 +118,11 @@ class AzureResources(CloudResources):
         operations, kind = OPERATIONS[resource.kind]
         name = arm_name(resource.key)
         native_id = scope.id(kind, name)
-        found = await self._calls.find(operations, scope.group, name)
-        if found is None:
+        existing = await self._calls.find(operations, scope.group, name)
+        if existing is None:
             return AlreadyDone(resource.key, native_id)
-        _check_key(resource, found)
-        if subnets := properties_of(found).get("subnets"):  # Azure would remove them together with the network
+        _check_key(resource, existing)
+        if subnets := properties_of(existing).get("subnets"):  # Azure would remove them together with the network
             message = f"the network has {len(subnets)} subnets"
             return CallRefused(resource.key, RefusalReason.IN_USE, message)
         delete = "delete" if resource.kind is ResourceKind.SSH_KEY else "begin_delete"
@@ -133,9 +135,9 @@ class AzureResources(CloudResources):
         network, name = _network_name(resource.within, scope), arm_name(resource.key)
         native_id = scope.id(VIRTUAL_NETWORK, network, "subnets", name)
         await self._tag_network(scope, network, {subnet_tag(resource.key): resource.key})
-        found = await self._calls.find(SUBNETS, scope.group, network, name)
-        if found is not None:
-            await self._calls.wait_until_provisioned(found, SUBNETS, scope.group, network, name)
+        subnet = await self._calls.find(SUBNETS, scope.group, network, name)
+        if subnet is not None:
+            await self._calls.wait_until_provisioned(subnet, SUBNETS, scope.group, network, name)
             return AlreadyDone(resource.key, native_id)
         body = {"properties": {"addressPrefix": resource.facts.get("cidr", "10.0.0.0/24")}}
         made = await self._calls.call(f"{SUBNETS}.begin_create_or_update", scope.group, network, name, body)
@@ -145,9 +147,9 @@ class AzureResources(CloudResources):
     async def _remove_subnet(self, resource: CloudResource, scope: ArmScope) -> Outcome:
         name = arm_name(resource.key)
         networks = [
-            str(one["name"])
-            async for one in self._calls.pages(f"{NETWORKS}.list", scope.group)
-            if any(str(subnet.get("name")).lower() == name for subnet in properties_of(one).get("subnets") or ())
+            str(shown["name"])
+            async for shown in self._calls.pages(f"{NETWORKS}.list", scope.group)
+            if any(str(subnet.get("name")).lower() == name for subnet in properties_of(shown).get("subnets") or ())
         ]
         for network in networks:
             await self._calls.remove(SUBNETS, scope.group, network, name)
@@ -157,8 +159,8 @@ class AzureResources(CloudResources):
     async def _tag_network(self, scope: ArmScope, network: str, changes: Mapping[str, str | None]) -> None:
         """Change tags of a network; raises `CloudCallFailed` if there is no network."""
         async with self._locks[f"tags of {network}"]:
-            found = await self._calls.call(f"{NETWORKS}.get", scope.group, network)
-            tags = dict(found.get("tags") or {})
+            shown = await self._calls.call(f"{NETWORKS}.get", scope.group, network)
+            tags = dict(shown.get("tags") or {})
             wanted = {tag: value for tag, value in {**tags, **changes}.items() if value is not None}
             if wanted != tags:
                 await self._calls.call(f"{NETWORKS}.update_tags", scope.group, network, {"tags": wanted})
@@ -172,7 +174,7 @@ class AzureResources(CloudResources):
             native_id = scope.id(VIRTUAL_NETWORK, str(shown["name"]))
             if key := key_of(shown):
                 yield CloudResource(ResourceKind.NETWORK, key, "", native_id=native_id)
-            names = {str(one.get("name")) for one in properties_of(shown).get("subnets") or ()}
+            names = {str(entry.get("name")) for entry in properties_of(shown).get("subnets") or ()}
             keys = [value for tag, value in (shown.get("tags") or {}).items() if tag.startswith(SUBNET_TAG_PREFIX)]
             for key in sorted(key for key in keys if arm_name(key) in names):
                 subnet = scope.id(VIRTUAL_NETWORK, str(shown["name"]), "subnets", arm_name(key))
@@ -203,10 +205,10 @@ def create_body(resource: CloudResource, scope: ArmScope) -> tuple[dict[str, obj
     return {"location": scope.location, "tags": tags, "properties": properties}, secret
 
 
-def _check_key(resource: CloudResource, found: Mapping[str, Any]) -> None:
+def _check_key(resource: CloudResource, existing: Mapping[str, Any]) -> None:
     """Refuse to touch a resource of the same name that is not ours."""
-    if key_of(found) != resource.key:
-        message = f"{found.get('name')} does not carry the key {resource.key!r}"
+    if key_of(existing) != resource.key:
+        message = f"{existing.get('name')} does not carry the key {resource.key!r}"
         raise refusal("key", RefusalReason.CONFLICT, message)
 
 

@@ -27,8 +27,11 @@ def group_rules(rules: Iterable[SecurityRule]) -> list[dict[str, object]]:
 def missing_rules(wanted: set[SecurityRule], group: Mapping[str, Any]) -> list[dict[str, object]]:
     """Return the rules that a group lacks, as Azure has them, each with a priority that is free."""
     listed = properties_of(group).get("securityRules") or ()
-    present, names = {rule for one in listed for rule in _rules_of(one)}, {str(one.get("name")) for one in listed}
-    taken = {(properties_of(one).get("direction"), properties_of(one).get("priority")) for one in listed}
+    present, names = (
+        {rule for record in listed for rule in _rules_of(record)},
+        {str(record.get("name")) for record in listed},
+    )
+    taken = {(properties_of(record).get("direction"), properties_of(record).get("priority")) for record in listed}
     made: list[dict[str, object]] = []
     for inbound, direction in DIRECTION_NAMES.items():
         free = (number for number in range(FIRST_PRIORITY, LAST_PRIORITY) if (direction, number) not in taken)
@@ -45,12 +48,16 @@ def surplus_rules(wanted: set[SecurityRule], group: Mapping[str, Any]) -> list[s
     denied = [inbound for inbound in DIRECTION_NAMES if inbound or any(not rule.inbound for rule in wanted)]
     names = {f"{DENY_PREFIX}{DIRECTION_NAMES[inbound].lower()}" for inbound in denied}
     listed = properties_of(group).get("securityRules") or ()
-    return [str(one["name"]) for one in listed if one["name"] not in names and not wanted.intersection(_rules_of(one))]
+    return [
+        str(record["name"])
+        for record in listed
+        if record["name"] not in names and not wanted.intersection(_rules_of(record))
+    ]
 
 
 def present_rules(group: Mapping[str, Any]) -> set[SecurityRule]:
     """Return the rules that a group has, without those that deny."""
-    return {rule for one in properties_of(group).get("securityRules") or () for rule in _rules_of(one)}
+    return {rule for record in properties_of(group).get("securityRules") or () for rule in _rules_of(record)}
 
 
 def rule_name(rule: SecurityRule) -> str:

@@ -102,7 +102,7 @@ def machine_body(
     if machine_spec.disk_gib is not None:
         disk["diskSizeGB"] = machine_spec.disk_gib
     path, keys = f"/home/{user}/.ssh/authorized_keys", dict.fromkeys((public_key, *authorized_keys_of(machine_spec)))
-    ssh = {"publicKeys": [{"path": path, "keyData": one} for one in keys]}
+    ssh = {"publicKeys": [{"path": path, "keyData": key} for key in keys]}
     interface = {"id": scope.id(NETWORK_INTERFACE, name), "properties": {"primary": True, "deleteOption": "Delete"}}
     return {
         "location": settings.location,
@@ -173,9 +173,9 @@ def machine_state(records: MachineRecords) -> tuple[MachineState, str]:
 def records_by_key(records: Mapping[str, MachineRecords]) -> dict[str, MachineRecords]:
     """Return the records of our machines by key; they come by name, and foreign ones have no key."""
     return {
-        key_of(part): found
-        for name, found in records.items()
-        for part in (found.machine, found.interface, found.address)
+        key_of(part): parts
+        for name, parts in records.items()
+        for part in (parts.machine, parts.interface, parts.address)
         if part is not None and key_of(part) and arm_name(key_of(part)) == name
     }
 
@@ -222,7 +222,7 @@ def _failure(records: MachineRecords) -> str:
 
 
 def _private_address(interface: Mapping[str, Any] | None) -> tuple[str, str]:
-    for one in properties_of(interface).get("ipConfigurations") or ():
-        properties = properties_of(one)
+    for configuration in properties_of(interface).get("ipConfigurations") or ():
+        properties = properties_of(configuration)
         return str(properties.get("privateIPAddress") or ""), str((properties.get("subnet") or {}).get("id") or "")
     return "", ""

@@ -32,7 +32,7 @@ class RememberedImages(Generic[Image]):
     def put(self, name: str, image: Image) -> None:
         """Remember what a name leads to, and forget what is old."""
         now = self._clock()
-        self._found = {key: one for key, one in self._found.items() if now - one[0] < IMAGE_LIFETIME_S}
+        self._found = {key: entry for key, entry in self._found.items() if now - entry[0] < IMAGE_LIFETIME_S}
         self._found[name] = now, image
 
 

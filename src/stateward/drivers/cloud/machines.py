@@ -45,13 +45,13 @@ class FoundMachines(Struct, frozen=True):
 
     def by_key(self) -> dict[str, Observation]:
         """Return the machines by their keys; a live one has priority over one that is gone, an older over a newer."""
-        ranked = sorted(self.machines, key=lambda one: (one.state in GONE, age_rank(one)), reverse=True)
-        return {one.key: one for one in ranked}
+        ranked = sorted(self.machines, key=lambda machine: (machine.state in GONE, age_rank(machine)), reverse=True)
+        return {machine.key: machine for machine in ranked}
 
     def native_ids(self, keys: Collection[str]) -> dict[str, str | CloudCallFailed]:
         """Return the ids of the machines with some keys; the failure for those that an incomplete listing lacks."""
         failures = {} if self.failed is None else dict.fromkeys(keys, self.failed)
-        return {**failures, **{key: one.native_id for key, one in self.by_key().items()}}
+        return {**failures, **{key: machine.native_id for key, machine in self.by_key().items()}}
 
 
 def age_rank(machine: Observation) -> tuple[str, str]:
@@ -59,12 +59,12 @@ def age_rank(machine: Observation) -> tuple[str, str]:
     return machine.details.get("created", ""), machine.native_id
 
 
-def existing_outcome(found: Observation) -> Outcome:
+def existing_outcome(machine: Observation) -> Outcome:
     """Return the outcome of a create whose key exists already."""
-    if found.state in GONE:
-        text = f"the machine of this key, {found.native_id}, is {found.native_state}"
-        return CallRefused(found.key, RefusalReason.CONFLICT, text)
-    return AlreadyDone(found.key, found.native_id)
+    if machine.state in GONE:
+        text = f"the machine of this key, {machine.native_id}, is {machine.native_state}"
+        return CallRefused(machine.key, RefusalReason.CONFLICT, text)
+    return AlreadyDone(machine.key, machine.native_id)
 
 
 class Remembered(dict[str, Value]):
@@ -101,7 +101,7 @@ async def each_outcome(
     wanted: Mapping[str, Keyed], work: Callable[[Keyed], Awaitable[Outcome]]
 ) -> Mapping[str, Outcome]:
     """Do work for each key at the same time; returns the outcomes by key."""
-    outcomes = await asyncio.gather(*(outcome_of(key, work(one)) for key, one in wanted.items()))
+    outcomes = await asyncio.gather(*(outcome_of(key, work(item)) for key, item in wanted.items()))
     return dict(zip(wanted, outcomes, strict=True))
 
 
@@ -109,9 +109,9 @@ async def outcomes_in_order(
     wanted: Sequence[Keyed], work: Callable[[Mapping[str, Keyed]], Awaitable[Mapping[str, Outcome]]]
 ) -> list[Outcome]:
     """Do work for what is wanted by key, of each key the first; returns the outcomes in the order of what is wanted."""
-    different = {one.key: one for one in reversed(wanted)}
+    different = {item.key: item for item in reversed(wanted)}
     try:
         outcomes = await work(different)
     except CloudCallFailed as failed:
         outcomes = {key: failed.outcome_for(key) for key in different}
-    return [outcomes[one.key] for one in wanted]
+    return [outcomes[item.key] for item in wanted]

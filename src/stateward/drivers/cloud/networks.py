@@ -81,7 +81,7 @@ class SearchedResources(CloudResources):
         """Create a resource."""
         raise NotImplementedError
 
-    async def _delete(self, resource: CloudResource, found: Shown) -> bool:
+    async def _delete(self, resource: CloudResource, shown: Shown) -> bool:
         """Delete what was found; returns whether it was still there."""
         raise NotImplementedError
 
@@ -96,13 +96,13 @@ class SearchedResources(CloudResources):
     async def _ensure(self, resource: CloudResource) -> Outcome:
         if resource.kind is ResourceKind.SECURITY_GROUP:
             rules_of(resource)  # bad rules are refused before anything is created
-        if found := await self._find(resource):
-            return await self._complete_existing(resource, found[0])
+        if existing := await self._find(resource):
+            return await self._complete_existing(resource, existing[0])
         try:
             made = await self._make(resource)
         except CloudCallFailed as failed:
-            if failed.why is RefusalReason.CONFLICT and (found := await self._find(resource)):
-                return await self._complete_existing(resource, found[0])
+            if failed.why is RefusalReason.CONFLICT and (existing := await self._find(resource)):
+                return await self._complete_existing(resource, existing[0])
             raise
         if resource.kind in self.doubled and await self._has_duplicates(resource, made):
             await self._delete(resource, made)
@@ -112,18 +112,18 @@ class SearchedResources(CloudResources):
         return CallAccepted(resource.key, self._id_of(resource.kind, made), made.get("KeyMaterial", ""))
 
     async def _remove(self, resource: CloudResource) -> Outcome:
-        deleted = [await self._delete(resource, one) for one in await self._find(resource)]
+        deleted = [await self._delete(resource, shown) for shown in await self._find(resource)]
         return (CallAccepted if any(deleted) else AlreadyDone)(resource.key, resource.native_id)
 
-    async def _complete_existing(self, resource: CloudResource, found: Shown) -> Outcome:
+    async def _complete_existing(self, resource: CloudResource, shown: Shown) -> Outcome:
         is_group = resource.kind is ResourceKind.SECURITY_GROUP
-        is_changed = is_group and await self._complete_rules(resource, found)
-        return (CallAccepted if is_changed else AlreadyDone)(resource.key, self._id_of(resource.kind, found))
+        is_changed = is_group and await self._complete_rules(resource, shown)
+        return (CallAccepted if is_changed else AlreadyDone)(resource.key, self._id_of(resource.kind, shown))
 
     async def _has_duplicates(self, resource: CloudResource, made: Shown) -> bool:
         own = self._id_of(resource.kind, made)
         try:
-            return any(self._id_of(resource.kind, one) != own for one in await self._find(resource))
+            return any(self._id_of(resource.kind, shown) != own for shown in await self._find(resource))
         except CloudCallFailed:
             return False  # it is created; a duplicate is found the next time
 

@@ -178,7 +178,7 @@ class Confinement:
             return "an absolute path"
         try:
             seen = folder.resolve()
-            nearest = next(one for one in (seen, *seen.parents) if one.is_dir())
+            nearest = next(path for path in (seen, *seen.parents) if path.is_dir())
             if self._required and not self._can_enter(nearest):
                 return "readable by everybody, or named in the setting machine_paths"
             return "" if folder.resolve(strict=True).is_dir() else "a folder"
@@ -187,13 +187,13 @@ class Confinement:
 
     def _can_enter(self, folder: Path) -> bool:
         """Tell whether a confined program sees a folder; as root, it is another user with other mounts."""
-        named = next((one for one in self._readable if folder.is_relative_to(one)), None)
+        named = next((path for path in self._readable if folder.is_relative_to(path)), None)
         if not _is_root():
-            covered = any(folder.is_relative_to(one) for one in self._hidden)
-            return not covered and (named is not None or any(folder.is_relative_to(one) for one in system_paths()))
-        covered = any(folder.is_relative_to(one) for one in (*self._hidden, *map(Path, TEMPORARY)))
-        own = [one for one in (folder, *folder.parents) if named is None or one.is_relative_to(named)]
-        return not (covered and named is None) and all(one.stat().st_mode & 0o001 for one in own)
+            covered = any(folder.is_relative_to(path) for path in self._hidden)
+            return not covered and (named is not None or any(folder.is_relative_to(path) for path in system_paths()))
+        covered = any(folder.is_relative_to(path) for path in (*self._hidden, *map(Path, TEMPORARY)))
+        own = [parent for parent in (folder, *folder.parents) if named is None or parent.is_relative_to(named)]
+        return not (covered and named is None) and all(parent.stat().st_mode & 0o001 for parent in own)
 
     def end(self, folder: Path, uid: int) -> None:
         """Kill every process of a program's own user, in whatever group it is, and release the user."""
@@ -294,8 +294,8 @@ def _expose(path: Path, handle: int, uid: int) -> None:
     for above in reversed(path.parents):
         if not above.exists():
             break
-        found = above.stat()
-        if found.st_uid != uid and not found.st_mode & 0o001:
+        status = above.stat()
+        if status.st_uid != uid and not status.st_mode & 0o001:
             syscalls.mount("none", str(above), "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755,size=64k")
     if not path.exists() or not os.path.samestat(path.stat(), os.fstat(handle)):
         path.mkdir(parents=True, exist_ok=True)
@@ -304,8 +304,8 @@ def _expose(path: Path, handle: int, uid: int) -> None:
 
 def _change_owner(path: Path, uid: int) -> None:
     """Change the owner of a file or folder, and of everything in it, unless the user owns it already."""
-    found = os.lstat(path)
-    if found.st_uid == uid:
+    status = os.lstat(path)
+    if status.st_uid == uid:
         return
     for folder, folders, files in os.walk(path):
         for name in (*folders, *files):

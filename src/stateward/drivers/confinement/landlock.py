@@ -69,14 +69,14 @@ def _add(ruleset: int, path: Path, rights: int) -> None:
 
 def without(paths: Iterable[Path], hidden: Sequence[Path]) -> list[Path]:
     """Return paths that cover the same files, except the hidden ones."""
-    found: list[Path] = []
+    kept: list[Path] = []
     for path in paths:
-        if any(path == one or one in path.parents for one in hidden):
+        if any(path == hidden_path or hidden_path in path.parents for hidden_path in hidden):
             continue
-        if any(path in one.parents for one in hidden):
+        if any(path in hidden_path.parents for hidden_path in hidden):
             with suppress(OSError):
                 # A rule for a link would open what it leads to.
-                found += without(sorted(one for one in path.iterdir() if not one.is_symlink()), hidden)
+                kept += without(sorted(child for child in path.iterdir() if not child.is_symlink()), hidden)
         else:
-            found.append(path)
-    return found
+            kept.append(path)
+    return kept

@@ -23,10 +23,10 @@ def host_dir(folder: Path) -> Path:
     base = MEMORY / f"stateward-{os.geteuid()}"
     try:
         base.mkdir(mode=0o700, exist_ok=True)
-        found = base.lstat()
+        status = base.lstat()
     except OSError:
         return folder / "secrets"
-    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
     return base / blake2b(os.fsencode(folder), digest_size=16).hexdigest() if is_ours else folder / "secrets"
 
 

@@ -31,10 +31,10 @@ def uid_range(text: str) -> range:
     first, dash, last = text.partition("-")
     if not dash or not first.strip().isdecimal() or not last.strip().isdecimal():
         raise BadInput("machine_uids", text, "two numbers with a - between them, such as 70000-79999")
-    found = range(int(first), int(last) + 1)
-    if not found or found[0] < 1000 or found[-1] >= 2**31:
+    uids = range(int(first), int(last) + 1)
+    if not uids or uids[0] < 1000 or uids[-1] >= 2**31:
         raise BadInput("machine_uids", text, f"a range from 1000 to {2**31 - 1}, the lower number first")
-    return found
+    return uids
 
 
 class UidClaims:
@@ -97,7 +97,7 @@ class UidClaims:
         with suppress(KeyError):
             pwd.getpwuid(uid)
             return True
-        return uid in self._running or any(uid in one for one in _subordinate())
+        return uid in self._running or any(uid in uids for uids in _subordinate())
 
     def _reclaim_if_orphaned(self, uid: int) -> None:
         """Release a claim whose owner is gone."""
@@ -119,13 +119,13 @@ def _kill_all_as(uid: int) -> None:
 
 def _running() -> set[int]:
     """Return the user numbers of all processes of this host."""
-    found: set[int] = set()
+    uids: set[int] = set()
     with os.scandir("/proc") as entries:
-        for one in entries:
+        for entry in entries:
             with suppress(OSError):
-                if one.name.isdecimal():
-                    found.add(one.stat().st_uid)
-    return found
+                if entry.name.isdecimal():
+                    uids.add(entry.stat().st_uid)
+    return uids
 
 
 def _subordinate() -> Iterator[range]:

@@ -138,7 +138,9 @@ class ContainerDriver:
 
     async def create(self, machine_specs: Sequence[MachineSpec]) -> Sequence[Outcome]:
         """Create machines, each key once."""
-        return await asyncio.gather(*(self._answer(one.key, partial(self._create, one)) for one in machine_specs))
+        return await asyncio.gather(
+            *(self._answer(machine_spec.key, partial(self._create, machine_spec)) for machine_spec in machine_specs)
+        )
 
     async def _create(self, machine_spec: MachineSpec) -> Outcome:
         limits = limits_of(machine_spec.spec)
@@ -211,7 +213,9 @@ class ContainerDriver:
 
     async def act(self, action: MachineAction, handles: Sequence[MachineHandle]) -> Sequence[Outcome]:
         """Carry out an action on machines."""
-        return await asyncio.gather(*(self._answer(one.key, partial(self._act, action, one)) for one in handles))
+        return await asyncio.gather(
+            *(self._answer(handle.key, partial(self._act, action, handle)) for handle in handles)
+        )
 
     async def _act(self, action: MachineAction, handle: MachineHandle) -> Outcome:
         container = await self._find(handle.key)
@@ -246,7 +250,7 @@ class ContainerDriver:
         """Restart a container, or finish the restart that was begun with this token."""
         self._meter("list volumes")
         known = await self._records.list_all(handle.key)
-        begun = next((one for one in known if handle.token and one.token == handle.token), None)
+        begun = next((record for record in known if handle.token and record.token == handle.token), None)
         if begun is not None and begun.is_done(container):
             await self._records.confirm(begun, known)
             return AlreadyDone(handle.key, container.id)
@@ -270,7 +274,7 @@ class ContainerDriver:
         """End a container for good; a reboot that is not confirmed must not make it look as if it came back."""
         self._meter("list volumes")
         records = await self._records.list_all(key)
-        if container.state in ENDED_STATES and all(one.is_confirmed for one in records):
+        if container.state in ENDED_STATES and all(record.is_confirmed for record in records):
             return AlreadyDone(key, container.id)
         await self._records.remove(records)
         if container.state is ContainerState.CREATED:
@@ -296,9 +300,13 @@ class ContainerDriver:
         except (EngineRefused, EngineUnavailable) as error:
             return MachineListing((), complete=False, problem=str(error))
         await self._ended.sweep(containers, records)
-        reboots = {one.key: one for one in sorted(records, key=lambda one: not one.is_confirmed)}
+        reboots = {record.key: record for record in sorted(records, key=lambda record: not record.is_confirmed)}
         wanted = None if keys is None else set(keys)
-        machines = [observation(one, reboots.get(one.key)) for one in containers if wanted is None or one.key in wanted]
+        machines = [
+            observation(container, reboots.get(container.key))
+            for container in containers
+            if wanted is None or container.key in wanted
+        ]
         return MachineListing(machines, complete=True)
 
     async def watch(self) -> AsyncGenerator[str]:
@@ -351,12 +359,12 @@ class ContainerDriver:
         """Return the container of a machine; one of the same name that has another key is not ours."""
         self._meter("inspect")
         try:
-            found = await self._engine.inspect_container(self._name_of(key))
+            container = await self._engine.inspect_container(self._name_of(key))
         except EngineRefused as error:
             if error.reason is EngineRefusal.NOT_FOUND:
                 return None
             raise
-        return found if found.key == key else None
+        return container if container.key == key else None
 
     async def _answer(self, key: str, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
         """Do work on a machine, a few machines at once; errors of the engine become outcomes."""

@@ -35,12 +35,16 @@ class EndedContainers:
         if time.monotonic() < self._next_sweep:
             return
         self._next_sweep = time.monotonic() + min(self._keep_s, SWEEP_INTERVAL_S)
-        ended = [one for one in containers if one.state in ENDED_STATES]
-        self._ended_at = {one.id: self._ended_at[one.id] for one in ended if one.id in self._ended_at}
-        keys = {one.key for one in containers}
+        ended = [container for container in containers if container.state in ENDED_STATES]
+        self._ended_at = {
+            container.id: self._ended_at[container.id] for container in ended if container.id in self._ended_at
+        }
+        keys = {container.key for container in containers}
         with suppress(EngineRefused, EngineUnavailable):  # the next sweep tries again
-            await self._records.remove(one for one in records if one.key not in keys)
-        await asyncio.gather(*(self._remove_old(one, records) for one in ended if self._may_be_old(one.id)))
+            await self._records.remove(record for record in records if record.key not in keys)
+        await asyncio.gather(
+            *(self._remove_old(container, records) for container in ended if self._may_be_old(container.id))
+        )
 
     def _may_be_old(self, container: str) -> bool:
         ended_at = self._ended_at.get(container)
@@ -51,12 +55,12 @@ class EndedContainers:
         async with self._gate:
             with suppress(EngineRefused, EngineUnavailable):  # as when another process has removed it
                 self._meter("inspect")
-                found = await self._engine.inspect_container(listed.id)
-                if found.state not in ENDED_STATES:
+                container = await self._engine.inspect_container(listed.id)
+                if container.state not in ENDED_STATES:
                     return
                 first_seen = self._ended_at.get(listed.id, time.time())
-                self._ended_at[listed.id] = first_seen if found.finished_at is None else found.finished_at
+                self._ended_at[listed.id] = first_seen if container.finished_at is None else container.finished_at
                 if self._may_be_old(listed.id):
-                    await self._records.remove(one for one in records if one.key == listed.key)
+                    await self._records.remove(record for record in records if record.key == listed.key)
                     self._meter("remove")
                     await self._engine.remove_container(listed.id)

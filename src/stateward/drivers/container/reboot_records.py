@@ -56,7 +56,7 @@ class RebootRecords:
         """Record that a reboot is done, and remove all earlier records of the machine."""
         if not record.is_confirmed:
             done = await self._write(record.key, record.token, record.started_before, DONE)
-            await self.remove(one for one in (*others, record) if one.volume != done.volume)
+            await self.remove(other for other in (*others, record) if other.volume != done.volume)
 
     async def remove(self, records: Iterable[RebootRecord]) -> None:
         """Remove records."""

@@ -75,10 +75,10 @@ class GceImages(CloudImages[Any, Any]):
 
     async def _find(self, image: str) -> tuple[ImageAddress, Any]:
         for address in self._candidates(image, (await self._calls.settings()).project):
-            found = await found_or_none(self._get(address))
-            if found is not None:
+            record = await found_or_none(self._get(address))
+            if record is not None:
                 self._found.put(image, address)
-                return address, found
+                return address, record
         raise refusal("images.get", RefusalReason.NOT_FOUND, f"there is no image and no family {image!r} here")
 
     async def _get(self, address: ImageAddress) -> Any:  # noqa: ANN401

@@ -54,10 +54,10 @@ class ProjectKeys:
 
     async def listing(self, region: str) -> list[CloudResource]:
         """List the keys that were made for a region; raises `CloudCallFailed`."""
-        found = await self._entries()
+        entries = await self._entries()
         return [
             CloudResource(ResourceKind.SSH_KEY, record.key, record.name, native_id=entry)
-            for entry, record in found.items()
+            for entry, record in entries.items()
             if record.region == region
         ]
 

@@ -39,8 +39,12 @@ async def _pages(
     try:
         async for page in calls.pages("instances.list", filter=chosen, max_results=PAGE_SIZE):
             warning = warning or _incomplete(str(page.warning.code), str(page.warning.message))
-            ours = [one for one in page.items if key_of(one)]
-            seen |= {one.name: observation(one, deleting) for one in ours if wanted is None or key_of(one) in wanted}
+            ours = [instance for instance in page.items if key_of(instance)]
+            seen |= {
+                instance.name: observation(instance, deleting)
+                for instance in ours
+                if wanted is None or key_of(instance) in wanted
+            }
     except CloudCallFailed as failed:
         return FoundMachines(list(seen.values()), failed)
     return FoundMachines(list(seen.values()), warning)

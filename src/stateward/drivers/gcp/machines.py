@@ -55,12 +55,16 @@ class GceMachines(CloudMachines):
     async def create(self, wanted: Mapping[str, MachineSpec]) -> Mapping[str, Outcome]:
         """Create machines; raises `CloudCallFailed`. The thread pool limits how many calls are made at once."""
         public_keys = await self._public_keys(wanted.values())
-        sources = {image: await self._source(image) for image in {one.image for one in wanted.values()}}
-        return await each_outcome(wanted, lambda one: self._insert(one, sources[one.image], public_keys))
+        sources = {
+            image: await self._source(image) for image in {machine_spec.image for machine_spec in wanted.values()}
+        }
+        return await each_outcome(
+            wanted, lambda machine_spec: self._insert(machine_spec, sources[machine_spec.image], public_keys)
+        )
 
     async def _public_keys(self, machine_specs: Collection[MachineSpec]) -> Mapping[str, str]:
         """Return the public keys that machines need, from one call."""
-        if not any(one.resources.get(ResourceKind.SSH_KEY) for one in machine_specs):
+        if not any(machine_spec.resources.get(ResourceKind.SSH_KEY) for machine_spec in machine_specs):
             return {}
         return await self._keys.public_keys()
 
@@ -107,14 +111,14 @@ class GceMachines(CloudMachines):
 
     async def failed_machines(self, listed: Collection[Observation], keys: Collection[str] | None) -> list[Observation]:
         """Return the machines that were never created, of those that a complete listing does not contain."""
-        for one in listed:
-            self._failures.pop(one.key, None)
-            if one.state is not MachineState.PENDING:
-                self._operations.pop(one.key, None)
-        shown = {one.key for one in listed}
+        for machine in listed:
+            self._failures.pop(machine.key, None)
+            if machine.state is not MachineState.PENDING:
+                self._operations.pop(machine.key, None)
+        shown = {machine.key for machine in listed}
         unseen = [key for key in self._operations if key not in shown and (keys is None or key in keys)]
         await asyncio.gather(*(self._follow(key) for key in unseen[:MAX_FOLLOWED]))
-        return [one for key, one in self._failures.items() if keys is None or key in keys]
+        return [failure for key, failure in self._failures.items() if keys is None or key in keys]
 
     async def _follow(self, key: str) -> None:
         """Look at the operation of a machine that is not listed; without an answer it is looked at again."""

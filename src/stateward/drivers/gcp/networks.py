@@ -50,8 +50,8 @@ class GceResources(CloudResources):
 
     async def _list(self) -> list[CloudResource]:
         region = (await self._calls.settings()).region
-        found = [one for kind in GCE_NAMES for one in await self._list_kind(kind, region)]
-        return [*found, *await self._groups.listing(region), *await self._keys.listing(region)]
+        resources = [resource for kind in GCE_NAMES for resource in await self._list_kind(kind, region)]
+        return [*resources, *await self._groups.listing(region), *await self._keys.listing(region)]
 
     async def _ensure(self, resource: CloudResource) -> Outcome:
         work = {ResourceKind.SECURITY_GROUP: self._groups.ensure, ResourceKind.SSH_KEY: self._keys.ensure}
@@ -63,10 +63,10 @@ class GceResources(CloudResources):
 
     async def _list_kind(self, kind: ResourceKind, region: str) -> list[CloudResource]:
         return [
-            CloudResource(kind, record.key, record.name, _network_of(kind, one), native_id=str(one.name))
+            CloudResource(kind, record.key, record.name, _network_of(kind, shown), native_id=str(shown.name))
             async for page in self._calls.pages(f"{GCE_NAMES[kind].service}.list", filter=OWN_NAMES)
-            for one in page.items
-            if (record := read_record(one.description)) is not None and record.region == region
+            for shown in page.items
+            if (record := read_record(shown.description)) is not None and record.region == region
         ]
 
     async def _ensure_network(self, resource: CloudResource) -> Outcome:
@@ -93,8 +93,8 @@ class GceResources(CloudResources):
     async def _exists(self, resource: CloudResource) -> bool:
         names = GCE_NAMES[resource.kind]
         call = self._calls.call(f"{names.service}.get", **{names.noun: name_of(resource.key)})
-        found = await found_or_none(call)
-        record = None if found is None else read_record(found.description)
+        shown = await found_or_none(call)
+        record = None if shown is None else read_record(shown.description)
         return record is not None and record.key == resource.key
 
 

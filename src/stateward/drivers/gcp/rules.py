@@ -52,7 +52,7 @@ class SecurityGroups:
             if failed.why is not None and not present:  # a group whose rules are refused is not left behind
                 await self._delete(await self._present(resource.key))
             raise
-        surplus = {name: one for name, one in present.items() if name not in wanted}
+        surplus = {name: firewall for name, firewall in present.items() if name not in wanted}
         await self._delete(surplus)
         return (CallAccepted if changed or surplus else AlreadyDone)(resource.key, tag)
 
@@ -71,25 +71,25 @@ class SecurityGroups:
 
     async def listing(self, region: str) -> list[CloudResource]:
         """List the groups that were made for a region; raises `CloudCallFailed`."""
-        found = []
+        resources = []
         async for page in self._calls.pages("firewalls.list", filter=OWN_NAMES):
-            for one in page.items:
-                record = read_record(one.description)
+            for firewall in page.items:
+                record = read_record(firewall.description)
                 if record is not None and record.region == region:
-                    kind, network = ResourceKind.SECURITY_GROUP, last_part(one.network)
-                    found.append(CloudResource(kind, record.key, record.name, network, native_id=one.name))
-        return found
+                    kind, network = ResourceKind.SECURITY_GROUP, last_part(firewall.network)
+                    resources.append(CloudResource(kind, record.key, record.name, network, native_id=firewall.name))
+        return resources
 
     async def _present(self, key: str) -> dict[str, Any]:
         """Return the firewall rules of a group by name, of this key alone."""
         chosen = f'name eq "{name_of(key)}(-[0-9a-f]{{8}})?"'
-        found: dict[str, Any] = {}
+        firewalls: dict[str, Any] = {}
         async for page in self._calls.pages("firewalls.list", filter=chosen):
-            for one in page.items:
-                record = read_record(one.description)
+            for firewall in page.items:
+                record = read_record(firewall.description)
                 if record is not None and record.key == key:
-                    found[str(one.name)] = one
-        return found
+                    firewalls[str(firewall.name)] = firewall
+        return firewalls
 
     async def _put(self, name: str, firewall: Mapping[str, object], present: Any) -> bool:  # noqa: ANN401
         """Create a rule, or change it; tells whether that was necessary."""
@@ -130,9 +130,12 @@ def wanted_firewalls(resource: CloudResource, region: str) -> dict[str, dict[str
 def rule_of(firewall: Any) -> list[object]:  # noqa: ANN401 - the library's type
     """Return what a firewall rule does, so that two can be compared."""
     sides = [
-        sorted((one.I_p_protocol, *sorted(one.ports)) for one in side) for side in (firewall.allowed, firewall.denied)
+        sorted((entry.I_p_protocol, *sorted(entry.ports)) for entry in side)
+        for side in (firewall.allowed, firewall.denied)
     ]
-    ranges = [sorted(one) for one in (firewall.source_ranges, firewall.destination_ranges, firewall.target_tags)]
+    ranges = [
+        sorted(members) for members in (firewall.source_ranges, firewall.destination_ranges, firewall.target_tags)
+    ]
     return [str(firewall.direction), int(firewall.priority), bool(firewall.disabled), *sides, *ranges]
 
 
@@ -154,7 +157,7 @@ def _allowed(rules: Iterable[SecurityRule]) -> list[dict[str, object]]:
     for rule in rules:
         is_icmp6 = rule.protocol == "icmp" and ":" in rule.cidr
         ports[ICMP6 if is_icmp6 else rule.protocol].append(rule.ports)
-    return [_permission(protocol, found) for protocol, found in sorted(ports.items())]
+    return [_permission(protocol, ranges) for protocol, ranges in sorted(ports.items())]
 
 
 def _permission(protocol: str, ports: list[str]) -> dict[str, object]:

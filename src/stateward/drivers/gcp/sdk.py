@@ -110,8 +110,8 @@ def _credentials(settings: GceSettings, account: ServiceAccount) -> tuple[Any, s
         return AnonymousCredentials(), ""
     fields = account.fields()
     if fields is None:
-        found, project = find_credentials(scopes=SCOPES)
-        return found, project or ""
+        credentials, project = find_credentials(scopes=SCOPES)
+        return credentials, project or ""
     made = LocalCredentials if settings.endpoint_url else Credentials
     try:
         return made.from_service_account_info(fields, scopes=SCOPES), account.project

@@ -97,7 +97,7 @@ class ServiceAccount(HiddenCredential):
 
     def __init__(self, content: str = "", file: AccountFile | None = None) -> None:
         secrets = () if file is None else (file.private_key, *file.private_key.splitlines(), file.private_key_id)
-        super().__init__(*(one for one in secrets if len(one) >= SHORTEST_SECRET))
+        super().__init__(*(secret for secret in secrets if len(secret) >= SHORTEST_SECRET))
         self._content, self._file = content, file
 
     @property
@@ -109,8 +109,8 @@ class ServiceAccount(HiddenCredential):
         """Return the fields of the file for the library; None if it must find a credential by itself."""
         if self._file is None:
             return None
-        found: dict[str, object] = msgspec.json.decode(self._content)
-        return found
+        decoded: dict[str, object] = msgspec.json.decode(self._content)
+        return decoded
 
 
 def read_service_account(reference: str) -> ServiceAccount:

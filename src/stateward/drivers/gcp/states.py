@@ -90,7 +90,7 @@ def _metadata(machine_spec: MachineSpec, public_keys: Mapping[str, str]) -> list
         user = machine_spec.user or DEFAULT_USER
         if not USER.fullmatch(user):
             raise BadInput("user", user, "the name of a user: letters, digits and . _ -")
-        items |= {"ssh-keys": "\n".join(f"{user}:{one}" for one in keys), "enable-oslogin": "FALSE"}
+        items |= {"ssh-keys": "\n".join(f"{user}:{public_key}" for public_key in keys), "enable-oslogin": "FALSE"}
     return [{"key": name, "value": value} for name, value in items.items()]
 
 

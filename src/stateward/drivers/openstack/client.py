@@ -105,6 +105,6 @@ def has_next_page(answer: HttpAnswer, field: str) -> bool:
 
 def _next_marker(body: Mapping[str, Any], field: str) -> str | None:
     """Return where the next page begins, if there is one: as Nova and Neutron link it, and as Glance does."""
-    links = [str(one.get("href", "")) for one in body.get(f"{field}_links", ()) if one.get("rel") == "next"]
-    found = links or [str(body["next"])] if links or body.get("next") else []
-    return next((value for link in found for name, value in parse_qsl(urlsplit(link).query) if name == "marker"), None)
+    links = [str(link.get("href", "")) for link in body.get(f"{field}_links", ()) if link.get("rel") == "next"]
+    urls = links or [str(body["next"])] if links or body.get("next") else []
+    return next((value for link in urls for name, value in parse_qsl(urlsplit(link).query) if name == "marker"), None)

@@ -50,9 +50,9 @@ class OpenStackImages(CloudImages[NovaFlavor, GlanceImage]):
         """Find an image by its id, or the newest with a name."""
         if (known := self._found.get(image)) is not None:
             return known
-        found = await self._find_image(image)
-        self._found.put(image, found)
-        return found
+        described = await self._find_image(image)
+        self._found.put(image, described)
+        return described
 
     def mismatch(self, spec: str, size: NovaFlavor, image: GlanceImage) -> str:
         """Return why an image cannot run on a flavor; empty if it can."""
@@ -64,20 +64,22 @@ class OpenStackImages(CloudImages[NovaFlavor, GlanceImage]):
 
     async def _list_flavors(self) -> dict[str, NovaFlavor]:
         call = ApiCall("ListFlavors", "compute", "GET", "/flavors/detail")
-        every = [_flavor(one) async for page in self._calls.pages(call, "flavors") for one in page]
-        return {one.native_id: one for one in every} | {one.name: one for one in every}  # a name counts first
+        every = [_flavor(flavor) async for page in self._calls.pages(call, "flavors") for flavor in page]
+        return {flavor.native_id: flavor for flavor in every} | {
+            flavor.name: flavor for flavor in every
+        }  # a name counts first
 
     async def _find_image(self, image: str) -> GlanceImage:
         if UUID.fullmatch(image):
             answer = await self._calls.call(ApiCall("GetImage", "image", "GET", f"/images/{image}"))
-            found = [answer.body] if isinstance(answer.body, dict) else []
+            images = [answer.body] if isinstance(answer.body, dict) else []
         else:
             call = ApiCall("ListImages", "image", "GET", "/images", params={"name": image, "status": "active"})
-            found = [one async for page in self._calls.pages(call, "images") for one in page]
-        usable = [one for one in found if one.get("status") == "active"]
+            images = [candidate async for page in self._calls.pages(call, "images") for candidate in page]
+        usable = [candidate for candidate in images if candidate.get("status") == "active"]
         if not usable:
             raise refusal("ListImages", RefusalReason.NOT_FOUND, f"there is no active image {image!r} here")
-        newest = max(usable, key=lambda one: (str(one.get("created_at", "")), str(one["id"])))
+        newest = max(usable, key=lambda candidate: (str(candidate.get("created_at", "")), str(candidate["id"])))
         return GlanceImage(str(newest["id"]), int(newest.get("min_ram") or 0), int(newest.get("min_disk") or 0))
 
 

@@ -50,7 +50,7 @@ class Keypairs:
         name = keypair_name(resource)
         if len(name) > MAX_TEXT:
             return CallRefused(resource.key, RefusalReason.INVALID, "the key is too long for the name of a key pair")
-        if any(one.native_id == name for one in await self.listing()):
+        if any(other.native_id == name for other in await self.listing()):
             return AlreadyDone(resource.key, name)
         pair = key_pair_of(resource)
         body = {"keypair": {"name": name, "type": "ssh", "public_key": pair.public}}
@@ -64,14 +64,14 @@ class Keypairs:
 
     async def remove(self, resource: CloudResource) -> Outcome:
         """Remove the key pairs that carry a key."""
-        found = [one.native_id for one in await self.listing() if one.key == resource.key]
-        deleted = [await self._delete(name) for name in found]
+        names = [pair.native_id for pair in await self.listing() if pair.key == resource.key]
+        deleted = [await self._delete(name) for name in names]
         return (CallAccepted if any(deleted) else AlreadyDone)(resource.key, resource.native_id)
 
     async def listing(self) -> list[CloudResource]:
         """List our key pairs."""
         call = ApiCall("ListKeypairs", "compute", "GET", "/os-keypairs")
-        names = [str(one["keypair"]["name"]) async for page in self._calls.pages(call, "keypairs") for one in page]
+        names = [str(pair["keypair"]["name"]) async for page in self._calls.pages(call, "keypairs") for pair in page]
         pairs = [(key_in_name(name), name) for name in names]
         return [CloudResource(ResourceKind.SSH_KEY, key, "", native_id=name) for key, name in pairs if key]
 

@@ -63,7 +63,7 @@ class ServerPages(Struct):
 
     def of_keys(self, keys: Collection[str] | None) -> ServerListing:
         """Return the listing of some keys, or of all."""
-        chosen = [one for one in self.machines.values() if keys is None or one.key in keys]
+        chosen = [machine for machine in self.machines.values() if keys is None or machine.key in keys]
         return ServerListing(chosen, self.failed, self.time)
 
 
@@ -107,12 +107,12 @@ class ServerLister:
         page = records_in(call, answer, "servers")
         pages.number += 1
         pages.time = pages.time or _time_of(answer.headers)
-        pages.machines |= {str(one["id"]): observation(one) for one in page if key_of(one)}
-        if hidden := sum(is_unreadable(one) for one in page):
+        pages.machines |= {str(server["id"]): observation(server) for server in page if key_of(server)}
+        if hidden := sum(is_unreadable(server) for server in page):
             raise _incomplete("CellDown", f"{hidden} servers are in a cell that does not answer")
         if not page or (2 * len(page) < LEAST_PAGE_SIZE and not has_next_page(answer, "servers")):
             return None
-        marker = next((str(one["id"]) for one in reversed(page) if not is_scheduling(one)), "")
+        marker = next((str(server["id"]) for server in reversed(page) if not is_scheduling(server)), "")
         if marker in ("", call.params.get("marker")):
             raise _incomplete("Scheduling", "servers are being scheduled, and more servers may follow after them")
         return replace(call, params={**call.params, "marker": marker})

@@ -94,10 +94,10 @@ class CreateGuard:
     def lock(self, key: str) -> asyncio.Lock:
         """Return the lock of a key in this event loop."""
         name = id(asyncio.get_running_loop()), key
-        found = self._locks.get(name)
-        if found is None:
-            found = self._locks[name] = asyncio.Lock()
-        return found
+        lock = self._locks.get(name)
+        if lock is None:
+            lock = self._locks[name] = asyncio.Lock()
+        return lock
 
     def note(self, key: str, settle_s: float) -> None:
         """Note that a create has no answer yet."""
@@ -153,7 +153,7 @@ class OpenStackMachines(CloudMachines):
         present = FoundMachines([*live.machines, *changed.machines]).by_key()
         failed = live.failed or changed.failed
         if failed is not None:  # what was listed exists, and of the others nothing is known
-            existing = {key: existing_outcome(one) for key, one in present.items() if one.state not in GONE}
+            existing = {key: existing_outcome(machine) for key, machine in present.items() if machine.state not in GONE}
             return {**{key: failed.outcome_for(key) for key in wanted}, **existing}
         for key in present:
             guard.clear(key)
@@ -162,7 +162,7 @@ class OpenStackMachines(CloudMachines):
         accepted = {key: outcome for key, outcome in made.items() if isinstance(outcome, CallAccepted)}
         lost = await self._remove_duplicates(accepted, live.time or datetime.now(UTC)) if accepted else {}
         return {
-            **{key: existing_outcome(one) for key, one in present.items()},
+            **{key: existing_outcome(machine) for key, machine in present.items()},
             **made,
             **lost,
         }
@@ -200,7 +200,7 @@ class OpenStackMachines(CloudMachines):
         seen = await self._lister.list_changes(since, accepted)
         lost: dict[str, Outcome] = {}
         for key, outcome in accepted.items():
-            first = _first([one for one in seen.machines if one.key == key], outcome.native_id)
+            first = _first([machine for machine in seen.machines if machine.key == key], outcome.native_id)
             if first is None:
                 continue
             try:
@@ -216,14 +216,14 @@ class OpenStackMachines(CloudMachines):
     async def act(self, action: MachineAction, handles: Sequence[MachineHandle]) -> Sequence[Outcome]:
         """Carry out an action on machines; one outcome for each, in order."""
         unknown = [handle.key for handle in handles if not handle.native_id]
-        found = (await self._lister.list_servers(unknown)).native_ids(unknown)
-        work = (outcome_of(handle.key, self._act_on(action, handle, found)) for handle in handles)
+        natives = (await self._lister.list_servers(unknown)).native_ids(unknown)
+        work = (outcome_of(handle.key, self._act_on(action, handle, natives)) for handle in handles)
         return await asyncio.gather(*work)
 
     async def _act_on(
-        self, action: MachineAction, handle: MachineHandle, found: Mapping[str, str | CloudCallFailed]
+        self, action: MachineAction, handle: MachineHandle, natives: Mapping[str, str | CloudCallFailed]
     ) -> Outcome:
-        native = handle.native_id or found.get(handle.key)
+        native = handle.native_id or natives.get(handle.key)
         if native is None:
             return CallRefused(handle.key, RefusalReason.NOT_FOUND, f"no machine carries the key {handle.key!r}")
         if isinstance(native, CloudCallFailed):
@@ -259,7 +259,7 @@ class OpenStackMachines(CloudMachines):
             await self._send(native, SUSPEND[self._way])
         except CloudCallFailed as failed:
             vm_state, task = await self._states_after_conflict(native, failed)
-            if (not task and vm_state in RESUME) or task in {one.task for one in SUSPEND.values()}:
+            if (not task and vm_state in RESUME) or task in {action.task for action in SUSPEND.values()}:
                 return True
             raise
         return False
@@ -270,7 +270,7 @@ class OpenStackMachines(CloudMachines):
             await self._send(native, first)
         except CloudCallFailed as failed:
             vm_state, task = await self._states_after_conflict(native, failed)
-            if (not task and vm_state == "active") or task in {one.task for one in RESUME.values()}:
+            if (not task and vm_state == "active") or task in {action.task for action in RESUME.values()}:
                 return True
             if task or RESUME.get(vm_state, first) is first:
                 raise
@@ -290,6 +290,6 @@ class OpenStackMachines(CloudMachines):
 
 def _first(machines: Collection[Observation], own: str) -> Observation | None:
     """Return the oldest live machine of a key, if it is not our own."""
-    live = sorted((one for one in machines if one.state not in GONE), key=age_rank)
-    is_listed = own in {one.native_id for one in live}  # else nobody knows which one is older
+    live = sorted((machine for machine in machines if machine.state not in GONE), key=age_rank)
+    is_listed = own in {machine.native_id for machine in live}  # else nobody knows which one is older
     return live[0] if is_listed and live[0].native_id != own else None

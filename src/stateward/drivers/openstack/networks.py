@@ -53,16 +53,16 @@ class OpenStackResources(SearchedResources):
         self._keypairs = Keypairs(calls)
 
     async def _list(self) -> list[CloudResource]:
-        found = [one for kind in NEUTRON_NAMES for one in await self._list_kind(kind)]
-        return [*found, *await self._keypairs.listing()]
+        resources = [resource for kind in NEUTRON_NAMES for resource in await self._list_kind(kind)]
+        return [*resources, *await self._keypairs.listing()]
 
     async def network_of(self, subnet: str) -> str:
         """Return the network of a subnet; refuses one of several, because Nova would choose among them."""
         call = ApiCall("GetSubnet", "network", "GET", f"/subnets/{quote(subnet, safe='')}")
-        found = await self._calls.record(call, "subnet")
-        network, version = str(found["network_id"]), found["ip_version"]
+        record = await self._calls.record(call, "subnet")
+        network, version = str(record["network_id"]), record["ip_version"]
         beside = await self._listed(ResourceKind.SUBNET, network_id=network)
-        if sum(one["ip_version"] == version for one in beside) > 1:
+        if sum(other["ip_version"] == version for other in beside) > 1:
             text = (
                 f"the network {network} has several subnets, and Nova chooses one by itself: use one subnet a network"
             )
@@ -83,8 +83,8 @@ class OpenStackResources(SearchedResources):
         names, body = NEUTRON_NAMES[resource.kind], create_resource_body(resource)
         return await self._calls.record(ApiCall(f"Create{names.noun}", "network", "POST", names.path, body), names.one)
 
-    async def _delete(self, resource: CloudResource, found: Mapping[str, Any]) -> bool:
-        names, native = NEUTRON_NAMES[resource.kind], str(found["id"])
+    async def _delete(self, resource: CloudResource, shown: Mapping[str, Any]) -> bool:
+        names, native = NEUTRON_NAMES[resource.kind], str(shown["id"])
         if resource.kind is ResourceKind.NETWORK:
             await self._refuse_used_network(native)
         call = ApiCall(f"Delete{names.noun}", "network", "DELETE", f"{names.path}/{native}")
@@ -103,21 +103,25 @@ class OpenStackResources(SearchedResources):
             raise refusal("DeleteNetwork", RefusalReason.IN_USE, text)
 
     async def _find(self, resource: CloudResource) -> list[Mapping[str, Any]]:
-        found = await self._listed(resource.kind, description=f"{KEY_TEXT}{resource.key}")
-        return sorted((one for one in found if described_key(one) == resource.key), key=lambda one: str(one["id"]))
+        listed = await self._listed(resource.kind, description=f"{KEY_TEXT}{resource.key}")
+        return sorted(
+            (shown for shown in listed if described_key(shown) == resource.key), key=lambda shown: str(shown["id"])
+        )
 
     async def _listed(self, kind: ResourceKind, **filters: str) -> list[Mapping[str, Any]]:
         """List the resources of a kind in our own project."""
         names, project = NEUTRON_NAMES[kind], await self._calls.project_id()
         call = ApiCall(f"List{names.noun}s", "network", "GET", names.path, params={**filters, "project_id": project})
         pages = self._calls.pages(call, names.many)
-        return [one async for page in pages for one in page if one.get("project_id") == project]
+        return [shown async for page in pages for shown in page if shown.get("project_id") == project]
 
     async def _list_kind(self, kind: ResourceKind) -> list[CloudResource]:
         return [
-            CloudResource(kind, described_key(one), "", str(one.get("network_id") or ""), native_id=str(one["id"]))
-            for one in await self._listed(kind)
-            if described_key(one)
+            CloudResource(
+                kind, described_key(shown), "", str(shown.get("network_id") or ""), native_id=str(shown["id"])
+            )
+            for shown in await self._listed(kind)
+            if described_key(shown)
         ]
 
 

@@ -38,7 +38,9 @@ def rule_body(group: str, rule: SecurityRule) -> dict[str, object]:
 
 def present_rules(group: Mapping[str, Any]) -> dict[SecurityRule, str]:
     """Return the rules that a group has, with their ids, without those that refer to others."""
-    return {_rule_of(one): str(one["id"]) for one in group.get("security_group_rules", ()) if not _refers(one)}
+    return {
+        _rule_of(record): str(record["id"]) for record in group.get("security_group_rules", ()) if not _refers(record)
+    }
 
 
 def _refers(shown: Mapping[str, Any]) -> bool:
@@ -70,7 +72,7 @@ async def complete_rules(calls: OpenStackClient, resource: CloudResource, group:
     for rule in missing:
         await _add(calls, native, rule)
     kept = {present[rule] for rule in present.keys() & wanted.keys()}
-    surplus = [id_ for one in group.get("security_group_rules", ()) if (id_ := str(one["id"])) not in kept]
+    surplus = [id_ for record in group.get("security_group_rules", ()) if (id_ := str(record["id"])) not in kept]
     for id_ in surplus:
         await _delete(calls, id_)
     return bool(missing or surplus)

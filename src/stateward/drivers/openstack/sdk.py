@@ -119,10 +119,10 @@ class CloudSession:
         """Return the proxy of a service, after everything that it needs was fetched."""
         with self._lock:
             if service not in self._services:
-                found = getattr(self._connection, service)
+                service_proxy = getattr(self._connection, service)
                 if service == "compute":
-                    self._microversion = self._negotiate(found)
-                self._services[service] = found
+                    self._microversion = self._negotiate(service_proxy)
+                self._services[service] = service_proxy
         proxy = self._services[service]
         if not proxy.get_endpoint():
             raise keystone_errors.EndpointNotFound(f"the catalogue has no {service} service in this region")
@@ -163,7 +163,7 @@ def open_session(provider_region: ProviderRegion, login: KeystoneLogin, connecti
 
 def was_never_sent(error: BaseException) -> bool:
     """Tell whether an error of the SDK proves that a request did not reach the server."""
-    return any(isinstance(one, _NEVER_SENT) for one in _causes(error))
+    return any(isinstance(cause, _NEVER_SENT) for cause in _causes(error))
 
 
 def _causes(error: object) -> Iterator[object]:
@@ -172,7 +172,7 @@ def _causes(error: object) -> Iterator[object]:
         if not isinstance(error, BaseException):
             return
         yield error
-        inner = getattr(error, "reason", None) or next((one for one in error.args if isinstance(one, Exception)), None)
+        inner = getattr(error, "reason", None) or next((arg for arg in error.args if isinstance(arg, Exception)), None)
         error = inner or error.__cause__ or error.__context__
 
 

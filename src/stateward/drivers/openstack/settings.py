@@ -125,8 +125,8 @@ def read_login(reference: str) -> KeystoneLogin:
 
 def _from_environment(reference: str, prefix: str) -> KeystoneLogin:
     start = f"{prefix}_"
-    found = {name.removeprefix(start).lower(): value for name, value in environ.items() if name.startswith(start)}
-    return _login(reference, found, found, lambda name: f"{start}{name.upper()} is not set")
+    variables = {name.removeprefix(start).lower(): value for name, value in environ.items() if name.startswith(start)}
+    return _login(reference, variables, variables, lambda name: f"{start}{name.upper()} is not set")
 
 
 def _from_file(reference: str, rest: str) -> KeystoneLogin:

@@ -188,9 +188,9 @@ def observation(server: Mapping[str, Any]) -> Observation:
 
 def _addresses(server: Mapping[str, Any]) -> tuple[str, str]:
     """Return the first floating and the first fixed address, IPv4 before IPv6."""
-    every = [one for network in (server.get("addresses") or {}).values() for one in network]
-    every.sort(key=lambda one: int(one.get("version", 4)))
-    first = {str(one.get("OS-EXT-IPS:type")): str(one.get("addr", "")) for one in reversed(every)}
+    every = [address for network in (server.get("addresses") or {}).values() for address in network]
+    every.sort(key=lambda address: int(address.get("version", 4)))
+    first = {str(address.get("OS-EXT-IPS:type")): str(address.get("addr", "")) for address in reversed(every)}
     return first.get("floating") or str(server.get("accessIPv4") or ""), first.get("fixed", "")
 
 

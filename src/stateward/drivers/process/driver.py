@@ -188,14 +188,16 @@ class ProcessDriver(HostDriver):
         """List machines."""
         self._meter("list")
         scan = await self._scan(keys)
-        if any(one.record.ssh_port and one.process is not None for one in scan.machines):
+        if any(machine.record.ssh_port and machine.process is not None for machine in scan.machines):
             await self._in_thread(self._ssh.ensure_running)  # it may have been killed
-        return MachineListing([_observation(one) for one in scan.machines], not scan.problems, "; ".join(scan.problems))
+        return MachineListing(
+            [_observation(machine) for machine in scan.machines], not scan.problems, "; ".join(scan.problems)
+        )
 
     async def run(self, handle: MachineHandle, command: str, user: str, seconds: float) -> str:
         """Run a command on a machine, as one of its processes; `user` only sets USER and LOGNAME."""
         scan = await self._scan([handle.key])
-        record, process = next(((one.record, one.process) for one in scan.machines), (None, None))
+        record, process = next(((scanned.record, scanned.process) for scanned in scan.machines), (None, None))
         if record is None or process is None:
             raise ProcessLookupError(f"{handle.key} is not there to run anything {'; '.join(scan.problems)}")
         self._meter("run")
@@ -206,7 +208,7 @@ class ProcessDriver(HostDriver):
 
     async def _is_up(self, key: str, process: ProcessId) -> bool:
         scan = await self._scan([key])
-        return any(one.process == process for one in scan.machines)
+        return any(machine.process == process for machine in scan.machines)
 
     async def watch(self) -> AsyncIterator[str]:
         """Yield nothing: a listing is cheap here."""

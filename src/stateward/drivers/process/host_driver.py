@@ -130,7 +130,9 @@ class HostDriver(ABC):
         """Create machines, each key once."""
         if time.monotonic() > self._swept + min(self._keep, SWEEP_INTERVAL_S):
             await self._forget_ended_machines()
-        return await asyncio.gather(*(self._run_to_end(one.key, self._create(one)) for one in machine_specs))
+        return await asyncio.gather(
+            *(self._run_to_end(machine_spec.key, self._create(machine_spec)) for machine_spec in machine_specs)
+        )
 
     async def _create(self, machine_spec: MachineSpec) -> Outcome:
         if refusal := self._check(machine_spec.key, machine_spec.spec, machine_spec.image):

@@ -88,11 +88,11 @@ def _read_tail(path: Path) -> str:
     The machine creates the file. A link in its place could lead to a file that only we may read.
     """
     with open_handle(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as handle:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
             raise OSError(errno.EINVAL, f"{path.name} of the machine is not a plain file")
         with open(handle, "rb", closefd=False) as file:
-            file.seek(max(0, found.st_size - MAX_OUTPUT_BYTES))
+            file.seek(max(0, status.st_size - MAX_OUTPUT_BYTES))
             return file.read(MAX_OUTPUT_BYTES).decode(errors="replace")
 
 

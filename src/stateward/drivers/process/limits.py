@@ -41,8 +41,8 @@ class ProgramLimits(Struct, frozen=True):
 
     def present(self) -> Mapping[str, float]:
         """Return the limits that are set, by the name of their controller."""
-        found = {"cpu": self.cpu, "memory": self.memory_mib, "pids": self.pids}
-        return {name: value for name, value in found.items() if value is not None}
+        limits = {"cpu": self.cpu, "memory": self.memory_mib, "pids": self.pids}
+        return {name: value for name, value in limits.items() if value is not None}
 
 
 class AppliedLimits(Struct, frozen=True):
@@ -102,7 +102,7 @@ class ProgramGroups:
 
     def remove(self, folder: Path) -> None:
         """Remove the groups of a program whose processes have ended."""
-        for parent in {one.folder for one in self._controllers.values()}:
+        for parent in {controller.folder for controller in self._controllers.values()}:
             with suppress(OSError):
                 (parent / group_name(folder)).rmdir()
 
@@ -138,13 +138,13 @@ def _process_limit(name: str, value: int, *, has_own_user: bool) -> tuple[str, s
 @cache
 def usable_controllers() -> Mapping[str, Controller]:
     """Return the controllers in which this process can create groups; tried once."""
-    found = {}
+    usable = {}
     for name in ("cpu", "memory", "pids"):
         for controller in _candidates(name):
             if _can_create(controller, name):
-                found[name] = controller
+                usable[name] = controller
                 break
-    return found
+    return usable
 
 
 def _candidates(name: str) -> Iterator[Controller]:

@@ -23,7 +23,7 @@ DEFAULT_PORTS = "20000-29999"
 def port_range(text: str) -> range:
     """Read a range of ports such as `20000-29999`."""
     first, dash, last = text.partition("-")
-    numbers = [int(one) if one.strip().isdecimal() else 0 for one in (first, last)]
+    numbers = [int(part) if part.strip().isdecimal() else 0 for part in (first, last)]
     if not dash or not 1024 <= numbers[0] <= numbers[1] <= 65535:
         raise BadInput("ssh_ports", text, f"two ports from 1024 to 65535, the lower one first, such as {DEFAULT_PORTS}")
     return range(numbers[0], numbers[1] + 1)

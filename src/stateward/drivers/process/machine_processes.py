@@ -45,26 +45,28 @@ def label_process(record: MachineRecord, pid: int) -> None:
 def processes_of(record: MachineRecord, leader: ProcessId | None) -> list[ProcessStat]:
     """Return all living processes of a machine."""
     pids = _pids_as(record.uid) if record.uid is not None else _labeled(record, _session_of(leader))
-    return [one for one in map(stat_of, pids) if one is not None and one.alive]
+    return [process for process in map(stat_of, pids) if process is not None and process.alive]
 
 
 def stopped_by_tenant(record: MachineRecord, leader: ProcessId) -> tuple[ProcessId, ...]:
     """Return the processes that are stopped before a suspension; the leader is the machine itself, and none of them."""
-    found = processes_of(record, leader)
+    processes = processes_of(record, leader)
     return tuple(
-        ProcessId(one.pid, one.started, leader.host) for one in found if one.pid != leader.pid and is_stopped(one)
+        ProcessId(process.pid, process.started, leader.host)
+        for process in processes
+        if process.pid != leader.pid and is_stopped(process)
     )
 
 
 def is_any_running(record: MachineRecord, leader: ProcessId) -> bool:
     """Tell whether a process of a machine is not stopped."""
-    return any(not is_stopped(one) for one in processes_of(record, leader))
+    return any(not is_stopped(process) for process in processes_of(record, leader))
 
 
 def stop_all(record: MachineRecord, leader: ProcessId, timeout_s: float) -> bool:
     """Stop all processes of a machine, also those that start meanwhile; returns whether that was done in time."""
     deadline = time.monotonic() + timeout_s
-    while running := [one for one in processes_of(record, leader) if not is_stopped(one)]:
+    while running := [process for process in processes_of(record, leader) if not is_stopped(process)]:
         if time.monotonic() > deadline:
             return False
         _send(running, signal.SIGSTOP)
@@ -74,11 +76,11 @@ def stop_all(record: MachineRecord, leader: ProcessId, timeout_s: float) -> bool
 
 def continue_all(record: MachineRecord, leader: ProcessId) -> bool:
     """Continue the stopped processes of a machine, except those that its tenant had stopped; tells whether any was."""
-    kept = {(one.pid, one.started) for one in record.stopped_before or ()}
-    stopped = [one for one in processes_of(record, leader) if is_stopped(one)]
-    chosen = [one for one in stopped if (one.pid, one.started) not in kept]
+    kept = {(process.pid, process.started) for process in record.stopped_before or ()}
+    stopped = [process for process in processes_of(record, leader) if is_stopped(process)]
+    chosen = [process for process in stopped if (process.pid, process.started) not in kept]
     # The leader comes last: what it starts must find the others running.
-    _send(sorted(chosen, key=lambda one: one.pid == leader.pid), signal.SIGCONT)
+    _send(sorted(chosen, key=lambda process: process.pid == leader.pid), signal.SIGCONT)
     return bool(chosen)
 
 
@@ -89,21 +91,23 @@ def kill_all(record: MachineRecord, leader: ProcessId | None) -> None:
     """
     deadline = time.monotonic() + KILL_TIMEOUT_S
     signaled: set[tuple[int, int]] = set()
-    while found := [one for one in processes_of(record, leader) if (one.pid, one.started) not in signaled]:
+    while processes := [
+        process for process in processes_of(record, leader) if (process.pid, process.started) not in signaled
+    ]:
         if time.monotonic() > deadline:
             raise ProcessStillRunning(f"{record.key} starts processes faster than they can be killed")
-        _send(found, signal.SIGKILL)
-        signaled |= {(one.pid, one.started) for one in found}
+        _send(processes, signal.SIGKILL)
+        signaled |= {(process.pid, process.started) for process in processes}
 
 
 def _send(processes: Iterable[ProcessStat], number: signal.Signals) -> None:
     """Send a signal to processes that are still the same ones: a handle keeps its process when the pid is reused."""
-    for one in processes:
+    for process in processes:
         with suppress(ProcessLookupError):
-            handle = os.pidfd_open(one.pid)
+            handle = os.pidfd_open(process.pid)
             try:
-                identity = stat_of(one.pid)
-                if identity is not None and identity.started == one.started:
+                identity = stat_of(process.pid)
+                if identity is not None and identity.started == process.started:
                     signal.pidfd_send_signal(handle, number)
             finally:
                 os.close(handle)

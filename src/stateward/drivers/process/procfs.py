@@ -123,7 +123,7 @@ def is_stopped(stat: ProcessStat) -> bool:
         return True
     with suppress(OSError):  # it has ended meanwhile
         threads = [stat_of(f"{stat.pid}/task/{thread}") for thread in os.listdir(f"/proc/{stat.pid}/task")]  # noqa: PTH208
-        return any(one is not None and one.state in STOPPED for one in threads)
+        return any(thread is not None and thread.state in STOPPED for thread in threads)
     return False
 
 
@@ -135,13 +135,13 @@ def is_same_process(process: ProcessId, stat: ProcessStat | None) -> bool:
 def find_marked(marks: Collection[str]) -> dict[str, int]:
     """Return the session leaders that have one of the marks among their arguments."""
     wanted = {mark.encode(): mark for mark in marks}
-    found: dict[str, int] = {}
+    pids: dict[str, int] = {}
     for pid, arguments in _command_lines() if wanted else ():
         for argument in wanted.keys() & set(arguments):
             stat = stat_of(pid)
             if stat is not None and stat.alive and stat.session == pid:
-                found[wanted[argument]] = pid
-    return found
+                pids[wanted[argument]] = pid
+    return pids
 
 
 def find_descendants(group: int, text: str) -> list[int]:
@@ -151,25 +151,29 @@ def find_descendants(group: int, text: str) -> list[int]:
 
 def find_in_group(group: int, text: str) -> set[int]:
     """Return the processes of a group that have a text in their arguments."""
-    found = {pid for pid, arguments in _command_lines() if any(text.encode() in one for one in arguments)}
-    return {one.pid for one in map(stat_of, found) if one is not None and one.alive and one.group == group}
+    pids = {pid for pid, arguments in _command_lines() if any(text.encode() in argument for argument in arguments)}
+    return {
+        process.pid
+        for process in map(stat_of, pids)
+        if process is not None and process.alive and process.group == group
+    }
 
 
 def find_labeled(label: str) -> set[int]:
     """Return the processes that have a variable with this value (`NAME=VALUE`) in their environment."""
-    found = set()
+    pids = set()
     for pid in all_pids():
         with suppress(OSError):  # it has ended, or is not readable for us
             if label.encode() in (PROC / str(pid) / "environ").read_bytes().split(b"\0"):
-                found.add(pid)
-    return found
+                pids.add(pid)
+    return pids
 
 
 def descendants_of(pids: Collection[int]) -> set[int]:
     """Return some processes and all their living descendants."""
-    alive = [one for one in _all_stats() if one.alive] if pids else []
+    alive = [process for process in _all_stats() if process.alive] if pids else []
     taken = set(pids)
-    while more := {one.pid for one in alive if one.parent in taken} - taken:
+    while more := {process.pid for process in alive if process.parent in taken} - taken:
         taken |= more
     return taken
 

@@ -18,6 +18,6 @@ def sftp_command() -> str:
     """Return the command, a script for `sh`."""
     program = quote(resources.files(__package__).joinpath("sftp_program.py").read_text(encoding="utf-8"))
     own = str(Path(sys.executable).resolve())
-    choices = " ".join(quote(one) for one in (own, *INTERPRETERS))
+    choices = " ".join(quote(interpreter) for interpreter in (own, *INTERPRETERS))
     start = f'for one in {choices}; do if [ -x "$one" ]; then exec "$one" -I -S -c {program}; fi; done'
     return f"{start}\necho 'SFTP needs Python 3 on this host' >&2\nexit 127\n"

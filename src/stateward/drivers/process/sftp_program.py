@@ -58,13 +58,13 @@ class Packet:
 
     def attributes(self) -> Dict[str, Tuple[int, int]]:  # noqa: UP006 - it runs in older Pythons too
         """Return the attributes to set, each as a pair."""
-        found, flags = {}, self.number()
+        attributes, flags = {}, self.number()
         if flags & HAS_SIZE:
-            found["size"] = (self.number(">Q"), 0)
+            attributes["size"] = (self.number(">Q"), 0)
         for flag, name in ((HAS_OWNER, "owner"), (HAS_MODE, "mode"), (HAS_TIMES, "times")):
             if flags & flag:
-                found[name] = (self.number(), 0 if flag == HAS_MODE else self.number())
-        return found
+                attributes[name] = (self.number(), 0 if flag == HAS_MODE else self.number())
+        return attributes
 
 
 def packed(text: bytes) -> bytes:
@@ -72,17 +72,17 @@ def packed(text: bytes) -> bytes:
     return struct.pack(">I", len(text)) + text
 
 
-def packed_attributes(found: os.stat_result) -> bytes:
+def packed_attributes(status: os.stat_result) -> bytes:
     """Return the attributes of a file as a packet has them."""
     flags = HAS_SIZE | HAS_OWNER | HAS_MODE | HAS_TIMES
-    times = (max(0, int(one)) & 0xFFFFFFFF for one in (found.st_atime, found.st_mtime))
-    return struct.pack(">IQIIIII", flags, found.st_size, found.st_uid, found.st_gid, found.st_mode, *times)
+    times = (max(0, int(seconds)) & 0xFFFFFFFF for seconds in (status.st_atime, status.st_mtime))
+    return struct.pack(">IQIIIII", flags, status.st_size, status.st_uid, status.st_gid, status.st_mode, *times)
 
 
-def long_name(name: bytes, found: os.stat_result) -> bytes:
+def long_name(name: bytes, status: os.stat_result) -> bytes:
     """Return a line of a listing for people."""
-    when = time.strftime("%b %d %H:%M", time.localtime(found.st_mtime))
-    head = f"{stat.filemode(found.st_mode)} {found.st_nlink} {found.st_uid} {found.st_gid} {found.st_size} {when} "
+    when = time.strftime("%b %d %H:%M", time.localtime(status.st_mtime))
+    head = f"{stat.filemode(status.st_mode)} {status.st_nlink} {status.st_uid} {status.st_gid} {status.st_size} {when} "
     return head.encode() + name
 
 
@@ -176,10 +176,10 @@ class SftpServer:
         return packed(handle)
 
     def _file(self, packet: Packet) -> int:
-        found = self._handles.get(packet.text())
-        if not isinstance(found, int):
+        handle = self._handles.get(packet.text())
+        if not isinstance(handle, int):
             raise UnknownRequest
-        return found
+        return handle
 
     def _check_handles(self) -> None:
         if len(self._handles) >= MAX_HANDLES:
@@ -190,17 +190,17 @@ class SftpServer:
         self._check_handles()
         both = asked & OPEN_READ and asked & OPEN_WRITE
         flags = os.O_RDWR if both else os.O_WRONLY if asked & OPEN_WRITE else os.O_RDONLY
-        for one, flag in ((OPEN_APPEND, os.O_APPEND), (OPEN_CREATE, os.O_CREAT), (OPEN_TRUNCATE, os.O_TRUNC),
+        for option, flag in ((OPEN_APPEND, os.O_APPEND), (OPEN_CREATE, os.O_CREAT), (OPEN_TRUNCATE, os.O_TRUNC),
                           (OPEN_EXCLUSIVE, os.O_EXCL)):  # fmt: skip
-            flags |= flag if asked & one else 0
+            flags |= flag if asked & option else 0
         return self._keep(os.open(path, flags, stat.S_IMODE(wanted.get("mode", (0o666, 0))[0])))
 
     def _close(self, packet: Packet) -> bytes:
-        found = self._handles.pop(packet.text(), None)
-        if found is None:
+        handle = self._handles.pop(packet.text(), None)
+        if handle is None:
             raise UnknownRequest
-        if isinstance(found, int):
-            os.close(found)
+        if isinstance(handle, int):
+            os.close(handle)
         return b""
 
     def _read(self, packet: Packet) -> bytes:
@@ -238,10 +238,10 @@ class SftpServer:
         while left and len(entries) < NAMES_AT_ONCE:
             path, name = left.pop()
             try:
-                found = os.lstat(os.path.join(path, name))  # noqa: PTH118 - bytes
+                status = os.lstat(os.path.join(path, name))  # noqa: PTH118 - bytes
             except OSError:  # it has just been removed
                 continue
-            entries.append(packed(name) + packed(long_name(name, found)) + packed_attributes(found))
+            entries.append(packed(name) + packed(long_name(name, status)) + packed_attributes(status))
         if not entries:
             raise EndOfData
         return struct.pack(">I", len(entries)) + b"".join(entries)

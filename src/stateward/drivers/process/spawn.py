@@ -83,13 +83,13 @@ def _inheritable_handles() -> list[int]:
 
     It refuses numbers above the limit on open files. We can only have inherited such a file, so no child is given it.
     """
-    found = []
+    handles = []
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names, not paths
         with suppress(OSError):
             if int(name) > 2 and os.get_inheritable(int(name)):
                 if int(name) < limit:
-                    found.append(int(name))
+                    handles.append(int(name))
                 else:
                     os.set_inheritable(int(name), False)
-    return found
+    return handles

@@ -158,14 +158,14 @@ class MachinePort:
     async def _serve(self, sock: socket.socket) -> None:
         """Serve one connection until it ends."""
         with suppress(OSError, asyncssh.Error, TimeoutError, BadMachineRecord):
-            found = None
+            running = None
             try:
-                found = await self._wait_until_running()
+                running = await self._wait_until_running()
             finally:
-                if found is None:
+                if running is None:
                     sock.close()
-            if found is not None:
-                await self._serve_running(sock, *found)
+            if running is not None:
+                await self._serve_running(sock, *running)
 
     async def _serve_running(self, sock: socket.socket, record: MachineRecord, process: ProcessId) -> None:
         task = asyncio.current_task()
@@ -324,10 +324,10 @@ class SshServer:
             log.warning("machine %s: port %d could not be opened: %s", record.key, record.ssh_port, error)
 
 
-def _is_still(path: Path, found: os.stat_result) -> bool:
+def _is_still(path: Path, status: os.stat_result) -> bool:
     """Tell whether a folder is still the one that was found."""
     try:
-        return os.path.samestat(path.stat(), found)
+        return os.path.samestat(path.stat(), status)
     except OSError:
         return False
 

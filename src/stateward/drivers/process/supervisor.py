@@ -100,9 +100,9 @@ class ProcessSupervisor:
                 statuses.append(self.inspect(record))
             except (OSError, BadMachineRecord) as error:  # the other machines can still be inspected
                 problems.append(f"{record.key}: {error}")
-        hidden = [one for one in statuses if one.process_status is ProcessStatus.HIDDEN]
-        problems += [f"{one.record.key} is {one.process_status}" for one in hidden]
-        return MachineScan([one for one in statuses if one not in hidden], problems)
+        hidden = [status for status in statuses if status.process_status is ProcessStatus.HIDDEN]
+        problems += [f"{status.record.key} is {status.process_status}" for status in hidden]
+        return MachineScan([status for status in statuses if status not in hidden], problems)
 
     def inspect(self, record: MachineRecord) -> MachineStatus:
         """Return the status of a machine.

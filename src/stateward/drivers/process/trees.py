@@ -55,12 +55,12 @@ def _remove(root: int, name: str) -> None:
         os.unlink(name, dir_fd=root)
         return
     with _opened(name, root) as inner:
-        for one in os.listdir(inner):  # noqa: PTH208 - a handle
-            if _is_folder(inner, one):
-                _unlock(one, inner)
-                os.rename(one, uuid4().hex, src_dir_fd=inner, dst_dir_fd=root)
+        for child in os.listdir(inner):  # noqa: PTH208 - a handle
+            if _is_folder(inner, child):
+                _unlock(child, inner)
+                os.rename(child, uuid4().hex, src_dir_fd=inner, dst_dir_fd=root)
             else:
-                os.unlink(one, dir_fd=inner)
+                os.unlink(child, dir_fd=inner)
     os.rmdir(name, dir_fd=root)
 
 

@@ -133,7 +133,7 @@ def arguments(disks: Sequence[QemuDisk]) -> list[str]:
 async def slots(monitor: Monitor) -> set[int]:
     """Return the slots of a running machine that have a disk."""
     devices = msgspec.convert(await monitor.execute("query-block"), list[BlockDevice])
-    names = (one.qdev.rpartition("/")[2] for one in devices)
+    names = (device.qdev.rpartition("/")[2] for device in devices)
     return {int(name.removeprefix("slot")) for name in names if name.startswith("slot")}
 
 
@@ -167,7 +167,7 @@ async def _close_node(monitor: Monitor, disk: QemuDisk) -> bool:
     """Close a disk's file; returns whether it is closed."""
     name = _node(disk)["node-name"]
     nodes = msgspec.convert(await monitor.execute("query-named-block-nodes"), list[BlockNode])
-    if all(one.name != name for one in nodes):
+    if all(node.name != name for node in nodes):
         return True
     try:
         await monitor.execute("blockdev-del", {"node-name": name})

@@ -240,8 +240,10 @@ class QemuDriver(HostDriver):
         self._meter("list")
         scan = await self._scan(keys)
         seen = await asyncio.gather(*(self._observe(status) for status in scan.machines))
-        problems = [*scan.problems, *(one for one in seen if isinstance(one, str))]
-        return MachineListing([one for one in seen if isinstance(one, Observation)], not problems, "; ".join(problems))
+        problems = [*scan.problems, *(answer for answer in seen if isinstance(answer, str))]
+        return MachineListing(
+            [answer for answer in seen if isinstance(answer, Observation)], not problems, "; ".join(problems)
+        )
 
     async def _observe(self, status: MachineStatus) -> Observation | str:
         """Return the observation of a machine, or why there is none."""

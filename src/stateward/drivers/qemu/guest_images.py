@@ -99,13 +99,13 @@ def firmware_problem(arch: str) -> str:
 
 def guest_images(text: str) -> dict[str, GuestImage]:
     """Read the option `images`: `NAME=PATH`, separated by commas."""
-    found: dict[str, GuestImage] = {}
-    for one in filter(None, (part.strip() for part in text.split(","))):
-        name, equals, path = one.partition("=")
+    images: dict[str, GuestImage] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, path = entry.partition("=")
         if not name or not equals or not Path(path).is_absolute():
-            raise BadInput("images", one, "NAME=PATH, separated by commas, each with an absolute path")
-        found[name] = GuestImage(name, Path(path))
-    return found
+            raise BadInput("images", entry, "NAME=PATH, separated by commas, each with an absolute path")
+        images[name] = GuestImage(name, Path(path))
+    return images
 
 
 def network_arguments(record: MachineRecord) -> list[str]:

@@ -98,4 +98,6 @@ class QemuHost(QemuDriver):
     async def running_machines(self) -> tuple[frozenset[str], bool]:
         """Return the machines that have a process here, and whether all could be inspected; uses no monitor."""
         scan = await self._scan()
-        return frozenset(one.record.key for one in scan.machines if one.process is not None), not scan.problems
+        return frozenset(
+            machine.record.key for machine in scan.machines if machine.process is not None
+        ), not scan.problems

@@ -157,7 +157,7 @@ class LiveMigration:
         if not listing.complete:
             raise TimeoutError(listing.problem)
         ended = (MachineState.TERMINATED, MachineState.TERMINATING, MachineState.FAILED)
-        return next((one.native_state for one in listing.machines if one.state not in ended), None)
+        return next((machine.native_state for machine in listing.machines if machine.state not in ended), None)
 
     async def _use_monitor_when_up(
         self, host: QemuHost, key: str, commands: Callable[[Monitor], Awaitable[str | None]]

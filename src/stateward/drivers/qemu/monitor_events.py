@@ -63,7 +63,7 @@ class MonitorEvents:
         async with asyncio.TaskGroup() as listening:
             while True:
                 self._created.clear()
-                alive = {one.record.key for one in (await self._scan()).machines if one.process is not None}
+                alive = {machine.record.key for machine in (await self._scan()).machines if machine.process is not None}
                 for key in before ^ alive:
                     self.notify(key)
                 before = alive

@@ -201,7 +201,7 @@ class SimulatedCloud:
 
 
 def _by_region(rows: Iterator[tuple[str, str, bytes]]) -> dict[str, list[tuple[str, bytes]]]:
-    found: dict[str, list[tuple[str, bytes]]] = defaultdict(list)
+    regions: dict[str, list[tuple[str, bytes]]] = defaultdict(list)
     for name, key, body in rows:
-        found[name].append((key, body))
-    return found
+        regions[name].append((key, body))
+    return regions

@@ -98,7 +98,7 @@ class SimulatedDriver:
 
     async def ensure(self, resource: CloudResource) -> Outcome:
         """Find a resource by its key, or create it."""
-        (outcome,) = await self._call("ensure", [resource], lambda one, _: self._region.ensure(one))
+        (outcome,) = await self._call("ensure", [resource], lambda wanted, _: self._region.ensure(wanted))
         return outcome
 
     async def remove(self, resource: CloudResource) -> Outcome:
@@ -127,17 +127,17 @@ class SimulatedDriver:
         """List the machines as they were before the lag of the profile."""
         if keys is not None and not keys:
             return MachineListing([], complete=True)
-        found = self._region.find(keys, self._deliver_duplicates())
+        machines = self._region.find(keys, self._deliver_duplicates())
         try:
             self._cloud.save(self._region)
         except sqlite3.Error as error:  # a late duplicate must not be shown and then lost
             return MachineListing([], complete=False, problem=str(error))
-        return await self._fetch_pages(found)
+        return await self._fetch_pages(machines)
 
     async def list_unmarked(self) -> MachineListing:
         """List the machines that carry no key."""
         listing = await self._fetch_pages(self._region.unmarked(self._deliver_duplicates()))
-        return replace(listing, machines=[replace(one, key="") for one in listing.machines])
+        return replace(listing, machines=[replace(machine, key="") for machine in listing.machines])
 
     async def adopt(self, handle: MachineHandle) -> Outcome:
         """Put a key on a machine that carries none."""
@@ -158,7 +158,7 @@ class SimulatedDriver:
         if late:
             raise TimeoutError(f"{user}@{handle.key} did not answer within {seconds:g} s")
         now = self._deliver_duplicates()
-        if not any(state_at(one, now) is MachineState.RUNNING for one in self._region.find([handle.key], now)):
+        if not any(state_at(machine, now) is MachineState.RUNNING for machine in self._region.find([handle.key], now)):
             raise ConnectionRefusedError(f"nobody listens at {handle.key}")
         status = _exit_status(command)
         if status:
@@ -227,10 +227,10 @@ class SimulatedDriver:
         self._region.fault_injector.deliver_due(now)
         return now
 
-    async def _fetch_pages(self, found: Sequence[SimulatedMachine]) -> MachineListing:
+    async def _fetch_pages(self, machines: Sequence[SimulatedMachine]) -> MachineListing:
         """Fetch a listing page by page, until one is missing."""
         profile, chance = self._region.profile, self._cloud.chance
-        pages = [found[first : first + profile.page] for first in range(0, len(found), profile.page)] or [[]]
+        pages = [machines[first : first + profile.page] for first in range(0, len(machines), profile.page)] or [[]]
         lost = chance.randrange(len(pages)) if chance.random() < profile.cut_short else None
         age, seen = draw_seconds(profile.late, chance), list[Observation]()
         for number, page in enumerate(pages):

@@ -105,7 +105,7 @@ class CallFate(Enum):
 
 def with_options(profile: FaultProfile, options: Mapping[str, str]) -> FaultProfile:
     """Return a profile with the settings of the options; a span is written `1..4`."""
-    known = {one.name: one.type for one in fields(FaultProfile)}
+    known = {field.name: field.type for field in fields(FaultProfile)}
     for name in options:
         if name not in known:
             raise UnknownName("option of the simulated driver", name, known)

@@ -159,36 +159,38 @@ class Region:
         """Return all machines, or those with some keys, as far as they are not forgotten."""
         self.forget_terminated(now)
         if keys is None:
-            return [one for key, one in self.machines.items() if not key.startswith(UNMARKED)]
+            return [machine for key, machine in self.machines.items() if not key.startswith(UNMARKED)]
         return [self.machines[key] for key in dict.fromkeys(keys) if key in self.machines]
 
     def unmarked(self, now: float) -> list[SimulatedMachine]:
         """Return the machines that carry no key and have not ended."""
         self.forget_terminated(now)
         return [
-            one for key, one in self.machines.items() if key.startswith(UNMARKED) and state_at(one, now) not in ENDED
+            machine
+            for key, machine in self.machines.items()
+            if key.startswith(UNMARKED) and state_at(machine, now) not in ENDED
         ]
 
     def adopt(self, handle: MachineHandle, now: float) -> Outcome:
         """Put a key on the machine of a native id that carries none."""
-        found = next((one for one in self.machines.values() if one.native_id == handle.native_id), None)
-        if found is None or state_at(found, now) in ENDED:
+        machine = next((known for known in self.machines.values() if known.native_id == handle.native_id), None)
+        if machine is None or state_at(machine, now) in ENDED:
             return CallRefused(handle.key, RefusalReason.NOT_FOUND, f"there is no machine {handle.native_id}")
-        if found.key == handle.key:
-            return AlreadyDone(handle.key, found.native_id)
-        if not found.key.startswith(UNMARKED):
-            message = f"{found.native_id} carries another key, {found.key!r}"
+        if machine.key == handle.key:
+            return AlreadyDone(handle.key, machine.native_id)
+        if not machine.key.startswith(UNMARKED):
+            message = f"{machine.native_id} carries another key, {machine.key!r}"
             return CallRefused(handle.key, RefusalReason.CONFLICT, message)
-        self._rekey(found, handle.key)
-        return CallAccepted(handle.key, found.native_id)
+        self._rekey(machine, handle.key)
+        return CallAccepted(handle.key, machine.native_id)
 
     def release(self, handle: MachineHandle, _now: float) -> Outcome:
         """Take a key off the machine that carries it."""
-        found = self.machines.get(handle.key)
-        if found is None:
+        machine = self.machines.get(handle.key)
+        if machine is None:
             return AlreadyDone(handle.key, handle.native_id or "")
-        self._rekey(found, unmarked_key(found.native_id))
-        return CallAccepted(handle.key, found.native_id)
+        self._rekey(machine, unmarked_key(machine.native_id))
+        return CallAccepted(handle.key, machine.native_id)
 
     def _rekey(self, machine: SimulatedMachine, key: str) -> None:
         del self.machines[machine.key]

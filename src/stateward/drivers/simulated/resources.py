@@ -52,7 +52,7 @@ class ResourceTable:
 
     def missing(self, ids: Collection[str]) -> list[str]:
         """Return the ids that no resource has."""
-        return [one for one in ids if one not in self._ids]
+        return [id_ for id_ in ids if id_ not in self._ids]
 
     def ensure(self, resource: CloudResource, number: int) -> Outcome:
         """Find a resource by its key, or create it with this number."""
@@ -86,7 +86,7 @@ class ResourceTable:
         there = self.get(resource.kind, resource.key)
         if there is None:
             return AlreadyDone(resource.key, resource.native_id)
-        inside = [one.key for one in self._resources.values() if one.within == there.native_id]
+        inside = [part.key for part in self._resources.values() if part.within == there.native_id]
         if inside or in_use:
             user = f"{inside[0]!r} is in it" if inside else "machines stand on it"
             return CallRefused(

@@ -260,8 +260,8 @@ def poll_script(run: str, number: int, stdout: int, stderr: int, mark: str) -> s
 def read_chunk(report: bytes, mark: str) -> OutputChunk:
     """Read the answer to a poll."""
     parts, end, _ = _parts(report, mark)
-    found = {kind: content for kind, _, _, content in parts}
-    return OutputChunk(found.get("out", b""), found.get("err", b""), end == "yes")
+    streams = {kind: content for kind, _, _, content in parts}
+    return OutputChunk(streams.get("out", b""), streams.get("err", b""), end == "yes")
 
 
 def read_report(report: bytes, commands: int, mark: str, stream_bytes: int = MAX_OUTPUT_BYTES) -> RunReport:

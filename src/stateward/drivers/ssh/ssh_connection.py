@@ -54,13 +54,13 @@ async def _write(process: "asyncssh.SSHClientProcess[bytes]", content: bytes) ->
 
 
 async def _read(process: "asyncssh.SSHClientProcess[bytes]", most: int) -> bytes:
-    found = bytearray()
+    output = bytearray()
     while chunk := await process.stdout.read(READ_BYTES):
-        found += chunk
-        if len(found) > most:
+        output += chunk
+        if len(output) > most:
             process.close()
             raise OSError(f"it has answered with more than {most} bytes")
-    return bytes(found)
+    return bytes(output)
 
 
 class _HostKeyCheck(asyncssh.SSHClient):
@@ -130,5 +130,9 @@ def _imported(private_key: str) -> asyncssh.SSHKey:
 def _algorithms(host_key: str) -> list[str]:
     """Return the algorithms of host keys, that of the known key first: a server may have several keys."""
     name = host_key.partition(" ")[0]
-    known = [one for one in HOST_KEY_ALGORITHMS if one == name or (name == "ssh-rsa" and one.startswith("rsa-"))]
-    return [*known, *(one for one in HOST_KEY_ALGORITHMS if one not in known)]
+    known = [
+        algorithm
+        for algorithm in HOST_KEY_ALGORITHMS
+        if algorithm == name or (name == "ssh-rsa" and algorithm.startswith("rsa-"))
+    ]
+    return [*known, *(algorithm for algorithm in HOST_KEY_ALGORITHMS if algorithm not in known)]
