@@ -16,7 +16,7 @@ def validate_transition(object_type: str, init_state: str, desired_state: str, t
     if object_type not in OBJECT_TYPES:
         raise UnknownName("object type", object_type, OBJECT_TYPES)
     try:
-        found = actions_between(OBJECT_TYPES[object_type], init_state, desired_state)
+        ways = actions_between(OBJECT_TYPES[object_type], init_state, desired_state)
     except UnknownName:
         return False
-    return any(through is None or through in (way.event, way.target) for way in found)
+    return any(through is None or through in (way.event, way.target) for way in ways)

@@ -81,16 +81,16 @@ class ContainerHandlers:
 
     async def _observe_cancelled(self, job: Job) -> ObservedOutcome | Ending:
         """Return the outcome of a cancelled action: done, not done if nothing changed, or half done."""
-        found, power = job.claim.object, Power.OFF
+        record, power = job.claim.object, Power.OFF
         had_power = wants_power = False
-        if found.kind == CLOUDSPACE.kind:
+        if record.kind == CLOUDSPACE.kind:
             power, wants_power = await self._firewalls.get_power(job), job.action == "restore"
-            had_power = bool(cloudspace_seen(found).machine) and not wants_power
+            had_power = bool(cloudspace_seen(record).machine) and not wants_power
         if power is (Power.ON if had_power else Power.OFF) and await none_done(job, self._nodes.reader):
             return ObservedOutcome.NOT_DONE
         if power is Power.UNKNOWN:
             return ObservedOutcome.UNKNOWN
-        left = [one for kind in CHILD_KINDS[found.kind] for one in await self._children(job, kind.kind)]
+        left = [child for kind in CHILD_KINDS[record.kind] for child in await self._children(job, kind.kind)]
         return ObservedOutcome.DONE if not left and power is (Power.ON if wants_power else Power.OFF) else HALF_DONE
 
     async def _apply_to_children(self, job: Job) -> None:
@@ -105,9 +105,9 @@ class ContainerHandlers:
 
     async def _children(self, job: Job, kind: str) -> Sequence[Object]:
         """Return the children that the action concerns, and busy ones that it may concern afterwards."""
-        found, concerned = list_all(self._nodes.reader, Selector(job.ns, kind, job.object)), _concerned(job)
+        children, concerned = list_all(self._nodes.reader, Selector(job.ns, kind, job.object)), _concerned(job)
         waits = job.action != "restore"
-        return [one async for one in found if concerned(one) or (waits and one.op is not None)]
+        return [child async for child in children if concerned(child) or (waits and child.op is not None)]
 
 
 def _record_only_handlers(lifecycle: Lifecycle) -> dict[str, Handler]:
@@ -119,24 +119,24 @@ def _concerned(job: Job) -> Callable[[Object], bool]:
     """Return the predicate for the children that the action concerns; a restore: those that were deleted with it."""
     match job.action:
         case "restore":
-            return lambda one: (
-                one.state in OUT and (stay := read_seen(one).bin) is not None and stay.along == job.object
+            return lambda child: (
+                child.state in OUT and (stay := read_seen(child).bin) is not None and stay.along == job.object
             )
         case "delete":
-            return lambda one: one.state not in OUT | UNTOUCHED
+            return lambda child: child.state not in OUT | UNTOUCHED
         case _:
-            return lambda one: one.state != "DESTROYED"
+            return lambda child: child.state != "DESTROYED"
 
 
-def _clones_first(one: Object, left: Sequence[Object]) -> bool:
+def _clones_first(child: Object, left: Sequence[Object]) -> bool:
     """Tell whether a VM has no clones left among the remaining objects."""
-    if one.kind != VM.kind:
+    if child.kind != VM.kind:
         return True
-    clones = set(vm_seen(one).clones)
+    clones = set(vm_seen(child).clones)
     return not any(other.id in clones for other in left)
 
 
 def _child_request(job: Job) -> Callable[[Object], Request]:
     args = to_json({"along": job.object}) if job.action == "delete" else to_json({})
     who = job.claim.operation.who
-    return lambda one: Request(job.ns, one.id, job.action, "", actor=CONTROLLER, who=who, args=args)
+    return lambda child: Request(job.ns, child.id, job.action, "", actor=CONTROLLER, who=who, args=args)

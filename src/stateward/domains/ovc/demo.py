@@ -118,14 +118,14 @@ class OvcDemo:
 
     async def _toggle_maintenance(self) -> None:
         """Put a node in maintenance if all are enabled; otherwise enable the one that is in maintenance."""
-        nodes = [one async for one in list_all(self._service.engine.store.reader, Selector(NS, NODE.kind))]
-        away = [one for one in nodes if one.state == NodeState.MAINTENANCE]
+        nodes = [node async for node in list_all(self._service.engine.store.reader, Selector(NS, NODE.kind))]
+        away = [node for node in nodes if node.state == NodeState.MAINTENANCE]
         if away:
             await self._service.act(NS, NODE.kind, away[0].id, "enable", DEMO_ADMIN)
-        elif nodes and all(one.state == NodeState.ENABLED for one in nodes):
+        elif nodes and all(node.state == NodeState.ENABLED for node in nodes):
             chosen = self._chance.choice(nodes)
             await self._service.act(NS, NODE.kind, chosen.id, "maintenance", DEMO_ADMIN)
 
     async def _some(self, kind: str) -> Object | None:
-        found = [one async for one in list_all(self._service.engine.store.reader, Selector(NS, kind))]
-        return self._chance.choice(found) if found else None
+        records = [record async for record in list_all(self._service.engine.store.reader, Selector(NS, kind))]
+        return self._chance.choice(records) if records else None

@@ -123,7 +123,8 @@ class DriftDetector:
             claimed = await self._claim_nodes(ns, due)
             watched = await self._list_watched(ns, claimed) if claimed else {}
         keeper = next(iter(serving), None)
-        await self._report_all([(one, Power.OFF) for one in watched.get("", ())])  # on no node: no power for certain
+        # on no node: no power for certain
+        await self._report_all([(watch, Power.OFF) for watch in watched.get("", ())])
         await asyncio.gather(
             *(
                 self._check_node_isolated(Key(ns, id_), seen, watched.get(id_, []), id_ == keeper)
@@ -138,13 +139,15 @@ class DriftDetector:
         vms = list_all(reader, Selector(ns, VM.kind, states=(OvcVmState.RUNNING, OvcVmState.PAUSED)))
         boxes = list_all(reader, Selector(ns, CLOUDSPACE.kind, states=FIREWALL_ON_STATES))
         watched: defaultdict[str, list[WatchedObject]] = defaultdict(list)
-        for found, reader_of in ((vms, vm_seen), (boxes, cloudspace_seen)):
-            async for one in found:
-                with self._faults.isolate(f"look at {one.id} in {ns}"):
-                    at = reader_of(one)
+        for records, reader_of in ((vms, vm_seen), (boxes, cloudspace_seen)):
+            async for record in records:
+                with self._faults.isolate(f"look at {record.id} in {ns}"):
+                    at = reader_of(record)
                     node = at.node if at.machine else ""
-                    if one.op is None and (node in nodes or _waits_for_node(one, at)):
-                        watch = WatchedObject(one.key, one.kind, one.state, one.version, at.node, at.machine)
+                    if record.op is None and (node in nodes or _waits_for_node(record, at)):
+                        watch = WatchedObject(
+                            record.key, record.kind, record.state, record.version, at.node, at.machine
+                        )
                         watched[node].append(watch)
         return dict(watched)
 
@@ -159,9 +162,9 @@ class DriftDetector:
         if hypervisor is None:
             return
         await self._report_all(await self._confirm_drift(node, seen, hypervisor, those))
-        found, complete = await self._find_orphans(node, hypervisor, those, keeper)
-        if found or seen.orphans:
-            await self._engine.store.transact(lambda tx: record_orphans(tx, node, found, complete=complete))
+        orphans, complete = await self._find_orphans(node, hypervisor, those, keeper)
+        if orphans or seen.orphans:
+            await self._engine.store.transact(lambda tx: record_orphans(tx, node, orphans, complete=complete))
 
     async def _connect(self, node: Key, seen: NodeSeen) -> Hypervisor | None:
         try:
@@ -177,12 +180,12 @@ class DriftDetector:
         serving: dict[str, None] = {}
         due: list[str] = []
         lately = await self._engine.store.reader.time() - self._every * 0.6
-        async for one in list_all(self._engine.store.reader, Selector(ns, NODE.kind)):
-            if one.state in IN_SERVICE:
-                serving[one.id] = None
-            with self._faults.isolate(f"look at node {one.id} of {ns}"):
-                if node_seen(one).looked <= lately:
-                    due.append(one.id)
+        async for node in list_all(self._engine.store.reader, Selector(ns, NODE.kind)):
+            if node.state in IN_SERVICE:
+                serving[node.id] = None
+            with self._faults.isolate(f"look at node {node.id} of {ns}"):
+                if node_seen(node).looked <= lately:
+                    due.append(node.id)
         return serving, due
 
     async def _claim_nodes(self, ns: str, nodes: Sequence[str]) -> dict[str, NodeSeen]:
@@ -203,38 +206,40 @@ class DriftDetector:
         self, node: Key, seen: NodeSeen, hypervisor: Hypervisor, those: list[WatchedObject]
     ) -> list[tuple[WatchedObject, Power]]:
         """Return the objects whose drift two observations confirm."""
-        first = await hypervisor.get_powers([one.machine for one in those])
+        first = await hypervisor.get_powers([watch.machine for watch in those])
         unknown = sum(power is Power.UNKNOWN for power in first.values())
         await self._record_trouble(node, seen, f"it cannot say what {unknown} of its machines are" if unknown else "")
-        doubtful = [one for one in those if one.drift_event(first[one.machine])]
+        doubtful = [watch for watch in those if watch.drift_event(first[watch.machine])]
         if not doubtful:
             return []
         await asyncio.sleep(hypervisor.lag + self._apart)
-        again = await hypervisor.get_powers([one.machine for one in doubtful])
-        shown = [(one, again[one.machine]) for one in doubtful]
-        return [(one, power) for one, power in shown if power is first[one.machine]]
+        again = await hypervisor.get_powers([watch.machine for watch in doubtful])
+        shown = [(watch, again[watch.machine]) for watch in doubtful]
+        return [(watch, power) for watch, power in shown if power is first[watch.machine]]
 
     async def _find_orphans(
         self, node: Key, hypervisor: Hypervisor, those: list[WatchedObject], keeper: bool
     ) -> tuple[set[OrphanId], bool]:
         """Return the orphans of a node, and whether its listing was complete."""
-        found, complete = await self._orphans.find_machines(node, hypervisor, {one.machine for one in those})
-        return (found | await self._orphans.find_files() if keeper else found), complete
+        orphans, complete = await self._orphans.find_machines(node, hypervisor, {watch.machine for watch in those})
+        return (orphans | await self._orphans.find_files() if keeper else orphans), complete
 
     async def _report_all(self, news: list[tuple[WatchedObject, Power]]) -> None:
-        for one, power in news:
-            with self._faults.isolate(f"news of {one.key.id} in {one.key.ns}"):
-                await self._report(one, power)
+        for watch, power in news:
+            with self._faults.isolate(f"news of {watch.key.id} in {watch.key.ns}"):
+                await self._report(watch, power)
 
-    async def _report(self, one: WatchedObject, power: Power) -> None:
-        actor = PROVIDER if one.kind == VM.kind else CONTROLLER
+    async def _report(self, watch: WatchedObject, power: Power) -> None:
+        actor = PROVIDER if watch.kind == VM.kind else CONTROLLER
         with suppress(Denied):  # an action began meanwhile: its own observation counts
-            await self._engine.act(*one.key, one.drift_event(power), actor=actor, who=one.node, version=one.version)
+            await self._engine.act(
+                *watch.key, watch.drift_event(power), actor=actor, who=watch.node, version=watch.version
+            )
 
 
-def _waits_for_node(found: Object, at: PlacementSeen) -> bool:
+def _waits_for_node(record: Object, at: PlacementSeen) -> bool:
     """Tell whether an object is a firewall without a machine."""
-    return found.kind == CLOUDSPACE.kind and not at.machine
+    return record.kind == CLOUDSPACE.kind and not at.machine
 
 
 async def _claim_turns(tx: Tx, nodes: Sequence[Key], rest: float) -> dict[str, NodeSeen]:
@@ -242,11 +247,11 @@ async def _claim_turns(tx: Tx, nodes: Sequence[Key], rest: float) -> dict[str, N
     await uow.load(nodes)
     claimed: dict[str, NodeSeen] = {}
     for key in nodes:
-        found = uow.objects.get(key)
-        if found is None or found.removed or found.kind != NODE.kind or node_seen(found).looked > uow.now - rest:
+        record = uow.objects.get(key)
+        if record is None or record.removed or record.kind != NODE.kind or node_seen(record).looked > uow.now - rest:
             continue
-        claimed[key.id] = replace(node_seen(found), looked=uow.now)
-        update_seen(uow, found, claimed[key.id])
+        claimed[key.id] = replace(node_seen(record), looked=uow.now)
+        update_seen(uow, record, claimed[key.id])
     if claimed:
         await uow.apply()
     return claimed
@@ -255,7 +260,7 @@ async def _claim_turns(tx: Tx, nodes: Sequence[Key], rest: float) -> dict[str, N
 async def _save_trouble(tx: Tx, node: Key, trouble: str) -> None:
     uow = UnitOfWork(tx)
     await uow.load([node])
-    found = uow.objects.get(node)
-    if found is not None and node_seen(found).trouble != trouble:
-        update_seen(uow, found, replace(node_seen(found), trouble=trouble))
+    record = uow.objects.get(node)
+    if record is not None and node_seen(record).trouble != trouble:
+        update_seen(uow, record, replace(node_seen(record), trouble=trouble))
         await uow.apply()

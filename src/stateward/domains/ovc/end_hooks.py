@@ -53,12 +53,12 @@ CLEAN_RESULT = '"clean"'
 
 async def on_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
     """Run the end hook of an operation of any kind of the domain."""
-    found = uow.objects[Key(operation.ns, operation.object)]
-    queue = Key(found.ns, found.queue)  # read before a disk leaves its VM
-    of_its_kind = END_HOOKS.get(found.kind)
+    record = uow.objects[Key(operation.ns, operation.object)]
+    queue = Key(record.ns, record.queue)  # read before a disk leaves its VM
+    of_its_kind = END_HOOKS.get(record.kind)
     if of_its_kind is not None:
         await of_its_kind(uow, operation, ended)
-    await update_bin_entry(uow, uow.objects[found.key])
+    await update_bin_entry(uow, uow.objects[record.key])
     _reopen_drained_queue(uow, queue)
 
 
@@ -75,13 +75,13 @@ def _reopen_drained_queue(uow: UnitOfWork, queue: Key) -> None:
 async def _on_vm_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
     key, good = Key(operation.ns, operation.object), ended.status is Status.SUCCEEDED
     disks = await _release_disks(uow, operation, ended)
-    found = uow.objects[key]
+    vm = uow.objects[key]
     seen = (
         _seen_after_migration(uow, operation, ended)
         if operation.hidden
-        else _seen_after_power(operation, vm_seen(found), good=good)
+        else _seen_after_power(operation, vm_seen(vm), good=good)
     )
-    update_seen(uow, found, replace(seen, disks=_updated_disks(seen, disks)))
+    update_seen(uow, vm, replace(seen, disks=_updated_disks(seen, disks)))
     if good and operation.action == "destroy":
         await _drop_references(uow, uow.objects[key])
     if good and operation.parent is not None and operation.action in DEPARTURES:
@@ -107,8 +107,8 @@ async def _release_disks(uow: UnitOfWork, operation: Operation, ended: Ended) ->
     named = str(msgspec.json.decode(operation.args).get("disk", ""))
     keys = [Key(ns, id_) for id_ in {*seen.disks, added_disk_id(operation.id), named} if id_]
     await uow.load(keys)
-    held = [one for key in keys if (one := uow.objects.get(key)) is not None and one.op == operation.id]
-    return [await _release_one(uow, one, operation, ended) for one in held]
+    held = [disk for key in keys if (disk := uow.objects.get(key)) is not None and disk.op == operation.id]
+    return [await _release_one(uow, disk, operation, ended) for disk in held]
 
 
 async def _release_one(uow: UnitOfWork, disk: Object, operation: Operation, ended: Ended) -> Object:
@@ -155,20 +155,20 @@ def _seen_after_power(operation: Operation, seen: OvcVmSeen, *, good: bool) -> O
 
 def _seen_after_migration(uow: UnitOfWork, operation: Operation, ended: Ended) -> OvcVmSeen:
     """Return the record of a VM after a migration; its state does not change."""
-    found = uow.objects[Key(operation.ns, operation.object)]
-    seen = vm_seen(found)
-    there, cold = PlacedMachine(seen.to, machine_key(found.id, operation.id)), operation.origin == OvcVmState.HALTED
+    vm = uow.objects[Key(operation.ns, operation.object)]
+    seen = vm_seen(vm)
+    there, cold = PlacedMachine(seen.to, machine_key(vm.id, operation.id)), operation.origin == OvcVmState.HALTED
     if ended.status is not Status.SUCCEEDED:
         left = () if cold or ended.result == CLEAN_RESULT else (there,)
         return replace(seen, to="", stale_machines=(*seen.stale_machines, *left))
-    journal(uow, found, operation.id, CONTROLLER, operation.who, "migrated", reason=f"{seen.node} to {seen.to}")
+    journal(uow, vm, operation.id, CONTROLLER, operation.who, "migrated", reason=f"{seen.node} to {seen.to}")
     return replace(seen, node=there.node, machine=seen.machine if cold else there.machine, to="")
 
 
-async def _drop_references(uow: UnitOfWork, found: Object) -> None:
+async def _drop_references(uow: UnitOfWork, vm: Object) -> None:
     """Remove a destroyed VM from the users of its image and the clones of its source."""
-    spec = read_spec(found, OvcVmSpec)
-    keys = Key(found.ns, spec.image), Key(found.ns, spec.clone_of)
+    spec = read_spec(vm, OvcVmSpec)
+    keys = Key(vm.ns, spec.image), Key(vm.ns, spec.clone_of)
     await uow.load([key for key in keys if key.id])
     image, source = (uow.objects.get(key) for key in keys)
     if image is not None and image.kind == IMAGE.kind:
@@ -176,7 +176,7 @@ async def _drop_references(uow: UnitOfWork, found: Object) -> None:
         update_seen(uow, image, replace(used, users=max(0, used.users - 1)))
     if source is not None and source.kind == VM.kind:
         seen = vm_seen(source)
-        update_seen(uow, source, replace(seen, clones=tuple(one for one in seen.clones if one != found.id)))
+        update_seen(uow, source, replace(seen, clones=tuple(clone for clone in seen.clones if clone != vm.id)))
 
 
 # --- firewalls -------------------------------------------------------------------------------------------------------
@@ -184,8 +184,8 @@ async def _drop_references(uow: UnitOfWork, found: Object) -> None:
 
 async def _on_cloudspace_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
     """Update the record of a cloudspace's firewall: its machine, and stale machines of a failure."""
-    found, good = uow.objects[Key(operation.ns, operation.object)], ended.status is Status.SUCCEEDED
-    seen, ours = cloudspace_seen(found), machine_key(operation.object, operation.id)
+    cloudspace, good = uow.objects[Key(operation.ns, operation.object)], ended.status is Status.SUCCEEDED
+    seen, ours = cloudspace_seen(cloudspace), machine_key(operation.object, operation.id)
     if operation.hidden:
         there = PlacedMachine(seen.to, ours)
         if good:
@@ -199,7 +199,7 @@ async def _on_cloudspace_end(uow: UnitOfWork, operation: Operation, ended: Ended
         seen = replace(seen, stale_machines=())
     elif not good and seen.machine == ours:
         seen = replace(seen, node="", machine="", stale_machines=(*seen.stale_machines, PlacedMachine(seen.node, ours)))
-    update_seen(uow, found, seen)
+    update_seen(uow, cloudspace, seen)
 
 
 # --- disks and nodes -------------------------------------------------------------------------------------------------
@@ -219,13 +219,13 @@ async def _on_disk_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> N
 
 
 async def _on_node_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
-    found = uow.objects[Key(operation.ns, operation.object)]
+    node = uow.objects[Key(operation.ns, operation.object)]
     if ended.result is None:
         return
     facts = msgspec.json.decode(ended.result, type=NodeFacts)
-    seen = node_seen(found)
+    seen = node_seen(node)
     away = seen.away if operation.action == "maintenance" else {}
-    update_seen(uow, found, replace(seen, report=facts.report, away=away))
+    update_seen(uow, node, replace(seen, report=facts.report, away=away))
 
 
 END_HOOKS: dict[str, Callable[[UnitOfWork, Operation, Ended], Awaitable[Any]]] = {

@@ -54,35 +54,37 @@ async def run_on_all(job: Job, step: str, fan_out: FanOut, reader: Reader) -> Fa
         if not asked:
             break
         before |= asked
-        found = {one.id: one for one in await fan_out.remaining()}
+        remaining = {target.id: target for target in await fan_out.remaining()}
         denied = await job.spawn(
-            f"{step} {number}", [fan_out.make_request(found[id_]) for id_ in asked if id_ in found]
+            f"{step} {number}", [fan_out.make_request(remaining[id_]) for id_ in asked if id_ in remaining]
         )
         spent.update({id_: 1 if id_ in denied else MAX_DENIALS // fan_out.max_tries for id_ in asked})
         if len(denied) == len(asked):
             await job.once(f"{step} {number}: pause", lambda: asyncio.sleep(BUSY_RETRY_S))
-    failed = {one.id: await _failure_reason(reader, one) for one in await fan_out.remaining()}
+    failed = {target.id: await _failure_reason(reader, target) for target in await fan_out.remaining()}
     return FanOutResult({id_: state for id_, state in before.items() if id_ not in failed}, failed)
 
 
 async def _ready_targets(fan_out: FanOut, spent: Counter[str]) -> dict[str, str]:
     """Return the objects that can be asked now, with their states; raises Temporary while only busy ones remain."""
     left = [
-        one for one in await fan_out.remaining() if spent[one.id] < MAX_DENIALS // fan_out.max_tries * fan_out.max_tries
+        target
+        for target in await fan_out.remaining()
+        if spent[target.id] < MAX_DENIALS // fan_out.max_tries * fan_out.max_tries
     ]
-    free = [one for one in left if one.state not in TRANSITION_STATES]
-    ready = {one.id: one.state for one in free if fan_out.is_ready(one, left)}
+    free = [target for target in left if target.state not in TRANSITION_STATES]
+    ready = {target.id: target.state for target in free if fan_out.is_ready(target, left)}
     if left and not ready:
-        busy = [one.id for one in left if one.state in TRANSITION_STATES]
+        busy = [target.id for target in left if target.state in TRANSITION_STATES]
         if busy:
             raise Temporary(f"waits for {', '.join(busy[:5])}", after=BUSY_RETRY_S)
-        return {one.id: one.state for one in free}  # none is busy, so no other object will become ready first
+        return {target.id: target.state for target in free}  # none is busy, so no other object will become ready first
     return ready
 
 
 async def none_done(job: Job, reader: Reader) -> bool:
     """Tell whether every child operation was cancelled, so that nothing was done."""
-    return all(one.status is Status.CANCELLED for one in await reader.children_of(job.key))
+    return all(child.status is Status.CANCELLED for child in await reader.children_of(job.key))
 
 
 async def observe_cancelled(job: Job, reader: Reader) -> ObservedOutcome | Ending:
@@ -90,7 +92,7 @@ async def observe_cancelled(job: Job, reader: Reader) -> ObservedOutcome | Endin
     return ObservedOutcome.NOT_DONE if await none_done(job, reader) else HALF_DONE
 
 
-async def _failure_reason(reader: Reader, one: Object) -> str:
+async def _failure_reason(reader: Reader, target: Object) -> str:
     """Return the error of the latest operation on an object, or what else is known of it."""
-    latest = await reader.operations_of(one.key, 1)
-    return (latest[0].error if latest else None) or one.error or f"it is {one.state}"
+    latest = await reader.operations_of(target.key, 1)
+    return (latest[0].error if latest else None) or target.error or f"it is {target.state}"

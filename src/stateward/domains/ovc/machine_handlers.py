@@ -104,7 +104,7 @@ class OvcVmHandlers:
     async def _machine(self, job: Job, seen: OvcVmSeen, key: str) -> NodeMachine:
         spec = read_spec(job.claim.object, OvcVmSpec)
         disks = [await self._disk(job.ns, id_) for id_ in seen.disks]
-        attached = tuple(self._attached_disk(one) for one in disks if _is_attached(one))
+        attached = tuple(self._attached_disk(disk) for disk in disks if _is_attached(disk))
         image = await self._nodes.reader.object(Key(job.ns, spec.image))
         boots_disk = image is not None and read_spec(image, ImageSpec).source != BUILT_IN_IMAGE
         return NodeMachine(key, spec.name, spec.size, attached, boots_disk)
@@ -122,15 +122,15 @@ class OvcVmHandlers:
 
     async def _file_name(self, ns: str, id_: str) -> str:
         """Return the name of the file of a disk or an image."""
-        found = await self._nodes.reader.object(Key(ns, id_))
-        if found is None:
+        record = await self._nodes.reader.object(Key(ns, id_))
+        if record is None:
             raise Permanent(f"there is no disk or image {id_!r}")
-        return file_name(found)
+        return file_name(record)
 
     async def _disk_files(self, ns: str, seen: OvcVmSeen) -> list[str]:
         """Return the names of the files of a VM's disks; disks whose record was pruned are left out."""
-        found = await self._nodes.reader.objects([Key(ns, id_) for id_ in seen.disks])
-        return [file_name(one) for one in found.values()]
+        disks = await self._nodes.reader.objects([Key(ns, id_) for id_ in seen.disks])
+        return [file_name(disk) for disk in disks.values()]
 
     async def _stop(self, job: Job) -> None:
         seen = vm_seen(job.claim.object)
@@ -165,8 +165,8 @@ class OvcVmHandlers:
 
     async def _add_disk(self, job: Job) -> None:
         disk = added_disk_id(job.key.id)
-        found = await self._disk(job.ns, disk)
-        await job.once("disk", lambda: self._disk_store.create(file_name(found), read_spec(found, DiskSpec).gib))
+        record = await self._disk(job.ns, disk)
+        await job.once("disk", lambda: self._disk_store.create(file_name(record), read_spec(record, DiskSpec).gib))
         await self._attach(job, disk)
 
     async def _attach_disk(self, job: Job) -> None:
@@ -308,7 +308,7 @@ def _progress_reporter(job: Job) -> Callable[[int, int], Awaitable[None]]:
     return report
 
 
-def route_of(found: Object, _action: str) -> Route:
+def route_of(vm: Object, _action: str) -> Route:
     """Return the lane of a VM's node, whose limit can be set."""
-    node = vm_seen(found).node
+    node = vm_seen(vm).node
     return Route("", f"{LANE_PREFIX}{node}") if node else Route()

@@ -236,9 +236,9 @@ def short_kind(kind: str) -> str:
     return kind.removeprefix("ovc.")
 
 
-def read_spec(found: Object, kind: type[S]) -> S:
+def read_spec(record: Object, kind: type[S]) -> S:
     """Return an object's spec."""
-    return msgspec.json.decode(found.spec, type=kind)
+    return msgspec.json.decode(record.spec, type=kind)
 
 
 def parse_spec(spec: str | None, kind: type[S]) -> S:
@@ -249,14 +249,14 @@ def parse_spec(spec: str | None, kind: type[S]) -> S:
         raise bad_input(error, kind, "spec") from error
 
 
-def read_seen(found: Object) -> Seen:
+def read_seen(record: Object) -> Seen:
     """Decode the `seen` record of an object of any kind."""
-    return msgspec.json.decode(found.seen, type=SEENS[found.kind])
+    return msgspec.json.decode(record.seen, type=SEENS[record.kind])
 
 
 def _seen_reader(kind: type[S]) -> Callable[[Object], S]:
     decoder = msgspec.json.Decoder(kind)
-    return lambda found: decoder.decode(found.seen)
+    return lambda record: decoder.decode(record.seen)
 
 
 vm_seen = _seen_reader(OvcVmSeen)
@@ -267,15 +267,15 @@ node_seen = _seen_reader(NodeSeen)
 """Each decodes the `seen` record of an object of one kind."""
 
 
-def file_name(found: Object) -> str:
+def file_name(record: Object) -> str:
     """Return the name of the file of a disk or an image, or of the folder of a node, without its suffix.
 
     Two namespaces may have objects with the same id; no id contains `=`. Objects that were created before file names
     contained namespaces keep their names, because backing files refer to paths. Only guards write `seen`, no caller.
     """
-    if not msgspec.json.decode(found.seen, type=FileBackedSeen).scoped:
-        return found.id
-    return f"{found.id}={blake2b(found.ns.encode(), digest_size=8).hexdigest()}"
+    if not msgspec.json.decode(record.seen, type=FileBackedSeen).scoped:
+        return record.id
+    return f"{record.id}={blake2b(record.ns.encode(), digest_size=8).hexdigest()}"
 
 
 def boot_disk_id(vm: str) -> str:

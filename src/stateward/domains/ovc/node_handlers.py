@@ -60,14 +60,16 @@ class NodeHandlers:
         """Move the VMs away, or stop them; if one fails, the node stays in service and the report names it."""
         how = vm_action(job.args)
         action = "migrate" if how == "move" else "stop"
-        emptied = await self._run_on_all(job, action, self._has_power, lambda one: _request(job, one, action))
+        emptied = await self._run_on_all(job, action, self._has_power, lambda vm: _request(job, vm, action))
         failed = emptied.failed or await self._firewalls_away(job)
         return _report_ending(NodeReport(f"maintenance ({how})", tuple(emptied.done), failed))
 
     async def _decommission(self, job: Job) -> Ending:
         """Move all VMs away; VMs that maintenance had stopped are started on other nodes."""
-        stopped = {id_: one for id_, one in node_seen(job.claim.object).away.items() if one.how == "stop"}
-        moved = await self._run_on_all(job, "migrate", self._is_present, lambda one: _request(job, one, "migrate"))
+        stopped = {
+            id_: departed for id_, departed in node_seen(job.claim.object).away.items() if departed.how == "stop"
+        }
+        moved = await self._run_on_all(job, "migrate", self._is_present, lambda vm: _request(job, vm, "migrate"))
         failed = moved.failed or await self._power_back(job, stopped, "") or await self._firewalls_away(job)
         return _report_ending(NodeReport("decommission", tuple(moved.done), failed))
 
@@ -76,8 +78,8 @@ class NodeHandlers:
         gone = await self._run_on_all(
             job,
             "firewalls",
-            lambda one: one.state in FIREWALL_ON_STATES or one.op is not None,
-            lambda one: _request(job, one, "place firewall"),
+            lambda cloudspace: cloudspace.state in FIREWALL_ON_STATES or cloudspace.op is not None,
+            lambda cloudspace: _request(job, cloudspace, "place firewall"),
             kind=CLOUDSPACE.kind,
         )
         return gone.failed
@@ -87,15 +89,15 @@ class NodeHandlers:
     async def _enable(self, job: Job) -> Ending:
         """Bring back the VMs that left for maintenance; one that cannot move stays where it is."""
         away = node_seen(job.claim.object).away
-        moved = {id_ for id_, one in away.items() if one.how == "move"}
+        moved = {id_ for id_, departed in away.items() if departed.how == "move"}
 
-        def elsewhere(one: Object) -> bool:
-            return one.id in moved and not _is_on(one, job.object) and self._has_power(one)
+        def elsewhere(vm: Object) -> bool:
+            return vm.id in moved and not _is_on(vm, job.object) and self._has_power(vm)
 
         returned = await self._run_on_all(
-            job, "return", elsewhere, lambda one: _request(job, one, "migrate", node=job.object), everywhere=True
+            job, "return", elsewhere, lambda vm: _request(job, vm, "migrate", node=job.object), everywhere=True
         )
-        stopped = {id_: one for id_, one in away.items() if one.how == "stop"}
+        stopped = {id_: departed for id_, departed in away.items() if departed.how == "stop"}
         failed = returned.failed | await self._firewalls_back(job) | await self._power_back(job, stopped, job.object)
         done = tuple(id_ for id_ in away if id_ not in failed)
         return Ending(result=to_json(NodeFacts(NodeReport("enable", done, failed))))
@@ -105,8 +107,8 @@ class NodeHandlers:
         back = await self._run_on_all(
             job,
             "firewalls",
-            lambda one: one.state in FIREWALL_ON_STATES and not cloudspace_seen(one).machine,
-            lambda one: _request(job, one, "place firewall", node=job.object),
+            lambda cloudspace: cloudspace.state in FIREWALL_ON_STATES and not cloudspace_seen(cloudspace).machine,
+            lambda cloudspace: _request(job, cloudspace, "place firewall", node=job.object),
             kind=CLOUDSPACE.kind,
             everywhere=True,
         )
@@ -118,27 +120,27 @@ class NodeHandlers:
         started = await self._run_on_all(
             job,
             "start",
-            lambda one: one.id in stopped and one.state in (V.HALTED, V.STARTING),
-            lambda one: _request(job, one, "start", **where),
+            lambda vm: vm.id in stopped and vm.state in (V.HALTED, V.STARTING),
+            lambda vm: _request(job, vm, "start", **where),
             everywhere=True,
         )
         again = {id_ for id_ in started.done if stopped[id_].state == V.PAUSED}
         paused = await self._run_on_all(
             job,
             "pause",
-            lambda one: one.id in again and one.state in (V.RUNNING, V.PAUSING),
-            lambda one: _request(job, one, "pause"),
+            lambda vm: vm.id in again and vm.state in (V.RUNNING, V.PAUSING),
+            lambda vm: _request(job, vm, "pause"),
             everywhere=True,
         )
         return started.failed | paused.failed
 
     # --- targets -----------------------------------------------------------------------------------------------------
 
-    def _has_power(self, one: Object) -> bool:
-        return one.state in POWERED_STATES or one.op is not None
+    def _has_power(self, vm: Object) -> bool:
+        return vm.state in POWERED_STATES or vm.op is not None
 
-    def _is_present(self, one: Object) -> bool:
-        return one.state not in ABSENT_STATES
+    def _is_present(self, vm: Object) -> bool:
+        return vm.state not in ABSENT_STATES
 
     async def _run_on_all(
         self,
@@ -151,24 +153,24 @@ class NodeHandlers:
         everywhere: bool = False,
     ) -> FanOutResult:
         async def left() -> Sequence[Object]:
-            return [one for one in await self._list(job, kind, everywhere=everywhere) if concerned(one)]
+            return [record for record in await self._list(job, kind, everywhere=everywhere) if concerned(record)]
 
         return await run_on_all(job, step, FanOut(left, ask, MAX_MOVE_TRIES), self._nodes.reader)
 
     async def _list(self, job: Job, kind: str, *, everywhere: bool) -> list[Object]:
         """Return the objects on the node or on their way to it; with `everywhere`, all of the namespace."""
         chosen = list_all(self._nodes.reader, Selector(job.ns, kind))
-        return [one async for one in chosen if everywhere or _is_on(one, job.object)]
+        return [record async for record in chosen if everywhere or _is_on(record, job.object)]
 
 
-def _is_on(one: Object, node: str) -> bool:
-    seen = msgspec.json.decode(one.seen, type=PlacementSeen)
-    return node in (seen.node, seen.to) and one.state not in ABSENT_STATES
+def _is_on(record: Object, node: str) -> bool:
+    seen = msgspec.json.decode(record.seen, type=PlacementSeen)
+    return node in (seen.node, seen.to) and record.state not in ABSENT_STATES
 
 
-def _request(job: Job, one: Object, action: str, **args: str) -> Request:
+def _request(job: Job, record: Object, action: str, **args: str) -> Request:
     who = job.claim.operation.who
-    return Request(job.ns, one.id, action, "", actor=CONTROLLER, who=who, args=to_json(args))
+    return Request(job.ns, record.id, action, "", actor=CONTROLLER, who=who, args=to_json(args))
 
 
 def _report_ending(report: NodeReport) -> Ending:

@@ -46,16 +46,17 @@ def hide_nodes_in_errors(kind: Kind, nodes: NodeRegistry) -> Kind:
         return kind
     internal = internal_actions(kind.lifecycle)
     handlers = {
-        action: one if action in internal else _hiding_handler(one, nodes) for action, one in kind.handlers.items()
+        action: handler if action in internal else _hiding_handler(handler, nodes)
+        for action, handler in kind.handlers.items()
     }
     return kind.with_handlers(handlers)
 
 
-def _hiding_handler(one: Handler, nodes: NodeRegistry) -> Handler:
+def _hiding_handler(handler: Handler, nodes: NodeRegistry) -> Handler:
     """Return a handler that hides nodes in the errors of its work and of its observations."""
-    observe = None if one.observe is None else _hiding(one.observe, nodes)
-    cancelled = None if one.cancelled is None else _hiding(one.cancelled, nodes)
-    return replace(one, run=_hiding(one.run, nodes), observe=observe, cancelled=cancelled)
+    observe = None if handler.observe is None else _hiding(handler.observe, nodes)
+    cancelled = None if handler.cancelled is None else _hiding(handler.cancelled, nodes)
+    return replace(handler, run=_hiding(handler.run, nodes), observe=observe, cancelled=cancelled)
 
 
 def _hiding(run: Run, nodes: NodeRegistry) -> Run:

@@ -23,16 +23,16 @@ from stateward.store.records import Key, Object, Operation, Status, to_json
 END_EVENTS = {Status.SUCCEEDED: "succeeded", Status.FAILED: "failed", Status.CANCELLED: "cancelled"}
 
 
-def update_object(uow: UnitOfWork, found: Object, **changes: Any) -> Object:  # noqa: ANN401 - fields of Object
+def update_object(uow: UnitOfWork, record: Object, **changes: Any) -> Object:  # noqa: ANN401 - fields of Object
     """Change fields of an object other than its state."""
-    changed = replace(found, version=uow.next_version(found.key), **changes)
-    uow.save_object(found.key, changed)
+    changed = replace(record, version=uow.next_version(record.key), **changes)
+    uow.save_object(record.key, changed)
     return changed
 
 
-def update_seen(uow: UnitOfWork, found: Object, seen: Seen) -> Object:
+def update_seen(uow: UnitOfWork, record: Object, seen: Seen) -> Object:
     """Replace the `seen` record of an object."""
-    return update_object(uow, found, seen=to_json(seen))
+    return update_object(uow, record, seen=to_json(seen))
 
 
 # --- disks that an operation of their VM holds -----------------------------------------------------------------------

@@ -37,8 +37,8 @@ MAX_ORPHANS = 200
 """The most orphans that are recorded for a node."""
 
 FILE_OWNERS = (
-    (DISK.kind, tuple(one for one in DiskState if one is not DiskState.DESTROYED)),
-    (IMAGE.kind, tuple(one for one in ImageState if one is not ImageState.DESTROYED)),
+    (DISK.kind, tuple(state for state in DiskState if state is not DiskState.DESTROYED)),
+    (IMAGE.kind, tuple(state for state in ImageState if state is not ImageState.DESTROYED)),
 )
 """The kinds that own files, and the states in which they do."""
 
@@ -67,12 +67,12 @@ class OrphanScanner:
         return {OrphanId("machine", key) for key in nobodys & again.keys}, first.complete and again.complete
 
     async def _is_owned(self, node: Key, machine: str) -> bool:
-        found = await self._reader.object(Key(node.ns, machine_owner(machine)))
-        if found is None or found.removed or found.kind not in (VM.kind, CLOUDSPACE.kind):
+        record = await self._reader.object(Key(node.ns, machine_owner(machine)))
+        if record is None or record.removed or record.kind not in (VM.kind, CLOUDSPACE.kind):
             return False
-        seen = _placement_of(found)
+        seen = _placement_of(record)
         here = PlacedMachine(node.id, machine)
-        is_moving = found.op is not None or bool(seen.to)  # the record is final only when the operation has ended
+        is_moving = record.op is not None or bool(seen.to)  # the record is final only when the operation has ended
         return is_moving or here == PlacedMachine(seen.node, seen.machine) or here in seen.stale_machines
 
     # --- files -------------------------------------------------------------------------------------------------------
@@ -99,12 +99,12 @@ class OrphanScanner:
     async def _owners(self) -> AsyncIterator[str]:
         for ns in await self._reader.namespaces():
             for kind, states in FILE_OWNERS:
-                async for one in list_all(self._reader, Selector(ns, kind, states=states)):
-                    yield file_name(one)
+                async for record in list_all(self._reader, Selector(ns, kind, states=states)):
+                    yield file_name(record)
 
 
-def _placement_of(found: Object) -> PlacementSeen:
-    return vm_seen(found) if found.kind == VM.kind else cloudspace_seen(found)
+def _placement_of(record: Object) -> PlacementSeen:
+    return vm_seen(record) if record.kind == VM.kind else cloudspace_seen(record)
 
 
 def _possible_owners(file: str) -> set[str]:
@@ -116,17 +116,17 @@ def _possible_owners(file: str) -> set[str]:
     return {first, rest.removeprefix("base-").partition(".")[0]} if rest.startswith("base-") else {first}
 
 
-async def record_orphans(tx: Tx, node: Key, found: Collection[OrphanId], *, complete: bool) -> None:
+async def record_orphans(tx: Tx, node: Key, ids: Collection[OrphanId], *, complete: bool) -> None:
     """Record the orphans of a node; after an incomplete scan the known ones stay."""
     uow = UnitOfWork(tx)
     await uow.load([node])
     host = uow.objects[node]
-    before = {one.id: one for one in node_seen(host).orphans}
-    now = sorted({*found} if complete else {*found, *before})[:MAX_ORPHANS]
+    before = {orphan.id: orphan for orphan in node_seen(host).orphans}
+    now = sorted({*ids} if complete else {*ids, *before})[:MAX_ORPHANS]
     if set(now) == before.keys():
         return
-    for one in (who for who in now if who not in before):
-        journal(uow, host, None, PROVIDER, node.id, "stranger", reason=f"{one.what} {one.name} belongs to nobody")
-    orphans = tuple(before.get(one) or OvcOrphan(one, uow.now) for one in now)
+    for id_ in (who for who in now if who not in before):
+        journal(uow, host, None, PROVIDER, node.id, "stranger", reason=f"{id_.what} {id_.name} belongs to nobody")
+    orphans = tuple(before.get(id_) or OvcOrphan(id_, uow.now) for id_ in now)
     update_seen(uow, host, replace(node_seen(host), orphans=orphans))
     await uow.apply()

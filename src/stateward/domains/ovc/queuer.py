@@ -19,7 +19,7 @@ from stateward.store.filters import Selector
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object, Operation
 
-KINDS = frozenset(one.kind for one in LIFECYCLES)
+KINDS = frozenset(lifecycle.kind for lifecycle in LIFECYCLES)
 DRAIN_POLL_S = 0.05
 
 
@@ -44,12 +44,12 @@ class Queuer:
 
     async def queue(self, ns: str, id_: str) -> ObjectQueue:
         """Return an object's queue; empty if it has no operations."""
-        reader, found = self._engine.store.reader, await self._engine.record(ns, id_)
-        if found.kind not in KINDS:
+        reader, record = self._engine.store.reader, await self._engine.record(ns, id_)
+        if record.kind not in KINDS:
             raise NotFound(ns, id_)
-        standing = [await reader.operation(work.key) for work in await reader.queue_of(found.key)]
-        operations = tuple(one for one in standing if one is not None)
-        return ObjectQueue(id_, operations, bool(operations) and read_seen(found).closing)
+        standing = [await reader.operation(work.key) for work in await reader.queue_of(record.key)]
+        operations = tuple(operation for operation in standing if operation is not None)
+        return ObjectQueue(id_, operations, bool(operations) and read_seen(record).closing)
 
     async def stop(self, ns: str, id_: str) -> None:
         """Stop a queue: it refuses new operations; returns when it is drained."""
@@ -73,11 +73,11 @@ async def _close(tx: Tx, keys: Sequence[Key]) -> list[str]:
     """Mark the existing queues of objects as stopping; returns the ids of their objects."""
     uow = UnitOfWork(tx)
     await uow.load(keys)
-    closed = [one for key in keys if (one := uow.objects.get(key)) is not None and uow.queue(key)]
-    for one in closed:
-        update_seen(uow, one, replace(read_seen(one), closing=True))
+    closed = [record for key in keys if (record := uow.objects.get(key)) is not None and uow.queue(key)]
+    for record in closed:
+        update_seen(uow, record, replace(read_seen(record), closing=True))
     await uow.apply()
-    return [one.id for one in closed]
+    return [record.id for record in closed]
 
 
 async def _close_all(tx: Tx, ns: str) -> list[str]:
@@ -87,5 +87,5 @@ async def _close_all(tx: Tx, ns: str) -> list[str]:
 
 
 async def _queue_keys(tx: Tx, chosen: Selector) -> set[Key]:
-    found: list[Object] = await tx.select(chosen)
-    return {Key(one.ns, one.queue) for one in found if one.kind in KINDS}
+    records: list[Object] = await tx.select(chosen)
+    return {Key(record.ns, record.queue) for record in records if record.kind in KINDS}

@@ -32,60 +32,60 @@ PARENT_BIN_STATES = (*BIN_STATES, "DELETING", "RESTORING", "DESTROYING")
 """The states of a parent in the bin, or on its way into it or out of it."""
 
 
-def bin_timer_key(found: Object) -> Key:
+def bin_timer_key(record: Object) -> Key:
     """Return the key of the timer of an object in the bin."""
-    return Key(found.ns, f"bin {found.id}")
+    return Key(record.ns, f"bin {record.id}")
 
 
-def bin_timer(found: Object, due: float) -> Timer:
+def bin_timer(record: Object, due: float) -> Timer:
     """Return the timer that destroys an object in the bin."""
-    return Timer(found.ns, bin_timer_key(found).id, due, TIMER_RANKS[found.kind], found.id, "destroy", "[]", "{}")
+    return Timer(record.ns, bin_timer_key(record).id, due, TIMER_RANKS[record.kind], record.id, "destroy", "[]", "{}")
 
 
-async def update_bin_entry(uow: UnitOfWork, found: Object) -> None:
+async def update_bin_entry(uow: UnitOfWork, record: Object) -> None:
     """Add or remove the bin entry of an object, by the stable state that it has reached; its children follow.
 
     An object in transition is skipped: a hidden operation on it has ended, and its delete, which has added the entry
     already, runs next.
     """
-    if found.kind not in TIMER_RANKS or found.state in TRANSITION_STATES:
+    if record.kind not in TIMER_RANKS or record.state in TRANSITION_STATES:
         return
-    stay = read_seen(found).bin
-    if found.state in BIN_STATES:
+    stay = read_seen(record).bin
+    if record.state in BIN_STATES:
         if stay is None:
             stay = BinEntry(uow.now)
-            update_seen(uow, found, replace(read_seen(found), bin=stay))
-        await _set_bin_timer(uow, found, stay)
+            update_seen(uow, record, replace(read_seen(record), bin=stay))
+        await _set_bin_timer(uow, record, stay)
     elif stay is not None:
-        update_seen(uow, found, replace(read_seen(found), bin=None))
-        _replace_timer(uow, found, None)
-    if found.kind in CONTAINERS:
-        await _update_children(uow, found)
+        update_seen(uow, record, replace(read_seen(record), bin=None))
+        _replace_timer(uow, record, None)
+    if record.kind in CONTAINERS:
+        await _update_children(uow, record)
 
 
-async def _set_bin_timer(uow: UnitOfWork, found: Object, stay: BinEntry) -> None:
-    if stay.along and await _parent_handles(uow, Key(found.ns, stay.along)):
-        _replace_timer(uow, found, None)
+async def _set_bin_timer(uow: UnitOfWork, record: Object, stay: BinEntry) -> None:
+    if stay.along and await _parent_handles(uow, Key(record.ns, stay.along)):
+        _replace_timer(uow, record, None)
     else:
-        _replace_timer(uow, found, stay.since + await retention_of(uow, found))
+        _replace_timer(uow, record, stay.since + await retention_of(uow, record))
 
 
-def _replace_timer(uow: UnitOfWork, found: Object, due: float | None) -> None:
+def _replace_timer(uow: UnitOfWork, record: Object, due: float | None) -> None:
     """Set or remove the timer of an entry, in place of earlier changes of this transaction."""
-    key, changes = bin_timer_key(found), uow.changes
-    changes.timers = [one for one in changes.timers if one.key != key]
-    changes.timers_gone = [one for one in changes.timers_gone if one != key]
+    key, changes = bin_timer_key(record), uow.changes
+    changes.timers = [timer for timer in changes.timers if timer.key != key]
+    changes.timers_gone = [other for other in changes.timers_gone if other != key]
     if due is None:
         changes.timers_gone.append(key)
     else:
-        changes.timers.append(bin_timer(found, due))
+        changes.timers.append(bin_timer(record, due))
 
 
 async def _parent_handles(uow: UnitOfWork, parent: Key) -> bool:
     """Tell whether the parent's timer also stands for the child."""
     await uow.load([parent])
-    found = uow.objects.get(parent)
-    return found is not None and not found.removed and found.state in PARENT_BIN_STATES
+    record = uow.objects.get(parent)
+    return record is not None and not record.removed and record.state in PARENT_BIN_STATES
 
 
 async def _update_children(uow: UnitOfWork, parent: Object) -> None:
@@ -98,14 +98,14 @@ async def _update_children(uow: UnitOfWork, parent: Object) -> None:
 
 async def _deleted_children(uow: UnitOfWork, parent: Object) -> Iterable[Object]:
     below = await uow.select(Selector(parent.ns, parent=parent.id, states=BIN_STATES))
-    return [one for one in below if (stay := read_seen(one).bin) is not None and stay.along == parent.id]
+    return [child for child in below if (stay := read_seen(child).bin) is not None and stay.along == parent.id]
 
 
-async def retention_of(uow: UnitOfWork, found: Object) -> float:
+async def retention_of(uow: UnitOfWork, record: Object) -> float:
     """Return the retention period of an object in seconds, from its account."""
-    if found.kind == ACCOUNT.kind:
-        return read_spec(found, AccountSpec).retention
-    account = getattr(read_spec(found, SPECS[found.kind]), "account", "")
-    await uow.load([Key(found.ns, account)])
-    owner = uow.objects.get(Key(found.ns, account))
+    if record.kind == ACCOUNT.kind:
+        return read_spec(record, AccountSpec).retention
+    account = getattr(read_spec(record, SPECS[record.kind]), "account", "")
+    await uow.load([Key(record.ns, account)])
+    owner = uow.objects.get(Key(record.ns, account))
     return RETENTION_S if owner is None or owner.kind != ACCOUNT.kind else read_spec(owner, AccountSpec).retention

@@ -167,10 +167,14 @@ class Service:
         The object must have the first status; otherwise another action is happening, and the request is refused.
         """
         lifecycle = OBJECT_TYPES[object_type]
-        begins = [one for one in lifecycle.allowed[lifecycle.state(status)] if one.meaning is Meaning.ACTION]
-        ways = [one.event for one in begins if one.target == new_status]
+        begins = [
+            transition
+            for transition in lifecycle.allowed[lifecycle.state(status)]
+            if transition.meaning is Meaning.ACTION
+        ]
+        ways = [transition.event for transition in begins if transition.target == new_status]
         if not ways:
-            begun = sorted({one.target for one in begins})
+            begun = sorted({transition.target for transition in begins})
             raise BadInput("new_status", new_status, f"a transition that begins in {status}: {', '.join(begun)}")
         return await self.act(ns, lifecycle.kind, id_, ways[0], caller, status=status)
 
@@ -178,44 +182,44 @@ class Service:
 
     async def get(self, ns: str, kind: str, id_: str) -> Object:
         """Return an object of this kind; raises NotFound."""
-        found = await self.engine.record(ns, id_)
-        if found.kind != kind:
+        record = await self.engine.record(ns, id_)
+        if record.kind != kind:
             raise NotFound(ns, id_)
-        return found
+        return record
 
     async def disks_of(self, ns: str, vm: str) -> list[Object]:
         """Return the disks of a VM."""
-        return [one async for one in list_all(self.engine.store.reader, Selector(ns, DISK.kind, vm))]
+        return [disk async for disk in list_all(self.engine.store.reader, Selector(ns, DISK.kind, vm))]
 
     async def healing(self, ns: str, since: float, disclosure: Disclosure | None = None) -> HealingReport:
         """Return stuck work, recoveries since a time, and orphans of a namespace, as far as the reader may see them."""
         disclosure = disclosure or self.engine.kinds.disclosure(internal=True)
-        healed = [one for one in await self.engine.recovered(since, ns, disclosure.entry) if one.kind in KINDS]
-        settled = sorted([*healed, *await self._observed_changes(ns, since, disclosure)], key=lambda one: one.at)
-        stuck = [one for one in await self.engine.stuck(namespaces=[ns]) if one.kind in KINDS]
-        shown = [one for one in stuck if not disclosure.hides_action(one.kind, one.action)]
+        healed = [entry for entry in await self.engine.recovered(since, ns, disclosure.entry) if entry.kind in KINDS]
+        settled = sorted([*healed, *await self._observed_changes(ns, since, disclosure)], key=lambda entry: entry.at)
+        stuck = [entry for entry in await self.engine.stuck(namespaces=[ns]) if entry.kind in KINDS]
+        shown = [entry for entry in stuck if not disclosure.hides_action(entry.kind, entry.action)]
         return HealingReport(shown, settled, await self._orphans(ns))
 
     async def _orphans(self, ns: str) -> list[tuple[str, OvcOrphan]]:
         """Return the orphans of a namespace, by node."""
         nodes = list_all(self.engine.store.reader, Selector(ns, NODE.kind))
         return [
-            (node.id, one)
+            (node.id, orphan)
             async for node in nodes
             if node.state != NodeState.DECOMMISSIONED
-            for one in node_seen(node).orphans
+            for orphan in node_seen(node).orphans
         ]
 
     async def _observed_changes(self, ns: str, since: float, disclosure: Disclosure) -> list[Recovered]:
         """Return the changes that drift detection made."""
         chosen = JournalFilter(ns=ns, actor=PROVIDER, since=since)
-        found = [disclosure.entry(entry) for entry in await read_all(self.engine.store.reader, MAX_ENTRIES, chosen)]
-        lines = [line for line in found if line is not None and line.kind in KINDS and line.target is not None]
+        entries = [disclosure.entry(entry) for entry in await read_all(self.engine.store.reader, MAX_ENTRIES, chosen)]
+        lines = [line for line in entries if line is not None and line.kind in KINDS and line.target is not None]
         return [
             Recovered(
-                ns, one.object, one.kind, None, None, one.at, one.event, one.target, f"on {one.who or 'its node'}"
+                ns, line.object, line.kind, None, None, line.at, line.event, line.target, f"on {line.who or 'its node'}"
             )
-            for one in lines
+            for line in lines
         ]
 
 

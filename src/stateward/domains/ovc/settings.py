@@ -46,8 +46,8 @@ def read_settings(folder: Path) -> Settings:
     """Read the settings of a data folder; without a file, return the defaults."""
     file = folder / SETTINGS_FILE
     try:
-        found = tomllib.loads(file.read_text("utf-8")) if file.exists() else {}
-        settings = msgspec.convert(found, Settings)
+        content = tomllib.loads(file.read_text("utf-8")) if file.exists() else {}
+        settings = msgspec.convert(content, Settings)
     except msgspec.ValidationError as error:
         raise bad_input(error, Settings, SETTINGS_FILE) from error
     except (OSError, ValueError, RecursionError) as error:
@@ -59,15 +59,15 @@ def read_settings(folder: Path) -> Settings:
 def with_timeouts(timeouts: dict[str, float]) -> dict[str, Lifecycle]:
     """Return the lifecycles by kind, with the time-outs that are set."""
     known_names = {
-        f"{short_kind(one.kind)}.{_transition_name(row)}"
-        for one in LIFECYCLES
-        for row in one.rows
+        f"{short_kind(lifecycle.kind)}.{_transition_name(row)}"
+        for lifecycle in LIFECYCLES
+        for row in lifecycle.rows
         if row.meaning in BEGINNINGS
     }
     for name in timeouts:
         if name not in known_names:
             raise UnknownName("transition", name, sorted(known_names))
-    return {one.kind: _with_timeouts(one, timeouts) for one in LIFECYCLES}
+    return {lifecycle.kind: _with_timeouts(lifecycle, timeouts) for lifecycle in LIFECYCLES}
 
 
 def _with_timeouts(lifecycle: Lifecycle, timeouts: dict[str, float]) -> Lifecycle:

@@ -53,10 +53,10 @@ COLLECTIONS = (
 )
 
 
-def routes_of(one: Collection) -> Sequence[HTTPRouteHandler]:
+def routes_of(collection: Collection) -> Sequence[HTTPRouteHandler]:
     """Return the routes of a collection."""
-    found: list[HTTPRouteHandler] = [_listing(one), _showing(one), _acting(one)]
-    return [*found, _deleting(one)] if one.deletes else found
+    handlers: list[HTTPRouteHandler] = [_listing(collection), _showing(collection), _acting(collection)]
+    return [*handlers, _deleting(collection)] if collection.deletes else handlers
 
 
 def service_of(request: Call) -> Service:
@@ -70,8 +70,13 @@ async def act_on(request: Call, ns: str, kind: str, id_: str, action: str, **how
     return accepted_view(accepted, disclosure_of(request))
 
 
-def _listing(one: Collection) -> HTTPRouteHandler:
-    @get(f"/{one.path}", opt=needs(Right.READ), summary=f"List {one.path}", operation_id=f"ovcList{one.path.title()}")
+def _listing(collection: Collection) -> HTTPRouteHandler:
+    @get(
+        f"/{collection.path}",
+        opt=needs(Right.READ),
+        summary=f"List {collection.path}",
+        operation_id=f"ovcList{collection.path.title()}",
+    )
     async def list_items(
         request: Call, ns: Ns, states: States = None, parent: Parent = None, after: After = None, limit: Limit = 100
     ) -> list[ItemView]:
@@ -79,61 +84,61 @@ def _listing(one: Collection) -> HTTPRouteHandler:
         wanted = None if states is None else tuple(filter(None, states.split(",")))
         engine = engine_of(request)
         if wanted is not None:
-            engine.kinds.require_states(one.lifecycle.kind, wanted)
-        chosen = Selector(ns, one.lifecycle.kind, parent, wanted)
-        found = await engine.store.reader.list_objects(chosen, Page(after, limit))
+            engine.kinds.require_states(collection.lifecycle.kind, wanted)
+        chosen = Selector(ns, collection.lifecycle.kind, parent, wanted)
+        items = await engine.store.reader.list_objects(chosen, Page(after, limit))
         disclosure = disclosure_of(request)
-        return [item_view(item, disclosure) for item in found]
+        return [item_view(item, disclosure) for item in items]
 
     return list_items
 
 
-def _showing(one: Collection) -> HTTPRouteHandler:
+def _showing(collection: Collection) -> HTTPRouteHandler:
     @get(
-        f"/{one.path}/{{id:str}}",
+        f"/{collection.path}/{{id:str}}",
         opt=needs(Right.READ),
-        summary=f"Show one of the {one.path}",
-        operation_id=f"ovcGet{one.path.title()}",
+        summary=f"Show one of the {collection.path}",
+        operation_id=f"ovcGet{collection.path.title()}",
     )
     async def show_item(request: Call, ns: Ns, id: ItemId) -> ItemView:
         """Return an object."""
-        return item_view(await service_of(request).get(ns, one.lifecycle.kind, id), disclosure_of(request))
+        return item_view(await service_of(request).get(ns, collection.lifecycle.kind, id), disclosure_of(request))
 
     return show_item
 
 
-def _acting(one: Collection) -> HTTPRouteHandler:
+def _acting(collection: Collection) -> HTTPRouteHandler:
     @post(
-        f"/{one.path}/{{id:str}}/{{action:str}}",
-        opt=needs(one.right),
+        f"/{collection.path}/{{id:str}}/{{action:str}}",
+        opt=needs(collection.right),
         status_code=202,
-        summary=f"Act on one of the {one.path}: {', '.join(one.actions)}",
-        operation_id=f"ovcAct{one.path.title()}",
+        summary=f"Act on one of the {collection.path}: {', '.join(collection.actions)}",
+        operation_id=f"ovcAct{collection.path.title()}",
     )
     async def act(
         request: Call, ns: Ns, id: ItemId, action: ActionName, status: ExpectedStatus = None, key: IdempotencyKey = None
     ) -> OvcAcceptedView:
         """Submit an action: the state changes at once, and the work is queued."""
-        if action not in one.actions:
-            raise UnknownName("action", action, one.actions)
-        return await act_on(request, ns, one.lifecycle.kind, id, action, status=status, key=key)
+        if action not in collection.actions:
+            raise UnknownName("action", action, collection.actions)
+        return await act_on(request, ns, collection.lifecycle.kind, id, action, status=status, key=key)
 
     return act
 
 
-def _deleting(one: Collection) -> HTTPRouteHandler:
+def _deleting(collection: Collection) -> HTTPRouteHandler:
     @delete(
-        f"/{one.path}/{{id:str}}",
-        opt=needs(one.right),
+        f"/{collection.path}/{{id:str}}",
+        opt=needs(collection.right),
         status_code=202,
-        summary=f"Delete one of the {one.path}",
-        operation_id=f"ovcDelete{one.path.title()}",
+        summary=f"Delete one of the {collection.path}",
+        operation_id=f"ovcDelete{collection.path.title()}",
     )
     async def delete_item(
         request: Call, ns: Ns, id: ItemId, permanently: Permanently = False, status: ExpectedStatus = None
     ) -> OvcAcceptedView:
         """Move an object to the recycle bin, or destroy it; a repeated request succeeds."""
         action = "destroy" if permanently else "delete"
-        return await act_on(request, ns, one.lifecycle.kind, id, action, status=status)
+        return await act_on(request, ns, collection.lifecycle.kind, id, action, status=status)
 
     return delete_item

@@ -125,7 +125,7 @@ async def list_disks(request: Call, ns: Ns, id: ItemId) -> list[ItemView]:
     """Return the disks of a VM, those in the recycle bin included."""
     service = service_of(request)
     await service.get(ns, VM.kind, id)
-    return [item_view(one, disclosure_of(request)) for one in await service.disks_of(ns, id)]
+    return [item_view(disk, disclosure_of(request)) for disk in await service.disks_of(ns, id)]
 
 
 @post("/machines/{id:str}/disks", opt=ACT, status_code=202, summary="Add a disk to a VM")
@@ -223,5 +223,5 @@ ROUTES = (
 
 def ovc_routes() -> list[ControllerRouterHandler]:
     """Return the routes of the domain: those that every kind has, and those of one kind alone."""
-    shared = [route for one in COLLECTIONS for route in routes_of(one)]
+    shared = [route for collection in COLLECTIONS for route in routes_of(collection)]
     return [OwnedRouter(BASE, route_handlers=[*shared, *ROUTES], tags=["ovc"])]

@@ -131,22 +131,22 @@ class HealingView(Struct, frozen=True, omit_defaults=True):
 
 def item_view(stored: Object, disclosure: Disclosure) -> ItemView:
     """Return the view of an object; only administrators see the nodes of VMs and firewalls."""
-    found = disclosure.object(stored)
-    spec = msgspec.json.decode(found.spec)
+    shown = disclosure.object(stored)
+    spec = msgspec.json.decode(shown.spec)
     return ItemView(
-        id=found.id,
-        kind=short_kind(found.kind),
+        id=shown.id,
+        kind=short_kind(shown.kind),
         name=str(spec.get("name", "")),
-        state=found.state,
-        since=to_datetime(found.since),
-        created=to_datetime(found.created),
-        parent=found.parent,
-        operation=found.op,
-        error=found.error,
+        state=shown.state,
+        since=to_datetime(shown.since),
+        created=to_datetime(shown.created),
+        parent=shown.parent,
+        operation=shown.op,
+        error=shown.error,
         spec={name: value for name, value in spec.items() if name != "name"},
-        bin=_bin_entry_view(read_seen(found)),
+        bin=_bin_entry_view(read_seen(shown)),
         firewall=_firewall(stored),
-        **_kind_fields(found),
+        **_kind_fields(shown),
     )
 
 
@@ -157,35 +157,35 @@ def _firewall(stored: Object) -> str | None:
     return "on" if cloudspace_seen(stored).machine else "off"
 
 
-def _kind_fields(found: Object) -> dict[str, Any]:
+def _kind_fields(item: Object) -> dict[str, Any]:
     """Return the fields that only objects of this kind have."""
-    if found.kind == VM.kind:
-        vm = vm_seen(found)
+    if item.kind == VM.kind:
+        vm = vm_seen(item)
         return {"disks": list(vm.disks), "clones": list(vm.clones), "node": vm.node or None}
-    if found.kind == CLOUDSPACE.kind:
-        return {"node": cloudspace_seen(found).node or None}
-    if found.kind == DISK.kind:
-        return {"vm": disk_seen(found).vm or None}
-    if found.kind == IMAGE.kind:
-        return {"users": image_seen(found).users}
-    if found.kind == NODE.kind:
-        return _node_fields(found)
+    if item.kind == CLOUDSPACE.kind:
+        return {"node": cloudspace_seen(item).node or None}
+    if item.kind == DISK.kind:
+        return {"vm": disk_seen(item).vm or None}
+    if item.kind == IMAGE.kind:
+        return {"users": image_seen(item).users}
+    if item.kind == NODE.kind:
+        return _node_fields(item)
     return {}
 
 
-def _node_fields(found: Object) -> dict[str, Any]:
-    node = node_seen(found)
+def _node_fields(item: Object) -> dict[str, Any]:
+    node = node_seen(item)
     return {
         "away": list(node.away) or None,
         "report": node.report,
         "looked": to_datetime(node.looked) if node.looked else None,
         "trouble": node.trouble or None,
-        "orphans": [_orphan_view(found.id, one) for one in node.orphans] or None,
+        "orphans": [_orphan_view(item.id, orphan) for orphan in node.orphans] or None,
     }
 
 
-def _orphan_view(node: str, one: OvcOrphan) -> OrphanView:
-    return OrphanView(node, one.id.what, one.id.name, to_datetime(one.since))
+def _orphan_view(node: str, orphan: OvcOrphan) -> OrphanView:
+    return OrphanView(node, orphan.id.what, orphan.id.name, to_datetime(orphan.since))
 
 
 def _bin_entry_view(seen: Seen) -> BinEntryView | None:
@@ -202,33 +202,42 @@ def accepted_view(accepted: Accepted, disclosure: Disclosure) -> OvcAcceptedView
 
 def queue_view(queue: ObjectQueue, disclosure: Disclosure) -> ObjectQueueView:
     """Return the view of a queue, without hidden operations."""
-    shown = [_queued_view(one) for one in queue.operations if not disclosure.hides(one)]
+    shown = [_queued_view(operation) for operation in queue.operations if not disclosure.hides(operation)]
     return ObjectQueueView(queue.object, bool(shown), queue.stopping and bool(shown), shown)
 
 
-def _queued_view(one: Operation) -> QueuedOperationView:
-    created = to_datetime(one.created)
-    return QueuedOperationView(one.id, one.object, one.action, one.actor, one.who, str(one.status), one.hidden, created)
+def _queued_view(operation: Operation) -> QueuedOperationView:
+    created = to_datetime(operation.created)
+    return QueuedOperationView(
+        operation.id,
+        operation.object,
+        operation.action,
+        operation.actor,
+        operation.who,
+        str(operation.status),
+        operation.hidden,
+        created,
+    )
 
 
 def healing_view(healing: HealingReport, *, orphans: bool) -> HealingView:
     """Return the view of a healing report; with `orphans` for administrators."""
     return HealingView(
-        [OvcStuckView(one.object, one.op, to_datetime(one.since)) for one in healing.stuck],
+        [OvcStuckView(entry.object, entry.op, to_datetime(entry.since)) for entry in healing.stuck],
         [
             OvcRecoveredView(
-                one.object,
-                short_kind(one.kind),
-                one.op,
-                None if one.began is None else to_datetime(one.began),
-                to_datetime(one.at),
-                one.how,
-                one.state,
-                one.reason,
+                entry.object,
+                short_kind(entry.kind),
+                entry.op,
+                None if entry.began is None else to_datetime(entry.began),
+                to_datetime(entry.at),
+                entry.how,
+                entry.state,
+                entry.reason,
             )
-            for one in healing.healed
+            for entry in healing.healed
         ],
-        [_orphan_view(node, one) for node, one in healing.orphans] if orphans else None,
+        [_orphan_view(node, orphan) for node, orphan in healing.orphans] if orphans else None,
     )
 
 

@@ -88,23 +88,23 @@ def list_(session: Session, kinds: Kinds, state: States = None) -> None:
     """List the objects of a kind."""
     if kinds not in PATHS.values():
         raise BadInput("KINDS", kinds, f"one of {', '.join(dict.fromkeys(PATHS.values()))}")
-    found: list[ItemView] = []
+    items: list[ItemView] = []
     while True:
-        params: dict[str, Any] = {"state": state, "limit": PAGE_SIZE, "after": found[-1].id if found else None}
+        params: dict[str, Any] = {"state": state, "limit": PAGE_SIZE, "after": items[-1].id if items else None}
         page = session.client.http.call(list[ItemView], "GET", _at(session, kinds), params=params)
-        found += page
+        items += page
         if len(page) < PAGE_SIZE:
             break
-    table = item_table(session, found) if found else f"No {kinds} in namespace {session.ns}."
-    session.show([full_record(one) for one in found], lambda _: table)
+    table = item_table(session, items) if items else f"No {kinds} in namespace {session.ns}."
+    session.show([full_record(item) for item in items], lambda _: table)
 
 
 @app.command()
 @on_server
 def show(session: Session, object: ObjectArg) -> None:
     """Show an object; a node with the report of its latest maintenance, and its orphans."""
-    found = session.client.http.call(ItemView, "GET", _at(session, *_parts(session, object)))
-    session.show(full_record(found), lambda _: item_details(session, found))
+    item = session.client.http.call(ItemView, "GET", _at(session, *_parts(session, object)))
+    session.show(full_record(item), lambda _: item_details(session, item))
 
 
 @app.command()
@@ -112,8 +112,8 @@ def show(session: Session, object: ObjectArg) -> None:
 def queue(session: Session, object: ObjectArg, stop: Stop = False) -> None:
     """Show the operations of an object's queue; or stop the queue."""
     path = _at(session, "queues", ("object", _id(session, object)))
-    found = session.client.http.call(ObjectQueueView, "DELETE" if stop else "GET", path)
-    session.show(found, lambda found: queue_table(found) if found.exists else f"{found.object} has no queue.")
+    answer = session.client.http.call(ObjectQueueView, "DELETE" if stop else "GET", path)
+    session.show(answer, lambda view: queue_table(view) if view.exists else f"{view.object} has no queue.")
 
 
 @app.command()
@@ -265,12 +265,12 @@ def _id(session: Session, named: str) -> str:
     if kind not in PATHS:
         raise BadInput("object", named, f"an id, or KIND/NAME with a kind of {', '.join(PATHS)}")
     chosen = ObjectSelector(kind=f"ovc.{KINDS.get(kind, kind)}", labels={"name": name})
-    found = [one.id for one in session.client.objects(session.ns, chosen) if one.state not in FINAL]
-    if not found:
+    ids = [record.id for record in session.client.objects(session.ns, chosen) if record.state not in FINAL]
+    if not ids:
         raise NoObjectOfName(kind, name)
-    if len(found) > 1:
-        raise BadInput("object", named, f"unambiguous: one of {', '.join(found)}")
-    return found[0]
+    if len(ids) > 1:
+        raise BadInput("object", named, f"unambiguous: one of {', '.join(ids)}")
+    return ids[0]
 
 
 def _parts(session: Session, named: str) -> tuple[str, NamedPart]:

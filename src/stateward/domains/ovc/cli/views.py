@@ -20,7 +20,7 @@ TITLES = ("id", "name", "state", "since", "parent", "more", "error")
 
 def full_record(item: ItemView) -> dict[str, Any]:
     """Return an object as `--json` prints it: with every field, also those that the API leaves out, but `created`."""
-    return {one.encode_name: getattr(item, one.name) for one in fields(item) if one.name != "created"}
+    return {field.encode_name: getattr(item, field.name) for field in fields(item) if field.name != "created"}
 
 
 def item_table(session: "Session", items: Sequence[ItemView]) -> Table:
@@ -29,30 +29,30 @@ def item_table(session: "Session", items: Sequence[ItemView]) -> Table:
         TITLES,
         (
             (
-                one.id,
-                one.name,
-                state_text(session.state_class, f"ovc.{one.kind}", one.state),
-                age_text(one.since),
-                one.parent or "",
-                _more(one),
-                error_text(one.error),
+                item.id,
+                item.name,
+                state_text(session.state_class, f"ovc.{item.kind}", item.state),
+                age_text(item.since),
+                item.parent or "",
+                _more(item),
+                error_text(item.error),
             )
-            for one in items
+            for item in items
         ),
     )
 
 
-def _more(one: ItemView) -> str:
+def _more(item: ItemView) -> str:
     remarks = [
-        f"firewall {one.firewall}" if one.firewall else "",
-        f"on {one.node}" if one.node else "",
-        count_text(len(one.disks), "disk") if one.disks else "",
-        f"of {one.vm}" if one.vm else "",
-        count_text(one.users, "user") if one.users else "",
-        f"{count_text(len(one.away), 'VM')} away" if one.away else "",
-        one.trouble or "",
-        count_text(len(one.orphans), "orphan") if one.orphans else "",
-        f"in the bin with {one.bin.along}" if one.bin is not None and one.bin.along else "",
+        f"firewall {item.firewall}" if item.firewall else "",
+        f"on {item.node}" if item.node else "",
+        count_text(len(item.disks), "disk") if item.disks else "",
+        f"of {item.vm}" if item.vm else "",
+        count_text(item.users, "user") if item.users else "",
+        f"{count_text(len(item.away), 'VM')} away" if item.away else "",
+        item.trouble or "",
+        count_text(len(item.orphans), "orphan") if item.orphans else "",
+        f"in the bin with {item.bin.along}" if item.bin is not None and item.bin.along else "",
     ]
     return ", ".join(filter(None, remarks))
 
@@ -76,21 +76,30 @@ def queue_table(queue: ObjectQueueView) -> Table:
     return filled_table(
         ("operation", "object", "action", "by", "status", "shown"),
         (
-            (one.id, one.object, one.action, one.actor, one.status, "hidden" if one.hidden else "")
-            for one in queue.operations
+            (
+                operation.id,
+                operation.object,
+                operation.action,
+                operation.actor,
+                operation.status,
+                "hidden" if operation.hidden else "",
+            )
+            for operation in queue.operations
         ),
     )
 
 
 def _orphan_tables(orphans: Sequence[OrphanView] | None) -> list[Table]:
     """Return the orphans as a table; none without orphans."""
-    rows = [(one.what, one.name, one.node, utc_text(one.since)) for one in orphans or ()]
+    rows = [(orphan.what, orphan.name, orphan.node, utc_text(orphan.since)) for orphan in orphans or ()]
     return [filled_table(("orphan", "name", "seen at", "since"), rows)] if rows else []
 
 
 def healing_view(healing: HealingView) -> RenderableType:
     """Return stuck and recovered work, and orphans."""
-    rows = [(one.object, "stuck", utc_text(one.overdue_since), "", "") for one in healing.stuck]
-    rows += [(one.object, one.how, utc_text(one.at), one.state or "", one.reason or "") for one in healing.healed]
+    rows = [(entry.object, "stuck", utc_text(entry.overdue_since), "", "") for entry in healing.stuck]
+    rows += [
+        (entry.object, entry.how, utc_text(entry.at), entry.state or "", entry.reason or "") for entry in healing.healed
+    ]
     table = filled_table(("object", "what", "when", "state", "why"), rows)
     return Group(table if rows else "Nothing is stuck, and nothing had to be healed.", *_orphan_tables(healing.orphans))

@@ -40,18 +40,18 @@ NAMELESS_STATES = ("DESTROYED", "DECOMMISSIONED")
 
 def require_object(uow: UnitOfWork, ns: str, id_: str, lifecycle: Lifecycle) -> Object:
     """Return a loaded object of this kind; raises NotFound."""
-    found = uow.objects.get(Key(ns, id_))
-    if found is None or found.removed or found.kind != lifecycle.kind:
+    record = uow.objects.get(Key(ns, id_))
+    if record is None or record.removed or record.kind != lifecycle.kind:
         raise NotFound(ns, id_)
-    return found
+    return record
 
 
 def require_state(uow: UnitOfWork, ns: str, id_: str, lifecycle: Lifecycle, *wanted: State) -> Object:
     """Return a loaded object in one of these states; raises ParentNotReady."""
-    found = require_object(uow, ns, id_, lifecycle)
-    if found.state not in wanted:
-        raise ParentNotReady(kind=short_kind(found.kind), id=id_, state=found.state, wanted=" or ".join(wanted))
-    return found
+    record = require_object(uow, ns, id_, lifecycle)
+    if record.state not in wanted:
+        raise ParentNotReady(kind=short_kind(record.kind), id=id_, state=record.state, wanted=" or ".join(wanted))
+    return record
 
 
 async def require_free_name(uow: UnitOfWork, ns: str, lifecycle: Lifecycle, name: str, **where: str) -> None:
@@ -63,38 +63,38 @@ async def require_free_name(uow: UnitOfWork, ns: str, lifecycle: Lifecycle, name
         await uow.lock([Key(ns, f"names of {lifecycle.kind}")])
     labels = {"name": name, **{key: value for key, value in where.items() if key != "parent"}}
     chosen = Selector(ns, lifecycle.kind, where.get("parent"), labels=tuple(labels.items()))
-    for one in await uow.select(chosen):
-        if one.state not in NAMELESS_STATES:
-            raise NameTaken(name=name, kind=short_kind(one.kind), id=one.id, state=one.state)
+    for record in await uow.select(chosen):
+        if record.state not in NAMELESS_STATES:
+            raise NameTaken(name=name, kind=short_kind(record.kind), id=record.id, state=record.state)
 
 
-def check_request(uow: UnitOfWork, request: Request, found: Object) -> Object:
+def check_request(uow: UnitOfWork, request: Request, record: Object) -> Object:
     """Refuse a request whose expected state is outdated, or whose queue takes no more; returns the current object."""
-    _check_expected_state(request, found)
+    _check_expected_state(request, record)
     if request.creates is not None:
-        _check_name_label(request, found)
-        return found
-    _check_queue(uow, found)
-    return uow.objects[found.key]
+        _check_name_label(request, record)
+        return record
+    _check_queue(uow, record)
+    return uow.objects[record.key]
 
 
-def _check_expected_state(request: Request, found: Object) -> None:
+def _check_expected_state(request: Request, record: Object) -> None:
     for fact in request.facts:
         status = fact.removeprefix(STATUS_FACT)
-        if fact.startswith(STATUS_FACT) and status != found.state:
-            raise OtherAction(kind=short_kind(found.kind), id=found.id, state=found.state, status=status)
+        if fact.startswith(STATUS_FACT) and status != record.state:
+            raise OtherAction(kind=short_kind(record.kind), id=record.id, state=record.state, status=status)
 
 
-def _check_name_label(request: Request, found: Object) -> None:
+def _check_name_label(request: Request, record: Object) -> None:
     """Refuse a new object whose label `name` is not the name in its spec: taken names are found by the label."""
     name = msgspec.json.decode(request.spec or "{}").get("name")
-    if msgspec.json.decode(found.labels).get("name") != name:
-        raise BadInput("labels", found.labels, f"labels with name={name}, as its spec says")
+    if msgspec.json.decode(record.labels).get("name") != name:
+        raise BadInput("labels", record.labels, f"labels with name={name}, as its spec says")
 
 
-def _check_queue(uow: UnitOfWork, found: Object) -> None:
+def _check_queue(uow: UnitOfWork, record: Object) -> None:
     """Refuse if the queue is being stopped, or if a request already waits behind a migration."""
-    host = uow.objects[Key(found.ns, found.queue)]
+    host = uow.objects[Key(record.ns, record.queue)]
     line = uow.queue(host.key)
     seen = read_seen(host)
     if seen.closing and line:
@@ -121,9 +121,9 @@ def require_enabled(uow: UnitOfWork, request: Request, account: str, cloudspace:
     if request.actor == CONTROLLER:
         return
     if cloudspace:
-        found = require_object(uow, request.ns, cloudspace, CLOUDSPACE)
-        if found.state not in IN_SERVICE:
-            raise ParentNotReady(kind=short_kind(found.kind), id=found.id, state=found.state, wanted=str(C.DEPLOYED))
+        record = require_object(uow, request.ns, cloudspace, CLOUDSPACE)
+        if record.state not in IN_SERVICE:
+            raise ParentNotReady(kind=short_kind(record.kind), id=record.id, state=record.state, wanted=str(C.DEPLOYED))
     require_state(uow, request.ns, account, ACCOUNT, AccountState.CONFIRMED)
 
 
@@ -131,9 +131,9 @@ ACCOUNT_ACTIONS = frozenset({"define", "create", "enable", "deploy", "restore", 
 """The actions on cloudspaces and images that also depend on the state of their account."""
 
 
-def account_lock_set(request: Request, found: Object | None) -> Iterable[Key]:
+def account_lock_set(request: Request, record: Object | None) -> Iterable[Key]:
     """Return the key of the account that the guard of a cloudspace or an image reads."""
-    parent = request.creates.parent if request.creates is not None else None if found is None else found.parent
+    parent = request.creates.parent if request.creates is not None else None if record is None else record.parent
     return [Key(request.ns, parent)] if parent and request.action in ACCOUNT_ACTIONS else ()
 
 
@@ -147,10 +147,10 @@ def request_args(request: Request) -> dict[str, Any]:
     return args
 
 
-def put_in_bin(uow: UnitOfWork, request: Request, found: Object) -> None:
+def put_in_bin(uow: UnitOfWork, request: Request, record: Object) -> None:
     """Add the bin entry of an object that is deleted, alone or with its parent; the controller acts for a parent."""
     along = str(request_args(request).get("along", "")) if request.actor == CONTROLLER else ""
-    update_seen(uow, found, replace(read_seen(found), bin=BinEntry(uow.now, along)))
+    update_seen(uow, record, replace(read_seen(record), bin=BinEntry(uow.now, along)))
 
 
 def require_parent_not_binned(uow: UnitOfWork, request: Request, id_: str, lifecycle: Lifecycle) -> None:

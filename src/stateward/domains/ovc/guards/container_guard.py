@@ -37,75 +37,79 @@ POWERING = ("deploy", "restore", "resume", "reset")
 """The actions that start a cloudspace's firewall."""
 
 
-async def guard_cloudspace(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def guard_cloudspace(uow: UnitOfWork, request: Request, cloudspace: Object) -> Request | None:
     """Check a request about a cloudspace."""
-    found = check_request(uow, request, found)
+    cloudspace = check_request(uow, request, cloudspace)
     ns, action = request.ns, request.action
     if action == "define":
         spec = parse_spec(request.spec, CloudspaceSpec)
-        if found.parent != spec.account or found.queue != found.id:
-            raise BadInput("parent", found.parent, f"the cloudspace's account, {spec.account}")
+        if cloudspace.parent != spec.account or cloudspace.queue != cloudspace.id:
+            raise BadInput("parent", cloudspace.parent, f"the cloudspace's account, {spec.account}")
         require_state(uow, ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
         await require_free_name(uow, ns, CLOUDSPACE, spec.name, parent=spec.account)
     elif action in ACCOUNT_ACTIONS:
         if action == "restore":
-            require_parent_not_binned(uow, request, found.parent or "", ACCOUNT)
-        require_enabled(uow, request, found.parent or "")
+            require_parent_not_binned(uow, request, cloudspace.parent or "", ACCOUNT)
+        require_enabled(uow, request, cloudspace.parent or "")
     elif action in ("delete", "destroy"):
-        await _check_removal(uow, request, found, [found.id])
+        await _check_removal(uow, request, cloudspace, [cloudspace.id])
     if action in POWERING:
-        await _place_firewall(uow, request, uow.objects[found.key])
+        await _place_firewall(uow, request, uow.objects[cloudspace.key])
     elif action == "place firewall":
-        await _move_firewall(uow, request, found)
+        await _move_firewall(uow, request, cloudspace)
     return None
 
 
-async def _place_firewall(uow: UnitOfWork, request: Request, found: Object) -> None:
+async def _place_firewall(uow: UnitOfWork, request: Request, cloudspace: Object) -> None:
     """Choose the node of a cloudspace's firewall; a running one that is only reset keeps its node."""
-    seen = cloudspace_seen(found)
+    seen = cloudspace_seen(cloudspace)
     if request.action == "reset" and seen.machine:
         return
-    node = await choose_node(uow, found, present=seen.node)
-    update_seen(uow, found, replace(seen, node=node, machine=machine_key(found.id, request.op)))
+    node = await choose_node(uow, cloudspace, present=seen.node)
+    update_seen(uow, cloudspace, replace(seen, node=node, machine=machine_key(cloudspace.id, request.op)))
 
 
-async def _move_firewall(uow: UnitOfWork, request: Request, found: Object) -> None:
+async def _move_firewall(uow: UnitOfWork, request: Request, cloudspace: Object) -> None:
     """Choose the new node of a firewall: its own if that is in service, another one, or none for now."""
-    seen, node = cloudspace_seen(found), str(request_args(request).get("node", ""))
+    seen, node = cloudspace_seen(cloudspace), str(request_args(request).get("node", ""))
     try:
-        to = await (requested_node(uow, found, node, back=True) if node else choose_node(uow, found, present=seen.node))
+        to = await (
+            requested_node(uow, cloudspace, node, back=True)
+            if node
+            else choose_node(uow, cloudspace, present=seen.node)
+        )
     except NoNode:
         if not seen.machine:
             raise
         to = ""
-    update_seen(uow, found, replace(seen, to=to))
+    update_seen(uow, cloudspace, replace(seen, to=to))
 
 
-async def guard_account(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def guard_account(uow: UnitOfWork, request: Request, account: Object) -> Request | None:
     """Check a request about an account."""
-    found = check_request(uow, request, found)
+    account = check_request(uow, request, account)
     if request.creates is not None:
         spec = parse_spec(request.spec, AccountSpec)
-        if found.parent is not None or found.queue != found.id:
-            raise BadInput("parent", found.parent, "left out: accounts are at the top")
+        if account.parent is not None or account.queue != account.id:
+            raise BadInput("parent", account.parent, "left out: accounts are at the top")
         await require_free_name(uow, request.ns, ACCOUNT, spec.name)
     elif request.action in ("delete", "destroy"):
-        below = await uow.select(Selector(request.ns, CLOUDSPACE.kind, found.id))
-        await _check_removal(uow, request, found, [one.id for one in below])
+        below = await uow.select(Selector(request.ns, CLOUDSPACE.kind, account.id))
+        await _check_removal(uow, request, account, [cloudspace.id for cloudspace in below])
     return None
 
 
-async def _check_removal(uow: UnitOfWork, request: Request, found: Object, boxes: list[str]) -> None:
+async def _check_removal(uow: UnitOfWork, request: Request, container: Object, boxes: list[str]) -> None:
     if request.actor == USER:
-        await _refuse_running(uow, request, found, boxes)
+        await _refuse_running(uow, request, container, boxes)
     if request.action == "delete":
-        put_in_bin(uow, request, found)
+        put_in_bin(uow, request, container)
 
 
-async def _refuse_running(uow: UnitOfWork, request: Request, found: Object, boxes: list[str]) -> None:
+async def _refuse_running(uow: UnitOfWork, request: Request, container: Object, boxes: list[str]) -> None:
     """Refuse a user's request that would stop running VMs; whatever starts one locks its cloudspace and account too."""
     for box in boxes:
         running = await uow.select(Selector(request.ns, VM.kind, box, RUNNING))
         if running:
-            some = ", ".join(one.id for one in running[:MAX_SHOWN])
-            raise HasRunning(kind=short_kind(found.kind), id=found.id, vms=some)
+            some = ", ".join(vm.id for vm in running[:MAX_SHOWN])
+            raise HasRunning(kind=short_kind(container.kind), id=container.id, vms=some)

@@ -38,17 +38,17 @@ from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, to_json
 
 
-async def guard_node(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def guard_node(uow: UnitOfWork, request: Request, node: Object) -> Request | None:
     """Check a request about a node."""
-    found = check_request(uow, request, found)
+    node = check_request(uow, request, node)
     match request.action:
         case "register":
             spec = parse_spec(request.spec, NodeSpec)
             if spec.driver in HOST_DRIVERS and HOST_GRANT not in request.facts:
                 raise NodeDriverNotGranted(driver=spec.driver, ns=request.ns)
             check_options(spec)
-            if found.parent is not None or found.queue != found.id:
-                raise BadInput("parent", found.parent, "left out: nodes are at the top")
+            if node.parent is not None or node.queue != node.id:
+                raise BadInput("parent", node.parent, "left out: nodes are at the top")
             await require_free_name(uow, request.ns, NODE, spec.name)
             return replace(request, seen=to_json(NodeSeen(scoped=True)))
         case "maintenance":
@@ -56,8 +56,8 @@ async def guard_node(uow: UnitOfWork, request: Request, found: Object) -> Reques
         case "decommission":
             await uow.lock([Key(request.ns, "enabled nodes")])
             enabled = await uow.select(Selector(request.ns, NODE.kind, states=(NodeState.ENABLED,)))
-            if all(one.id == found.id for one in enabled):
-                raise LastNode(id=found.id)
+            if all(other.id == node.id for other in enabled):
+                raise LastNode(id=node.id)
     return None
 
 
@@ -74,42 +74,42 @@ ACCEPTING_STATES = (NodeState.ENABLED, NodeState.ENABLING)
 """The states in which a node takes VMs; while it is being enabled, only those that it had."""
 
 
-async def requested_node(uow: UnitOfWork, found: Object, node: str, *, back: bool = False) -> str:
+async def requested_node(uow: UnitOfWork, record: Object, node: str, *, back: bool = False) -> str:
     """Return the requested node if it takes the VM; `back`: the VM returns to a node that is being enabled."""
-    await uow.load([Key(found.ns, node)])
-    requested = require_object(uow, found.ns, node, NODE)
+    await uow.load([Key(record.ns, node)])
+    requested = require_object(uow, record.ns, node, NODE)
     if requested.state not in (ACCEPTING_STATES if back else ACCEPTING_STATES[:1]):
         raise NodeNotReady(id=node, state=requested.state)
-    await _require_room(uow, found, [requested])
+    await _require_room(uow, record, [requested])
     return node
 
 
-async def choose_node(uow: UnitOfWork, found: Object, *, present: str = "", avoid: str = "") -> str:
+async def choose_node(uow: UnitOfWork, record: Object, *, present: str = "", avoid: str = "") -> str:
     """Return the present node of a VM or a firewall if it is enabled and has room, else another one."""
-    enabled = await uow.select(Selector(found.ns, NODE.kind, states=(NodeState.ENABLED,)))
-    nodes = [one for one in enabled if one.id != avoid]
+    enabled = await uow.select(Selector(record.ns, NODE.kind, states=(NodeState.ENABLED,)))
+    nodes = [node for node in enabled if node.id != avoid]
     if not nodes:
-        raise (NoOtherNode if avoid else NoNode)(kind=short_kind(found.kind), id=found.id)
-    fitting = await _require_room(uow, found, nodes)
-    return present if present in fitting else max(fitting, key=lambda node: _node_weight(found.id, node))
+        raise (NoOtherNode if avoid else NoNode)(kind=short_kind(record.kind), id=record.id)
+    fitting = await _require_room(uow, record, nodes)
+    return present if present in fitting else max(fitting, key=lambda node: _node_weight(record.id, node))
 
 
-async def _require_room(uow: UnitOfWork, found: Object, nodes: Iterable[Object]) -> set[str]:
+async def _require_room(uow: UnitOfWork, record: Object, nodes: Iterable[Object]) -> set[str]:
     """Return which of some locked nodes have room for a VM; raises if none has.
 
     Firewalls are small, and always have room.
     """
-    limits = {one.id: _size_limit(read_spec(one, NodeSpec)) for one in nodes}
-    if found.kind != VM.kind or not any(limits.values()):
+    limits = {node.id: _size_limit(read_spec(node, NodeSpec)) for node in nodes}
+    if record.kind != VM.kind or not any(limits.values()):
         return {*limits}
-    spec = read_spec(found, OvcVmSpec)
+    spec = read_spec(record, OvcVmSpec)
     size = size_of(spec.size) or MachineSize(0, 0)
-    large = {one: limit for one, limit in limits.items() if limit is None or _fits(size, limit)}
+    large = {id_: limit for id_, limit in limits.items() if limit is None or _fits(size, limit)}
     if not large:
-        most = max((one for one in limits.values() if one), key=lambda one: one.mib)
+        most = max((limit for limit in limits.values() if limit), key=lambda limit: limit.mib)
         raise BadInput("size", spec.size, f"at most {most.processors}c{most.mib}m, which is what a node has")
-    used = await _used_mib(uow, found)
-    fitting = {one for one, limit in large.items() if limit is None or used.get(one, 0) + size.mib <= limit.mib}
+    used = await _used_mib(uow, record)
+    fitting = {id_ for id_, limit in large.items() if limit is None or used.get(id_, 0) + size.mib <= limit.mib}
     if not fitting:
         raise NoRoom(size=spec.size, mib=size.mib)
     return fitting
@@ -127,16 +127,16 @@ def _fits(size: MachineSize, limit: MachineSize) -> bool:
     return size.processors <= limit.processors and size.mib <= limit.mib
 
 
-async def _used_mib(uow: UnitOfWork, found: Object) -> dict[str, int]:
+async def _used_mib(uow: UnitOfWork, record: Object) -> dict[str, int]:
     """Return the memory that the other VMs have, or will have after a move, by node.
 
     The nodes are locked, and whatever places a VM locks them, so none appears meanwhile.
     """
     used: dict[str, int] = {}
-    for one in await uow.peek_selected(Selector(found.ns, VM.kind)):
-        seen = vm_seen(one)
-        size = size_of(read_spec(one, OvcVmSpec).size)
-        if seen.machine and size is not None and one.id != found.id:
+    for vm in await uow.peek_selected(Selector(record.ns, VM.kind)):
+        seen = vm_seen(vm)
+        size = size_of(read_spec(vm, OvcVmSpec).size)
+        if seen.machine and size is not None and vm.id != record.id:
             for node in {seen.node, seen.to}:
                 used[node] = used.get(node, 0) + size.mib
     return used

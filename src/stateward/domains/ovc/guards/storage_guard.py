@@ -37,7 +37,7 @@ VM_ACTIONS = {"assign": "add", "attach": "attach", "detach": "detach"}
 """Actions of a disk that are asked of its VM, with the VM's name for each."""
 
 
-def disk_lock_set(request: Request, found: Object | None) -> Iterable[Key]:
+def disk_lock_set(request: Request, disk: Object | None) -> Iterable[Key]:
     """Return the keys of the objects that the guard of a disk reads."""
     try:
         spec = parse_spec(request.spec, DiskSpec) if request.action == "define" else None
@@ -45,71 +45,71 @@ def disk_lock_set(request: Request, found: Object | None) -> Iterable[Key]:
         return ()
     if spec is not None:
         return [Key(request.ns, spec.account)]
-    if found is None or found.kind != DISK.kind:
+    if disk is None or disk.kind != DISK.kind:
         return ()
     if request.action == "create":
-        return [Key(request.ns, read_spec(found, DiskSpec).account)]
-    return [Key(request.ns, found.parent or "")] if request.action == "restore" else ()
+        return [Key(request.ns, read_spec(disk, DiskSpec).account)]
+    return [Key(request.ns, disk.parent or "")] if request.action == "restore" else ()
 
 
-async def guard_disk(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def guard_disk(uow: UnitOfWork, request: Request, disk: Object) -> Request | None:
     """Check a request about a disk."""
-    found = check_request(uow, request, found)
+    disk = check_request(uow, request, disk)
     if request.action in VM_ACTIONS:
-        raise ChangedWithVm(id=found.id, action=VM_ACTIONS[request.action])
+        raise ChangedWithVm(id=disk.id, action=VM_ACTIONS[request.action])
     match request.action:
         case "define":
-            await _define(uow, request, found)
+            await _define(uow, request, disk)
             return replace(request, seen=to_json(DiskSeen(scoped=True)))
         case "create":
-            require_enabled(uow, request, read_spec(found, DiskSpec).account)
+            require_enabled(uow, request, read_spec(disk, DiskSpec).account)
         case "delete" | "destroy":
-            _check_disk_removal(uow, request, found)
+            _check_disk_removal(uow, request, disk)
         case "restore":
-            parent = VM if disk_seen(found).vm else ACCOUNT
-            require_parent_not_binned(uow, request, found.parent or "", parent)
+            parent = VM if disk_seen(disk).vm else ACCOUNT
+            require_parent_not_binned(uow, request, disk.parent or "", parent)
     return None
 
 
-async def _define(uow: UnitOfWork, request: Request, found: Object) -> None:
+async def _define(uow: UnitOfWork, request: Request, disk: Object) -> None:
     spec = parse_spec(request.spec, DiskSpec)
-    if spec.boot or found.parent != spec.account or found.queue != found.id:
+    if spec.boot or disk.parent != spec.account or disk.queue != disk.id:
         raise BadInput("spec", request.spec, "a disk without a VM, below its account")
     require_state(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
     await require_free_name(uow, request.ns, DISK, spec.name, account=spec.account)
 
 
-def _check_disk_removal(uow: UnitOfWork, request: Request, found: Object) -> None:
-    seen = disk_seen(found)
-    if read_spec(found, DiskSpec).boot:
-        raise BootDisk(id=found.id, vm=seen.vm)
+def _check_disk_removal(uow: UnitOfWork, request: Request, disk: Object) -> None:
+    seen = disk_seen(disk)
+    if read_spec(disk, DiskSpec).boot:
+        raise BootDisk(id=disk.id, vm=seen.vm)
     if request.action == "delete":
-        put_in_bin(uow, request, found)
+        put_in_bin(uow, request, disk)
 
 
-async def guard_image(disk_store: DiskStore, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def guard_image(disk_store: DiskStore, uow: UnitOfWork, request: Request, image: Object) -> Request | None:
     """Check a request about an image; its source must be in the library of the disk store."""
-    found = check_request(uow, request, found)
-    seen = image_seen(found)
+    image = check_request(uow, request, image)
+    seen = image_seen(image)
     match request.action:
         case "define":
             spec = parse_spec(request.spec, ImageSpec)
-            if found.parent != spec.account or found.queue != found.id:
-                raise BadInput("parent", found.parent, f"the image's account, {spec.account}")
+            if image.parent != spec.account or image.queue != image.id:
+                raise BadInput("parent", image.parent, f"the image's account, {spec.account}")
             require_state(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
             await require_free_name(uow, request.ns, IMAGE, spec.name, parent=spec.account)
             _check_source(disk_store, spec.source)
             return replace(request, seen=to_json(ImageSeen(scoped=True)))
         case "create" | "enable":
-            require_enabled(uow, request, found.parent or "")
+            require_enabled(uow, request, image.parent or "")
             if request.action == "create":
-                _check_source(disk_store, read_spec(found, ImageSpec).source)
+                _check_source(disk_store, read_spec(image, ImageSpec).source)
         case "destroy" if seen.users:
-            raise ImageInUse(id=found.id, users=seen.users)
+            raise ImageInUse(id=image.id, users=seen.users)
         case "delete":
-            put_in_bin(uow, request, found)
+            put_in_bin(uow, request, image)
         case "restore":
-            require_parent_not_binned(uow, request, found.parent or "", ACCOUNT)
+            require_parent_not_binned(uow, request, image.parent or "", ACCOUNT)
     return None
 
 

@@ -73,14 +73,14 @@ Rule = Callable[[UnitOfWork, Request, Object], Awaitable[Request | None]]
 OUT = frozenset({OvcVmState.DELETED, OvcVmState.DESTROYED})
 
 
-async def guard_vm(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def guard_vm(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
     """Check a request about a VM, and change the related objects."""
-    found = check_request(uow, request, found)
+    vm = check_request(uow, request, vm)
     rule = RULES.get(request.action)
-    return None if rule is None else await rule(uow, request, found)
+    return None if rule is None else await rule(uow, request, vm)
 
 
-def vm_lock_set(request: Request, found: Object | None) -> Iterable[Key]:
+def vm_lock_set(request: Request, vm: Object | None) -> Iterable[Key]:
     """Return the keys of the objects that the guard of a VM reads or changes."""
     if request.action == "define":
         try:
@@ -88,15 +88,15 @@ def vm_lock_set(request: Request, found: Object | None) -> Iterable[Key]:
         except BadInput:
             return ()
         names = {spec.cloudspace, spec.account, spec.image, spec.clone_of}
-    elif found is None or found.kind != VM.kind:
+    elif vm is None or vm.kind != VM.kind:
         return ()
     else:
-        names = _related_ids(request, found)
+        names = _related_ids(request, vm)
     return [Key(request.ns, name) for name in names if name]
 
 
-def _related_ids(request: Request, found: Object) -> set[str]:
-    spec, seen = read_spec(found, OvcVmSpec), vm_seen(found)
+def _related_ids(request: Request, vm: Object) -> set[str]:
+    spec, seen = read_spec(vm, OvcVmSpec), vm_seen(vm)
     match request.action:
         case "deploy" | "start":
             return {spec.cloudspace, spec.account, spec.clone_of, *seen.disks, *seen.clones}
@@ -115,12 +115,12 @@ def _related_ids(request: Request, found: Object) -> set[str]:
 # --- creation --------------------------------------------------------------------------------------------------------
 
 
-async def _define(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def _define(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
     spec, ns = parse_spec(request.spec, OvcVmSpec), request.ns
     if size_of(spec.size) is None:
         raise BadInput("size", spec.size, "a size: tiny, small, medium, large, or such as 2c512m")
-    if found.parent != spec.cloudspace or found.queue != found.id:
-        raise BadInput("parent", found.parent, f"the VM's cloudspace, {spec.cloudspace}")
+    if vm.parent != spec.cloudspace or vm.queue != vm.id:
+        raise BadInput("parent", vm.parent, f"the VM's cloudspace, {spec.cloudspace}")
     box = require_state(uow, ns, spec.cloudspace, CLOUDSPACE, CloudspaceState.DEPLOYED)
     if box.parent != spec.account:
         raise OtherAccount(kind="cloudspace", id=box.id, other=spec.account)
@@ -131,11 +131,11 @@ async def _define(uow: UnitOfWork, request: Request, found: Object) -> Request |
     await require_free_name(uow, ns, VM, spec.name, parent=spec.cloudspace)
     if source is not None:
         seen = vm_seen(source)
-        update_seen(uow, source, replace(seen, clones=(*seen.clones, found.id)))
+        update_seen(uow, source, replace(seen, clones=(*seen.clones, vm.id)))
     used = image_seen(image)
     update_seen(uow, image, replace(used, users=used.users + 1))
-    boot = boot_disk_id(found.id)
-    define_disk(uow, request, boot, DiskSpec(f"{spec.name}-boot", spec.account, spec.gib, boot=True), found.id, 0)
+    boot = boot_disk_id(vm.id)
+    define_disk(uow, request, boot, DiskSpec(f"{spec.name}-boot", spec.account, spec.gib, boot=True), vm.id, 0)
     return replace(request, seen=to_json(OvcVmSeen(disks={boot: 0})))
 
 
@@ -151,9 +151,9 @@ def _source(uow: UnitOfWork, ns: str, spec: OvcVmSpec) -> Object | None:
     return source
 
 
-def _require_same_account(found: Object, account: str, other: str) -> None:
+def _require_same_account(record: Object, account: str, other: str) -> None:
     if account != other:
-        raise OtherAccount(kind=short_kind(found.kind), id=found.id, other=other)
+        raise OtherAccount(kind=short_kind(record.kind), id=record.id, other=other)
 
 
 def _require_power_allowed(uow: UnitOfWork, request: Request, spec: OvcVmSpec) -> None:
@@ -163,44 +163,44 @@ def _require_power_allowed(uow: UnitOfWork, request: Request, spec: OvcVmSpec) -
         require_state(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
 
 
-async def _require_parents_enabled(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    spec = read_spec(found, OvcVmSpec)
+async def _require_parents_enabled(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
+    spec = read_spec(vm, OvcVmSpec)
     require_enabled(uow, request, spec.account, spec.cloudspace)
     return None
 
 
-async def _deploy(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    boot, spec = require_object(uow, request.ns, boot_disk_id(found.id), DISK), read_spec(found, OvcVmSpec)
+async def _deploy(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
+    boot, spec = require_object(uow, request.ns, boot_disk_id(vm.id), DISK), read_spec(vm, OvcVmSpec)
     if spec.clone_of:
         require_state(uow, request.ns, spec.clone_of, VM, OvcVmState.HALTED)
     move = None if boot.state == DiskState.ASSIGNED else disk_move(uow, boot, "assign")
-    await _start(uow, request, found)
+    await _start(uow, request, vm)
     if move is not None:
         hold_disk(uow, request, boot, move)
     return None
 
 
-async def _start(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    _require_power_allowed(uow, request, read_spec(found, OvcVmSpec))
-    seen, node = vm_seen(found), str(request_args(request).get("node", ""))
+async def _start(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
+    _require_power_allowed(uow, request, read_spec(vm, OvcVmSpec))
+    seen, node = vm_seen(vm), str(request_args(request).get("node", ""))
     for clone in (require_object(uow, request.ns, id_, VM) for id_ in seen.clones):
         if clone.state == OvcVmState.DEPLOYING:  # the clone is being created from this VM's disk
-            raise HasClones(id=found.id, clones=clone.id)
+            raise HasClones(id=vm.id, clones=clone.id)
     if node and request.actor == USER:
-        raise NodeIsInternal(id=found.id)
+        raise NodeIsInternal(id=vm.id)
     if node:
-        node = await requested_node(uow, found, node, back=request.actor == CONTROLLER)
+        node = await requested_node(uow, vm, node, back=request.actor == CONTROLLER)
     else:
-        node = await choose_node(uow, found, present=seen.node)
-    await _require_bootable(uow, found, node)
-    update_seen(uow, found, replace(seen, node=node, machine=machine_key(found.id, request.op)))
+        node = await choose_node(uow, vm, present=seen.node)
+    await _require_bootable(uow, vm, node)
+    update_seen(uow, vm, replace(seen, node=node, machine=machine_key(vm.id, request.op)))
     return None
 
 
-async def _require_bootable(uow: UnitOfWork, found: Object, node: str) -> None:
+async def _require_bootable(uow: UnitOfWork, vm: Object, node: str) -> None:
     """Refuse a VM from an image of the library if its node could boot only the built-in guest, or not hold it."""
-    spec = read_spec(found, OvcVmSpec)
-    image, place = await uow.peek([Key(found.ns, spec.image), Key(found.ns, node)])
+    spec = read_spec(vm, OvcVmSpec)
+    image, place = await uow.peek([Key(vm.ns, spec.image), Key(vm.ns, node)])
     runs_on = None if place is None else read_spec(place, NodeSpec)
     if image is None or runs_on is None or read_spec(image, ImageSpec).source == BUILT_IN_IMAGE:
         return
@@ -219,21 +219,21 @@ async def _require_bootable(uow: UnitOfWork, found: Object, node: str) -> None:
 # --- removal ---------------------------------------------------------------------------------------------------------
 
 
-def _require_no_clones(uow: UnitOfWork, found: Object, *, living: bool) -> None:
+def _require_no_clones(uow: UnitOfWork, vm: Object, *, living: bool) -> None:
     """Refuse while there are clones; with `living`, clones in the recycle bin do not count."""
-    clones = [uow.objects[Key(found.ns, id_)] for id_ in vm_seen(found).clones]
-    standing = [one.id for one in clones if not living or one.state not in OUT]
+    clones = [uow.objects[Key(vm.ns, id_)] for id_ in vm_seen(vm).clones]
+    standing = [clone.id for clone in clones if not living or clone.state not in OUT]
     if standing:
-        raise HasClones(id=found.id, clones=", ".join(standing))
+        raise HasClones(id=vm.id, clones=", ".join(standing))
 
 
-async def _delete(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    _require_no_clones(uow, found, living=True)
-    disks = [require_object(uow, request.ns, id_, DISK) for id_ in vm_seen(found).disks]
-    taken = [(one, disk_move(uow, one, "delete")) for one in disks if one.state not in NOT_TAKEN_ALONG]
+async def _delete(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
+    _require_no_clones(uow, vm, living=True)
+    disks = [require_object(uow, request.ns, id_, DISK) for id_ in vm_seen(vm).disks]
+    taken = [(disk, disk_move(uow, disk, "delete")) for disk in disks if disk.state not in NOT_TAKEN_ALONG]
     for disk, move in taken:
-        hold_disk(uow, request, disk, move, bin=BinEntry(uow.now, found.id))
-    put_in_bin(uow, request, found)
+        hold_disk(uow, request, disk, move, bin=BinEntry(uow.now, vm.id))
+    put_in_bin(uow, request, vm)
     return None
 
 
@@ -241,21 +241,21 @@ NOT_TAKEN_ALONG = frozenset({DiskState.TOBEDELETED, DiskState.ERROR, DiskState.M
 """States of disks that a deleted VM does not take along: in the recycle bin already, or incomplete."""
 
 
-async def _restore(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    spec, seen = read_spec(found, OvcVmSpec), vm_seen(found)
+async def _restore(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
+    spec, seen = read_spec(vm, OvcVmSpec), vm_seen(vm)
     for id_, lifecycle in ((spec.cloudspace, CLOUDSPACE), (spec.account, ACCOUNT)):
         require_parent_not_binned(uow, request, id_, lifecycle)
     disks = [require_object(uow, request.ns, id_, DISK) for id_ in seen.disks]
-    back = [one for one in disks if (stay := disk_seen(one).bin) is not None and stay.along == found.id]
-    for disk, move in [(one, disk_move(uow, one, "restore")) for one in back]:
+    back = [disk for disk in disks if (stay := disk_seen(disk).bin) is not None and stay.along == vm.id]
+    for disk, move in [(disk, disk_move(uow, disk, "restore")) for disk in back]:
         hold_disk(uow, request, disk, move)
     return None
 
 
-async def _destroy(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    _require_no_clones(uow, found, living=False)
-    disks = [require_object(uow, request.ns, id_, DISK) for id_ in vm_seen(found).disks]
-    for disk, move in [(one, disk_move(uow, one, "destroy")) for one in disks]:
+async def _destroy(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
+    _require_no_clones(uow, vm, living=False)
+    disks = [require_object(uow, request.ns, id_, DISK) for id_ in vm_seen(vm).disks]
+    for disk, move in [(disk, disk_move(uow, disk, "destroy")) for disk in disks]:
         hold_disk(uow, request, disk, move)
     return None
 
@@ -263,39 +263,39 @@ async def _destroy(uow: UnitOfWork, request: Request, found: Object) -> Request 
 # --- disks -----------------------------------------------------------------------------------------------------------
 
 
-def _free_slot(found: Object, seen: OvcVmSeen) -> int:
+def _free_slot(vm: Object, seen: OvcVmSeen) -> int:
     if len(seen.disks) >= MAX_DISKS:
-        raise TooManyDisks(id=found.id, most=MAX_DISKS)
+        raise TooManyDisks(id=vm.id, most=MAX_DISKS)
     return next(slot for slot in range(MAX_DISKS) if slot not in seen.disks.values())
 
 
-async def _add_disk(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    await _require_parents_enabled(uow, request, found)
-    args, account = request_args(request), read_spec(found, OvcVmSpec).account
+async def _add_disk(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
+    await _require_parents_enabled(uow, request, vm)
+    args, account = request_args(request), read_spec(vm, OvcVmSpec).account
     spec = parse_spec(to_json({"name": args.get("name", ""), "gib": args.get("gib", 1), "account": account}), DiskSpec)
-    slot = _free_slot(found, vm_seen(found))
+    slot = _free_slot(vm, vm_seen(vm))
     await require_free_name(uow, request.ns, DISK, spec.name, account=account)
-    disk = define_disk(uow, request, added_disk_id(request.op), spec, found.id, slot)
+    disk = define_disk(uow, request, added_disk_id(request.op), spec, vm.id, slot)
     hold_disk(uow, request, disk, disk_move(uow, disk, "assign"))
     return None
 
 
-async def _attach_disk(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    await _require_parents_enabled(uow, request, found)
+async def _attach_disk(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
+    await _require_parents_enabled(uow, request, vm)
     disk = require_object(uow, request.ns, str(request_args(request).get("disk", "")), DISK)
     spec = read_spec(disk, DiskSpec)
-    _require_same_account(disk, spec.account, read_spec(found, OvcVmSpec).account)
+    _require_same_account(disk, spec.account, read_spec(vm, OvcVmSpec).account)
     _refuse_boot_disk(disk, spec)
-    slot = _free_slot(found, vm_seen(found))
-    held = hold_disk(uow, request, disk, disk_move(uow, disk, "attach"), vm=found.id, slot=slot)
-    uow.save_object(held.key, replace(held, parent=found.id, queue=found.id))
+    slot = _free_slot(vm, vm_seen(vm))
+    held = hold_disk(uow, request, disk, disk_move(uow, disk, "attach"), vm=vm.id, slot=slot)
+    uow.save_object(held.key, replace(held, parent=vm.id, queue=vm.id))
     return None
 
 
-async def _detach_disk(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def _detach_disk(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
     disk = require_object(uow, request.ns, str(request_args(request).get("disk", "")), DISK)
-    if disk.id not in vm_seen(found).disks:
-        raise NotAttached(disk=disk.id, id=found.id)
+    if disk.id not in vm_seen(vm).disks:
+        raise NotAttached(disk=disk.id, id=vm.id)
     _refuse_boot_disk(disk, read_spec(disk, DiskSpec))
     hold_disk(uow, request, disk, disk_move(uow, disk, "detach"))
     return None
@@ -309,29 +309,29 @@ def _refuse_boot_disk(disk: Object, spec: DiskSpec) -> None:
 # --- migration -------------------------------------------------------------------------------------------------------
 
 
-async def _migrate(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    seen, node = vm_seen(found), str(request_args(request).get("node", ""))
+async def _migrate(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
+    seen, node = vm_seen(vm), str(request_args(request).get("node", ""))
     if node and node == seen.node:
-        raise AlreadyOnNode(id=found.id, node=node)
+        raise AlreadyOnNode(id=vm.id, node=node)
     if node:
-        node = await requested_node(uow, found, node, back=request.actor == CONTROLLER)
+        node = await requested_node(uow, vm, node, back=request.actor == CONTROLLER)
     else:
-        node = await choose_node(uow, found, avoid=seen.node)
-    update_seen(uow, found, replace(seen, to=node))
+        node = await choose_node(uow, vm, avoid=seen.node)
+    update_seen(uow, vm, replace(seen, to=node))
     return None
 
 
 # --- drift -----------------------------------------------------------------------------------------------------------
 
 
-async def _apply_observed(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def _apply_observed(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
     """Apply the power that a node shows of a VM at rest; a machine that went off is stopped for certain later."""
-    if uow.queue(Key(found.ns, found.queue)):
-        raise NotAtRest(kind=short_kind(found.kind), id=found.id)
-    seen = vm_seen(found)
+    if uow.queue(Key(vm.ns, vm.queue)):
+        raise NotAtRest(kind=short_kind(vm.kind), id=vm.id)
+    seen = vm_seen(vm)
     if request.action == "shows off" and seen.machine:
         lost = PlacedMachine(seen.node, seen.machine)
-        update_seen(uow, found, replace(seen, machine="", stale_machines=(*seen.stale_machines, lost)))
+        update_seen(uow, vm, replace(seen, machine="", stale_machines=(*seen.stale_machines, lost)))
     return None
 
 

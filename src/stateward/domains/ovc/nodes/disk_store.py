@@ -175,4 +175,4 @@ class FileDiskStore:
 
     def _files(self) -> frozenset[str]:
         with os.scandir(self._root) as entries:
-            return frozenset(one.name for one in entries if one.is_file(follow_symlinks=False))
+            return frozenset(entry.name for entry in entries if entry.is_file(follow_symlinks=False))

@@ -112,7 +112,7 @@ class DriverNode:
             power = _powers_in(listing, [key])[key]
             if power in wanted:
                 return
-            shown = next((one for one in listing.machines if one.key == key), None)
+            shown = next((machine for machine in listing.machines if machine.key == key), None)
             if power is Power.OFF and shown is not None:  # a later listing may not show the machine any more
                 why = shown.details.get("complaint", shown.native_state)
             if power is Power.OFF and time.monotonic() - began > self.lag:
@@ -133,7 +133,7 @@ class DriverNode:
 
     async def was_reset(self, key: str, token: str) -> bool | None:
         """Tell whether a reset was done, by the tokens that the driver shows."""
-        shown = next((one for one in (await self._driver.observe([key])).machines if one.key == key), None)
+        shown = next((machine for machine in (await self._driver.observe([key])).machines if machine.key == key), None)
         if shown is None:
             return None
         if token in shown.reboot_tokens:
@@ -147,7 +147,7 @@ class DriverNode:
     async def list_machines(self) -> NodeInventory:
         """Return the machines on the node, without those that have ended."""
         listing = await self._driver.observe()
-        there = (one.key for one in listing.machines if POWERS.get(one.state) is not Power.OFF)
+        there = (machine.key for machine in listing.machines if POWERS.get(machine.state) is not Power.OFF)
         return NodeInventory(frozenset(there), listing.complete)
 
     async def attach(self, key: str, disk: AttachedDisk) -> None:
@@ -186,5 +186,5 @@ class DriverNode:
 
 
 def _powers_in(listing: MachineListing, keys: Collection[str]) -> dict[str, Power]:
-    shown = {one.key: POWERS.get(one.state, Power.CHANGING) for one in listing.machines}
+    shown = {machine.key: POWERS.get(machine.state, Power.CHANGING) for machine in listing.machines}
     return {key: shown.get(key, Power.OFF if listing.complete else Power.UNKNOWN) for key in keys}

@@ -53,10 +53,10 @@ class NodeRegistry:
         """Return a node; it is created on first use."""
         key = Key(ns, node)
         if key not in self._nodes:
-            found = await self.reader.object(key)
-            if found is None or found.kind != NODE.kind:
+            record = await self.reader.object(key)
+            if record is None or record.kind != NODE.kind:
                 raise Permanent(f"there is no node {node!r}")
-            self._nodes.setdefault(key, self._create(file_name(found), read_spec(found, NodeSpec)))
+            self._nodes.setdefault(key, self._create(file_name(record), read_spec(record, NodeSpec)))
         return self._nodes[key]
 
     async def stop_machine(self, ns: str, seen: PlacementSeen) -> None:

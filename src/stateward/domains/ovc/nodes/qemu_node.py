@@ -143,7 +143,7 @@ def _to_qemu_disk(disk: AttachedDisk) -> QemuDisk:
 
 def to_qemu_disks(disks: Sequence[AttachedDisk]) -> list[QemuDisk]:
     """Return the disks of a machine as QEMU gets them."""
-    return [_to_qemu_disk(one) for one in disks]
+    return [_to_qemu_disk(disk) for disk in disks]
 
 
 def to_work_error(error: MonitorError | DiskError) -> Exception:
