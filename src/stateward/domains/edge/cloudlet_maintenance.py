@@ -76,9 +76,9 @@ def plan_failover(
         app = apps.get(instance.rpartition(":")[2])
         if app is None:
             continue
-        taken = {cloudlet_of(one) for one in app.status.members}
-        taken |= {one.target for one in (*tried, *plan) if one.app == instance.rpartition(":")[2]}
-        free = [one for one in app.policy.cloudlets if one in online and one not in taken]
+        taken = {cloudlet_of(member) for member in app.status.members}
+        taken |= {failover.target for failover in (*tried, *plan) if failover.app == instance.rpartition(":")[2]}
+        free = [cloudlet for cloudlet in app.policy.cloudlets if cloudlet in online and cloudlet not in taken]
         if free:
             plan.append(FailOver(instance, free[0]))
     return plan
@@ -98,10 +98,10 @@ class MaintenanceHandler:
         kept: dict[str, str] = {}
         number = 1
         while plan := await self._plan_round(
-            job, number, [one for one in everything if one not in moved and one not in kept], tried
+            job, number, [instance for instance in everything if instance not in moved and instance not in kept], tried
         ):
             ready, denied = await self._move(job, number, plan)
-            moved += [one for one in ready if one not in denied]
+            moved += [instance for instance in ready if instance not in denied]
             kept |= denied
             tried += plan
             number += 1
@@ -121,36 +121,38 @@ class MaintenanceHandler:
         Returns these instances, and why the removal of some of them was refused.
         """
         await job.once(f"told {number}", lambda: self._tell_plan(job, plan))
-        await job.spawn(f"replacements {number}", [await self._creation(job, one) for one in plan])
+        await job.spawn(f"replacements {number}", [await self._creation(job, failover) for failover in plan])
         children = await job.children(f"replacements {number}")
-        created = {one.object for one in children if one.status is Status.SUCCEEDED}
+        created = {child.object for child in children if child.status is Status.SUCCEEDED}
         ready: list[str] = await job.once(f"ready {number}", lambda: self._ready_instances(job, plan, created))
         return ready, await job.spawn(f"removals {number}", await self._removals(job, ready))
 
     async def _app_instances(self, job: Job) -> list[str]:
-        found = existing_apps(await self._handlers.instances_on(job.ns, job.object))
-        return [one.id for one in found]
+        apps = existing_apps(await self._handlers.instances_on(job.ns, job.object))
+        return [app.id for app in apps]
 
     async def _plan(self, job: Job, left: Sequence[str], tried: Sequence[FailOver]) -> list[dict[str, str]]:
-        apps = await self._provisioned_apps(job.ns, {one.rpartition(":")[2] for one in left})
+        apps = await self._provisioned_apps(job.ns, {instance.rpartition(":")[2] for instance in left})
         reader = self._handlers.engine.store.reader
-        online = {one.id async for one in list_all(reader, Selector(job.ns, CLOUDLET.kind)) if is_online(one)}
-        found: list[dict[str, str]] = msgspec.to_builtins(plan_failover(left, apps, online, tried))
-        return found
+        online = {
+            cloudlet.id async for cloudlet in list_all(reader, Selector(job.ns, CLOUDLET.kind)) if is_online(cloudlet)
+        }
+        plan: list[dict[str, str]] = msgspec.to_builtins(plan_failover(left, apps, online, tried))
+        return plan
 
     async def _provisioned_apps(self, ns: str, wanted: Collection[str]) -> dict[str, ProvisionedApp]:
         reader = self._handlers.engine.store.reader
         keys = {name: Key(ns, record_id(APP.kind, name)) for name in wanted}
         records = await reader.objects(list(keys.values())) if keys else {}
         apps = {name: records[key] for name, key in keys.items() if key in records and not records[key].removed}
-        specs = {name: read_spec(one, AppSpec) for name, one in apps.items()}
+        specs = {name: read_spec(app, AppSpec) for name, app in apps.items()}
         names = {spec.autoprov for spec in specs.values() if spec.autoprov}
         policies = {name: Key(ns, record_id(AUTOPROV.kind, name)) for name in names}
-        found = await reader.objects(list(policies.values())) if policies else {}
-        known = {name: read_spec(found[key], AutoprovSpec) for name, key in policies.items() if key in found}
+        stored = await reader.objects(list(policies.values())) if policies else {}
+        known = {name: read_spec(stored[key], AutoprovSpec) for name, key in policies.items() if key in stored}
         return {
-            name: ProvisionedApp(known[specs[name].autoprov], app_status(one))
-            for name, one in apps.items()
+            name: ProvisionedApp(known[specs[name].autoprov], app_status(app))
+            for name, app in apps.items()
             if specs[name].autoprov in known
         }
 
@@ -171,36 +173,38 @@ class MaintenanceHandler:
 
     async def _ready_instances(self, job: Job, plan: Sequence[FailOver], created: Collection[str]) -> list[str]:
         """Return the instances whose replacement was created here and is Ready, and report what failed."""
-        keys = {one.instance: Key(job.ns, one.replacement) for one in plan if one.replacement in created}
-        found = await self._handlers.engine.store.reader.objects(list(keys.values())) if keys else {}
-        ready = [name for name, key in keys.items() if _serves(found.get(key))]
-        for one in plan:
-            if one.instance not in ready:
-                await job.progress(f"{one.replacement} did not become Ready, so {one.instance} stays for now")
+        keys = {
+            failover.instance: Key(job.ns, failover.replacement) for failover in plan if failover.replacement in created
+        }
+        replacements = await self._handlers.engine.store.reader.objects(list(keys.values())) if keys else {}
+        ready = [name for name, key in keys.items() if _serves(replacements.get(key))]
+        for failover in plan:
+            if failover.instance not in ready:
+                await job.progress(f"{failover.replacement} did not become Ready, so {failover.instance} stays for now")
         return ready
 
     async def _removals(self, job: Job, instances: Sequence[str]) -> list[Request]:
-        found = await self._handlers.engine.store.reader.objects([Key(job.ns, one) for one in instances])
-        return [self._handlers.deletion(one) for one in found.values() if not one.removed]
+        records = await self._handlers.engine.store.reader.objects([Key(job.ns, instance) for instance in instances])
+        return [self._handlers.deletion(record) for record in records.values() if not record.removed]
 
     async def _tell_plan(self, job: Job, plan: Sequence[FailOver]) -> None:
-        for nth, one in enumerate(plan, start=1):
-            await job.progress(f"moving {one.instance} to {one.target}", nth, len(plan))
+        for nth, failover in enumerate(plan, start=1):
+            await job.progress(f"moving {failover.instance} to {failover.target}", nth, len(plan))
 
     async def _tell_rest(
         self, job: Job, everything: Sequence[str], moved: Sequence[str], kept: Mapping[str, str]
     ) -> None:
-        apps = await self._provisioned_apps(job.ns, {one.rpartition(":")[2] for one in everything})
-        for one in everything:
-            if one in moved:
-                await job.progress(f"{one} has been moved")
-            elif one in kept:
-                await job.progress(f"{one} stays: {kept[one]}")
-            elif one.rpartition(":")[2] in apps:
-                await job.progress(f"{one} stays: no other cloudlet of its policy can take it")
+        apps = await self._provisioned_apps(job.ns, {instance.rpartition(":")[2] for instance in everything})
+        for instance in everything:
+            if instance in moved:
+                await job.progress(f"{instance} has been moved")
+            elif instance in kept:
+                await job.progress(f"{instance} stays: {kept[instance]}")
+            elif instance.rpartition(":")[2] in apps:
+                await job.progress(f"{instance} stays: no other cloudlet of its policy can take it")
             else:
-                await job.progress(f"{one} stays: its app has no auto-provisioning policy")
+                await job.progress(f"{instance} stays: its app has no auto-provisioning policy")
 
 
-def _serves(found: Object | None) -> bool:
-    return found is not None and found.state == "Ready" and not instance_status(found).missing
+def _serves(instance: Object | None) -> bool:
+    return instance is not None and instance.state == "Ready" and not instance_status(instance).missing

@@ -14,7 +14,7 @@ def deadlines_by_state(settings: EdgeSettings, kind: str) -> dict[str, float]:
     if kind == CLOUDLET.kind:
         return {CloudletState.PREPARE_MAINTENANCE: settings.maintenance}
     by_action = {"Creat": settings.create, "Updat": settings.update, "Delet": settings.delete}
-    states = {one.word: by_action[one.word[:5]] for one in AppInstState if one.state_class is TRANSITIONAL}
+    states = {state.word: by_action[state.word[:5]] for state in AppInstState if state.state_class is TRANSITIONAL}
     return {**states, AppInstState.CREATING_DEPENDENCIES: 2 * settings.create}
 
 

@@ -28,7 +28,7 @@ APPS = {"vision": "sleep 1000", "games": "sleep 1000"}
 async def run_demo(service: Service, hub: CloudletHub, chance: Random) -> None:
     """Run agents and random actions until cancelled."""
     agents = [_agent(hub, town, chance) for town in TOWNS]
-    async with background(*(one.run() for one in agents)):
+    async with background(*(agent.run() for agent in agents)):
         await _set_up(service)
         while True:
             with suppress(Denied, StoreError):

@@ -19,7 +19,7 @@ def check_size(flavor: FlavorSpec) -> None:
 
 def amounts_per_node(flavor: FlavorSpec) -> tuple[float, int]:
     """Return the cores and the bytes that a node takes: the fields, or else the size; a name alone takes nothing."""
-    found = size_of(flavor.size) if _LIKE_AMOUNTS.fullmatch(flavor.size) else None
-    if flavor.cores or flavor.memory or found is None:
+    size = size_of(flavor.size) if _LIKE_AMOUNTS.fullmatch(flavor.size) else None
+    if flavor.cores or flavor.memory or size is None:
         return flavor.cores, flavor.memory
-    return float(found.processors), found.mib << 20
+    return float(size.processors), size.mib << 20

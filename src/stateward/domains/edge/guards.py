@@ -92,33 +92,33 @@ READY = "Ready"
 # --- clusters --------------------------------------------------------------------------------------------------------
 
 
-async def guard_cluster(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def guard_cluster(uow: UnitOfWork, request: Request, instance: Object) -> Request | None:
     """Check an action on a ClusterInst, and fill in its spec and numbers."""
     if request.action not in GUARDED_ACTIONS:
         return None
     _refuse_unknown_arguments(request)
-    cloudlet, cluster = parse_instance_id(found.kind, found.id)
+    cloudlet, cluster = parse_instance_id(instance.kind, instance.id)
     check_caller(request, cloudlet)
     site = await get_open_cloudlet(uow, request, cloudlet)
-    instances = await list_instances(uow, found.ns, cloudlet)
+    instances = await list_instances(uow, instance.ns, cloudlet)
     apps = apps_in_cluster(instances, cloudlet, cluster)
     refuse_transitions(apps, request)
-    status = instance_status(found)
+    status = instance_status(instance)
     if request.action in DELETE_ACTIONS:
-        _refuse_use(f"ClusterInst {found.id}", apps, request, status)
-        return await _with_numbers(uow, request, found, None, status)
-    spec = await _cluster_spec(uow, request, found, status)
-    _accept_unchanged(request, found, spec, status)
-    status = _count_restart(uow, request, found, status)
-    before = read_spec(found, ClusterInst) if request.action != "create" else None
+        _refuse_use(f"ClusterInst {instance.id}", apps, request, status)
+        return await _with_numbers(uow, request, instance, None, status)
+    spec = await _cluster_spec(uow, request, instance, status)
+    _accept_unchanged(request, instance, spec, status)
+    status = _count_restart(uow, request, instance, status)
+    before = read_spec(instance, ClusterInst) if request.action != "create" else None
     taken = ResourceAmounts() if before is None else amounts_of(before)
-    check_capacity(cloudlet, cloudlet_status(site), used_amounts(instances, found.id), amounts_of(spec), taken)
+    check_capacity(cloudlet, cloudlet_status(site), used_amounts(instances, instance.id), amounts_of(spec), taken)
     if spec.setup and read_spec(site, CloudletSpec).backend == SiteBackend.CONTAINER:
         raise BadInput("setup", spec.setup, f"empty on a cloudlet with the back end {SiteBackend.CONTAINER}")
     if request.action == "create":
         args = msgspec.json.decode(request.args)
         status = replace(status, reserved_by=str(args.get("reserved_by", "")) if spec.reservable else "")
-    return await _with_numbers(uow, request, found, spec, status)
+    return await _with_numbers(uow, request, instance, spec, status)
 
 
 def _refuse_unknown_arguments(request: Request) -> None:
@@ -128,21 +128,21 @@ def _refuse_unknown_arguments(request: Request) -> None:
             raise UnknownField(f"args.{name}", known)
 
 
-async def _cluster_spec(uow: UnitOfWork, request: Request, found: Object, status: InstanceStatus) -> ClusterInst:
+async def _cluster_spec(uow: UnitOfWork, request: Request, instance: Object, status: InstanceStatus) -> ClusterInst:
     if request.action == "re-create":
-        return msgspec.json.decode(status.spec or found.spec, type=ClusterInst)
-    wanted = merge_spec(request, found, ClusterInst)
+        return msgspec.json.decode(status.spec or instance.spec, type=ClusterInst)
+    wanted = merge_spec(request, instance, ClusterInst)
     if not 1 <= wanted.nodes <= 1000:
         raise BadInput("nodes", wanted.nodes, "a number from 1 to 1000")
     if request.action == "update":
-        before = read_spec(found, ClusterInst)
+        before = read_spec(instance, ClusterInst)
         _refuse_other_changes(before, wanted)
-        await check_references(uow, found, wanted, msgspec.to_builtins(before))
+        await check_references(uow, instance, wanted, msgspec.to_builtins(before))
         return wanted
-    await check_references(uow, found, wanted, {})
+    await check_references(uow, instance, wanted, {})
     if not wanted.flavor:
         return wanted
-    flavor = await get_object(uow, found.ns, record_id(FLAVOR.kind, wanted.flavor), FLAVOR.kind)
+    flavor = await get_object(uow, instance.ns, record_id(FLAVOR.kind, wanted.flavor), FLAVOR.kind)
     of_flavor = read_spec(flavor, FlavorSpec)
     cores, memory = amounts_per_node(of_flavor)
     return replace(wanted, size=of_flavor.size, cores=cores, memory=memory)
@@ -157,19 +157,21 @@ def _refuse_other_changes(before: ClusterInst | AppInst, wanted: ClusterInst | A
             raise BadInput(name, getattr(wanted, name), allowed)
 
 
-def _accept_unchanged(request: Request, found: Object, wanted: ClusterInst | AppInst, status: InstanceStatus) -> None:
+def _accept_unchanged(
+    request: Request, instance: Object, wanted: ClusterInst | AppInst, status: InstanceStatus
+) -> None:
     """Accept an update that changes nothing of a Ready instance as it is: its agent would replace what runs."""
-    if request.action == "update" and found.state == READY and not status.missing:
-        before = read_spec(found, type(wanted))
+    if request.action == "update" and instance.state == READY and not status.missing:
+        before = read_spec(instance, type(wanted))
         if replace(wanted, revision=before.revision) == before:
             raise NothingToDo
 
 
 def _refuse_use(what: str, apps: list[Object], request: Request, status: InstanceStatus) -> None:
     """Refuse to delete a cluster in use; one that expires must have no app and no reservation at all."""
-    keep = [one.id for one in apps if not read_spec(one, AppInst).auto_delete or request.action == "expire"]
+    keep = [app.id for app in apps if not read_spec(app, AppInst).auto_delete or request.action == "expire"]
     if keep:
-        raise StillReferenced(what, [f"AppInst {one}" for one in keep])
+        raise StillReferenced(what, [f"AppInst {id_}" for id_ in keep])
     if request.action == "expire" and status.reserved_by:
         raise StillReferenced(what, [f"organisation {status.reserved_by}"])
 
@@ -177,44 +179,44 @@ def _refuse_use(what: str, apps: list[Object], request: Request, status: Instanc
 # --- apps ------------------------------------------------------------------------------------------------------------
 
 
-async def guard_app(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def guard_app(uow: UnitOfWork, request: Request, instance: Object) -> Request | None:
     """Check an action on an AppInst, and fill in its spec and numbers."""
     if request.action not in GUARDED_ACTIONS:
         return None
     _refuse_unknown_arguments(request)
-    cloudlet, cluster, app = parse_instance_id(found.kind, found.id)
+    cloudlet, cluster, app = parse_instance_id(instance.kind, instance.id)
     check_caller(request, cloudlet)
     site = await get_open_cloudlet(uow, request, cloudlet)
     backend = read_spec(site, CloudletSpec).backend
     if request.action == "create":
-        return await _create_app(uow, request, found, (cloudlet, cluster, app), backend)
-    status = instance_status(found)
-    await _check_cluster(uow, request, found, cluster_id(cloudlet, status.cluster))
+        return await _create_app(uow, request, instance, (cloudlet, cluster, app), backend)
+    status = instance_status(instance)
+    await _check_cluster(uow, request, instance, cluster_id(cloudlet, status.cluster))
     if request.action in DELETE_ACTIONS:
-        await _leave_app(uow, request, found, app, site)
-        return await _with_numbers(uow, request, found, None, status)
+        await _leave_app(uow, request, instance, app, site)
+        return await _with_numbers(uow, request, instance, None, status)
     if request.action == "re-create":
-        spec = msgspec.json.decode(status.spec or found.spec, type=AppInst)
+        spec = msgspec.json.decode(status.spec or instance.spec, type=AppInst)
     elif msgspec.json.decode(request.args).get("refresh"):
-        record = read_spec(await get_object(uow, found.ns, record_id(APP.kind, app), APP.kind), AppSpec)
+        record = read_spec(await get_object(uow, instance.ns, record_id(APP.kind, app), APP.kind), AppSpec)
         spec = _app_spec(record, app, status.cluster)
     else:
-        spec = merge_spec(request, found, AppInst)
-        _refuse_other_changes(read_spec(found, AppInst), spec)
+        spec = merge_spec(request, instance, AppInst)
+        _refuse_other_changes(read_spec(instance, AppInst), spec)
         check_manifest(app_program(spec))
-    _accept_unchanged(request, found, spec, status)
+    _accept_unchanged(request, instance, spec, status)
     if request.action == "update":
         check_backend(app_program(spec), backend)
-    status = _count_restart(uow, request, found, status)
-    return await _with_numbers(uow, request, found, spec, status)
+    status = _count_restart(uow, request, instance, status)
+    return await _with_numbers(uow, request, instance, spec, status)
 
 
 async def _create_app(
-    uow: UnitOfWork, request: Request, found: Object, parts: tuple[str, str, str], backend: str
+    uow: UnitOfWork, request: Request, instance: Object, parts: tuple[str, str, str], backend: str
 ) -> Request:
     cloudlet, cluster, app = parts
-    merge_spec(request, found, AppInst)  # the record of the app is copied, but a wrong spec is refused
-    record = await get_object(uow, found.ns, record_id(APP.kind, app), APP.kind)
+    merge_spec(request, instance, AppInst)  # the record of the app is copied, but a wrong spec is refused
+    record = await get_object(uow, instance.ns, record_id(APP.kind, app), APP.kind)
     wanted = read_spec(record, AppSpec)
     check_backend(app_program(wanted), backend)
     automatic = cluster.startswith(AUTOCLUSTER_PREFIX)
@@ -225,14 +227,14 @@ async def _create_app(
             f"given with {DEPENDENCIES!r} exactly where the cluster is an {AUTOCLUSTER_PREFIX}",
         )
     if automatic:
-        cluster = await reserve_cluster(uow, found.ns, cloudlet, cluster, wanted)
+        cluster = await reserve_cluster(uow, instance.ns, cloudlet, cluster, wanted)
     else:
-        await _check_new_app_cluster(uow, request, found, cluster_id(cloudlet, cluster), wanted.organization)
+        await _check_new_app_cluster(uow, request, instance, cluster_id(cloudlet, cluster), wanted.organization)
     # A fail-over creates the new instance before it removes the old one, so for a while there is one more than `max`.
-    policy = await find_policy(uow, found.ns, wanted) if request.parent is None else None
-    add_member(uow, record, found.id, policy)
-    status = replace(instance_status(found), cluster=cluster)
-    return await _with_numbers(uow, request, found, _app_spec(wanted, app, cluster), status)
+    policy = await find_policy(uow, instance.ns, wanted) if request.parent is None else None
+    add_member(uow, record, instance.id, policy)
+    status = replace(instance_status(instance), cluster=cluster)
+    return await _with_numbers(uow, request, instance, _app_spec(wanted, app, cluster), status)
 
 
 def _app_spec(app: AppSpec, name: str, cluster: str) -> AppInst:
@@ -241,23 +243,23 @@ def _app_spec(app: AppSpec, name: str, cluster: str) -> AppInst:
 
 
 async def _check_new_app_cluster(
-    uow: UnitOfWork, request: Request, found: Object, cluster: str, organization: str
+    uow: UnitOfWork, request: Request, instance: Object, cluster: str, organization: str
 ) -> None:
     """Refuse a new app whose cluster does not exist, is not ready, or is reserved by another organisation."""
-    await _check_cluster(uow, request, found, cluster)
-    host = await get_object(uow, found.ns, cluster, CLUSTERINST.kind)
+    await _check_cluster(uow, request, instance, cluster)
+    host = await get_object(uow, instance.ns, cluster, CLUSTERINST.kind)
     reserved_by = instance_status(host).reserved_by
     if read_spec(host, ClusterInst).reservable and reserved_by != organization:
         raise Reserved(cluster, reserved_by)
 
 
-async def _check_cluster(uow: UnitOfWork, request: Request, found: Object, cluster: str) -> None:
+async def _check_cluster(uow: UnitOfWork, request: Request, instance: Object, cluster: str) -> None:
     """Refuse an action while one runs on the cluster, unless it is part of the cluster's own delete."""
-    host = await find_object(uow, found.ns, cluster, CLUSTERINST.kind)
+    host = await find_object(uow, instance.ns, cluster, CLUSTERINST.kind)
     if host is None:
         if request.action in DELETE_ACTIONS:
             return
-        raise NotFound(found.ns, cluster) if request.action == "create" else DependencyNotReady(cluster, NOT_PRESENT)
+        raise NotFound(instance.ns, cluster) if request.action == "create" else DependencyNotReady(cluster, NOT_PRESENT)
     if request.parent is not None and request.parent == host.op:
         return
     if request.action in DELETE_ACTIONS:
@@ -274,17 +276,17 @@ async def _check_cluster(uow: UnitOfWork, request: Request, found: Object, clust
         raise DependencyNotReady(f"ClusterInst {cluster}", "missing on its cloudlet")
 
 
-async def _leave_app(uow: UnitOfWork, request: Request, found: Object, app: str, site: Object) -> None:
+async def _leave_app(uow: UnitOfWork, request: Request, instance: Object, app: str, site: Object) -> None:
     """Mark an instance as leaving its app; what goes with its cluster or cloudlet, goes whatever the minimum is."""
-    record = await find_object(uow, found.ns, record_id(APP.kind, app), APP.kind)
+    record = await find_object(uow, instance.ns, record_id(APP.kind, app), APP.kind)
     if record is None:
         return
     wanted = read_spec(record, AppSpec)
-    policy = await find_policy(uow, found.ns, wanted)
-    is_outside = policy is not None and cloudlet_of(found.id) not in policy.cloudlets
+    policy = await find_policy(uow, instance.ns, wanted)
+    is_outside = policy is not None and cloudlet_of(instance.id) not in policy.cloudlets
     is_moved = site.state == CloudletState.PREPARE_MAINTENANCE and site.op == request.parent
     is_limited = (request.parent is None or is_moved) and request.actor != ADMIN and not is_outside
-    mark_leaving(uow, record, found.id, policy if is_limited else None)
+    mark_leaving(uow, record, instance.id, policy if is_limited else None)
 
 
 # --- shared checks ---------------------------------------------------------------------------------------------------
@@ -299,38 +301,44 @@ def check_caller(request: Request, cloudlet: str) -> None:
         raise AdminOnly(sorted(asked))
 
 
-def _count_restart(uow: UnitOfWork, request: Request, found: Object, status: InstanceStatus) -> InstanceStatus:
+def _count_restart(uow: UnitOfWork, request: Request, instance: Object, status: InstanceStatus) -> InstanceStatus:
     """Return the status of an instance that is re-created, or refuse to do it so soon; an update ends a crash loop."""
     alerts = without_alerts(status.alerts, AlertName.CRASH_LOOP)
     if request.action != "re-create":
-        save_alerts(uow, found, status.alerts, alerts)
+        save_alerts(uow, instance, status.alerts, alerts)
         return replace(status, restarts=0, alerts=alerts)
     restarts = count_restart(status.restarts, status.restarted, uow.now)
     delay_s = status.restarted + restart_delay_s(restarts - 1) - uow.now
     if delay_s > 0:
-        raise RestartDelayed(found.id, status.restarts, delay_s)
+        raise RestartDelayed(instance.id, status.restarts, delay_s)
     if restarts >= CRASH_LOOP_RESTARTS:
         why = f"re-created {restarts} times in a row"
         alerts = with_alert(status.alerts, AlertName.CRASH_LOOP, why, uow.now)
-        save_alerts(uow, found, status.alerts, alerts)
+        save_alerts(uow, instance, status.alerts, alerts)
     return replace(status, restarts=restarts, restarted=uow.now, alerts=alerts)
 
 
 def refuse_transitions(others: list[Object], request: Request) -> None:
     """Refuse while an operation runs on one of the instances, unless the request is part of it."""
-    for one in others:
-        is_own = request.parent is not None and request.parent == one.op
-        if is_in_transition(one) and not is_own and IGNORE_TRANSIENT not in request.facts:
-            raise ActionInProgress(one.id, one.state, one.op)
+    for other in others:
+        is_own = request.parent is not None and request.parent == other.op
+        if is_in_transition(other) and not is_own and IGNORE_TRANSIENT not in request.facts:
+            raise ActionInProgress(other.id, other.state, other.op)
 
 
-async def _with_numbers(uow: UnitOfWork, request: Request, found: Object, spec: Any, status: InstanceStatus) -> Request:  # noqa: ANN401
+async def _with_numbers(
+    uow: UnitOfWork,
+    request: Request,
+    instance: Object,
+    spec: Any,  # noqa: ANN401
+    status: InstanceStatus,
+) -> Request:
     """Return the request with the number of its operation, and the generation of its new spec, if any."""
-    record = instance_record(found, await current_operation(uow, found))
-    former = uow.objects.get(found.key)
-    if former is not None and former.removed and former.kind == found.kind:  # its numbers are never used again
+    record = instance_record(instance, await current_operation(uow, instance))
+    former = uow.objects.get(instance.key)
+    if former is not None and former.removed and former.kind == instance.kind:  # its numbers are never used again
         record = replace(record, issued=instance_status(former).issued)
-    move = decide(INSTANCE_LIFECYCLES[found.kind], found.state, request.action, request.actor, request.facts)
+    move = decide(INSTANCE_LIFECYCLES[instance.kind], instance.state, request.action, request.actor, request.facts)
     assert isinstance(move, Move)  # the engine has already decided this
     after = begin_operation(record, move, request.facts, int(uow.now * 1000))
     seen = replace(updated_status(status, after), undo_of="")

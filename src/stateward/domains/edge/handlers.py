@@ -170,27 +170,33 @@ class Handlers:
         if not others and not job.claim.operation.steps.count(f'"{step}"'):
             return []
         facts = operation_facts(job.claim.operation) & OVERRIDES
-        await job.spawn(step, [self.deletion(one, facts) for one in others])
-        now = await self.engine.store.reader.objects([one.key for one in others])
-        return [one.id for one in others if one.key in now and now[one.key].state != NOT_PRESENT]
+        await job.spawn(step, [self.deletion(other, facts) for other in others])
+        now = await self.engine.store.reader.objects([other.key for other in others])
+        return [other.id for other in others if other.key in now and now[other.key].state != NOT_PRESENT]
 
-    def deletion(self, found: Object, facts: frozenset[str] = NO_FACTS) -> Request:
+    def deletion(self, instance: Object, facts: frozenset[str] = NO_FACTS) -> Request:
         """Return the request of an operation to delete an instance along."""
         actor = ADMIN if facts else USER
         return self.engine.request(
-            found.ns, found.id, "delete", actor=actor, who=CASCADE_WHO, facts=facts, also_locks=related_ids(found)
+            instance.ns,
+            instance.id,
+            "delete",
+            actor=actor,
+            who=CASCADE_WHO,
+            facts=facts,
+            also_locks=related_ids(instance),
         )
 
     async def _apps_of(self, job: Job) -> list[Object]:
         return await self.instances_below(job.claim.object)
 
-    async def instances_below(self, found: Object) -> list[Object]:
+    async def instances_below(self, record: Object) -> list[Object]:
         """Return the apps of a cluster, or the apps and clusters of a cloudlet."""
-        if found.kind == CLOUDLET.kind:
-            every = await self.instances_on(found.ns, found.id)
+        if record.kind == CLOUDLET.kind:
+            every = await self.instances_on(record.ns, record.id)
             return [*existing_apps(every), *existing_clusters(every)]
-        cloudlet = cloudlet_of(found.id)
-        return apps_in_cluster(await self.instances_on(found.ns, cloudlet), cloudlet, local_name(found.id))
+        cloudlet = cloudlet_of(record.id)
+        return apps_in_cluster(await self.instances_on(record.ns, cloudlet), cloudlet, local_name(record.id))
 
     async def instances_on(self, ns: str, cloudlet: str) -> list[Object]:
         """Return the instances on a cloudlet."""
@@ -210,20 +216,20 @@ class Handlers:
     async def _ensure_cluster(self, job: Job) -> str | None:
         """Create the cluster reserved for an app; returns the error, if any."""
         cluster = Key(job.ns, cluster_id(cloudlet_of(job.object), instance_status(job.claim.object).cluster))
-        found = await self.engine.store.reader.object(cluster)
-        if _is_made(found):
+        record = await self.engine.store.reader.object(cluster)
+        if _is_made(record):
             return None
-        denied = await job.spawn("cluster", [await self._creation(job, cluster, found)])
-        found = await self.engine.store.reader.object(cluster)
-        if _is_made(found):
+        denied = await job.spawn("cluster", [await self._creation(job, cluster, record)])
+        record = await self.engine.store.reader.object(cluster)
+        if _is_made(record):
             return None
-        why = denied.get(cluster.id) or await self._failure(job, cluster) or (found.state if found else "not there")
+        why = denied.get(cluster.id) or await self._failure(job, cluster) or (record.state if record else "not there")
         return f"cluster {cluster.id} could not be made: {why}"
 
     async def _failure(self, job: Job, cluster: Key) -> str | None:
         """Return the error of the operation that should have created the cluster."""
         children = await self.engine.store.reader.children_of(job.key)
-        return next((one.error for one in children if one.object == cluster.id and one.error), None)
+        return next((child.error for child in children if child.object == cluster.id and child.error), None)
 
     async def _creation(self, job: Job, cluster: Key, former: Object | None) -> Request:
         app = read_spec(job.claim.object, AppInst)
@@ -253,12 +259,12 @@ def _without_agent(event: str) -> Ending:
 
 async def on_instance_end(uow: UnitOfWork, operation: Operation, ended: Ended, *, idle_s: float) -> None:
     """Update the status of an instance whose agent was not asked; free the cluster of an app that is gone."""
-    found = uow.objects[Key(operation.ns, operation.object)]
+    instance = uow.objects[Key(operation.ns, operation.object)]
     if IGNORE_AGENT in operation_facts(operation) and ended.status is Status.SUCCEEDED:
-        record = instance_record(found, operation)
-        seen = updated_status(instance_status(found), end_operation(record, record.state))
-        found = save_status(uow, found, seen if found.removed else replace(seen, spec=found.spec))
-    await free_clusters_of_gone_apps(uow, [found], idle_s)
+        record = instance_record(instance, operation)
+        seen = updated_status(instance_status(instance), end_operation(record, record.state))
+        instance = save_status(uow, instance, seen if instance.removed else replace(seen, spec=instance.spec))
+    await free_clusters_of_gone_apps(uow, [instance], idle_s)
 
 
 def _is_made(cluster: Object | None) -> bool:
@@ -280,9 +286,9 @@ def _ignores_agent(job: Job) -> bool:
     return IGNORE_AGENT in operation_facts(job.claim.operation)
 
 
-def responsible_agent(found: Object) -> Party:
+def responsible_agent(instance: Object) -> Party:
     """Return the agent that is responsible for an instance or a cloudlet."""
-    cloudlet = cloudlet_of(found.id)
+    cloudlet = cloudlet_of(instance.id)
     return Party(f"the agent of cloudlet {cloudlet}", cloudlet, UNSERVED_STATES)
 
 
@@ -291,9 +297,9 @@ def instance_creation(kind: str, cloudlet: str) -> Creation:
     return Creation(kind, cloudlet, f'{{"cloudlet":"{cloudlet}"}}')
 
 
-def related_ids(found: Object) -> tuple[str, ...]:
+def related_ids(instance: Object) -> tuple[str, ...]:
     """Return the ids whose rows are locked with an instance: its cloudlet, cluster and app."""
-    parts = found.id.split(":")
-    if found.kind != APPINST.kind:
+    parts = instance.id.split(":")
+    if instance.kind != APPINST.kind:
         return (parts[0],)
-    return (parts[0], cluster_of(found), record_id(APP.kind, parts[2]))
+    return (parts[0], cluster_of(instance), record_id(APP.kind, parts[2]))

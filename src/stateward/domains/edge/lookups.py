@@ -29,10 +29,10 @@ DELETING_STATES = ("DeletePrepare", "DeleteRequested", "Deleting")
 
 async def get_object(uow: UnitOfWork, ns: str, name: str, kind: str) -> Object:
     """Return an object of a kind, locked, or raise if there is none."""
-    found = await find_object(uow, ns, name, kind)
-    if found is None:
+    record = await find_object(uow, ns, name, kind)
+    if record is None:
         raise NotFound(ns, name)
-    return found
+    return record
 
 
 async def find_object(uow: UnitOfWork, ns: str, name: str, kind: str) -> Object | None:
@@ -45,8 +45,8 @@ async def find_object(uow: UnitOfWork, ns: str, name: str, kind: str) -> Object 
 
 def loaded_object(uow: UnitOfWork, key: Key, kind: str) -> Object | None:
     """Return an object of a kind that the unit of work has loaded, if there is one."""
-    found = uow.objects.get(key)
-    return None if found is None or found.removed or found.kind != kind else found
+    record = uow.objects.get(key)
+    return None if record is None or record.removed or record.kind != kind else record
 
 
 async def get_open_cloudlet(uow: UnitOfWork, request: Request, name: str) -> Object:
@@ -55,36 +55,36 @@ async def get_open_cloudlet(uow: UnitOfWork, request: Request, name: str) -> Obj
     Its own delete operation may change its instances. For a timer, the refusal of an upgrade is one to retry.
     """
     ns, within = request.ns, request.parent
-    found = await get_object(uow, ns, name, CLOUDLET.kind)
-    if found.state == CloudletState.DELETE_PREPARE and (within is None or within != found.op):
+    cloudlet = await get_object(uow, ns, name, CLOUDLET.kind)
+    if cloudlet.state == CloudletState.DELETE_PREPARE and (within is None or within != cloudlet.op):
         raise ReferenceBeingDeleted(f"cloudlet {name}")
-    slots = agent_slots(found, await current_operation(uow, found))
-    if found.state in MAINTENANCE_STATES and request.action in CREATE_ACTIONS:
-        raise InMaintenance(name, found.state)
-    if found.state == CloudletState.UPDATE_ERROR or slots.is_upgrading:
-        raise Upgrading(name, found.state, patient=request.actor == CLOCK)
-    return found
+    slots = agent_slots(cloudlet, await current_operation(uow, cloudlet))
+    if cloudlet.state in MAINTENANCE_STATES and request.action in CREATE_ACTIONS:
+        raise InMaintenance(name, cloudlet.state)
+    if cloudlet.state == CloudletState.UPDATE_ERROR or slots.is_upgrading:
+        raise Upgrading(name, cloudlet.state, patient=request.actor == CLOCK)
+    return cloudlet
 
 
-async def current_operation(uow: UnitOfWork, found: Object) -> Operation | None:
+async def current_operation(uow: UnitOfWork, record: Object) -> Operation | None:
     """Return the operation that currently runs on an object."""
-    if found.op is None:
+    if record.op is None:
         return None
-    key = Key(found.ns, found.op)
+    key = Key(record.ns, record.op)
     await uow.load_operations([key])
     return uow.operations.get(key)
 
 
 async def list_instances(uow: UnitOfWork, ns: str, cloudlet: str) -> list[Object]:
     """Return all instances on a cloudlet, locked; the caller has locked the cloudlet."""
-    found = await uow.select(Selector(ns, parent=cloudlet))
-    await uow.load([], [one for one in found if one.key not in uow.objects])
-    return sorted(found, key=lambda one: one.key)
+    instances = await uow.select(Selector(ns, parent=cloudlet))
+    await uow.load([], [instance for instance in instances if instance.key not in uow.objects])
+    return sorted(instances, key=lambda instance: instance.key)
 
 
 def apps_in_cluster(instances: list[Object], cloudlet: str, cluster: str) -> list[Object]:
     """Return the AppInsts of a cluster, also those still being created."""
-    return [one for one in existing_apps(instances) if cluster_of(one) == cluster_id(cloudlet, cluster)]
+    return [app for app in existing_apps(instances) if cluster_of(app) == cluster_id(cloudlet, cluster)]
 
 
 def cluster_of(app: Object) -> str:
@@ -94,17 +94,17 @@ def cluster_of(app: Object) -> str:
 
 def existing_apps(instances: list[Object]) -> list[Object]:
     """Return the AppInsts that exist."""
-    return [one for one in instances if one.kind == APPINST.kind and one.state != NOT_PRESENT]
+    return [instance for instance in instances if instance.kind == APPINST.kind and instance.state != NOT_PRESENT]
 
 
 def existing_clusters(instances: list[Object]) -> list[Object]:
     """Return the ClusterInsts that exist."""
-    return [one for one in instances if one.kind == CLUSTERINST.kind and one.state != NOT_PRESENT]
+    return [instance for instance in instances if instance.kind == CLUSTERINST.kind and instance.state != NOT_PRESENT]
 
 
-def is_in_transition(found: Object) -> bool:
+def is_in_transition(instance: Object) -> bool:
     """Tell whether an operation or an undo runs on an instance."""
-    return found.op is not None or (found.state in ERROR_STATES and instance_status(found).undoing)
+    return instance.op is not None or (instance.state in ERROR_STATES and instance_status(instance).undoing)
 
 
 def is_online(cloudlet: Object) -> bool:
@@ -112,13 +112,13 @@ def is_online(cloudlet: Object) -> bool:
     return cloudlet.state == CloudletState.READY and cloudlet_status(cloudlet).serving > 0
 
 
-def save_status(uow: UnitOfWork, found: Object, status: Struct) -> Object:
+def save_status(uow: UnitOfWork, record: Object, status: Struct) -> Object:
     """Write an object's status, without a transition."""
     seen = to_json(status)
-    if seen == found.seen:
-        return found
-    changed = replace(found, seen=seen, version=uow.next_version(found.key))
-    uow.save_object(found.key, changed)
+    if seen == record.seen:
+        return record
+    changed = replace(record, seen=seen, version=uow.next_version(record.key))
+    uow.save_object(record.key, changed)
     return changed
 
 
@@ -130,8 +130,10 @@ async def unit_of_work(tx: Tx, keys: Iterable[Key]) -> AsyncIterator[UnitOfWork]
     """
     uow = UnitOfWork(tx)
     await uow.load(set(keys))
-    await uow.load_operations({Key(one.ns, one.op) for one in uow.objects.values() if one.op is not None})
-    await uow.load_locks({Key(one.ns, one.tree) for one in uow.operations.values() if one.tree is not None})
+    await uow.load_operations({Key(record.ns, record.op) for record in uow.objects.values() if record.op is not None})
+    await uow.load_locks(
+        {Key(operation.ns, operation.tree) for operation in uow.operations.values() if operation.tree is not None}
+    )
     yield uow
     await promote_waiters(uow)
     await uow.apply()

@@ -54,7 +54,7 @@ AUTOCLUSTER_PREFIX = "autocluster"
 
 RESERVABLE_PREFIX = "reservable"
 MAX_RESERVABLE_CLUSTERS = 64
-INSTANCE_LIFECYCLES: dict[str, Lifecycle] = {one.kind: one for one in (CLUSTERINST, APPINST)}
+INSTANCE_LIFECYCLES: dict[str, Lifecycle] = {lifecycle.kind: lifecycle for lifecycle in (CLUSTERINST, APPINST)}
 
 Missing = Literal["recreate", "leave"]
 Orphans = Literal["report", "remove"]
@@ -245,7 +245,7 @@ class CloudletStatus(Struct, frozen=True, omit_defaults=True):
 
     def held_at(self, now: float) -> tuple[HeldAgent, ...]:
         """Return the held agents that still dial; the record also has those that are gone."""
-        return tuple(one for one in self.held if now - one.dialled < HELD_GONE_AFTER_S)
+        return tuple(agent for agent in self.held if now - agent.dialled < HELD_GONE_AFTER_S)
 
     def with_orphans(self, names: Collection[str], count: int) -> "CloudletStatus":
         """Return the status with some orphans of so many."""
@@ -301,9 +301,9 @@ def measures_key(ns: str, cloudlet: str) -> Key:
     return Key(CONTROLLER_NS, f"measures of {ns}:{cloudlet}")
 
 
-def read_spec(found: Object, form: type[T]) -> T:
+def read_spec(record: Object, form: type[T]) -> T:
     """Read an object's spec."""
-    return msgspec.json.decode(found.spec, type=form)
+    return msgspec.json.decode(record.spec, type=form)
 
 
 def app_program(app: AppSpec | AppInst) -> AppProgram:
@@ -311,23 +311,23 @@ def app_program(app: AppSpec | AppInst) -> AppProgram:
     return AppProgram(app.command, app.setup, app.count, app.probe, app.parts)
 
 
-def instance_status(found: Object) -> InstanceStatus:
+def instance_status(instance: Object) -> InstanceStatus:
     """Read an instance's status."""
-    return msgspec.json.decode(found.seen, type=InstanceStatus)
+    return msgspec.json.decode(instance.seen, type=InstanceStatus)
 
 
-def merge_spec(request: Request, found: Object, form: type[T]) -> T:
+def merge_spec(request: Request, record: Object, form: type[T]) -> T:
     """Return the requested spec: the whole one given, or the current one with the changes given."""
     change = msgspec.json.decode(request.args).get("change")
     try:
         if request.spec is not None:
             wanted, given = msgspec.json.decode(request.spec, type=form), msgspec.json.decode(request.spec)
         else:
-            before: dict[str, Any] = msgspec.json.decode(found.spec)
+            before: dict[str, Any] = msgspec.json.decode(record.spec)
             wanted, given = msgspec.convert({**before, **(change or {})}, type=form), change or {}
     except msgspec.ValidationError as error:
         raise bad_input(error, form, "spec") from error
-    require_known_fields(given, wanted, request, found.state)
+    require_known_fields(given, wanted, request, record.state)
     _check_texts(wanted, given)
     return wanted
 
@@ -382,16 +382,16 @@ def parse_instance_id(kind: str, object_id: str) -> list[str]:
 # --- records of the pure functions -----------------------------------------------------------------------------------
 
 
-def instance_record(found: Object, operation: Operation | None, notify: int = 0) -> InstanceRecord:
+def instance_record(instance: Object, operation: Operation | None, notify: int = 0) -> InstanceRecord:
     """Return an instance's record for report fencing and reconciliation."""
-    status = instance_status(found)
-    under_way = operation is not None or (found.state in ERROR_STATES and status.undoing)
+    status = instance_status(instance)
+    under_way = operation is not None or (instance.state in ERROR_STATES and status.undoing)
     return InstanceRecord(
-        state=INSTANCE_LIFECYCLES[found.kind].state(found.state),
+        state=INSTANCE_LIFECYCLES[instance.kind].state(instance.state),
         operation=status.operation if under_way else 0,
         generation=status.generation,
         confirmed=status.confirmed,
-        origin=None if operation is None else INSTANCE_LIFECYCLES[found.kind].state(operation.origin),
+        origin=None if operation is None else INSTANCE_LIFECYCLES[instance.kind].state(operation.origin),
         facts=operation_facts(operation),
         tries=status.tries,
         missing=status.missing,
@@ -419,18 +419,18 @@ def operation_facts(operation: Operation | None) -> frozenset[str]:
     return frozenset() if operation is None else frozenset(msgspec.json.decode(operation.facts, type=list[str]))
 
 
-def cloudlet_status(found: Object) -> CloudletStatus:
+def cloudlet_status(cloudlet: Object) -> CloudletStatus:
     """Read a cloudlet's status."""
-    return msgspec.json.decode(found.seen, type=CloudletStatus)
+    return msgspec.json.decode(cloudlet.seen, type=CloudletStatus)
 
 
-def agent_slots(found: Object, operation: Operation | None) -> AgentSlots:
+def agent_slots(cloudlet: Object, operation: Operation | None) -> AgentSlots:
     """Return the connection slots of a cloudlet's agents."""
-    status = cloudlet_status(found)
-    init = found.state == CloudletState.INIT_OK and operation is not None and operation.action == "upgrade"
-    upgrading = found.state in IN_UPGRADE or init
+    status = cloudlet_status(cloudlet)
+    init = cloudlet.state == CloudletState.INIT_OK and operation is not None and operation.action == "upgrade"
+    upgrading = cloudlet.state in IN_UPGRADE or init
     return AgentSlots(
-        found.state,
+        cloudlet.state,
         status.version,
         status.target,
         upgrading,

@@ -60,9 +60,9 @@ SPEC_TYPES: Mapping[str, type[Struct]] = {
 }
 
 
-def referenced_records(request: Request, found: Object | None) -> Iterator[Key]:
+def referenced_records(request: Request, record: Object | None) -> Iterator[Key]:
     """Yield the records that a request names, for the transaction to lock; the guard refuses bad input later."""
-    kind = request.creates.kind if request.creates is not None else found.kind if found is not None else ""
+    kind = request.creates.kind if request.creates is not None else record.kind if record is not None else ""
     try:
         asked = msgspec.json.decode(request.args).get("change") if request.spec is None else _decode_spec(request.spec)
     except (msgspec.DecodeError, AttributeError):
@@ -78,12 +78,12 @@ def referenced_records(request: Request, found: Object | None) -> Iterator[Key]:
             yield Key(request.ns, name)
 
 
-async def check_references(uow: UnitOfWork, found: Object, wanted: Struct, before: Mapping[str, Any]) -> None:
+async def check_references(uow: UnitOfWork, record: Object, wanted: Struct, before: Mapping[str, Any]) -> None:
     """Refuse a spec that names a record which does not exist; unchanged names are not checked again."""
-    for field, target in REFERENCE_FIELDS.get(found.kind, {}).items():
+    for field, target in REFERENCE_FIELDS.get(record.kind, {}).items():
         name = getattr(wanted, field)
         if name and name != before.get(field):
-            await get_object(uow, found.ns, record_id(target.kind, name), target.kind)
+            await get_object(uow, record.ns, record_id(target.kind, name), target.kind)
 
 
 async def check_cloudlets(uow: UnitOfWork, ns: str, field: str, names: Iterable[str]) -> None:
@@ -101,17 +101,21 @@ async def check_cloudlets(uow: UnitOfWork, ns: str, field: str, names: Iterable[
 async def refuse_named_by_policy(uow: UnitOfWork, cloudlet: Object) -> None:
     """Refuse to delete a cloudlet that a policy names; a request with such a policy has to lock the cloudlet first."""
     policies = await uow.peek_selected(Selector(cloudlet.ns, AUTOPROV.kind))
-    users = [one.id.partition(".")[2] for one in policies if cloudlet.id in _decode_spec(one.spec).get("cloudlets", ())]
+    users = [
+        policy.id.partition(".")[2]
+        for policy in policies
+        if cloudlet.id in _decode_spec(policy.spec).get("cloudlets", ())
+    ]
     if users:
         raise StillReferenced(f"cloudlet {cloudlet.id}", [f"autoprov policy {name}" for name in sorted(users)])
 
 
-async def guard_record(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def guard_record(uow: UnitOfWork, request: Request, record: Object) -> Request | None:
     """Check a new or changed flavor, app or policy; refuse to delete one in use."""
     if request.action == "delete":
-        await _refuse_use(uow, found)
+        await _refuse_use(uow, record)
         return None
-    wanted = merge_spec(request, found, SPEC_TYPES[found.kind])
+    wanted = merge_spec(request, record, SPEC_TYPES[record.kind])
     if isinstance(wanted, AutoscaleSpec | AutoprovSpec) and wanted.min > wanted.max:
         raise BadInput("max", wanted.max, f"at least {wanted.min}, the minimum")
     if isinstance(wanted, AutoscaleSpec):
@@ -120,12 +124,14 @@ async def guard_record(uow: UnitOfWork, request: Request, found: Object) -> Requ
         check_size(wanted)
     if isinstance(wanted, AppSpec):
         check_manifest(app_program(wanted))
-    before = {} if request.creates is not None else _decode_spec(found.spec)
-    await check_references(uow, found, wanted, before)
+    before = {} if request.creates is not None else _decode_spec(record.spec)
+    await check_references(uow, record, wanted, before)
     if isinstance(wanted, AutoprovSpec):
         if not wanted.cloudlets or len({*wanted.cloudlets}) < len(wanted.cloudlets):
             raise BadInput("cloudlets", list(wanted.cloudlets), "at least one cloudlet, and each only once")
-        await check_cloudlets(uow, found.ns, "cloudlets", set(wanted.cloudlets).difference(before.get("cloudlets", ())))
+        await check_cloudlets(
+            uow, record.ns, "cloudlets", set(wanted.cloudlets).difference(before.get("cloudlets", ()))
+        )
     return msgspec.structs.replace(request, spec=to_json(wanted))
 
 
@@ -139,20 +145,20 @@ def _check_targets(policy: AutoscaleSpec) -> None:
 
 async def _refuse_use(uow: UnitOfWork, record: Object) -> None:
     kind, _, name = record.id.partition(".")
-    await uow.load([Key(record.ns, one) for one in app_status(record).members])
-    users = [await find_object(uow, record.ns, one, APPINST.kind) for one in app_status(record).members]
-    found = [f"AppInst {one.id}" for one in users if one is not None and one.state != NOT_PRESENT]
+    await uow.load([Key(record.ns, member) for member in app_status(record).members])
+    users = [await find_object(uow, record.ns, member, APPINST.kind) for member in app_status(record).members]
+    names = [f"AppInst {user.id}" for user in users if user is not None and user.state != NOT_PRESENT]
     for user_kind, fields in REFERENCE_FIELDS.items():
         named_by = [field for field, target in fields.items() if target.kind == record.kind]
         if not named_by:
             continue
-        found += [
+        names += [
             _describe(user)
             for user in await uow.select(Selector(record.ns, user_kind))
             if any(spec.get(field) == name for spec in _specs(user) for field in named_by)
         ]
-    if found:
-        raise StillReferenced(f"{kind} {name}", found)
+    if names:
+        raise StillReferenced(f"{kind} {name}", names)
 
 
 def _specs(user: Object) -> Iterator[Mapping[str, Any]]:
@@ -169,5 +175,5 @@ def _describe(user: Object) -> str:
 
 
 def _decode_spec(spec: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = msgspec.json.decode(spec)
-    return found
+    decoded: Mapping[str, Any] = msgspec.json.decode(spec)
+    return decoded

@@ -71,8 +71,8 @@ class EdgeRuntime(DomainRuntime):
         self._lease_s, self._policy_interval_s = lease_s, policy_interval_s
         self._handlers = Handlers()
         records = [
-            Kind(one, guard=guard_record, lock_set=referenced_records, spec_actions=("update",))
-            for one in (FLAVOR, APP, AUTOSCALE, AUTOPROV)
+            Kind(lifecycle, guard=guard_record, lock_set=referenced_records, spec_actions=("update",))
+            for lifecycle in (FLAVOR, APP, AUTOSCALE, AUTOPROV)
         ]
         kinds = [
             *self._handlers.kinds(MaintenanceHandler(self._handlers).enter_maintenance, self._settings),
@@ -99,18 +99,22 @@ class EdgeRuntime(DomainRuntime):
         hub = {**self._times, "idle_s": self._settings.idle}
         self.agent_hub = CloudletHub(engine, self.controller_lease.id, self._context.random, self._on_load, **hub)
 
-    async def find_part_actions(self, request: Request, found: Object) -> Sequence[PartAction]:
+    async def find_part_actions(self, request: Request, record: Object) -> Sequence[PartAction]:
         """Return the instances that are deleted with their cluster or their cloudlet."""
-        if request.action != "delete" or found.kind not in (CLUSTERINST.kind, CLOUDLET.kind):
+        if request.action != "delete" or record.kind not in (CLUSTERINST.kind, CLOUDLET.kind):
             return ()
-        apps = await self._handlers.instances_below(found)
+        apps = await self._handlers.instances_below(record)
         facts = request.facts & OVERRIDES
-        return [PartAction(Selector(found.ns, ids=tuple(one.id for one in apps)), "delete", facts)] if apps else ()
+        return [PartAction(Selector(record.ns, ids=tuple(app.id for app in apps)), "delete", facts)] if apps else ()
 
     async def describe_effects(self, request: Request, changes: Sequence[ExpectedChange]) -> Sequence[str]:  # noqa: ARG002
         """Return how many nodes of cloudlets the deletion of clusters frees."""
-        clusters = [one.object for one in changes if one.object.kind == CLUSTERINST.kind and one.desired == NOT_PRESENT]
-        nodes = sum(read_spec(one, ClusterInst).nodes for one in clusters)
+        clusters = [
+            change.object
+            for change in changes
+            if change.object.kind == CLUSTERINST.kind and change.desired == NOT_PRESENT
+        ]
+        nodes = sum(read_spec(cluster, ClusterInst).nodes for cluster in clusters)
         return (f"{nodes:,} {'node is' if nodes == 1 else 'nodes are'} freed",) if nodes else ()
 
     async def _on_load(self, ns: str, cluster: str, load: Load) -> None:
@@ -136,8 +140,8 @@ class EdgeRuntime(DomainRuntime):
 
     async def _on_journal(self, page: Sequence[JournalEntry], *, works: bool) -> None:
         """Pass new journal entries to the agent hub and the policy controller."""
-        entries = [one for one in page if one.kind.startswith("edge.") or one.kind == TOKEN.kind]
-        if any(one.kind == LISTENER.kind and one.event != "listen" for one in entries):
+        entries = [entry for entry in page if entry.kind.startswith("edge.") or entry.kind == TOKEN.kind]
+        if any(entry.kind == LISTENER.kind and entry.event != "listen" for entry in entries):
             await self.agent_hub.record_disconnects(await self.controller_lease.lost_connections())
         self.agent_hub.on_journal(entries)
         if works:

@@ -136,15 +136,15 @@ class Service:
         how["also_locks"] = tuple(also_locks)
         new = self.engine.request(ns, id_, "create", creates=creation, **how)
         again = self.engine.request(ns, id_, "create", **how)
-        found = await self.engine.store.reader.object(Key(ns, id_))
-        is_there = found is not None and not found.removed and found.kind == creation.kind
+        existing = await self.engine.store.reader.object(Key(ns, id_))
+        is_there = existing is not None and not existing.removed and existing.kind == creation.kind
         first, second = (again, new) if is_there else (new, again)
         try:
             return await self.engine.submit(first)
         except (AlreadyExists, KeyReused) as denied:
-            found = await self.engine.store.reader.object(Key(ns, id_))
+            existing = await self.engine.store.reader.object(Key(ns, id_))
             is_keyed = by.key is not None and isinstance(denied, AlreadyExists)
-            if is_keyed or found is None or found.kind != creation.kind:
+            if is_keyed or existing is None or existing.kind != creation.kind:
                 raise
         return await self.engine.submit(second)
 
@@ -152,13 +152,13 @@ class Service:
         self, ns: str, id_: str, kind: str, action: str, by: Caller, args: dict[str, Any] | None = None
     ) -> Accepted:
         """Request an action on a cloudlet or an instance; its guard checks the arguments."""
-        found = await self._get_even_removed(ns, id_, kind)
+        record = await self._get_even_removed(ns, id_, kind)
         how: dict[str, Any] = {"actor": by.actor, "who": by.who, "facts": by.facts, "args": args, "key": by.key}
-        also_locks = related_ids(found) if kind in (CLUSTERINST.kind, APPINST.kind) else ()
+        also_locks = related_ids(record) if kind in (CLUSTERINST.kind, APPINST.kind) else ()
         try:
             return await self.engine.act(ns, id_, action, also_locks=also_locks, **how)
         except Refused:
-            if found.state == NOT_PRESENT:  # earlier versions kept such records
+            if record.state == NOT_PRESENT:  # earlier versions kept such records
                 raise NotFound(ns, id_) from None
             raise
 
@@ -185,30 +185,33 @@ class Service:
 
     async def get(self, ns: str, id_: str, kind: str) -> Object:
         """Return an object of a kind; raises `NotFound` if there is none, or if it is NotPresent."""
-        found = await self._get_even_removed(ns, id_, kind)
-        if found.removed or found.state == NOT_PRESENT:
+        record = await self._get_even_removed(ns, id_, kind)
+        if record.removed or record.state == NOT_PRESENT:
             raise NotFound(ns, id_)
-        return found
+        return record
 
     async def _get_even_removed(self, ns: str, id_: str, kind: str) -> Object:
         """Return an object of a kind, even a removed one, so that a repeated call gets the same answer."""
-        found = await self.engine.store.reader.object(Key(ns, id_))
-        if found is None or found.kind != kind:
+        record = await self.engine.store.reader.object(Key(ns, id_))
+        if record is None or record.kind != kind:
             raise NotFound(ns, id_)
-        return found
+        return record
 
     async def list_all(self, ns: str, kind: str, parent: str | None = None) -> list[Object]:
         """Return all objects of a kind that exist."""
-        found = list_all(self.engine.store.reader, Selector(ns, kind, parent))
-        return [one async for one in found if one.state != NOT_PRESENT]
+        records = list_all(self.engine.store.reader, Selector(ns, kind, parent))
+        return [record async for record in records if record.state != NOT_PRESENT]
 
     async def loads_of(self, ns: str, instances: Sequence[Object]) -> dict[str, KeptLoad]:
         """Return the known loads of instances, by id; two queries read those of all cloudlets."""
-        keys = [Key(ns, name) for name in dict.fromkeys(cloudlet_of(one.id) for one in instances)]
+        keys = [Key(ns, name) for name in dict.fromkeys(cloudlet_of(instance.id) for instance in instances)]
         cloudlets = await self.engine.store.reader.objects(keys) if keys else {}
         loads = await loads_on(self.engine.store.reader, list(cloudlets.values()))
-        found = ((one.id, loads.get(Key(ns, cloudlet_of(one.id)), {}).get(local_name(one.id))) for one in instances)
-        return {name: kept for name, kept in found if kept is not None}
+        pairs = (
+            (instance.id, loads.get(Key(ns, cloudlet_of(instance.id)), {}).get(local_name(instance.id)))
+            for instance in instances
+        )
+        return {name: kept for name, kept in pairs if kept is not None}
 
     async def used_capacities(self, ns: str, cloudlets: Sequence[Object]) -> dict[str, ResourceAmounts]:
         """Return what the clusters on cloudlets take, by cloudlet; one query reads them all."""
@@ -216,7 +219,7 @@ class Service:
         below: dict[str | None, list[Object]] = {}
         for cluster in await self.list_all(ns, CLUSTERINST.kind, parent):
             below.setdefault(cluster.parent, []).append(cluster)
-        return {one.id: used_amounts(below.get(one.id, ())) for one in cloudlets}
+        return {cloudlet.id: used_amounts(below.get(cloudlet.id, ())) for cloudlet in cloudlets}
 
     # --- demand ------------------------------------------------------------------------------------------------------
 
@@ -229,8 +232,8 @@ class Service:
 
     async def apply_load(self, ns: str, cluster: str, load: ClusterLoad) -> Accepted | None:
         """Apply a cluster's load; its autoscale policy may change the number of nodes."""
-        found = await self.get(ns, cluster, CLUSTERINST.kind)
-        spec = read_spec(found, ClusterInst)
+        record = await self.get(ns, cluster, CLUSTERINST.kind)
+        spec = read_spec(record, ClusterInst)
         if not spec.autoscale:
             return None
         policy = read_spec(await self.get_record(ns, AUTOSCALE.kind, spec.autoscale), AutoscaleSpec)

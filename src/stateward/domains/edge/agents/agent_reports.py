@@ -74,51 +74,51 @@ async def _process_message(uow: UnitOfWork, message: AgentMessage) -> ReportResu
         return ReportResult(False, NO_CLOUDLET)
     if not message.content.name:
         return await _apply_cloudlet_report(uow, cloudlet, message)
-    found = uow.objects.get(message.object)
-    if found is None or found.kind not in INSTANCE_LIFECYCLES:
+    instance = uow.objects.get(message.object)
+    if instance is None or instance.kind not in INSTANCE_LIFECYCLES:
         why = f"nothing is known of {message.content.name}"
         journal_rejection(uow, cloudlet, AGENT, message.cloudlet, _event_name(message), why)
         return ReportResult(False, "nothing is known of it")
-    operation = await current_operation(uow, found)
+    operation = await current_operation(uow, instance)
     notify = cloudlet_status(cloudlet).serving
-    record = instance_record(found, operation, notify)
+    record = instance_record(instance, operation, notify)
     match message.content:
         case ProgressMessage():
-            return _apply_progress(uow, found, operation, record, message)
+            return _apply_progress(uow, instance, operation, record, message)
         case InventoryItem():
-            return _apply_observed_change(uow, found, operation, record, message)
+            return _apply_observed_change(uow, instance, operation, record, message)
         case AgentReport():
-            step = on_report(RULES[found.kind], record, message.content)
-            return _apply_report(uow, found, operation, step, message)
+            step = on_report(RULES[instance.kind], record, message.content)
+            return _apply_report(uow, instance, operation, step, message)
 
 
 def _apply_report(
-    uow: UnitOfWork, found: Object, operation: Operation | None, step: ReconcileStep, message: AgentMessage
+    uow: UnitOfWork, instance: Object, operation: Operation | None, step: ReconcileStep, message: AgentMessage
 ) -> ReportResult:
     assert isinstance(message.content, AgentReport)
     if step.rejection is not None:
-        journal_rejection(uow, found, AGENT, message.cloudlet, message.content.event, step.rejection)
+        journal_rejection(uow, instance, AGENT, message.cloudlet, message.content.event, step.rejection)
         why = step.rejection.why if isinstance(step.rejection, RejectedReport) else str(step.rejection.reason)
         return ReportResult(False, why)
-    changed = write_step(uow, found, operation, step, message.cloudlet, message.content.error)
+    changed = write_step(uow, instance, operation, step, message.cloudlet, message.content.error)
     new = step.record.operation and step.record.operation != message.content.operation
     order = complete_order(changed, step.record, message.content.notify) if new else None
     return ReportResult(True, must_resend=step.must_resend, order=order, is_missing=step.record.missing)
 
 
 def _apply_progress(
-    uow: UnitOfWork, found: Object, operation: Operation | None, record: InstanceRecord, message: AgentMessage
+    uow: UnitOfWork, instance: Object, operation: Operation | None, record: InstanceRecord, message: AgentMessage
 ) -> ReportResult:
     """Store a line of progress, and renew its operation's deadline."""
     progress = message.content
     assert isinstance(progress, ProgressMessage)
     report = AgentReport("progress", progress.operation, progress.generation, progress.notify)
-    rejected = RULES[found.kind].fence(fenced_fields(record), report)
+    rejected = RULES[instance.kind].fence(fenced_fields(record), report)
     if rejected is not None:
-        journal_rejection(uow, found, AGENT, message.cloudlet, "progress", rejected)
+        journal_rejection(uow, instance, AGENT, message.cloudlet, "progress", rejected)
         return ReportResult(False, rejected.why)
-    op = operation.id if operation is not None else instance_status(found).undo_of
-    entry = records.Progress(found.ns, op, uow.now, progress.text, progress.done, progress.total)
+    op = operation.id if operation is not None else instance_status(instance).undo_of
+    entry = records.Progress(instance.ns, op, uow.now, progress.text, progress.done, progress.total)
     uow.changes.progress.append(entry)
     if operation is not None:
         renew_deadline(uow, operation, operation.within)
@@ -126,15 +126,15 @@ def _apply_progress(
 
 
 def _apply_observed_change(
-    uow: UnitOfWork, found: Object, operation: Operation | None, record: InstanceRecord, message: AgentMessage
+    uow: UnitOfWork, instance: Object, operation: Operation | None, record: InstanceRecord, message: AgentMessage
 ) -> ReportResult:
     """Apply a change that the agent observed; it counts only while no operation runs on the instance."""
     item = message.content
     assert isinstance(item, InventoryItem)
     if item.notify != record.notify or item.operation or record.state != "Ready":
         return ReportResult(False, "the message is outdated")
-    step = on_inventory_item(RULES[found.kind], record, item)
-    write_step(uow, found, operation, step, message.cloudlet)
+    step = on_inventory_item(RULES[instance.kind], record, item)
+    write_step(uow, instance, operation, step, message.cloudlet)
     return ReportResult(True, is_missing=step.record.missing)
 
 
@@ -156,8 +156,8 @@ async def _apply_cloudlet_report(uow: UnitOfWork, cloudlet: Object, message: Age
 async def journal_violation(tx: Tx, ns: str, cloudlet: str, who: str, why: str) -> None:
     """Journal that an agent was disconnected for a violation of the protocol."""
     async with unit_of_work(tx, [Key(ns, cloudlet)]) as uow:
-        if (found := loaded_object(uow, Key(ns, cloudlet), CLOUDLET.kind)) is not None:
-            journal_rejection(uow, found, AGENT, who, "word", why)
+        if (record := loaded_object(uow, Key(ns, cloudlet), CLOUDLET.kind)) is not None:
+            journal_rejection(uow, record, AGENT, who, "word", why)
 
 
 def _event_name(message: AgentMessage) -> str:

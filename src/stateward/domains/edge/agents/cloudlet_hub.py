@@ -72,7 +72,7 @@ MAX_MISSED_HEARTBEATS = 3
 ORDER_RETRY_S = 10.0
 """Seconds after which an unanswered order is sent again; the agent executes it once all the same."""
 
-ORDER_STATES = tuple(f"{one}{what}" for one in ("Create", "Update", "Delete") for what in ("Requested", "Error"))
+ORDER_STATES = tuple(f"{verb}{what}" for verb in ("Create", "Update", "Delete") for what in ("Requested", "Error"))
 """The states in which an order for the agent may be due."""
 
 INVENTORY_DELAY_S = 0.5
@@ -130,10 +130,12 @@ class CloudletHub(AgentHub):
     async def sync(self, connection: AgentConnection, items: Sequence[InventoryItem]) -> CloudletSync:
         """Reconcile a complete inventory with the records of its cloudlet."""
         about = *connection.site, connection.version, connection.notify
-        found = await self._inventories.submit(Inventory(*about, tuple(items), connection.installation))
-        self._orphan_removals.update((connection.site, one.name, one.operation) for one in found.orphan_removals)
-        self._add_missing(connection.site, found.missing)
-        return found
+        result = await self._inventories.submit(Inventory(*about, tuple(items), connection.installation))
+        self._orphan_removals.update(
+            (connection.site, removal.name, removal.operation) for removal in result.orphan_removals
+        )
+        self._add_missing(connection.site, result.missing)
+        return result
 
     async def on_synced(self, connection: AgentConnection) -> None:
         """Send the request to upgrade that is due."""
@@ -177,7 +179,7 @@ class CloudletHub(AgentHub):
         """Keep measures, and pass on the loads of clusters that scale; only what a correct agent never sends costs."""
         result = await self._measures.submit(CloudletReport(*key, connection.version, measures))
         self.rejected.update(result.rejections)
-        if any(one != STALE_LOAD for one in result.rejections):
+        if any(rejection != STALE_LOAD for rejection in result.rejections):
             connection.rate_limit.spend(REJECTION_COST)
         for cluster, load in result.scaled:
             self.start_task(self._on_load(connection.ns, cluster, load))
@@ -225,15 +227,17 @@ class CloudletHub(AgentHub):
     async def _apply_changed_policies(self, key: Key) -> None:
         """Re-create missing instances, and make an agent send its inventory, if the policies now say so."""
         reader = self.engine.store.reader
-        found = await reader.object(key)
-        if found is None or found.removed:
+        cloudlet = await reader.object(key)
+        if cloudlet is None or cloudlet.removed:
             return
-        spec = read_spec(found, CloudletSpec)
-        if spec.orphans == "remove" and cloudlet_status(found).orphan_count:
+        spec = read_spec(cloudlet, CloudletSpec)
+        if spec.orphans == "remove" and cloudlet_status(cloudlet).orphan_count:
             self._request_inventory(key)
         if spec.missing == "recreate":
             instances = list_all(reader, Selector(key.ns, parent=key.id, states=("Ready",)))
-            self._add_missing(key, [local_name(one.id) async for one in instances if instance_status(one).missing])
+            self._add_missing(
+                key, [local_name(instance.id) async for instance in instances if instance_status(instance).missing]
+            )
 
     async def _disconnect_soon(self, key: Key) -> None:
         await asyncio.sleep(INVENTORY_DELAY_S)
@@ -265,18 +269,18 @@ class CloudletHub(AgentHub):
 
     async def _check_cloudlet(self, key: Key) -> None:
         reader = self.engine.store.reader
-        found = await reader.object(key)
-        operation = await reader.operation(Key(key.ns, found.op)) if found is not None and found.op else None
+        cloudlet = await reader.object(key)
+        operation = await reader.operation(Key(key.ns, cloudlet.op)) if cloudlet is not None and cloudlet.op else None
         for connection in list(self.connections.get(key, ())):
-            if found is None or found.removed:
+            if cloudlet is None or cloudlet.removed:
                 self.start_task(self.disconnect(connection, "the cloudlet was deleted"))
                 continue
-            slots = agent_slots(found, operation)
-            is_unfit = read_spec(found, CloudletSpec).backend != connection.backend
+            slots = agent_slots(cloudlet, operation)
+            is_unfit = read_spec(cloudlet, CloudletSpec).backend != connection.backend
             if is_unfit or must_disconnect(slots, connection.notify):
                 self.start_task(self.disconnect(connection))
             elif is_upgrade_due(slots, connection.notify) and connection.is_synced:
-                within = cloudlet_status(found).within
+                within = cloudlet_status(cloudlet).within
                 await self._send_upgrade(connection, Upgrade(slots.target, slots.operation, slots.serving, within))
 
     async def _send_upgrade(self, connection: AgentConnection, upgrade: Upgrade) -> None:
@@ -290,9 +294,9 @@ class CloudletHub(AgentHub):
 
     def _add_missing(self, key: Key, names: Iterable[str]) -> None:
         """Note missing instances of a cloudlet, and start their re-creation."""
-        found = set(names)
-        if found:
-            self._missing.setdefault(key, set()).update(found)
+        missing = set(names)
+        if missing:
+            self._missing.setdefault(key, set()).update(missing)
             self.start_task(self._recreate_missing(key))
 
     async def _recreate_missing(self, key: Key) -> None:
@@ -315,12 +319,17 @@ class CloudletHub(AgentHub):
 
     async def _recreate_one(self, key: Key) -> bool:
         """Re-create an instance that is still missing; returns whether nothing is left to do."""
-        found = await self.engine.store.reader.object(key)
-        if found is None or found.removed or not instance_status(found).missing:
+        instance = await self.engine.store.reader.object(key)
+        if instance is None or instance.removed or not instance_status(instance).missing:
             return True
-        how = {"actor": CONTROLLER, "facts": {MISSING}, "also_locks": related_ids(found), "version": found.version}
+        how = {
+            "actor": CONTROLLER,
+            "facts": {MISSING},
+            "also_locks": related_ids(instance),
+            "version": instance.version,
+        }
         try:
-            await self.engine.act(found.ns, found.id, "re-create", **how)
+            await self.engine.act(instance.ns, instance.id, "re-create", **how)
         except VersionMismatch:
             return False
         except Denied as denied:
@@ -342,17 +351,22 @@ class CloudletHub(AgentHub):
         """Send due orders that were not sent, or were not answered in time; the agent executes each once."""
         for ns in {key.ns for key in self.connections}:
             for kind in INSTANCE_LIFECYCLES:
-                async for found in list_all(self.engine.store.reader, Selector(ns, kind, states=ORDER_STATES)):
-                    if self._is_order_overdue(found, now):
-                        self.start_task(self.send_due_order(found.key, self.retry_s))
+                async for instance in list_all(self.engine.store.reader, Selector(ns, kind, states=ORDER_STATES)):
+                    if self._is_order_overdue(instance, now):
+                        self.start_task(self.send_due_order(instance.key, self.retry_s))
 
-    def _is_order_overdue(self, found: Object, now: float) -> bool:
-        name = local_name(found.id)
-        connections = [one for one in self.connections.get(Key(found.ns, cloudlet_of(found.id)), ()) if one.is_synced]
+    def _is_order_overdue(self, instance: Object, now: float) -> bool:
+        name = local_name(instance.id)
+        connections = [
+            connection
+            for connection in self.connections.get(Key(instance.ns, cloudlet_of(instance.id)), ())
+            if connection.is_synced
+        ]
         is_late = any(
-            name not in one.sent_orders or now - one.sent_orders[name][1] > self.retry_s for one in connections
+            name not in connection.sent_orders or now - connection.sent_orders[name][1] > self.retry_s
+            for connection in connections
         )
-        return is_late and _may_have_order(found)
+        return is_late and _may_have_order(instance)
 
 
 def _forget_deleted(connection: AgentConnection, report: AgentReport) -> None:
@@ -362,10 +376,10 @@ def _forget_deleted(connection: AgentConnection, report: AgentReport) -> None:
         del connection.sent_orders[report.name]
 
 
-def _may_have_order(found: Object) -> bool:
+def _may_have_order(instance: Object) -> bool:
     """Tell whether an order may be due for an instance; an error whose undos have failed rests."""
-    record = instance_record(found, None)
-    return found.op is not None or record.operation > 0 or needs_undo(record)
+    record = instance_record(instance, None)
+    return instance.op is not None or record.operation > 0 or needs_undo(record)
 
 
 def _ended_without_agent(entry: JournalEntry) -> bool:

@@ -66,22 +66,26 @@ class ControllerLease:
         """
         reader = self._engine.store.reader
         namespaces = await reader.namespaces()
-        cloudlets = [one for ns in namespaces async for one in list_all(reader, Selector(ns, CLOUDLET.kind))]
-        alive = {self.id, *(one.id for one in await self._other_controllers())}
-        return [lost for one in cloudlets for lost in _lost_connections(one, alive)]
+        cloudlets = [cloudlet for ns in namespaces async for cloudlet in list_all(reader, Selector(ns, CLOUDLET.kind))]
+        alive = {self.id, *(controller.id for controller in await self._other_controllers())}
+        return [lost for cloudlet in cloudlets for lost in _lost_connections(cloudlet, alive)]
 
     async def is_first_worker(self) -> bool:
         """Tell whether this controller is the first of those that have a worker: one of them applies the policies.
 
         After the death of the first one, that is another one as soon as its lease has ended.
         """
-        others = [one.id for one in await self._other_controllers() if read_spec(one, ControllerSpec).works]
-        return self._works and all(self.id < one for one in others)
+        others = [
+            controller.id
+            for controller in await self._other_controllers()
+            if read_spec(controller, ControllerSpec).works
+        ]
+        return self._works and all(self.id < other for other in others)
 
     async def _renew(self) -> None:
         """Extend the lease by one period; a controller whose lease has expired takes a new one."""
-        found = await self._engine.store.reader.object(Key(CONTROLLER_NS, self.id))
-        if found is None or found.removed:
+        record = await self._engine.store.reader.object(Key(CONTROLLER_NS, self.id))
+        if record is None or record.removed:
             self._has_expired = True
             spec = ControllerSpec(self._url, self._works)
             await self._engine.create(CONTROLLER_NS, self.id, LISTENER.kind, "listen", actor=CONTROLLER, spec=spec)
@@ -94,8 +98,8 @@ class ControllerLease:
             self._has_expired = False
 
     async def _other_controllers(self) -> list[Object]:
-        found = list_all(self._engine.store.reader, Selector(CONTROLLER_NS, LISTENER.kind))
-        return [one async for one in found if one.id != self.id]
+        controllers = list_all(self._engine.store.reader, Selector(CONTROLLER_NS, LISTENER.kind))
+        return [controller async for controller in controllers if controller.id != self.id]
 
     async def _end_controller(self, controller: str) -> None:
         with suppress(Denied):

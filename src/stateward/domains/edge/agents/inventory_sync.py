@@ -63,8 +63,8 @@ class CloudletSync(SyncResult, frozen=True):
 
 async def sync_inventories(tx: Tx, inventories: Sequence[Inventory], idle_s: float) -> list[CloudletSync]:
     """Reconcile complete inventories with the records; their agents are ready after it."""
-    async with unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in inventories}) as uow:
-        results = [await _sync_inventory(uow, one) for one in inventories]
+    async with unit_of_work(tx, {Key(inventory.ns, inventory.cloudlet) for inventory in inventories}) as uow:
+        results = [await _sync_inventory(uow, inventory) for inventory in inventories]
         await free_clusters_of_gone_apps(uow, list(uow.objects.values()), idle_s)
         return results
 
@@ -89,12 +89,16 @@ async def _sync_inventory(uow: UnitOfWork, inventory: Inventory) -> CloudletSync
 
 
 async def _sync_instances(uow: UnitOfWork, cloudlet: Object, inventory: Inventory) -> CloudletSync:
-    items = {one.name: one for one in inventory.items}
-    things = {local_name(one.id): one for one in await list_instances(uow, cloudlet.ns, cloudlet.id)}
+    items = {item.name: item for item in inventory.items}
+    things = {local_name(instance.id): instance for instance in await list_instances(uow, cloudlet.ns, cloudlet.id)}
     things |= await _removed_instances(uow, cloudlet, items.keys() - things.keys())
-    await uow.load_operations({Key(one.ns, one.op) for one in things.values() if one.op is not None})
-    steps = {name: _sync_instance(uow, found, items.get(name, NOT_LISTED), inventory) for name, found in things.items()}
-    unknown = [one for name, one in items.items() if name not in things and (one.generation or one.operation)]
+    await uow.load_operations(
+        {Key(instance.ns, instance.op) for instance in things.values() if instance.op is not None}
+    )
+    steps = {
+        name: _sync_instance(uow, instance, items.get(name, NOT_LISTED), inventory) for name, instance in things.items()
+    }
+    unknown = [item for name, item in items.items() if name not in things and (item.generation or item.operation)]
     orphans = [*unknown, *(items[name] for name, (step, _) in steps.items() if step.is_orphan)]
     removals = tuple(report_orphans(uow, cloudlet, things, orphans, inventory.notify))
     due = (order for step, order in steps.values() if order is not None and not step.is_working)
@@ -110,19 +114,23 @@ async def _removed_instances(uow: UnitOfWork, cloudlet: Object, names: Iterable[
     """Return the removed instances of these names: their numbers fence orders that the agent may still have."""
     keys = {Key(cloudlet.ns, f"{cloudlet.id}:{name}"): name for name in names}
     await uow.load(keys)
-    found = {name: uow.objects.get(key) for key, name in keys.items()}
-    return {name: one for name, one in found.items() if one is not None and one.kind in INSTANCE_LIFECYCLES}
+    stored = {name: uow.objects.get(key) for key, name in keys.items()}
+    return {
+        name: instance
+        for name, instance in stored.items()
+        if instance is not None and instance.kind in INSTANCE_LIFECYCLES
+    }
 
 
 def _sync_instance(
-    uow: UnitOfWork, found: Object, item: InventoryItem, inventory: Inventory
+    uow: UnitOfWork, instance: Object, item: InventoryItem, inventory: Inventory
 ) -> tuple[ReconcileStep, AgentOrder | None]:
-    operation = uow.operations.get(Key(found.ns, found.op)) if found.op is not None else None
-    rules, record = RULES[found.kind], instance_record(found, operation, inventory.notify)
+    operation = uow.operations.get(Key(instance.ns, instance.op)) if instance.op is not None else None
+    rules, record = RULES[instance.kind], instance_record(instance, operation, inventory.notify)
     step = on_inventory_item(rules, record, item)
     if needs_undo(step.record):
         step = ReconcileStep(begin_undo(rules, step.record), "begins the undo")
-    changed = write_step(uow, found, operation, step, inventory.cloudlet, "the agent lost the work")
+    changed = write_step(uow, instance, operation, step, inventory.cloudlet, "the agent lost the work")
     return step, complete_order(changed, step.record, inventory.notify)
 
 
@@ -131,7 +139,7 @@ def report_orphans(
 ) -> Iterator[AgentOrder]:
     """Journal new orphans, the first by name, and yield the orders to remove all if the policy says so."""
     before = cloudlet_status(cloudlet)
-    after = before.with_orphans([one.name for one in items], len(items))
+    after = before.with_orphans([item.name for item in items], len(items))
     new = [f"{name} exists" for name in after.orphans if name not in before.orphans]
     if after.orphan_count not in (len(after.orphans), before.orphan_count):
         new.append(f"{after.orphan_count} things exist")
@@ -157,8 +165,8 @@ def _removal_order(uow: UnitOfWork, former: Object | None, item: InventoryItem, 
 async def journal_orphan_removed(tx: Tx, ns: str, cloudlet: str, name: str) -> None:
     """Journal that an orphan was removed, and drop it from the cloudlet's status."""
     async with unit_of_work(tx, [Key(ns, cloudlet)]) as uow:
-        if (found := loaded_object(uow, Key(ns, cloudlet), CLOUDLET.kind)) is not None:
-            journal(uow, found, None, AGENT, "", "orphan removed", reason=name)
-            status = cloudlet_status(found)
-            names = [one for one in status.orphans if one != name]
-            save_status(uow, found, status.with_orphans(names, status.orphan_count - 1))
+        if (record := loaded_object(uow, Key(ns, cloudlet), CLOUDLET.kind)) is not None:
+            journal(uow, record, None, AGENT, "", "orphan removed", reason=name)
+            status = cloudlet_status(record)
+            names = [orphan for orphan in status.orphans if orphan != name]
+            save_status(uow, record, status.with_orphans(names, status.orphan_count - 1))

@@ -66,10 +66,12 @@ class MeasuresResult(Struct, frozen=True):
 
 async def store_measures(tx: Tx, reports: Sequence[CloudletReport]) -> list[MeasuresResult]:
     """Store a batch of measures."""
-    keys = {key for one in reports for key in (Key(one.ns, one.cloudlet), measures_key(one.ns, one.cloudlet))}
-    keys |= {Key(one.ns, f"{one.cloudlet}:{load.name}") for one in reports for load in one.measures.loads}
+    keys = {
+        key for report in reports for key in (Key(report.ns, report.cloudlet), measures_key(report.ns, report.cloudlet))
+    }
+    keys |= {Key(report.ns, f"{report.cloudlet}:{load.name}") for report in reports for load in report.measures.loads}
     async with unit_of_work(tx, keys) as uow:
-        return [_store_report(uow, one) for one in reports]
+        return [_store_report(uow, report) for report in reports]
 
 
 def _store_report(uow: UnitOfWork, report: CloudletReport) -> MeasuresResult:
@@ -85,38 +87,47 @@ def _store_report(uow: UnitOfWork, report: CloudletReport) -> MeasuresResult:
     reported = _fresh_reports(uow.objects.get(measures_key(report.ns, report.cloudlet)), uow.now)
     scaled = []
     for load in report.measures.loads:
-        found = uow.objects.get(Key(report.ns, f"{report.cloudlet}:{load.name}"))
-        why_not = _rejection_of(found, load)
-        if found is None or why_not:
+        instance = uow.objects.get(Key(report.ns, f"{report.cloudlet}:{load.name}"))
+        why_not = _rejection_of(instance, load)
+        if instance is None or why_not:
             rejections.append(why_not)
             continue
         counted[load.name] = load
-        _set_health(uow, found, load)
-        if found.kind == CLUSTERINST.kind and load.name not in reported and read_spec(found, ClusterInst).autoscale:
-            scaled.append((found.id, load))
+        _set_health(uow, instance, load)
+        if (
+            instance.kind == CLUSTERINST.kind
+            and load.name not in reported
+            and read_spec(instance, ClusterInst).autoscale
+        ):
+            scaled.append((instance.id, load))
     _keep(uow, report, counted)
     _set_site_alert(uow, cloudlet, report.measures.problem)
     return MeasuresResult(tuple(scaled), tuple(rejections))
 
 
-def _rejection_of(found: Object | None, load: Load) -> str:
+def _rejection_of(instance: Object | None, load: Load) -> str:
     """Return why a load does not count, or nothing."""
-    if found is None or found.removed or found.kind not in INSTANCE_LIFECYCLES or found.state == NOT_PRESENT:
+    if (
+        instance is None
+        or instance.removed
+        or instance.kind not in INSTANCE_LIFECYCLES
+        or instance.state == NOT_PRESENT
+    ):
         return "nothing is known of it"
-    status = instance_status(found)
+    status = instance_status(instance)
     if load.generation not in (status.generation, status.confirmed):
         return STALE_LOAD
     return "" if load.is_in_range else OUT_OF_RANGE
 
 
-def _set_health(uow: UnitOfWork, found: Object, load: Load) -> None:
+def _set_health(uow: UnitOfWork, instance: Object, load: Load) -> None:
     """Begin or end the alert of an unhealthy app."""
-    status = instance_status(found)
+    status = instance_status(instance)
     alerts = without_alerts(status.alerts, AlertName.UNHEALTHY)
     if load.is_healthy is False:
         alerts = with_alert(status.alerts, AlertName.UNHEALTHY, load.reason or "its probe fails", uow.now)
     if alerts != status.alerts:
-        save_alerts(uow, save_status(uow, found, replace(status, alerts=alerts)), status.alerts, alerts)
+        save_alerts(uow, save_status(uow, instance, replace(status, alerts=alerts)), status.alerts, alerts)
 
 
 def _set_site_alert(uow: UnitOfWork, cloudlet: Object, problem: str) -> None:
@@ -133,8 +144,8 @@ def _keep(uow: UnitOfWork, report: CloudletReport, counted: Mapping[str, Load]) 
     measures, row = report.measures, uow.objects.get(measures_key(report.ns, report.cloudlet))
     before = CloudletMeasures() if row is None or row.removed else read_measures(row)
     loads = before.loads if before.notify == measures.notify else {}
-    unknown = {*measures.unknown, *(one.name for one in measures.loads)} - counted.keys()
-    kept = {name: one for name, one in loads.items() if name not in unknown}
+    unknown = {*measures.unknown, *(load.name for load in measures.loads)} - counted.keys()
+    kept = {name: load for name, load in loads.items() if name not in unknown}
     kept |= {name: KeptLoad(uow.now, measures.notify, load) for name, load in counted.items()}
     _save(uow, report.ns, report.cloudlet, CloudletMeasures(measures.notify, kept, _fresh_reports(row, uow.now)))
 
@@ -167,12 +178,12 @@ async def store_reported_load(tx: Tx, cluster: Key, load: ReportedLoad) -> None:
 def _fresh_reports(row: Object | None, now: float) -> dict[str, ReportedLoad]:
     """Return the reported loads that still count, by local name."""
     measures = CloudletMeasures() if row is None or row.removed else read_measures(row)
-    return {name: one for name, one in measures.reported.items() if now < one.until}
+    return {name: load for name, load in measures.reported.items() if now < load.until}
 
 
 async def reported_loads_on(reader: Reader, cloudlets: Sequence[Object]) -> dict[str, ReportedLoad]:
     """Return the reported loads that still count on cloudlets of a namespace, by cluster; one query reads them all."""
-    keys = {measures_key(one.ns, one.id): one.id for one in cloudlets}
+    keys = {measures_key(cloudlet.ns, cloudlet.id): cloudlet.id for cloudlet in cloudlets}
     rows = await reader.objects(list(keys)) if keys else {}
     now = await reader.time()
     return {
@@ -197,6 +208,6 @@ def known_loads(cloudlet: Object, row: Object | None) -> KnownLoads:
 
 async def loads_on(reader: Reader, cloudlets: Sequence[Object]) -> dict[Key, KnownLoads]:
     """Return the known loads of many cloudlets, by the cloudlet's key; one query reads them all."""
-    keys = {one.key: measures_key(one.ns, one.id) for one in cloudlets}
+    keys = {cloudlet.key: measures_key(cloudlet.ns, cloudlet.id) for cloudlet in cloudlets}
     rows = await reader.objects(list(keys.values())) if keys else {}
-    return {one.key: known_loads(one, rows.get(keys[one.key])) for one in cloudlets}
+    return {cloudlet.key: known_loads(cloudlet, rows.get(keys[cloudlet.key])) for cloudlet in cloudlets}

@@ -38,30 +38,37 @@ async def due_orders(tx: Tx, keys: Sequence[Key]) -> list[AgentOrder | None]:
 
 
 def _due_order(uow: UnitOfWork, key: Key) -> AgentOrder | None:
-    found, cloudlet = uow.objects.get(key), uow.objects.get(Key(key.ns, cloudlet_of(key.id)))
-    if found is None or found.kind not in INSTANCE_LIFECYCLES or cloudlet is None or found.state == NOT_PRESENT:
+    instance, cloudlet = uow.objects.get(key), uow.objects.get(Key(key.ns, cloudlet_of(key.id)))
+    if (
+        instance is None
+        or instance.kind not in INSTANCE_LIFECYCLES
+        or cloudlet is None
+        or instance.state == NOT_PRESENT
+    ):
         return None
-    operation = uow.operations.get(Key(found.ns, found.op)) if found.op is not None else None
+    operation = uow.operations.get(Key(instance.ns, instance.op)) if instance.op is not None else None
     notify = cloudlet_status(cloudlet).serving
-    record = instance_record(found, operation, notify)
+    record = instance_record(instance, operation, notify)
     if needs_undo(record):
-        record = begin_undo(RULES[found.kind], record)
-        found = write_step(uow, found, operation, ReconcileStep(record, "begins the undo"), "")
-    return complete_order(found, record, notify)
+        record = begin_undo(RULES[instance.kind], record)
+        instance = write_step(uow, instance, operation, ReconcileStep(record, "begins the undo"), "")
+    return complete_order(instance, record, notify)
 
 
-def complete_order(found: Object, record: InstanceRecord, notify: int) -> AgentOrder | None:
+def complete_order(instance: Object, record: InstanceRecord, notify: int) -> AgentOrder | None:
     """Return the complete order due for an instance over a connection, if any."""
     order = due_order(record, notify)
     if order is None:
         return None
-    status = instance_status(found)
-    spec = status.spec if record.state in ("UpdateError", "DeleteError") else found.spec
-    name = found.op or f"undo of {status.undo_of}"
-    return replace(order, name=local_name(found.id), host=status.cluster, id=name, spec=_with_kind(found, spec or "{}"))
+    status = instance_status(instance)
+    spec = status.spec if record.state in ("UpdateError", "DeleteError") else instance.spec
+    name = instance.op or f"undo of {status.undo_of}"
+    return replace(
+        order, name=local_name(instance.id), host=status.cluster, id=name, spec=_with_kind(instance, spec or "{}")
+    )
 
 
-def _with_kind(found: Object, spec: str) -> str:
+def _with_kind(instance: Object, spec: str) -> str:
     """Return the spec with its kind, which the agent's site needs."""
-    kind = found.kind.partition(".")[2]
+    kind = instance.kind.partition(".")[2]
     return to_json({**msgspec.json.decode(spec), "kind": kind})

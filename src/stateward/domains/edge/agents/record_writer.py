@@ -33,24 +33,24 @@ GOOD_MEANINGS = (Meaning.SUCCESS, Meaning.STEP)
 
 
 def write_step(
-    uow: UnitOfWork, found: Object, operation: Operation | None, step: ReconcileStep, who: str, error: str = ""
+    uow: UnitOfWork, instance: Object, operation: Operation | None, step: ReconcileStep, who: str, error: str = ""
 ) -> Object:
     """Write the result of a reconcile step; returns the changed instance."""
-    status = instance_status(found)
+    status = instance_status(instance)
     after = replace(_status_after(status, step.record, operation), ports=_ports_after(step))
-    seen = _with_down_alert(after, step, found.kind, uow.now)
+    seen = _with_down_alert(after, step, instance.kind, uow.now)
     if operation is not None and operation.action == "re-create" and step.record.state in ERROR_STATES:
-        seen = replace(seen, alerts=with_failure(seen.alerts, _down_alert(found.kind), error or step.note))
-    save_alerts(uow, found, status.alerts, seen.alerts)
+        seen = replace(seen, alerts=with_failure(seen.alerts, _down_alert(instance.kind), error or step.note))
+    save_alerts(uow, instance, status.alerts, seen.alerts)
     if step.move is None:
-        return save_status(uow, found, seen)
+        return save_status(uow, instance, seen)
     move, good = step.move, step.move.meaning in GOOD_MEANINGS
-    spec = _spec_after(found, operation, move, status)
+    spec = _spec_after(instance, operation, move, status)
     if move.target == "Ready":
-        seen = replace(seen, spec=spec or found.spec)
+        seen = replace(seen, spec=spec or instance.spec)
     op = None if operation is None else operation.id
     why = None if good else error or move.event
-    changed = change_state(uow, found, move, who, op, spec=spec, seen=to_json(seen), error=why)
+    changed = change_state(uow, instance, move, who, op, spec=spec, seen=to_json(seen), error=why)
     if operation is not None:
         end_or_renew(uow, operation, move, why)
     return changed
@@ -85,12 +85,12 @@ def _status_after(status: InstanceStatus, record: InstanceRecord, operation: Ope
     return after if record.state in ERROR_STATES else replace(after, undo_of="")
 
 
-def _spec_after(found: Object, operation: Operation | None, move: Move, status: InstanceStatus) -> str | None:
+def _spec_after(instance: Object, operation: Operation | None, move: Move, status: InstanceStatus) -> str | None:
     """Return the new spec, if it changes: a failed update and the end of an undo restore the previous one."""
     if move.target == "UpdateError" and operation is not None:
         return operation.previous_spec
     undone = move.event == "undone" and move.target == "Ready"
-    return status.spec if undone and status.spec != found.spec else None
+    return status.spec if undone and status.spec != instance.spec else None
 
 
 def end_or_renew(uow: UnitOfWork, operation: Operation, move: Move, error: str | None) -> None:
@@ -114,16 +114,16 @@ def renew_deadline(uow: UnitOfWork, operation: Operation, within: float) -> None
 
 
 def tell_progress(
-    uow: UnitOfWork, found: Object, operation: Operation | None, text: str, step: int, total: int
+    uow: UnitOfWork, record: Object, operation: Operation | None, text: str, step: int, total: int
 ) -> None:
     """Add a line to the progress of the operation that creates a cloudlet or upgrades its agent."""
     if operation is not None and operation.action in TOLD_ACTIONS:
-        uow.changes.progress.append(Progress(found.ns, operation.id, uow.now, text, step, total))
+        uow.changes.progress.append(Progress(record.ns, operation.id, uow.now, text, step, total))
 
 
 def write_slots(
     uow: UnitOfWork,
-    found: Object,
+    cloudlet: Object,
     operation: Operation | None,
     update: SlotsUpdate,
     who: str,
@@ -131,19 +131,19 @@ def write_slots(
     status: CloudletStatus | None = None,
 ) -> Object:
     """Write the result of a message about a cloudlet; an event that the table does not allow changes the slots only."""
-    after, event = with_agent_slots(status or cloudlet_status(found), update.slots), update.event
+    after, event = with_agent_slots(status or cloudlet_status(cloudlet), update.slots), update.event
     origin = None if operation is None else operation.origin
-    move = None if event is None else decide(CLOUDLET, found.state, event.name, event.actor, event.facts, origin)
+    move = None if event is None else decide(CLOUDLET, cloudlet.state, event.name, event.actor, event.facts, origin)
     if not isinstance(move, Move):
-        return save_status(uow, found, after)
+        return save_status(uow, cloudlet, after)
     why = None if move.meaning in GOOD_MEANINGS else error or move.event
     op = None if operation is None else operation.id
-    changed = change_state(uow, found, move, who, op, seen=to_json(after), error=why, reason=error or why)
+    changed = change_state(uow, cloudlet, move, who, op, seen=to_json(after), error=why, reason=error or why)
     if operation is not None:
         end_or_renew(uow, operation, move, why)
     return changed
 
 
-def journal_rejection(uow: UnitOfWork, found: Object, actor: str, who: str, event: str, why: object) -> None:
+def journal_rejection(uow: UnitOfWork, record: Object, actor: str, who: str, event: str, why: object) -> None:
     """Journal a rejected message."""
-    journal(uow, found, found.op, actor, who, f"{REJECTED}{event}", reason=str(why))
+    journal(uow, record, record.op, actor, who, f"{REJECTED}{event}", reason=str(why))

@@ -59,24 +59,24 @@ class Target(Struct, frozen=True):
 
     async def get(self) -> View:
         """Return the object, with its load if that is known."""
-        found = await self.service.get(self.ns, self.id, self.kind)
-        return (await views(self.service, self.ns, [found]))[0]
+        record = await self.service.get(self.ns, self.id, self.kind)
+        return (await views(self.service, self.ns, [record]))[0]
 
     async def act(self, action: str, args: dict[str, Any] | None = None) -> EdgeAcceptedView:
         """Request an action on the object."""
         return accepted_view(await self.service.act(self.ns, self.id, self.kind, action, self.by, args))
 
 
-async def views(service: Service, ns: str, found: Sequence[Object]) -> list[View]:
+async def views(service: Service, ns: str, records: Sequence[Object]) -> list[View]:
     """Return the views of objects, with the known loads of instances and the capacities of cloudlets."""
-    instances = [one for one in found if one.kind in INSTANCE_LIFECYCLES]
+    instances = [record for record in records if record.kind in INSTANCE_LIFECYCLES]
     loads = await service.loads_of(ns, instances) if instances else {}
-    cloudlets = [one for one in found if one.kind == CLOUDLET.kind]
+    cloudlets = [record for record in records if record.kind == CLOUDLET.kind]
     used = await service.used_capacities(ns, cloudlets) if cloudlets else {}
-    plain = [view(one, loads.get(one.id)) for one in found]
+    plain = [view(record, loads.get(record.id)) for record in records]
     return [
-        replace(shown, capacity=capacity_view(one, used[one.id])) if one.id in used else shown
-        for one, shown in zip(found, plain, strict=True)
+        replace(shown, capacity=capacity_view(record, used[record.id])) if record.id in used else shown
+        for record, shown in zip(records, plain, strict=True)
     ]
 
 
@@ -129,4 +129,4 @@ def target_dependencies(service: Callable[[], Service]) -> dict[str, Provide]:
     providers: dict[str, Callable[..., Any]] = {
         "by": _caller, "on_cloudlet": cloudlet_target, "on_cluster": cluster_target, "on_app": app_target
     }  # fmt: skip
-    return {name: Provide(one, sync_to_thread=False) for name, one in providers.items()}
+    return {name: Provide(provider, sync_to_thread=False) for name, provider in providers.items()}

@@ -95,13 +95,13 @@ async def _at_agent(
     connection = hub.serving_connection(Key(on_app.ns, cloudlet))
     if connection is not None:
         return await while_connected(request, ask(connection))
-    found = cloudlet_status(await on_app.service.get(on_app.ns, cloudlet, CLOUDLET.kind))
-    if not found.serving or not found.controller or found.controller == hub.controller:
+    status = cloudlet_status(await on_app.service.get(on_app.ns, cloudlet, CLOUDLET.kind))
+    if not status.serving or not status.controller or status.controller == hub.controller:
         raise AgentNotHere(cloudlet, "")
-    other = await on_app.service.engine.store.reader.object(Key(CONTROLLER_NS, found.controller))
+    other = await on_app.service.engine.store.reader.object(Key(CONTROLLER_NS, status.controller))
     url = "" if other is None else read_spec(other, ControllerSpec).url
     if not url or is_forwarded(request):
-        raise AgentNotHere(cloudlet, found.controller)
+        raise AgentNotHere(cloudlet, status.controller)
     forwarded = forward_request(request, url, form, lambda why: AgentCannotAnswer(cloudlet, why))
     return await while_connected(request, forwarded)
 
@@ -113,10 +113,10 @@ async def _record_command(request: Call, on_app: Target, program: str) -> None:
 
     async def write(tx: Tx) -> None:
         async with unit_of_work(tx, [Key(on_app.ns, on_app.id)]) as uow:
-            found = await find_object(uow, on_app.ns, on_app.id, APPINST.kind)
-            if found is None:
+            instance = await find_object(uow, on_app.ns, on_app.id, APPINST.kind)
+            if instance is None:
                 raise NotFound(on_app.ns, on_app.id)
-            journal(uow, found, None, on_app.by.actor, on_app.by.who, "exec", reason=program)
+            journal(uow, instance, None, on_app.by.actor, on_app.by.who, "exec", reason=program)
 
     await on_app.service.engine.store.transact(write)
 

@@ -33,11 +33,11 @@ class NewAutoprov(AutoprovSpec, frozen=True, forbid_unknown_fields=True):
 
 def _record_routes(kind: str, path: str, what: str, body: type[Struct], description: str) -> list[Any]:
     """Return the routes of a kind of record: define, list, get and delete."""
-    all_, one = f"{NS_PATH}/{path}", f"{NS_PATH}/{path}/{{name:str}}"
+    all_, by_name = f"{NS_PATH}/{path}", f"{NS_PATH}/{path}/{{name:str}}"
     ids, noun = path.capitalize(), kind.partition(".")[2].capitalize()
 
     @put(
-        one,
+        by_name,
         opt=ACT,
         summary=f"Define {what}",
         description=description,
@@ -55,14 +55,14 @@ def _record_routes(kind: str, path: str, what: str, body: type[Struct], descript
     @get(all_, opt=READ, summary=f"List {path}", operation_id=f"ListEdge{ids}")
     async def list_records(service: ServiceDependency, ns: Ns) -> list[View]:
         """Return all records of the kind."""
-        return [view(found) for found in await service.list_all(ns, kind)]
+        return [view(record) for record in await service.list_all(ns, kind)]
 
-    @get(one, opt=READ, summary=f"Get {what}", operation_id=f"GetEdge{ids}")
+    @get(by_name, opt=READ, summary=f"Get {what}", operation_id=f"GetEdge{ids}")
     async def get_record(service: ServiceDependency, ns: Ns, name: RecordName) -> View:
         """Return a record."""
         return view(await service.get_record(ns, kind, name))
 
-    @delete(one, opt=ACT, summary=f"Remove {what}", operation_id=f"RemoveEdge{ids}", status_code=200)
+    @delete(by_name, opt=ACT, summary=f"Remove {what}", operation_id=f"RemoveEdge{ids}", status_code=200)
     async def delete_record(request: Call, service: ServiceDependency, ns: Ns, name: RecordName) -> View:
         """Delete a record, and return it as it was."""
         former = await service.get_record(ns, kind, name)

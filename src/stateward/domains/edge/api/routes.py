@@ -253,7 +253,14 @@ async def list_agents(request: Call, hub: HubDependency, ns: Ns) -> AgentsView:
         connection for key, connections in sorted(hub.connections.items()) if key.ns == ns for connection in connections
     ]
     agents = [
-        AgentView(one.site_name, one.version, one.notify, one.is_synced, len(one.sent_orders)) for one in connections
+        AgentView(
+            connection.site_name,
+            connection.version,
+            connection.notify,
+            connection.is_synced,
+            len(connection.sent_orders),
+        )
+        for connection in connections
     ]
     rejected = dict(hub.rejected) if grant_of(request).namespace_filter is None else {}
     return AgentsView(hub.controller, agents, rejected)
@@ -282,6 +289,6 @@ def routes(
 ) -> list[OwnedRouter]:
     """Return the router of the domain."""
     parts = {"service": service, "hub": hub, "policies": policies}
-    provided = {name: Provide(one, sync_to_thread=False) for name, one in parts.items()}
+    provided = {name: Provide(part, sync_to_thread=False) for name, part in parts.items()}
     dependencies = {**provided, **target_dependencies(service)}
     return [OwnedRouter(BASE, route_handlers=HANDLERS, dependencies=dependencies, tags=["edge"])]

@@ -275,29 +275,29 @@ class AgentsView(Struct, frozen=True):
     rejected: dict[str, int]
 
 
-def view(found: Object, kept: KeptLoad | None = None) -> View:
+def view(record: Object, kept: KeptLoad | None = None) -> View:
     """Return the view of an object, with its load if that is known."""
     return View(
-        ns=found.ns,
-        id=found.id,
-        kind=found.kind,
-        state=found.state,
-        since=datetime.fromtimestamp(found.since, UTC),
-        version=found.version,
-        generation=found.generation,
-        op=found.op,
-        parent=found.parent,
-        spec=msgspec.json.decode(found.spec),
-        error=found.error,
-        conditions=_conditions(found),
+        ns=record.ns,
+        id=record.id,
+        kind=record.kind,
+        state=record.state,
+        since=datetime.fromtimestamp(record.since, UTC),
+        version=record.version,
+        generation=record.generation,
+        op=record.op,
+        parent=record.parent,
+        spec=msgspec.json.decode(record.spec),
+        error=record.error,
+        conditions=_conditions(record),
         load=None if kept is None else _load_view(kept),
-        ports=_port_views(found),
+        ports=_port_views(record),
     )
 
 
-def _port_views(found: Object) -> tuple[PortView, ...]:
-    ports = instance_status(found).ports if found.kind in INSTANCE_LIFECYCLES else ()
-    return tuple(PortView(one.part, one.port, one.protocol, one.address, one.host_port) for one in ports)
+def _port_views(record: Object) -> tuple[PortView, ...]:
+    ports = instance_status(record).ports if record.kind in INSTANCE_LIFECYCLES else ()
+    return tuple(PortView(port.part, port.port, port.protocol, port.address, port.host_port) for port in ports)
 
 
 def capacity_view(cloudlet: Object, used: ResourceAmounts) -> CapacityView:
@@ -308,22 +308,22 @@ def capacity_view(cloudlet: Object, used: ResourceAmounts) -> CapacityView:
 
 def _load_view(kept: KeptLoad) -> LoadView:
     load = kept.load
-    nodes = tuple(NodeLoadView(one.key, one.is_up, one.cpu, one.mem) for one in load.nodes)
+    nodes = tuple(NodeLoadView(node.key, node.is_up, node.cpu, node.mem) for node in load.nodes)
     at = datetime.fromtimestamp(kept.at, UTC)
     return LoadView(at, load.cpu, load.mem, load.connections, load.requests, load.is_healthy, nodes)
 
 
 def _alert_views(alerts: Iterable[Alert]) -> tuple[AlertView, ...]:
-    return tuple(AlertView(one.name, one.reason, datetime.fromtimestamp(one.since, UTC)) for one in alerts)
+    return tuple(AlertView(alert.name, alert.reason, datetime.fromtimestamp(alert.since, UTC)) for alert in alerts)
 
 
-def _conditions(found: Object) -> Conditions:
-    if found.kind in INSTANCE_LIFECYCLES:
-        status = instance_status(found)
+def _conditions(record: Object) -> Conditions:
+    if record.kind in INSTANCE_LIFECYCLES:
+        status = instance_status(record)
         alerts = _alert_views(status.alerts)
         return Conditions(status.generation, status.missing, status.undoing, status.reserved_by, alerts=alerts)
-    if found.kind == CLOUDLET.kind:
-        agents = cloudlet_status(found)
+    if record.kind == CLOUDLET.kind:
+        agents = cloudlet_status(record)
         return Conditions(
             online=agents.serving > 0,
             version=agents.version,
@@ -337,9 +337,9 @@ def _conditions(found: Object) -> Conditions:
     return Conditions()
 
 
-def _held_view(one: HeldAgent) -> HeldView:
-    since, dialled = (datetime.fromtimestamp(at, UTC) for at in (one.since, one.dialled))
-    return HeldView(one.installation, one.version, since, dialled, one.things)
+def _held_view(agent: HeldAgent) -> HeldView:
+    since, dialled = (datetime.fromtimestamp(at, UTC) for at in (agent.since, agent.dialled))
+    return HeldView(agent.installation, agent.version, since, dialled, agent.things)
 
 
 def operation_view(operation: Operation) -> EdgeOperationView:

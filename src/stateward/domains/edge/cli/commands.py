@@ -133,11 +133,11 @@ def _add_request(form: str, command: str, fields: tuple[str, ...], others: tuple
         chosen = {option: given[option] for option in others}
         session.yes = chosen.pop("yes", False)
         if command == "delete":
-            ignored = [OVERRIDES[one.value] for one in chosen["ignore"] or ()]
+            ignored = [OVERRIDES[override.value] for override in chosen["ignore"] or ()]
             confirm_action(session, command, [name.replace("/", ":")], {"facts": ignored} if ignored else {})
         send(session, METHODS.get(command, "POST"), path(session, *parts), body if body or fields else None, **chosen)
 
-    shown = [_name_argument(form, NAME_HELPS[form]), *(OPTIONS[one] for one in (*fields, *others))]
+    shown = [_name_argument(form, NAME_HELPS[form]), *(OPTIONS[option] for option in (*fields, *others))]
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     GROUPS[form].command(command, help=help_)(on_server(run))
 
@@ -174,13 +174,13 @@ _add_show(APPINST, "Show an app instance, or all of them.")
 @on_server
 def show_agents(session: Session) -> None:
     """Show the agents that are connected to the controller that answers, and the numbers of rejected reports."""
-    found = session.client.http.call(AgentsView, "GET", path(session, "agents"))
+    answer = session.client.http.call(AgentsView, "GET", path(session, "agents"))
     if session.json:
-        session.print_data(found)
+        session.print_data(answer)
         return
     titles = ("cloudlet", "version", "notify", "settled", "orders")
-    results().print(filled_table(titles, ([str(getattr(one, title)) for title in titles] for one in found.agents)))
-    for why, number in sorted(found.rejected.items()):
+    results().print(filled_table(titles, ([str(getattr(agent, title)) for title in titles] for agent in answer.agents)))
+    for why, number in sorted(answer.rejected.items()):
         results().print(f"{count_text(number, 'report')} rejected: {why}", markup=False)
 
 

@@ -81,7 +81,7 @@ def send(
     timeout: float | None = None,
 ) -> None:
     """Send a request, wait for the end of its operation if asked to, and print the outcome."""
-    params = {"ignore": [one.value for one in ignore] if ignore else None}
+    params = {"ignore": [override.value for override in ignore] if ignore else None}
     headers = idempotency_headers()
     answer = session.client.http.call(EdgeAcceptedView, method, where, params=params, body=body, headers=headers)
     conditions = answer.object.conditions
@@ -96,8 +96,8 @@ def send(
 
 def follow_operation(session: Session, operation: str, timeout: float | None) -> None:
     """Print the progress of an operation from its start until its end, and then its outcome."""
-    found = session.client.operation(session.ns, operation)
-    print_outcomes(session, [_follow(session, RequestOutcome(found.object, None, found), timeout)])
+    record = session.client.operation(session.ns, operation)
+    print_outcomes(session, [_follow(session, RequestOutcome(record.object, None, record), timeout)])
 
 
 def _follow(session: Session, outcome: RequestOutcome, timeout: float | None) -> RequestOutcome:
@@ -118,44 +118,44 @@ def _print_progress(text: str, done: int | None, total: int | None) -> None:
 def show_all(session: Session, where: UrlPath, cloudlet: str | None = None) -> None:
     """Print all objects of a collection, or those on a cloudlet."""
 
-    def table(found: list[View]) -> RenderableType:
-        if not found:
+    def table(views: list[View]) -> RenderableType:
+        if not views:
             return f"None in namespace {session.ns}."
-        rows = [{**_facts(session, one), **_measured(one)} for one in found]
+        rows = [{**_facts(session, view), **_measured(view)} for view in views]
         titles = [title for title in rows[0] if title not in OPTIONAL or any(row[title] for row in rows)]
         return filled_table(tuple(titles), ([row[title] for title in titles] for row in rows))
 
-    found = session.client.http.call(list[View], "GET", where, params={"cloudlet": cloudlet or None})
-    if cloudlet and not found:
+    shown = session.client.http.call(list[View], "GET", where, params={"cloudlet": cloudlet or None})
+    if cloudlet and not shown:
         session.client.http.call(
             View, "GET", path(session, *object_parts(CLOUDLET, cloudlet))
         )  # tells if it is unknown
-    session.show(found, table)
+    session.show(shown, table)
 
 
 def show_one(session: Session, where: UrlPath) -> None:
     """Print an object with its operation and its spec."""
 
-    def table(found: View) -> RenderableType:
-        facts, spec = _facts(session, found), found.spec if isinstance(found.spec, dict) else {}
+    def table(view: View) -> RenderableType:
+        facts, spec = _facts(session, view), view.spec if isinstance(view.spec, dict) else {}
         error = facts.pop("error")
         details = spec_facts(spec)
-        load = [] if found.load is None else [("load", load_text(found.load)), *map(_node_fact, found.load.nodes)]
-        ports = [("published", port_text(one)) for one in found.ports]
-        capacity = [] if found.capacity is None else [("capacity", capacity_text(found.capacity))]
-        more = [("operation", found.op or ""), ("error", error), *ports, *load, *capacity]
+        load = [] if view.load is None else [("load", load_text(view.load)), *map(_node_fact, view.load.nodes)]
+        ports = [("published", port_text(port)) for port in view.ports]
+        capacity = [] if view.capacity is None else [("capacity", capacity_text(view.capacity))]
+        more = [("operation", view.op or ""), ("error", error), *ports, *load, *capacity]
         return facts_table([*facts.items(), *more, *details])
 
     session.show(session.client.http.call(View, "GET", where), table)
 
 
-def _facts(session: Session, found: View) -> dict[str, str | Text]:
+def _facts(session: Session, view: View) -> dict[str, str | Text]:
     return {
-        "id": found.id,
-        "state": state_text(session.state_class, found.kind, found.state),
-        "since": age_text(found.since),
-        "conditions": conditions_text(found.conditions),
-        "error": error_text(found.error),
+        "id": view.id,
+        "state": state_text(session.state_class, view.kind, view.state),
+        "since": age_text(view.since),
+        "conditions": conditions_text(view.conditions),
+        "error": error_text(view.error),
     }
 
 
@@ -189,42 +189,44 @@ OPTIONAL = ("capacity", "load", "published")
 """Columns of a list that are left out where nothing is known."""
 
 
-def _measured(found: View) -> dict[str, str]:
+def _measured(view: View) -> dict[str, str]:
     """Return what an agent tells of an object beside its state."""
     return {
-        "capacity": "" if found.capacity is None else capacity_text(found.capacity),
-        "load": "" if found.load is None else load_text(found.load),
-        "published": ", ".join(f"{one.port}/{one.protocol} at {_host_address(one)}" for one in found.ports),
+        "capacity": "" if view.capacity is None else capacity_text(view.capacity),
+        "load": "" if view.load is None else load_text(view.load),
+        "published": ", ".join(f"{port.port}/{port.protocol} at {_host_address(port)}" for port in view.ports),
     }
 
 
-def conditions_text(found: Conditions) -> str:
+def conditions_text(conditions: Conditions) -> str:
     """Return the conditions of an object beside its state."""
-    agent = "" if found.online is None else f"agent {found.version}" if found.online else "no agent"
+    agent = "" if conditions.online is None else f"agent {conditions.version}" if conditions.online else "no agent"
     texts = [
-        "missing" if found.missing else "",
-        "being undone" if found.undoing else "",
-        f"reserved by {found.reserved_by}" if found.reserved_by else "",
+        "missing" if conditions.missing else "",
+        "being undone" if conditions.undoing else "",
+        f"reserved by {conditions.reserved_by}" if conditions.reserved_by else "",
         agent,
-        f"orphans: {_orphans_text(found, MAX_NAMED_ORPHANS)}" if found.orphans or found.orphan_count else "",
-        *map(_held_text, found.held),
-        *(f"{one.name}: {one.reason}" for one in found.alerts),
-        f"agent refused: {found.refused}" if found.refused else "",
+        f"orphans: {_orphans_text(conditions, MAX_NAMED_ORPHANS)}"
+        if conditions.orphans or conditions.orphan_count
+        else "",
+        *map(_held_text, conditions.held),
+        *(f"{alert.name}: {alert.reason}" for alert in conditions.alerts),
+        f"agent refused: {conditions.refused}" if conditions.refused else "",
     ]
     return ", ".join(filter(None, texts))
 
 
-def _orphans_text(found: Conditions, most: int) -> str:
-    return names_text(found.orphans, max(found.orphan_count, len(found.orphans)), most)
+def _orphans_text(conditions: Conditions, most: int) -> str:
+    return names_text(conditions.orphans, max(conditions.orphan_count, len(conditions.orphans)), most)
 
 
-def port_text(one: PortView) -> str:
+def port_text(port: PortView) -> str:
     """Return a published port of an app."""
-    return f"{one.part}: {one.port}/{one.protocol} at {_host_address(one)}"
+    return f"{port.part}: {port.port}/{port.protocol} at {_host_address(port)}"
 
 
-def _host_address(one: PortView) -> str:
-    return f"[{one.address}]:{one.host_port}" if ":" in one.address else f"{one.address}:{one.host_port}"
+def _host_address(port: PortView) -> str:
+    return f"[{port.address}]:{port.host_port}" if ":" in port.address else f"{port.address}:{port.host_port}"
 
 
 def capacity_text(capacity: CapacityView) -> str:

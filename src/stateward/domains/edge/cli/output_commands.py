@@ -33,17 +33,21 @@ def register_output(group: typer.Typer) -> None:
 
 def show_logs(session: Session, name: Name, part: Part = "", tail: Tail = 10_000, follow: Follow = False) -> None:
     """Show what an app instance has written."""
-    found = _read(session, name, part, "", tail)
+    parts = _read(session, name, part, "", tail)
     if session.json:
-        session.print_data(found)
+        session.print_data(parts)
         return
-    cursors = {one.part: _print(one) for one in found}
+    cursors = {log_part.part: _print(log_part) for log_part in parts}
     while follow:
         session.pause(PAUSE_S)
-        fresh = [one.part for one in _read(session, name, part, "", 1) if one.next != cursors.get(one.part)]
+        fresh = [
+            log_part.part
+            for log_part in _read(session, name, part, "", 1)
+            if log_part.next != cursors.get(log_part.part)
+        ]
         for which in fresh:
-            for one in _read(session, name, which, cursors.get(which, "0"), tail):
-                cursors[which] = _print(one)
+            for log_part in _read(session, name, which, cursors.get(which, "0"), tail):
+                cursors[which] = _print(log_part)
 
 
 def run_command(session: Session, name: Name, words: Words, part: Part = "", within: Within = 60.0) -> None:
@@ -66,7 +70,7 @@ def _read(session: Session, name: str, part: str, after: str, most: int) -> list
     return session.client.http.call(list[LogPart], "GET", where, params={"part": part, "after": after, "most": most})
 
 
-def _print(one: LogPart) -> str:
-    for line in one.text.splitlines():
-        out().print(f"{clean(one.part)}  {clean(line)}", markup=False, highlight=False, soft_wrap=True)
-    return one.next
+def _print(log_part: LogPart) -> str:
+    for line in log_part.text.splitlines():
+        out().print(f"{clean(log_part.part)}  {clean(line)}", markup=False, highlight=False, soft_wrap=True)
+    return log_part.next

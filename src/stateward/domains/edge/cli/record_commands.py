@@ -89,8 +89,8 @@ def _commands(noun: str, where: str, help_: str) -> typer.Typer:
 @on_server
 def report_demand(session: Session, name: Name, requests: Requests) -> None:
     """Report an interval of an app's demand; its policy deploys or removes instances."""
-    found = {cloudlet: _number(number) for cloudlet, number in parse_pairs("requests", requests).items()}
-    _send(session, "POST", path(session, "apps", ("NAME", name), "demand"), {"requests": found})
+    counts = {cloudlet: _number(number) for cloudlet, number in parse_pairs("requests", requests).items()}
+    _send(session, "POST", path(session, "apps", ("NAME", name), "demand"), {"requests": counts})
 
 
 def _values(fields: list[str] | None, file: Path | None, help_: str) -> dict[str, Any]:
@@ -124,4 +124,4 @@ def _number(text: str) -> int:
 
 
 def _send(session: Session, method: str, where: UrlPath, body: dict[str, Any] | None = None) -> None:
-    session.show(session.client.http.call(View, method, where, body=body), lambda found: found.id)
+    session.show(session.client.http.call(View, method, where, body=body), lambda view: view.id)

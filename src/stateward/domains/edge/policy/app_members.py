@@ -24,24 +24,24 @@ async def find_policy(uow: UnitOfWork, ns: str, app: AppSpec) -> AutoprovSpec | 
     """Return the auto-provisioning policy of an app, if it has one."""
     if not app.autoprov:
         return None
-    found = await find_object(uow, ns, record_id(AUTOPROV.kind, app.autoprov), AUTOPROV.kind)
-    return None if found is None else read_spec(found, AutoprovSpec)
+    policy = await find_object(uow, ns, record_id(AUTOPROV.kind, app.autoprov), AUTOPROV.kind)
+    return None if policy is None else read_spec(policy, AutoprovSpec)
 
 
 def add_member(uow: UnitOfWork, app: Object, member: str, policy: AutoprovSpec | None) -> None:
     """Add an instance; raises `LimitReached` at the policy's maximum."""
     status = app_status(app)
-    others = tuple(one for one in status.members if one != member)
+    others = tuple(other for other in status.members if other != member)
     if policy is not None and len(others) >= policy.max:
         raise LimitReached(f"app {app.id}", "at most", policy.max)
-    gone = tuple(one for one in status.leaving if one != member)
+    gone = tuple(other for other in status.leaving if other != member)
     save_status(uow, app, replace(status, members=(*others, member), leaving=gone))
 
 
 def mark_leaving(uow: UnitOfWork, app: Object, member: str, policy: AutoprovSpec | None) -> None:
     """Mark an instance as being deleted; raises `LimitReached` at the policy's minimum."""
     status = app_status(app)
-    staying = [one for one in status.members if one not in status.leaving and one != member]
+    staying = [other for other in status.members if other not in status.leaving and other != member]
     if policy is not None and len(staying) < policy.min:
         raise LimitReached(f"app {app.id}", "at least", policy.min)
     save_status(uow, app, replace(status, leaving=tuple(dict.fromkeys((*status.leaving, member)))))
@@ -50,8 +50,8 @@ def mark_leaving(uow: UnitOfWork, app: Object, member: str, policy: AutoprovSpec
 def refresh_member(status: AppStatus, member: str, state: str | None) -> AppStatus:
     """Return an app's status, updated by the state of an instance (None: it does not exist)."""
     if state is None or state == NOT_PRESENT:
-        members = tuple(one for one in status.members if one != member)
-        return replace(status, members=members, leaving=tuple(one for one in status.leaving if one != member))
+        members = tuple(other for other in status.members if other != member)
+        return replace(status, members=members, leaving=tuple(other for other in status.leaving if other != member))
     if state not in DELETING_STATES and member in status.leaving:
-        return replace(status, leaving=tuple(one for one in status.leaving if one != member))
+        return replace(status, leaving=tuple(other for other in status.leaving if other != member))
     return status

@@ -67,22 +67,22 @@ def check_capacity(
 async def update_capacity_alert(tx: Tx, key: Key) -> None:
     """Begin or end the alert of a cloudlet whose clusters take more than it has."""
     async with unit_of_work(tx, [key]) as uow:
-        found = loaded_object(uow, key, CLOUDLET.kind)
-        if found is None:
+        cloudlet = loaded_object(uow, key, CLOUDLET.kind)
+        if cloudlet is None:
             return
-        status = cloudlet_status(found)
+        status = cloudlet_status(cloudlet)
         excess = excess_text(status, used_amounts(await list_instances(uow, key.ns, key.id)))
         alerts = without_alerts(status.alerts, AlertName.OVER_CAPACITY)
         if excess:
             alerts = with_alert(status.alerts, AlertName.OVER_CAPACITY, excess, uow.now)
         if alerts != status.alerts:
-            save_alerts(uow, save_status(uow, found, replace(status, alerts=alerts)), status.alerts, alerts)
+            save_alerts(uow, save_status(uow, cloudlet, replace(status, alerts=alerts)), status.alerts, alerts)
 
 
 def has_stale_alert(cloudlet: Object, clusters: Iterable[Object]) -> bool:
     """Tell whether the alert of a cloudlet's capacity has to begin or to end."""
     status = cloudlet_status(cloudlet)
-    has_alert = any(one.name == AlertName.OVER_CAPACITY for one in status.alerts)
+    has_alert = any(alert.name == AlertName.OVER_CAPACITY for alert in status.alerts)
     return has_alert != bool(excess_text(status, used_amounts(clusters)))
 
 

@@ -43,10 +43,10 @@ async def release_instance(tx: Tx, ns: str, instance: str) -> None:
     """Update the app of an AppInst by its current state."""
     record = Key(ns, record_id(APP.kind, instance.rpartition(":")[2]))
     async with unit_of_work(tx, {record, Key(ns, instance)}) as uow:
-        found, app = uow.objects.get(Key(ns, instance)), loaded_object(uow, record, APP.kind)
+        stored, app = uow.objects.get(Key(ns, instance)), loaded_object(uow, record, APP.kind)
         if app is None:
             return
-        state = None if found is None else found.state
+        state = None if stored is None else stored.state
         status = refresh_member(app_status(app), instance, state)
         if state == AppInstState.CREATE_ERROR:
             status = replace(status, avoided=tuple(dict.fromkeys((*status.avoided, cloudlet_of(instance)))))
@@ -67,8 +67,12 @@ async def free_unused_clusters(uow: UnitOfWork, keys: Collection[Key], idle_s: f
 
 async def free_clusters_of_gone_apps(uow: UnitOfWork, instances: Iterable[Object], idle_s: float) -> None:
     """Free the clusters of AppInsts that are gone, unless other apps are in them."""
-    gone = [one for one in instances if one.kind == APPINST.kind and one.state == AppInstState.NOT_PRESENT]
-    await free_unused_clusters(uow, {Key(one.ns, cluster_of(one)) for one in gone}, idle_s)
+    gone = [
+        instance
+        for instance in instances
+        if instance.kind == APPINST.kind and instance.state == AppInstState.NOT_PRESENT
+    ]
+    await free_unused_clusters(uow, {Key(instance.ns, cluster_of(instance)) for instance in gone}, idle_s)
 
 
 async def free_clusters(tx: Tx, keys: Collection[Key], idle_s: float) -> None:
@@ -86,19 +90,19 @@ async def remove_absent(tx: Tx, keys: Sequence[Key]) -> None:
     """Remove the records of NotPresent instances."""
     async with unit_of_work(tx, {*keys, *(Key(key.ns, cloudlet_of(key.id)) for key in keys)}) as uow:
         for key in keys:
-            found = uow.objects.get(key)
-            if found is not None and found.state == AppInstState.NOT_PRESENT and not found.removed:
-                uow.save_object(key, replace(found, removed=True, version=uow.next_version(key)))
+            record = uow.objects.get(key)
+            if record is not None and record.state == AppInstState.NOT_PRESENT and not record.removed:
+                uow.save_object(key, replace(record, removed=True, version=uow.next_version(key)))
 
 
 async def restart_idle_timer(tx: Tx, key: Key, idle_s: float = IDLE_TIMEOUT_S) -> None:
     """Restart the idle timer of an unused cluster whose delete failed."""
     async with unit_of_work(tx, {Key(key.ns, cloudlet_of(key.id)), key}) as uow:
-        found = uow.objects.get(key)
-        if found is None or found.state != ClusterInstState.READY or instance_status(found).reserved_by:
+        cluster = uow.objects.get(key)
+        if cluster is None or cluster.state != ClusterInstState.READY or instance_status(cluster).reserved_by:
             return
-        if read_spec(found, ClusterInst).reservable:
-            free_cluster(uow, found, idle_s)
+        if read_spec(cluster, ClusterInst).reservable:
+            free_cluster(uow, cluster, idle_s)
 
 
 async def count_interval(tx: Tx, ns: str, app: str, requests: dict[str, int]) -> None:
@@ -106,12 +110,12 @@ async def count_interval(tx: Tx, ns: str, app: str, requests: dict[str, int]) ->
     record = Key(ns, record_id(APP.kind, app))
     async with unit_of_work(tx, [record]) as uow:
         await check_cloudlets(uow, ns, "requests", requests)
-        found = loaded_object(uow, record, APP.kind)
-        policy = None if found is None else await find_policy(uow, ns, read_spec(found, AppSpec))
-        if found is not None and policy is not None:
-            status = app_status(found)
+        stored = loaded_object(uow, record, APP.kind)
+        policy = None if stored is None else await find_policy(uow, ns, read_spec(stored, AppSpec))
+        if stored is not None and policy is not None:
+            status = app_status(stored)
             counted = unmeasured_requests(policy, status, requests)
-            save_status(uow, found, record_interval(policy, status, counted))
+            save_status(uow, stored, record_interval(policy, status, counted))
 
 
 async def count_measured_interval(
@@ -120,12 +124,12 @@ async def count_measured_interval(
     """Count an interval of an app's measured requests, unless another controller has counted it already."""
     record = Key(ns, app)
     async with unit_of_work(tx, [record]) as uow:
-        found = loaded_object(uow, record, APP.kind)
-        policy = None if found is None else await find_policy(uow, ns, read_spec(found, AppSpec))
-        if found is None or policy is None or policy.demand != "measured":
+        stored = loaded_object(uow, record, APP.kind)
+        policy = None if stored is None else await find_policy(uow, ns, read_spec(stored, AppSpec))
+        if stored is None or policy is None or policy.demand != "measured":
             return
-        status = app_status(found)
+        status = app_status(stored)
         if uow.now < status.interval_end + MIN_INTERVAL * interval_s:
             return
         after = record_interval(policy, status, measured_requests(status.counted, totals))
-        save_status(uow, found, replace(after, counted=totals, interval_end=uow.now))
+        save_status(uow, stored, replace(after, counted=totals, interval_end=uow.now))

@@ -33,14 +33,17 @@ async def reserve_cluster(uow: UnitOfWork, ns: str, cloudlet: str, auto: str, ap
     shared = _shared_cluster(instances, cloudlet, auto, app.organization)
     if shared is not None:
         return shared
-    for found in existing_clusters(instances):
-        if _is_free(found, app.flavor):
-            save_status(uow, found, replace(instance_status(found), reserved_by=app.organization))
-            uow.changes.timers_gone.append(Key(ns, idle_timer_id(found.id)))
-            return local_name(found.id)
-    promised = {instance_status(one).cluster for one in existing_apps(instances)}
-    taken = {local_name(one.id) for one in existing_clusters(instances)} | promised
-    name = next((one for n in range(MAX_RESERVABLE_CLUSTERS) if (one := f"{RESERVABLE_PREFIX}{n}") not in taken), None)
+    for cluster in existing_clusters(instances):
+        if _is_free(cluster, app.flavor):
+            save_status(uow, cluster, replace(instance_status(cluster), reserved_by=app.organization))
+            uow.changes.timers_gone.append(Key(ns, idle_timer_id(cluster.id)))
+            return local_name(cluster.id)
+    promised = {instance_status(instance).cluster for instance in existing_apps(instances)}
+    taken = {local_name(cluster.id) for cluster in existing_clusters(instances)} | promised
+    name = next(
+        (candidate for n in range(MAX_RESERVABLE_CLUSTERS) if (candidate := f"{RESERVABLE_PREFIX}{n}") not in taken),
+        None,
+    )
     if name is None:
         raise LimitReached(f"cloudlet {cloudlet}", "at most so many reservable clusters:", MAX_RESERVABLE_CLUSTERS)
     return name
@@ -48,22 +51,22 @@ async def reserve_cluster(uow: UnitOfWork, ns: str, cloudlet: str, auto: str, ap
 
 def _shared_cluster(instances: list[Object], cloudlet: str, auto: str, organization: str) -> str | None:
     """Return the cluster behind an autocluster that already has other apps."""
-    for one in existing_apps(instances):
-        if one.id.startswith(f"{cloudlet}:{auto}:"):
-            owner = str(_owner(instances, f"{cloudlet}:{instance_status(one).cluster}") or organization)
+    for instance in existing_apps(instances):
+        if instance.id.startswith(f"{cloudlet}:{auto}:"):
+            owner = str(_owner(instances, f"{cloudlet}:{instance_status(instance).cluster}") or organization)
             if owner != organization:
                 raise Reserved(f"{cloudlet}:{auto}", owner)
-            return instance_status(one).cluster
+            return instance_status(instance).cluster
     return None
 
 
 def _owner(instances: list[Object], cluster: str) -> str:
-    return next((instance_status(one).reserved_by for one in instances if one.id == cluster), "")
+    return next((instance_status(instance).reserved_by for instance in instances if instance.id == cluster), "")
 
 
-def _is_free(found: Object, flavor: str) -> bool:
-    status, spec = instance_status(found), read_spec(found, ClusterInst)
-    ready = found.state == ClusterInstState.READY and not is_in_transition(found) and not status.missing
+def _is_free(cluster: Object, flavor: str) -> bool:
+    status, spec = instance_status(cluster), read_spec(cluster, ClusterInst)
+    ready = cluster.state == ClusterInstState.READY and not is_in_transition(cluster) and not status.missing
     return ready and spec.reservable and not status.reserved_by and spec.flavor == flavor
 
 
@@ -72,8 +75,8 @@ def idle_timer_id(cluster: str) -> str:
     return f"idle {cluster}"
 
 
-def free_cluster(uow: UnitOfWork, found: Object, idle_s: float) -> None:
+def free_cluster(uow: UnitOfWork, cluster: Object, idle_s: float) -> None:
     """End the reservation of an unused cluster, and start its idle timer."""
-    save_status(uow, found, replace(instance_status(found), reserved_by=""))
-    timer = Timer(found.ns, idle_timer_id(found.id), uow.now + idle_s, 0, found.id, "expire", "[]", "{}")
+    save_status(uow, cluster, replace(instance_status(cluster), reserved_by=""))
+    timer = Timer(cluster.ns, idle_timer_id(cluster.id), uow.now + idle_s, 0, cluster.id, "expire", "[]", "{}")
     uow.changes.timers.append(timer)

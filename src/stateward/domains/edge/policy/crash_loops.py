@@ -15,19 +15,19 @@ from stateward.store.records import Key
 
 def is_looping(status: InstanceStatus) -> bool:
     """Tell whether an instance has the alert of a crash loop."""
-    return any(one.name == AlertName.CRASH_LOOP for one in status.alerts)
+    return any(alert.name == AlertName.CRASH_LOOP for alert in status.alerts)
 
 
 async def end_crash_loops(tx: Tx, keys: Sequence[Key]) -> None:
     """End the alerts of instances that run, and have run for long enough."""
     async with unit_of_work(tx, keys) as uow:
         for key in keys:
-            found = uow.objects.get(key)
-            if found is None or found.removed or found.kind not in INSTANCE_LIFECYCLES:
+            instance = uow.objects.get(key)
+            if instance is None or instance.removed or instance.kind not in INSTANCE_LIFECYCLES:
                 continue
-            status = instance_status(found)
-            if status.missing or found.state != "Ready" or not is_stable(status.restarted, uow.now):
+            status = instance_status(instance)
+            if status.missing or instance.state != "Ready" or not is_stable(status.restarted, uow.now):
                 continue
             alerts = without_alerts(status.alerts, AlertName.CRASH_LOOP)
-            changed = save_status(uow, found, replace(status, restarts=0, alerts=alerts))
+            changed = save_status(uow, instance, replace(status, restarts=0, alerts=alerts))
             save_alerts(uow, changed, status.alerts, alerts)

@@ -61,7 +61,7 @@ def record_interval(policy: AutoprovSpec, status: AppStatus, requests: Mapping[s
 
 def unmeasured_requests(policy: AutoprovSpec, status: AppStatus, requests: Mapping[str, int]) -> dict[str, int]:
     """Return the reported requests that count: where demand is measured, those at cloudlets without the app."""
-    measured = {cloudlet_of(one) for one in status.members} if policy.demand == "measured" else set()
+    measured = {cloudlet_of(member) for member in status.members} if policy.demand == "measured" else set()
     return {name: number for name, number in requests.items() if name not in measured}
 
 
@@ -76,7 +76,7 @@ def measured_requests(counted: Mapping[str, CountedRequests], totals: Mapping[st
 
 def _is_full(policy: AutoprovSpec, status: AppStatus, serving: Collection[str]) -> bool:
     """Tell whether all instances of an app serve, and have had enough requests for long enough."""
-    high = [status.high.get(cloudlet_of(one), 0) for one in serving]
+    high = [status.high.get(cloudlet_of(member), 0) for member in serving]
     return bool(high) and len(high) == len(status.members) and min(high) >= policy.deploy_after
 
 
@@ -89,22 +89,26 @@ def plan_deployment(
     do not serve are removed first, then those with the least demand. Of idle instances, those go first that have been
     idle longest. Where demand is measured, an app whose instances all have enough of it gets one more.
     """
-    staying = [one for one in status.members if one not in status.leaving]
-    outside = [one for one in staying if cloudlet_of(one) not in policy.cloudlets]
-    there = [one for one in staying if one not in outside]
-    serving = [one for one in there if cloudlet_of(one) in online and one not in missing]
-    taken = {cloudlet_of(one) for one in status.members}
-    free = [one for one in policy.cloudlets if one in online and one not in taken and one not in status.avoided]
-    wanted = [one for one in free if status.high.get(one, 0) >= policy.deploy_after]
+    staying = [member for member in status.members if member not in status.leaving]
+    outside = [member for member in staying if cloudlet_of(member) not in policy.cloudlets]
+    there = [member for member in staying if member not in outside]
+    serving = [member for member in there if cloudlet_of(member) in online and member not in missing]
+    taken = {cloudlet_of(member) for member in status.members}
+    free = [
+        cloudlet
+        for cloudlet in policy.cloudlets
+        if cloudlet in online and cloudlet not in taken and cloudlet not in status.avoided
+    ]
+    wanted = [cloudlet for cloudlet in free if status.high.get(cloudlet, 0) >= policy.deploy_after]
     if not wanted and policy.demand == "measured" and _is_full(policy, status, serving):
         wanted = free[:1]
     lacking = max(0, policy.min - len(serving) - len(wanted))
-    deploy = [*wanted, *[one for one in free if one not in wanted][:lacking]]
+    deploy = [*wanted, *[cloudlet for cloudlet in free if cloudlet not in wanted][:lacking]]
     room = max(0, policy.max - len(status.members))
-    by_need = sorted(there, key=lambda one: (one in serving, -status.low.get(cloudlet_of(one), 0)))
+    by_need = sorted(there, key=lambda member: (member in serving, -status.low.get(cloudlet_of(member), 0)))
     surplus = by_need[: max(0, len(there) - policy.max)]
-    kept = [one for one in serving if one not in surplus]
-    idle = [one for one in kept if status.low.get(cloudlet_of(one), 0) >= policy.undeploy_after]
-    idle.sort(key=lambda one: -status.low[cloudlet_of(one)])
+    kept = [member for member in serving if member not in surplus]
+    idle = [member for member in kept if status.low.get(cloudlet_of(member), 0) >= policy.undeploy_after]
+    idle.sort(key=lambda member: -status.low[cloudlet_of(member)])
     spare = max(0, len(kept) - policy.min)
     return DeploymentPlan(tuple(deploy[:room]), (*outside, *surplus, *idle[:spare]))

@@ -77,12 +77,12 @@ class PolicyController:
 
     async def on_journal(self, entries: Sequence[JournalEntry]) -> None:
         """Release instances that have entered a stable state."""
-        settled = [one for one in entries if one.kind == APPINST.kind and one.target in STABLE_STATES]
-        for key in dict.fromkeys(Key(one.ns, one.object) for one in settled):
+        settled = [entry for entry in entries if entry.kind == APPINST.kind and entry.target in STABLE_STATES]
+        for key in dict.fromkeys(Key(entry.ns, entry.object) for entry in settled):
             with self._faults.isolate(f"release of {key.id} in {key.ns}"):
                 await self.release(key)
-        undone = [one for one in entries if one.kind == CLUSTERINST.kind and one.event == "undone"]
-        for key in [Key(one.ns, one.object) for one in undone]:
+        undone = [entry for entry in entries if entry.kind == CLUSTERINST.kind and entry.event == "undone"]
+        for key in [Key(entry.ns, entry.object) for entry in undone]:
             with self._faults.isolate(f"release of {key.id} in {key.ns}"):
                 await self._service.engine.store.transact(partial(restart_idle_timer, key=key, idle_s=self._idle_s))
 
@@ -104,8 +104,8 @@ class PolicyController:
         for ns in await self._reader.namespaces():
             for kind in (CLUSTERINST.kind, APPINST.kind):
                 absent = Selector(ns, kind, states=(NOT_PRESENT,))
-                while found := await self._reader.list_objects(absent, Page(limit=PAGE_SIZE)):
-                    keys = [one.key for one in found]
+                while records := await self._reader.list_objects(absent, Page(limit=PAGE_SIZE)):
+                    keys = [record.key for record in records]
                     await self._service.engine.store.transact(partial(remove_absent, keys=keys))
 
     async def _reconcile_all(self) -> None:
@@ -113,8 +113,8 @@ class PolicyController:
             cloudlets = await self._service.list_all(ns, CLOUDLET.kind)
             if not cloudlets:
                 continue
-            online = [one for one in cloudlets if is_online(one)]
-            loads = {key.id: found for key, found in (await loads_on(self._reader, online)).items() if found}
+            online = [cloudlet for cloudlet in cloudlets if is_online(cloudlet)]
+            loads = {key.id: known for key, known in (await loads_on(self._reader, online)).items() if known}
             clusters = await self._service.list_all(ns, CLUSTERINST.kind)
             with self._faults.isolate(f"capacity of cloudlets in {ns}"):
                 await self._check_capacities(cloudlets, clusters)
@@ -125,8 +125,8 @@ class PolicyController:
                 await self._free_unused_clusters(clusters, apps)
             with self._faults.isolate(f"scaling of clusters in {ns}"):
                 await self._scale_clusters(ns, clusters, loads, await reported_loads_on(self._reader, online))
-            instances, serving = {one.id: one for one in apps}, {one.id for one in online}
-            policies = {one.id: one for one in await self._service.list_all(ns, AUTOPROV.kind)}
+            instances, serving = {instance.id: instance for instance in apps}, {cloudlet.id for cloudlet in online}
+            policies = {policy.id: policy for policy in await self._service.list_all(ns, AUTOPROV.kind)}
             for app in await self._service.list_all(ns, APP.kind):
                 policy = policies.get(record_id(AUTOPROV.kind, read_spec(app, AppSpec).autoprov))
                 with self._faults.isolate(f"measured demand of {app.id} in {ns}"):
@@ -148,18 +148,18 @@ class PolicyController:
 
     async def _free_unused_clusters(self, clusters: Sequence[Object], apps: Sequence[Object]) -> None:
         """Free reserved clusters without an app, which earlier versions could leave behind."""
-        used = {Key(one.ns, cluster_of(one)) for one in apps}
-        unused = [one.key for one in clusters if is_reserved(one) and one.key not in used]
+        used = {Key(app.ns, cluster_of(app)) for app in apps}
+        unused = [cluster.key for cluster in clusters if is_reserved(cluster) and cluster.key not in used]
         if unused:
             free = partial(free_clusters, keys=unused, idle_s=self._idle_s)
             await self._service.engine.store.transact(free)
 
     async def _end_crash_loops(self, instances: Sequence[Object]) -> None:
         """End the alerts of instances that have run for long enough."""
-        looping = [one for one in instances if is_looping(instance_status(one))]
+        looping = [instance for instance in instances if is_looping(instance_status(instance))]
         if looping:
             now = await self._reader.time()
-            stable = [one.key for one in looping if is_stable(instance_status(one).restarted, now)]
+            stable = [instance.key for instance in looping if is_stable(instance_status(instance).restarted, now)]
             if stable:
                 await self._service.engine.store.transact(partial(end_crash_loops, keys=stable))
 
@@ -171,7 +171,9 @@ class PolicyController:
         reported: Mapping[str, ReportedLoad],
     ) -> None:
         """Apply known loads again: a change may have been refused when the load was reported, and is now possible."""
-        policies = {one.id: read_spec(one, AutoscaleSpec) for one in await self._service.list_all(ns, AUTOSCALE.kind)}
+        policies = {
+            record.id: read_spec(record, AutoscaleSpec) for record in await self._service.list_all(ns, AUTOSCALE.kind)
+        }
         for cluster in clusters:
             kept = loads.get(cloudlet_of(cluster.id), {}).get(local_name(cluster.id))
             known = reported.get(cluster.id) or (None if kept is None else kept.load)
@@ -200,20 +202,20 @@ class PolicyController:
         """Release the members that have settled; one that is newer than the listing only costs a transaction."""
         status = app_status(app)
         for member in status.members:
-            found = instances.get(member)
-            if refresh_member(status, member, None if found is None else found.state) != status:
+            instance = instances.get(member)
+            if refresh_member(status, member, None if instance is None else instance.state) != status:
                 await self.release(Key(ns, member))
 
     async def reconcile_app(self, ns: str, app: Object) -> None:
         """Deploy and remove instances of an app by its auto-provisioning policy."""
         name = read_spec(app, AppSpec).autoprov
-        found = await self._reader.object(Key(ns, record_id(AUTOPROV.kind, name))) if name else None
-        if found is None or found.removed:
+        record = await self._reader.object(Key(ns, record_id(AUTOPROV.kind, name))) if name else None
+        if record is None or record.removed:
             return
-        policy, members = read_spec(found, AutoprovSpec), app_status(app).members
-        keys = [Key(ns, one) for one in {*policy.cloudlets, *members}]
-        objects = {key.id: one for key, one in (await self._reader.objects(keys)).items() if not one.removed}
-        online = {one for one in policy.cloudlets if one in objects and is_online(objects[one])}
+        policy, members = read_spec(record, AutoprovSpec), app_status(app).members
+        keys = [Key(ns, id_) for id_ in {*policy.cloudlets, *members}]
+        objects = {key.id: stored for key, stored in (await self._reader.objects(keys)).items() if not stored.removed}
+        online = {cloudlet for cloudlet in policy.cloudlets if cloudlet in objects and is_online(objects[cloudlet])}
         await self._deploy(ns, app, policy, online, objects)
 
     async def _deploy(
@@ -221,8 +223,8 @@ class PolicyController:
     ) -> None:
         """Carry out the plan for an app; `instances` has its members, as far as they exist."""
         name, status = app.id.partition(".")[2], app_status(app)
-        found = (instances[one] for one in status.members if one in instances)
-        missing = {one.id for one in found if instance_status(one).missing}
+        deployed = (instances[member] for member in status.members if member in instances)
+        missing = {instance.id for instance in deployed if instance_status(instance).missing}
         plan = plan_deployment(policy, status, online, missing)
         for cloudlet in plan.deploy:
             with suppress(Denied):

@@ -141,7 +141,9 @@ def agent(
     if not re.match(PORT_RANGES, address_ports):
         raise BadInput("--address-ports", address_ports, PATTERN_MEANINGS[PORT_RANGES])
     containers = _ContainerChoices(engine, publish_at, address_ports, images, registry_logins)
-    sites: dict[str, AgentSite] = {one: _site(one, driver, folder, token_file, identity, containers) for one in offered}
+    sites: dict[str, AgentSite] = {
+        site_backend: _site(site_backend, driver, folder, token_file, identity, containers) for site_backend in offered
+    }
     made = Agent(
         sites[offered[0]],
         caller,

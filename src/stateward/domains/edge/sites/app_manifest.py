@@ -198,7 +198,7 @@ def check_host_ports(app: AppProgram, allowed: str) -> None:
     ranges = port_ranges(allowed)
     for number, part in enumerate(parts_of(app)):
         for nth, port in enumerate(part.ports):
-            if port.host_port and not any(port.host_port in one for one in ranges):
+            if port.host_port and not any(port.host_port in port_range for port_range in ranges):
                 field = place_of(app, number, f"ports[{nth}].host_port")
                 raise BadInput(
                     field, port.host_port, f"0, or a port in {allowed} (option --address-ports of the agent)"
@@ -208,8 +208,8 @@ def check_host_ports(app: AppProgram, allowed: str) -> None:
 def backend_problems(app: AppProgram, backend: str) -> Iterator[tuple[str, object, str]]:
     """Yield what a back end cannot honour: the field, its value, and what is allowed."""
     for number, part in enumerate(parts_of(app)):
-        found = _container_problems(part) if backend == SiteBackend.CONTAINER else _process_problems(part)
-        for field, value, allowed in found:
+        problems = _container_problems(part) if backend == SiteBackend.CONTAINER else _process_problems(part)
+        for field, value, allowed in problems:
             yield place_of(app, number, field), value, f"{allowed} on a cloudlet with the back end {backend}"
 
 

@@ -42,21 +42,23 @@ class ConnectionMeter:
 
         It is asked after the connections were listed, so that each listed probe is known.
         """
-        self._pids = {one: pid for one, pid in self._pids.items() if one in running}
-        unknown = [one for one in running if one not in self._pids][:MAX_INSPECTED]
+        self._pids = {container: pid for container, pid in self._pids.items() if container in running}
+        unknown = [container for container in running if container not in self._pids][:MAX_INSPECTED]
         await self._calls.for_each(self._find_process, unknown)
         listed = await asyncio.to_thread(_list_sockets, dict(self._pids))
         probes = probe_ports()
-        uses = {one: use_of_namespace(sockets, probes) for one, sockets in listed.items()}
-        for one in [one for one, pid in self._pids.items() if pid and one not in uses]:
+        uses = {container: use_of_namespace(sockets, probes) for container, sockets in listed.items()}
+        for container in [container for container, pid in self._pids.items() if pid and container not in uses]:
             # It was started again by hand and has another process; or it cannot be read here, and is not asked again.
-            self._pids.pop(one) if one in self._seen else self._pids.update({one: 0})
-        found = {
-            one: Connections(use.established, len(use.seen - self._seen[one]) if one in self._seen else 0)
-            for one, use in uses.items()
+            self._pids.pop(container) if container in self._seen else self._pids.update({container: 0})
+        connections = {
+            container: Connections(
+                use.established, len(use.seen - self._seen[container]) if container in self._seen else 0
+            )
+            for container, use in uses.items()
         }
-        self._seen = {one: use.seen for one, use in uses.items()}
-        return found
+        self._seen = {container: use.seen for container, use in uses.items()}
+        return connections
 
     async def _find_process(self, container: str) -> None:
         with suppress(EngineRefused):  # it was removed meanwhile
@@ -65,8 +67,12 @@ class ConnectionMeter:
 
 def _list_sockets(pids: Mapping[str, int]) -> dict[str, list[TcpSocket]]:
     """Return the sockets in containers whose processes are on this host."""
-    found = {one: read_namespace_sockets(pid) for one, pid in pids.items() if pid and _is_process_of(pid, one)}
-    return {one: sockets for one, sockets in found.items() if sockets is not None}
+    listed = {
+        container: read_namespace_sockets(pid)
+        for container, pid in pids.items()
+        if pid and _is_process_of(pid, container)
+    }
+    return {container: sockets for container, sockets in listed.items() if sockets is not None}
 
 
 def _is_process_of(pid: int, container: str) -> bool:

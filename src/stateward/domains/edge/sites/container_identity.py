@@ -102,22 +102,22 @@ def grace_of(container: ContainerRecord) -> int | None:
 
 def by_instance(containers: Iterable[ContainerRecord]) -> dict[str, list[ContainerRecord]]:
     """Group containers by the instance in their labels."""
-    found: dict[str, list[ContainerRecord]] = {}
-    for one in containers:
-        found.setdefault(one.labels.get(INSTANCE_LABEL, ""), []).append(one)
-    return found
+    groups: dict[str, list[ContainerRecord]] = {}
+    for container in containers:
+        groups.setdefault(container.labels.get(INSTANCE_LABEL, ""), []).append(container)
+    return groups
 
 
 def published_addresses(containers: Iterable[ContainerRecord]) -> tuple[PublishedAddress, ...]:
     """Return the published ports of the containers of an app that run, in order."""
-    found = [
+    published = [
         (copy, PublishedAddress(str(copy), port.container_port, port.host_ip, port.host_port, port.protocol))
-        for one in containers
-        if one.state is ContainerState.RUNNING and (copy := copy_in(one.labels)) is not None
-        for port in one.ports
+        for container in containers
+        if container.state is ContainerState.RUNNING and (copy := copy_in(container.labels)) is not None
+        for port in container.ports
     ]
-    found.sort(key=lambda pair: (pair[0], pair[1].port, pair[1].protocol))
-    return tuple(address for _, address in found[:MAX_PORTS])
+    published.sort(key=lambda pair: (pair[0], pair[1].port, pair[1].protocol))
+    return tuple(address for _, address in published[:MAX_PORTS])
 
 
 def is_up(container: ContainerRecord, network: str) -> bool:
@@ -127,20 +127,20 @@ def is_up(container: ContainerRecord, network: str) -> bool:
 
 def copies_down(wanted: Sequence[Copy], containers: Iterable[ContainerRecord], network: str) -> Iterator[str]:
     """Yield what is wrong with an app's containers: missing, not running, more than one, outside of the network."""
-    found: dict[Copy | None, list[ContainerRecord]] = {}
-    for one in containers:
-        found.setdefault(copy_in(one.labels), []).append(one)
+    groups: dict[Copy | None, list[ContainerRecord]] = {}
+    for container in containers:
+        groups.setdefault(copy_in(container.labels), []).append(container)
     for copy in wanted:
-        match found.pop(copy, []):
+        match groups.pop(copy, []):
             case []:
                 yield f"{copy} is gone"
-            case [one] if is_up(one, network):
+            case [container] if is_up(container, network):
                 continue
-            case [one]:
-                yield f"{copy} {describe_state(one)}"
+            case [container]:
+                yield f"{copy} {describe_state(container)}"
             case several:
                 yield f"{copy} is there {len(several)} times"
-    for other, several in found.items():
+    for other, several in groups.items():
         yield f"{len(several)} other containers are there ({other})"
 
 

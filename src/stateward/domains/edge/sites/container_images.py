@@ -54,12 +54,12 @@ def read_logins(file: Path) -> dict[str, RegistryLogin]:
     try:
         if file.stat().st_mode & 0o077:
             raise BadLogins(str(file), "others than its owner may read or change it")
-        found = msgspec.json.decode(file.read_bytes(), type=dict[str, StoredLogin])
+        logins = msgspec.json.decode(file.read_bytes(), type=dict[str, StoredLogin])
     except OSError as error:
         raise BadLogins(str(file), error.strerror or "it cannot be read") from error
     except msgspec.MsgspecError as error:
         raise BadLogins(str(file), "it does not have this form") from error
-    return {server: RegistryLogin(one.username, one.password, server) for server, one in found.items()}
+    return {server: RegistryLogin(login.username, login.password, server) for server, login in logins.items()}
 
 
 class ImageSource:
@@ -108,8 +108,8 @@ class ImageSource:
         layers: dict[str, PullProgress] = {}
         clock = asyncio.get_running_loop().time
         due = clock() + REPORT_INTERVAL_S
-        async for one in self._engine.pull_image(image, self._logins.get(registry_of(image))):
-            layers[one.layer] = one
+        async for progress in self._engine.pull_image(image, self._logins.get(registry_of(image))):
+            layers[progress.layer] = progress
             if clock() >= due:
                 due = clock() + REPORT_INTERVAL_S
                 report_progress(f"pulling {image}: {describe_pull(layers)}")

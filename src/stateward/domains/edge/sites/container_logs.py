@@ -43,10 +43,12 @@ def read_cursor(text: str, generation: int) -> LogCursor:
     if text == BEGINNING:
         return LogCursor(generation)
     numbers = text.split(".")
-    if len(numbers) != 3 or not all(one.isascii() and one.isdecimal() and len(one) <= 18 for one in numbers):
+    if len(numbers) != 3 or not all(
+        number.isascii() and number.isdecimal() and len(number) <= 18 for number in numbers
+    ):
         raise SiteError(f"{text!r} is not the cursor of an earlier answer")
-    found = LogCursor(*map(int, numbers))
-    return found if found.generation == generation else LogCursor(generation)
+    cursor = LogCursor(*map(int, numbers))
+    return cursor if cursor.generation == generation else LogCursor(generation)
 
 
 async def read_container_log(engine: ContainerEngine, container: str, copy: Copy, after: str, most: int) -> LogPart:
@@ -58,22 +60,22 @@ async def read_container_log(engine: ContainerEngine, container: str, copy: Copy
         text = _up_to(await _read(engine.read_logs(container, tail=max(1, most // CHARS_PER_LINE))), newest)
         return LogPart(part, _decoded(text[-most:]), str(LogCursor(generation, now, len(newest))))
     cursor = read_cursor(after, generation)
-    found = await _read(engine.read_logs(container, since=cursor.second or None))
-    text = _up_to(found, newest)[cursor.known :]
-    if len(text) > most or len(found) >= MAX_READ_BYTES:
+    content = await _read(engine.read_logs(container, since=cursor.second or None))
+    text = _up_to(content, newest)[cursor.known :]
+    if len(text) > most or len(content) >= MAX_READ_BYTES:
         rest = LogCursor(generation, cursor.second, cursor.known + min(most, len(text)))
         return LogPart(part, _decoded(text[:most]), str(rest))
     return LogPart(part, _decoded(text), str(LogCursor(generation, now, len(newest))))
 
 
 async def _read(chunks: AsyncIterator[LogChunk]) -> bytes:
-    found = bytearray()
+    content = bytearray()
     async with aclosing(chunks) as stream:  # type: ignore[type-var]
         async for chunk in stream:
-            found += chunk.data
-            if len(found) >= MAX_READ_BYTES:
+            content += chunk.data
+            if len(content) >= MAX_READ_BYTES:
                 break
-    return bytes(found[:MAX_READ_BYTES])
+    return bytes(content[:MAX_READ_BYTES])
 
 
 def _up_to(text: bytes, end: bytes) -> bytes:

@@ -38,15 +38,15 @@ class ContainerMeter:
     ) -> dict[str, ContainerUse]:
         """Return what containers use, by id."""
         now, before, known = time.monotonic(), self._at, self._cpu_s
-        found = {}
+        used = {}
         self._at, self._cpu_s = now, {}
-        for one in stats:
-            self._cpu_s[one.id] = one.cpu_s
-            elapsed = one.cpu_s - known[one.id] if one.id in known else None
+        for sample in stats:
+            self._cpu_s[sample.id] = sample.cpu_s
+            elapsed = sample.cpu_s - known[sample.id] if sample.id in known else None
             cores = max(0.0, elapsed) / (now - before) if elapsed is not None and now > before else None
-            established = connections[one.id].established if one.id in connections else None
-            found[one.id] = ContainerUse(cores, one.memory_bytes, established)
-        return found
+            established = connections[sample.id].established if sample.id in connections else None
+            used[sample.id] = ContainerUse(cores, sample.memory_bytes, established)
+        return used
 
 
 def measure_things(
@@ -62,7 +62,11 @@ def measure_things(
     for app in things:
         if app.kind == "appinst":
             nodes = dict(zip(copies_of(parts[app.name], app.generation), app.nodes, strict=False))
-            own = [(copy_in(one.labels), uses[one.id]) for one in containers.get(app.name, ()) if one.id in uses]
+            own = [
+                (copy_in(container.labels), uses[container.id])
+                for container in containers.get(app.name, ())
+                if container.id in uses
+            ]
             measures[app.name] = replace(_sum(use for _, use in own), requests=requests.get(app.name, 0))
             for copy, use in own:
                 on_nodes.setdefault((app.host, nodes.get(copy, 0) if copy else 0), []).append(use)
@@ -70,9 +74,9 @@ def measure_things(
         if cluster.kind != "appinst":
             sums = [_sum(on_nodes.get((cluster.name, number), ())) for number in range(len(cluster.parts))]
             loads = tuple(
-                NodeMeasure(key, True, one.cpu, one.memory) for key, one in zip(cluster.parts, sums, strict=True)
+                NodeMeasure(key, True, node.cpu, node.memory) for key, node in zip(cluster.parts, sums, strict=True)
             )
-            every = [use for (host, _), found in on_nodes.items() if host == cluster.name for use in found]
+            every = [use for (host, _), node_uses in on_nodes.items() if host == cluster.name for use in node_uses]
             total = _sum(every)
             below = sum(requests.get(app.name, 0) for app in things if app.host == cluster.name)
             measures[cluster.name] = replace(total, requests=below, nodes=loads)
@@ -80,12 +84,12 @@ def measure_things(
 
 
 def _sum(uses: Iterable[ContainerUse]) -> InstanceMeasure:
-    found = list(uses)
-    cores, connections = [one.cpu for one in found], [one.connections for one in found]
+    listed = list(uses)
+    cores, connections = [use.cpu for use in listed], [use.connections for use in listed]
     return InstanceMeasure(
-        None if None in cores else sum(one for one in cores if one is not None),
-        sum(one.memory for one in found),
-        None if None in connections else sum(one for one in connections if one is not None),
+        None if None in cores else sum(cpu for cpu in cores if cpu is not None),
+        sum(use.memory for use in listed),
+        None if None in connections else sum(count for count in connections if count is not None),
     )
 
 
@@ -96,8 +100,10 @@ def probed_copies(
     app: Deployed, parts: Sequence[AppPart], containers: Sequence[ContainerRecord], network: str
 ) -> dict[str, ProbedApp]:
     """Return the copies of an app that have a probe and run, by name; a published port is probed at the host."""
-    running = {copy_in(one.labels): one for one in containers if one.state is ContainerState.RUNNING}
-    found = {}
+    running = {
+        copy_in(container.labels): container for container in containers if container.state is ContainerState.RUNNING
+    }
+    probed = {}
     for part in parts:
         for number in range(part.count):
             container = running.get(Copy(app.generation, part.name, number))
@@ -105,8 +111,8 @@ def probed_copies(
                 continue
             name = f"{app.name}/{part.name}/{number}"
             address, port = container.ips.get(network, ""), getattr(part.probe, "port", 0)
-            for one in container.ports:
-                if one.container_port == port and one.protocol == "tcp":
-                    address, port = one.host_ip, one.host_port
-            found[name] = ProbedApp(name, app.generation, part.probe, address, port)
-    return found
+            for published in container.ports:
+                if published.container_port == port and published.protocol == "tcp":
+                    address, port = published.host_ip, published.host_port
+            probed[name] = ProbedApp(name, app.generation, part.probe, address, port)
+    return probed

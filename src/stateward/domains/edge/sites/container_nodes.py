@@ -33,10 +33,10 @@ def node_size(spec: Mapping[str, object]) -> NodeSize:
     cores, memory = float(str(spec.get("cores") or 0)), int(str(spec.get("memory") or 0))
     if cores or memory:
         return NodeSize(cores, max(1, memory // MIB) if memory else 0)
-    found = size_of(str(spec.get("size", "")))
-    if found is None:
+    size = size_of(str(spec.get("size", "")))
+    if size is None:
         raise SiteError(f"size: {spec.get('size')!r} must be one of {', '.join(NAMED_SIZES)}, or such as 2c512m")
-    return NodeSize(found.processors, found.mib)
+    return NodeSize(size.processors, size.mib)
 
 
 class NodeUse(Struct):
@@ -91,11 +91,11 @@ def place_apps(apps: Iterable[PlacedApp], nodes: int, size: NodeSize) -> dict[st
                 placed[app.name][copy] = node
             else:
                 waiting.append((app.name, copy, wanted))
-    for name, copy, wanted in sorted(waiting, key=lambda one: (one[2].memory_mib, one[2].cpu), reverse=True):
+    for name, copy, wanted in sorted(waiting, key=lambda entry: (entry[2].memory_mib, entry[2].cpu), reverse=True):
         node = _emptiest(uses, wanted, size)
         uses[node].add(wanted)
         placed[name][copy] = node
-    return {name: tuple(found) for name, found in placed.items()}
+    return {name: tuple(places) for name, places in placed.items()}
 
 
 def _emptiest(uses: Sequence[NodeUse], wanted: PartResources, size: NodeSize) -> int:

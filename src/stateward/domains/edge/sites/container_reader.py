@@ -44,18 +44,23 @@ class ContainerReader:
         """Measure all containers by one listing and one request for statistics, and take the verdicts of the probes."""
         try:
             containers = by_instance(await self._engine.list_containers((self._names.label,)))
-            running = [one.id for group in containers.values() for one in group if one.state is ContainerState.RUNNING]
+            running = [
+                container.id
+                for group in containers.values()
+                for container in group
+                if container.state is ContainerState.RUNNING
+            ]
             stats = await self._engine.read_stats(running) if running else ()
             connections = await self._connections.measure(running, self._probes.source_ports)
         except (EngineUnavailable, EngineRefused) as error:
             raise SiteError(str(error)) from error
         uses, things = self._meter.uses(stats, connections), list(self._state)
         new = {
-            name: sum(connections[one.id].new for one in group if one.id in connections)
+            name: sum(connections[container.id].new for container in group if container.id in connections)
             for name, group in containers.items()
         }
-        self._requests = {one.name: self._requests.get(one.name, 0) + new.get(one.name, 0) for one in things}
-        parts = {one.name: parts_of(read_program(one.spec)) for one in things if one.kind == "appinst"}
+        self._requests = {thing.name: self._requests.get(thing.name, 0) + new.get(thing.name, 0) for thing in things}
+        parts = {thing.name: parts_of(read_program(thing.spec)) for thing in things if thing.kind == "appinst"}
         probed: dict[str, ProbedApp] = {}
         for app in things:
             if app.kind == "appinst" and app.whole:
@@ -63,8 +68,11 @@ class ContainerReader:
                 probed |= probed_copies(app, parts[app.name], containers.get(app.name, ()), network)
         await self._probes.set_apps(probed)
         health = health_by_app(self._probes.health())
-        found = measure_things(things, parts, containers, uses, self._requests)
-        return {name: replace(one, health=health[name]) if name in health else one for name, one in found.items()}
+        measures = measure_things(things, parts, containers, uses, self._requests)
+        return {
+            name: replace(measured, health=health[name]) if name in health else measured
+            for name, measured in measures.items()
+        }
 
     # --- logs and commands -------------------------------------------------------------------------------------------
 
@@ -77,9 +85,9 @@ class ContainerReader:
         try:
             return [
                 await read_container_log(
-                    self._engine, self._names.container(request.name, one), one, request.after, most
+                    self._engine, self._names.container(request.name, copy), copy, request.after, most
                 )
-                for one in copies[:MAX_LOGS]
+                for copy in copies[:MAX_LOGS]
             ]
         except (EngineRefused, EngineUnavailable) as error:
             raise SiteError(f"the log cannot be read: {error}") from error
@@ -97,11 +105,11 @@ class ContainerReader:
         """Return the copies of an app that a part names: PART/NUMBER, PART or nothing."""
         thing = self._state.get(name)
         copies = [] if thing is None else copies_of(parts_of(read_program(thing.spec)), thing.generation)
-        found = [one for one in copies if part in ("", one.part, str(one))]
-        if not found:
+        chosen = [copy for copy in copies if part in ("", copy.part, str(copy))]
+        if not chosen:
             known = f"; it has {', '.join(map(str, copies[:MAX_LOGS]))}" if copies else ""
             raise SiteError(f"{name} has no container {part!r} here{known}")
-        return found
+        return chosen
 
     async def _run_probe(self, name: str, command: str, timeout_s: float) -> None:
         """Run a probe's command in the container of a copy."""

@@ -122,20 +122,20 @@ class ContainerSite:
     async def observe(self) -> Mapping[str, Existing]:
         """Return the things in the local state and those that labels name; a thing that does not run is not whole."""
         try:
-            found = await self._list()
+            listing = await self._list()
             self._state.reload()  # after the listing: an order saves its thing before it creates anything
-            await self._sweep(found)
-            problems = {one.name: await self._problem(one, found) for one in self._state}
+            await self._sweep(listing)
+            problems = {thing.name: await self._problem(thing, listing) for thing in self._state}
         except (EngineUnavailable, EngineRefused) as error:
             raise SiteError(str(error)) from error
-        unknown = {name: _left_over(name, found) for name in found.instances if self._state.get(name) is None}
-        self._ports = {name: published_addresses(some) for name, some in found.containers.items()}
-        known = ((one, problems.get(one.name, "")) for one in self._state)
+        unknown = {name: _left_over(name, listing) for name in listing.instances if self._state.get(name) is None}
+        self._ports = {name: published_addresses(some) for name, some in listing.containers.items()}
+        known = ((thing, problems.get(thing.name, "")) for thing in self._state)
         return {
             **{name: Existing(1, False, problem) for name, problem in unknown.items()},
             **{
-                one.name: Existing(one.generation, not problem, problem, self.ports_of(one.name))
-                for one, problem in known
+                thing.name: Existing(thing.generation, not problem, problem, self.ports_of(thing.name))
+                for thing, problem in known
             },
         }
 
@@ -147,13 +147,15 @@ class ContainerSite:
         """List all that the engine has of this installation: one call for each kind of thing."""
         ours = (self._names.label,)
         containers = by_instance(await self._engine.list_containers(ours))
-        networks = {one.labels.get(INSTANCE_LABEL, ""): one.name for one in await self._engine.list_networks(ours)}
+        networks = {
+            network.labels.get(INSTANCE_LABEL, ""): network.name for network in await self._engine.list_networks(ours)
+        }
         volumes: dict[str, list[str]] = {}
-        for one in await self._engine.list_volumes(ours):
-            volumes.setdefault(one.labels.get(INSTANCE_LABEL, ""), []).append(one.name)
+        for volume in await self._engine.list_volumes(ours):
+            volumes.setdefault(volume.labels.get(INSTANCE_LABEL, ""), []).append(volume.name)
         return SiteListing(containers, networks, volumes)
 
-    async def _sweep(self, found: SiteListing) -> None:
+    async def _sweep(self, listing: SiteListing) -> None:
         """Remove what a killed agent has left.
 
         That is what one of its calls has created after its instance was deleted, and was never used; and the volumes
@@ -162,33 +164,36 @@ class ContainerSite:
         async with self._sweeping:
             if self._orders:
                 return
-            for name in [one for one in found.instances if self._state.get(one) is None]:
-                containers = found.containers.get(name, ())
-                for one in containers:
-                    if one.state is ContainerState.CREATED:
-                        await self._engine.remove_container(one.id)
-                if name in found.networks:
+            for name in [instance for instance in listing.instances if self._state.get(instance) is None]:
+                containers = listing.containers.get(name, ())
+                for container in containers:
+                    if container.state is ContainerState.CREATED:
+                        await self._engine.remove_container(container.id)
+                if name in listing.networks:
                     with suppress(EngineRefused):  # it is in use
-                        await self._engine.remove_network(found.networks[name])
-            for app in [one for one in self._state if one.kind == "appinst" and one.whole]:
+                        await self._engine.remove_network(listing.networks[name])
+            for app in [thing for thing in self._state if thing.kind == "appinst" and thing.whole]:
                 named = volume_names(self._names, app.name, parts_of(read_program(app.spec)))
-                for volume in [one for one in found.volumes.get(app.name, ()) if one not in named]:
+                for volume in [candidate for candidate in listing.volumes.get(app.name, ()) if candidate not in named]:
                     with suppress(EngineRefused):  # it is in use
                         await self._engine.remove_volume(volume)
 
-    async def _problem(self, thing: Deployed, found: SiteListing) -> str:
+    async def _problem(self, thing: Deployed, listing: SiteListing) -> str:
         """Return what of a thing is not as it should be, or nothing."""
         if not thing.whole:
             return "it is not complete"
         if thing.kind != "appinst":
-            return "" if thing.name in found.networks else "its network is gone"
-        containers, network = found.containers.get(thing.name, ()), found.networks.get(thing.host, "")
+            return "" if thing.name in listing.networks else "its network is gone"
+        containers, network = listing.containers.get(thing.name, ()), listing.networks.get(thing.host, "")
         copies = copies_of(parts_of(read_program(thing.spec)), thing.generation)
         if not any(True for _ in copies_down(copies, containers, network)):
             return ""
-        down = [one for one in containers if not is_up(one, network)][:MAX_INSPECTED]
-        seen = {one.id: await self._inspect(one) for one in down}
-        return summarize(list(copies_down(copies, (seen.get(one.id, one) for one in containers), network)), len(copies))
+        down = [container for container in containers if not is_up(container, network)][:MAX_INSPECTED]
+        seen = {container.id: await self._inspect(container) for container in down}
+        return summarize(
+            list(copies_down(copies, (seen.get(container.id, container) for container in containers), network)),
+            len(copies),
+        )
 
     async def _inspect(self, container: ContainerRecord) -> ContainerRecord:
         """Return what the engine knows of a container; a listing does not tell why one has ended."""
@@ -265,9 +270,9 @@ class ContainerSite:
     ) -> dict[str, tuple[int, ...]]:
         """Return the nodes of a cluster's apps; one that is created or changed is placed after all others."""
         apps = [
-            PlacedApp(one.name, wanted_of(parts_of(read_program(one.spec))), one.nodes)
-            for one in self._state
-            if one.kind == "appinst" and one.host == cluster and (changed is None or one.name != changed.name)
+            PlacedApp(thing.name, wanted_of(parts_of(read_program(thing.spec))), thing.nodes)
+            for thing in self._state
+            if thing.kind == "appinst" and thing.host == cluster and (changed is None or thing.name != changed.name)
         ]
         return place_apps([*apps, *([changed] if changed else [])], nodes, size)
 
@@ -291,11 +296,13 @@ class ContainerSite:
             await self._calls.ask(report_progress, self._engine.create_volume, volume)
         by_name = {part.name: part for part in parts}
         publish_at = self._options.publish_at
-        specs = [container_spec(self._names, order, by_name[one.part], one, size, publish_at) for one in copies]
+        specs = [container_spec(self._names, order, by_name[copy.part], copy, size, publish_at) for copy in copies]
         await self._create(specs, report_progress)
-        found = await self._containers_of(order.name, report_progress)
+        containers = await self._containers_of(order.name, report_progress)
         keep = {spec.name for spec in specs}
-        await self._remove_containers([one for one in found if one.name not in keep], report_progress)
+        await self._remove_containers(
+            [container for container in containers if container.name not in keep], report_progress
+        )
         await self._start(specs, report_progress)
         await self._check_stable(order, copies, report_progress)
         self._state.save(replace(self._known(order.name), whole=True))
@@ -317,10 +324,10 @@ class ContainerSite:
         return size
 
     def _known(self, name: str) -> Deployed:
-        found = self._state.get(name)
-        if found is None:
+        thing = self._state.get(name)
+        if thing is None:
             raise SiteError(f"the local state of {name} was removed")
-        return found
+        return thing
 
     async def _create(self, specs: Sequence[ContainerSpec], report_progress: ReportProgress) -> None:
         async def create(spec: ContainerSpec) -> None:
@@ -347,13 +354,13 @@ class ContainerSite:
         await asyncio.sleep(self._options.stable_after_s)
         network = self._names.name(order.host)
         containers = await self._containers_of(order.name, report_progress)
-        found = {copy_in(one.labels): one for one in containers}
+        by_copy = {copy_in(container.labels): container for container in containers}
         for copy in copies:
-            one = found.get(copy)
-            if one is None:
+            container = by_copy.get(copy)
+            if container is None:
                 raise SiteError(f"container {copy} was removed while the app was started")
-            if not is_up(one, network):
-                why, output = describe_state(await self._inspect(one)), await self._read_output(one.id)
+            if not is_up(container, network):
+                why, output = describe_state(await self._inspect(container)), await self._read_output(container.id)
                 raise SiteError(f"container {copy} {why} at once{output and f'; its last output: {output}'}")
         self._ports[order.name] = published_addresses(containers)
         for address in self._ports[order.name]:
@@ -362,7 +369,7 @@ class ContainerSite:
     async def _read_output(self, container: str) -> str:
         """Return the last lines of a container's output."""
         try:
-            chunks = [one.data async for one in self._engine.read_logs(container, tail=MAX_LOG_LINES)]
+            chunks = [chunk.data async for chunk in self._engine.read_logs(container, tail=MAX_LOG_LINES)]
         except (EngineRefused, EngineUnavailable):
             return ""
         return last_output(b"".join(chunks).decode(errors="replace"), ())
@@ -378,8 +385,12 @@ class ContainerSite:
         thing = self._state.get(name)
         if thing is not None:
             self._state.save(replace(thing, whole=False))
-        found = await self._calls.ask(report_progress, self._engine.list_containers, (self._names.label,))
-        ours = [one for one in found if name in (one.labels.get(INSTANCE_LABEL), one.labels.get(CLUSTER_LABEL))]
+        containers = await self._calls.ask(report_progress, self._engine.list_containers, (self._names.label,))
+        ours = [
+            container
+            for container in containers
+            if name in (container.labels.get(INSTANCE_LABEL), container.labels.get(CLUSTER_LABEL))
+        ]
         await self._remove_containers(ours, report_progress)
         if not order.keep_data:
             await self._remove_volumes(name, (), report_progress)
@@ -389,19 +400,21 @@ class ContainerSite:
         self._state.remove(name)
 
     async def _containers_of(self, name: str, report_progress: ReportProgress) -> Sequence[ContainerRecord]:
-        found = await self._calls.ask(report_progress, self._engine.list_containers, (self._names.label,))
-        return [one for one in found if one.labels.get(INSTANCE_LABEL) == name]
+        containers = await self._calls.ask(report_progress, self._engine.list_containers, (self._names.label,))
+        return [container for container in containers if container.labels.get(INSTANCE_LABEL) == name]
 
     async def _remove_containers(self, containers: Sequence[ContainerRecord], report_progress: ReportProgress) -> None:
         """Stop containers by their signal, and remove them."""
         if containers:
             report_progress(f"ending {len(containers)} containers", 0, len(containers))
 
-        async def remove(one: ContainerRecord) -> None:
-            if one.state is ContainerState.RUNNING:
+        async def remove(container: ContainerRecord) -> None:
+            if container.state is ContainerState.RUNNING:
                 with suppress(EngineRefused):  # it is removed by force
-                    await self._calls.ask(report_progress, self._engine.stop_container, one.id, grace_of(one))
-            await self._calls.ask(report_progress, self._engine.remove_container, one.id, force=True)
+                    await self._calls.ask(
+                        report_progress, self._engine.stop_container, container.id, grace_of(container)
+                    )
+            await self._calls.ask(report_progress, self._engine.remove_container, container.id, force=True)
 
         await self._calls.for_each(remove, containers)
 
@@ -412,8 +425,8 @@ class ContainerSite:
                 await self._calls.ask(report_progress, self._engine.remove_volume, volume.name)
 
 
-def _left_over(name: str, found: SiteListing) -> str:
+def _left_over(name: str, listing: SiteListing) -> str:
     """Return what is wrong with a thing that the local state does not know."""
-    if name in found.containers or name in found.networks:
+    if name in listing.containers or name in listing.networks:
         return "the agent has no record of it"
     return "only its volumes are left"

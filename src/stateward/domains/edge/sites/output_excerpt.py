@@ -10,7 +10,7 @@ def last_output(text: str, beginnings: Collection[str]) -> str:
     """Return the last lines of a log after a start line, as one short line without control characters."""
     lines = text.splitlines()
     begin = next((at for at, line in enumerate(lines) if line in beginnings), -1)
-    plain = ("".join(one for one in line if one.isprintable()).strip() for line in lines[begin + 1 :])
+    plain = ("".join(char for char in line if char.isprintable()).strip() for line in lines[begin + 1 :])
     return " | ".join([line for line in plain if line and line not in beginnings][-MAX_OUTPUT_LINES:])[
         -MAX_OUTPUT_CHARS:
     ]

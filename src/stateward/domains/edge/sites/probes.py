@@ -60,18 +60,18 @@ class ProbedApp(Struct, frozen=True):
 
 def health_by_app(health: Mapping[str, Health]) -> dict[str, Health]:
     """Return the health of apps from that of their parts: bad if one is bad, good if all are good."""
-    found: dict[str, Health] = {}
-    for name, one in health.items():
+    by_app: dict[str, Health] = {}
+    for name, current in health.items():
         app, _, part = name.partition("/")
-        if one.is_healthy is False and part:
-            one = replace(one, reason=f"{part}: {one.reason}")
-        former = found.get(app, one)
-        verdicts = former.is_healthy, one.is_healthy
+        if current.is_healthy is False and part:
+            current = replace(current, reason=f"{part}: {current.reason}")
+        former = by_app.get(app, current)
+        verdicts = former.is_healthy, current.is_healthy
         if False in verdicts:
-            found[app] = former if former.is_healthy is False else one
+            by_app[app] = former if former.is_healthy is False else current
         else:
-            found[app] = former if former.is_healthy is None else one
-    return found
+            by_app[app] = former if former.is_healthy is None else current
+    return by_app
 
 
 class ProbeRunner:
@@ -85,17 +85,17 @@ class ProbeRunner:
 
     async def set_apps(self, apps: Mapping[str, ProbedApp]) -> None:
         """Start the probes of new apps, and stop those of others."""
-        gone = [one for one in self._tasks if apps.get(one.name) != one]
-        await cancel_tasks([self._tasks.pop(one) for one in gone])
-        for one in gone:
-            self._health.pop(one, None)
+        gone = [probed for probed in self._tasks if apps.get(probed.name) != probed]
+        await cancel_tasks([self._tasks.pop(probed) for probed in gone])
+        for probed in gone:
+            self._health.pop(probed, None)
         for app in apps.values():
             if app not in self._tasks:
                 self._tasks[app] = asyncio.create_task(self._probe_loop(app))
 
     def health(self) -> dict[str, Health]:
         """Return the health of each app, by name."""
-        return {one.name: self._health.get(one, UNKNOWN_HEALTH) for one in self._tasks}
+        return {probed.name: self._health.get(probed, UNKNOWN_HEALTH) for probed in self._tasks}
 
     def source_ports(self) -> set[int]:
         """Return the ports from which probes came, for as long as the other end may know of the connection."""

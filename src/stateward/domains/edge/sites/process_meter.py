@@ -58,20 +58,20 @@ def parse_usage(text: str) -> ProcessUsage | None:
     words = tail.split()
     if words[0] in DEAD:
         return None
-    ticks = sum(int(one) for one in words[11:15])
+    ticks = sum(int(word) for word in words[11:15])
     return ProcessUsage(int(head.split(" ", 1)[0]), int(words[1]), int(words[3]), ticks, int(words[21]) * PAGE_BYTES)
 
 
 def read_usages() -> list[ProcessUsage]:
     """Return all living processes of this machine."""
-    found = []
+    usages = []
     for name in os.listdir(PROC):  # noqa: PTH208 - faster than Path, and names suffice
         if name.isdecimal():
             text = read_proc(name, "stat")
             usage = parse_usage(text.decode(errors="replace")) if text else None
             if usage is not None:
-                found.append(usage)
-    return found
+                usages.append(usage)
+    return usages
 
 
 def assign_processes(
@@ -81,20 +81,20 @@ def assign_processes(
     by_parent: dict[int, list[ProcessUsage]] = {}
     by_session: dict[int, list[ProcessUsage]] = {}
     by_pid = {}
-    for one in usages:
-        by_pid[one.pid] = one
-        by_parent.setdefault(one.parent, []).append(one)
-        by_session.setdefault(one.session, []).append(one)
+    for usage in usages:
+        by_pid[usage.pid] = usage
+        by_parent.setdefault(usage.parent, []).append(usage)
+        by_session.setdefault(usage.session, []).append(usage)
 
     def with_descendants(roots: Iterable[ProcessUsage]) -> list[ProcessUsage]:
-        found = {one.pid: one for one in roots}
-        queue = list(found.values())
+        reached = {root.pid: root for root in roots}
+        queue = list(reached.values())
         while queue:
             for child in by_parent.get(queue.pop().pid, ()):
-                if child.pid not in found:
-                    found[child.pid] = child
+                if child.pid not in reached:
+                    reached[child.pid] = child
                     queue.append(child)
-        return list(found.values())
+        return list(reached.values())
 
     nodes = {key: with_descendants(by_session.get(session, ())) for key, session in sessions.items()}
     shells: dict[str, list[ProcessUsage]] = {}
@@ -104,9 +104,9 @@ def assign_processes(
     instances = {}
     for thing in things:
         if thing.kind == "appinst":
-            instances[thing.name] = with_descendants([one for mark in thing.parts for one in shells.get(mark, ())])
+            instances[thing.name] = with_descendants([usage for mark in thing.parts for usage in shells.get(mark, ())])
         else:
-            instances[thing.name] = [one for key in thing.parts for one in nodes.get(key, ())]
+            instances[thing.name] = [usage for key in thing.parts for usage in nodes.get(key, ())]
     return OwnedProcesses(instances, nodes)
 
 
@@ -130,7 +130,7 @@ class ProcessMeter:
         owned = assign_processes(usages, things, sessions, self._marks(usages, sessions.values()))
         connections = self._count_connections(owned.instances)
         measured = {**owned.instances, **{f"node {key}": some for key, some in owned.nodes.items()}}
-        ticks = {name: sum(one.ticks for one in some) for name, some in measured.items()}
+        ticks = {name: sum(usage.ticks for usage in some) for name, some in measured.items()}
         rates = {
             name: max(0, total - self._ticks[name]) / TICKS_PER_S / (now - before)
             for name, total in ticks.items()
@@ -141,7 +141,7 @@ class ProcessMeter:
         return {
             thing.name: InstanceMeasure(
                 rates.get(thing.name),
-                sum(one.memory for one in owned.instances[thing.name]),
+                sum(usage.memory for usage in owned.instances[thing.name]),
                 connections.get(thing.name),
                 self._requests[thing.name],
                 tuple(
@@ -154,15 +154,15 @@ class ProcessMeter:
 
     def _marks(self, usages: Iterable[ProcessUsage], sessions: Collection[int]) -> dict[int, str]:
         """Return the marks of app shells; only the processes in sessions of nodes are looked at."""
-        wanted, found = set(sessions), {}
-        for one in usages:
-            if one.session not in wanted:
+        wanted, marks = set(sessions), {}
+        for usage in usages:
+            if usage.session not in wanted:
                 continue
-            arguments = (read_proc(one.pid, "cmdline") or b"").split(b"\0")
+            arguments = (read_proc(usage.pid, "cmdline") or b"").split(b"\0")
             mark = arguments[MARK_ARGUMENT].decode(errors="replace") if len(arguments) > MARK_ARGUMENT else ""
             if mark.startswith(self._mark_prefix):
-                found[one.pid] = mark
-        return found
+                marks[usage.pid] = mark
+        return marks
 
     def _count_connections(self, instances: Mapping[str, Collection[ProcessUsage]]) -> dict[str, int]:
         """Count the connections at the ports of each instance, and add up those that are new as its requests."""
@@ -180,9 +180,9 @@ class ProcessMeter:
         """Find the owners of listening sockets, again only if there are other sockets or other processes."""
         pids: dict[int, set[str]] = {}
         for name, some in instances.items():
-            for one in some:
-                pids.setdefault(one.pid, set()).add(name)
-        listening = frozenset(one.inode for one in sockets if one.state == LISTENING)
+            for usage in some:
+                pids.setdefault(usage.pid, set()).add(name)
+        listening = frozenset(socket.inode for socket in sockets if socket.state == LISTENING)
         if self._owned == (frozenset(pids), listening):
             return
         self._owned, self._owners, self._unreadable = (frozenset(pids), listening), {}, set()
@@ -195,4 +195,4 @@ class ProcessMeter:
 
 
 def _memory(processes: Iterable[ProcessUsage]) -> int:
-    return sum(one.memory for one in processes)
+    return sum(process.memory for process in processes)

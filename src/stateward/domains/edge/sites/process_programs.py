@@ -16,17 +16,17 @@ from stateward.errors import BadInput
 
 def probed_parts(things: Collection[Deployed]) -> dict[str, ProbedApp]:
     """Return the parts that have a probe of apps that are whole; one that is being changed has no health."""
-    apps = [one for one in things if one.kind == "appinst" and one.whole]
-    programs = {one: msgspec.json.decode(one.spec or "{}", type=AppProgram) for one in apps}
-    found = (
+    apps = [thing for thing in things if thing.kind == "appinst" and thing.whole]
+    programs = {app: msgspec.json.decode(app.spec or "{}", type=AppProgram) for app in apps}
+    probed = (
         ProbedApp(
-            f"{one.name}/{part.name}" if program.parts else one.name, one.generation, part.probe, source=PROBE_SOURCE
+            f"{app.name}/{part.name}" if program.parts else app.name, app.generation, part.probe, source=PROBE_SOURCE
         )
-        for one, program in programs.items()
+        for app, program in programs.items()
         for part in parts_of(program)
         if part.probe is not None
     )
-    return {one.name: one for one in found}
+    return {part.name: part for part in probed}
 
 
 def _parts(spec: str) -> tuple[AppPart, ...]:
@@ -41,12 +41,12 @@ def _parts(spec: str) -> tuple[AppPart, ...]:
 
 def shell_programs(spec: str) -> list[str]:
     """Return the shell program of each process of an app, in the order of its parts."""
-    found = []
+    programs = []
     for part in _parts(spec):
         variables = "".join(f"export {name}={quote(value)}\n" for name, value in part.env.items())
         command = part.command if isinstance(part.command, str) else join(part.command)
-        found += [f"{variables}{command}"] * part.count
-    return found
+        programs += [f"{variables}{command}"] * part.count
+    return programs
 
 
 def setup_scripts(spec: str) -> list[str]:

@@ -79,8 +79,11 @@ class ProcessSite(AgentSite):
         running = await asyncio.to_thread(marked_processes)
         self._state.reload()
         self._begin_log_check(nodes)
-        problems = {one.name: self._problem(one, nodes, running) for one in self._state}
-        return {one.name: Existing(one.generation, not problems[one.name], problems[one.name]) for one in self._state}
+        problems = {thing.name: self._problem(thing, nodes, running) for thing in self._state}
+        return {
+            thing.name: Existing(thing.generation, not problems[thing.name], problems[thing.name])
+            for thing in self._state
+        }
 
     async def execute(self, order: AgentOrder, report_progress: ReportProgress) -> None:
         """Create, update or delete a cluster or an app."""
@@ -99,12 +102,15 @@ class ProcessSite(AgentSite):
 
     async def measure(self) -> Mapping[str, InstanceMeasure]:
         """Measure all nodes and apps in one scan, and take the verdicts of the probes."""
-        sessions = {key: int(one.details["pid"]) for key, one in (await self._nodes()).items() if _is_up(one)}
+        sessions = {key: int(node.details["pid"]) for key, node in (await self._nodes()).items() if _is_up(node)}
         things = list(self._state)
         await self._probes.set_apps(probed_parts(things))
         health = health_by_app(self._probes.health())
-        found = await asyncio.to_thread(self._meter.measure, things, sessions)
-        return {name: replace(one, health=health[name]) if name in health else one for name, one in found.items()}
+        measures = await asyncio.to_thread(self._meter.measure, things, sessions)
+        return {
+            name: replace(measured, health=health[name]) if name in health else measured
+            for name, measured in measures.items()
+        }
 
     async def _run_probe(self, name: str, command: str, timeout_s: float) -> None:
         name = name.partition("/")[0]
@@ -150,7 +156,7 @@ class ProcessSite(AgentSite):
         (outcome,) = await self._driver.create([MachineSpec(key, name, size, IMAGE)])
         if not isinstance(outcome, CallAccepted | AlreadyDone):
             raise SiteError(f"node {key} cannot be started: {outcome.message}")
-        await _wait_until(lambda found: _is_up(found.get(key)), self._nodes, f"node {key} does not come up")
+        await _wait_until(lambda nodes: _is_up(nodes.get(key)), self._nodes, f"node {key} does not come up")
 
     async def _run(self, key: str, mark: str, command: str) -> None:
         try:
@@ -177,8 +183,8 @@ class ProcessSite(AgentSite):
         report_progress(f"ending {len(keys)} nodes", 0, len(keys))
         await self._driver.act(MachineAction.TERMINATE, [MachineHandle(key) for key in keys])
 
-        def gone(found: Mapping[str, Observation]) -> bool:
-            return not any(_is_there(found.get(key)) for key in keys)
+        def gone(nodes: Mapping[str, Observation]) -> bool:
+            return not any(_is_there(nodes.get(key)) for key in keys)
 
         await _wait_until(gone, self._nodes, "nodes do not end")
         labels = tuple(self._label(key, "") for key in keys)
@@ -188,7 +194,7 @@ class ProcessSite(AgentSite):
         listing = await self._driver.observe()
         if not listing.complete:
             raise SiteError(f"the site cannot be seen: {listing.problem}")
-        return {one.key: one for one in listing.machines}
+        return {machine.key: machine for machine in listing.machines}
 
     # --- apps --------------------------------------------------------------------------------------------------------
 
@@ -232,11 +238,11 @@ class ProcessSite(AgentSite):
         """
 
         async def missing() -> list[str]:
-            found = await self._marks_in(group)
-            return [mark for mark in marks if mark not in found]
+            running = await self._marks_in(group)
+            return [mark for mark in marks if mark not in running]
 
-        def known(found: list[str]) -> bool:
-            return not found or any(not _is_alive(started.get(mark, 0)) for mark in found)
+        def known(missing_marks: list[str]) -> bool:
+            return not missing_marks or any(not _is_alive(started.get(mark, 0)) for mark in missing_marks)
 
         await _wait_until(known, missing, "the app's processes do not begin")
         await asyncio.sleep(STABLE_AFTER_S)
@@ -269,10 +275,10 @@ class ProcessSite(AgentSite):
         now = asyncio.get_running_loop().time()
         if now - self._logs_checked >= LOG_INTERVAL_S and (self._log_check is None or self._log_check.done()):
             self._logs_checked = now
-            hosts = {self._state.get(one.host) for one in self._state if one.kind == "appinst"}
+            hosts = {self._state.get(thing.host) for thing in self._state if thing.kind == "appinst"}
             keys = [host.parts[0] for host in hosts if host is not None and host.parts]
             self._log_check = asyncio.create_task(
-                self._empty_long_logs([one for one in keys if _is_up(nodes.get(one))])
+                self._empty_long_logs([key for key in keys if _is_up(nodes.get(key))])
             )
 
     async def _empty_long_logs(self, keys: Sequence[str]) -> None:
@@ -332,7 +338,7 @@ class ProcessSite(AgentSite):
 
     async def _node_sessions(self) -> dict[str, int]:
         """Return the session ids of nodes with a process, by key; a stopped node has one too."""
-        return {key: int(one.details["pid"]) for key, one in (await self._nodes()).items() if "pid" in one.details}
+        return {key: int(node.details["pid"]) for key, node in (await self._nodes()).items() if "pid" in node.details}
 
     def _label(self, key: str, mark: str) -> str:
         """Return the label of a process; it has the folder, since two agents on a machine may use the same names."""
@@ -385,7 +391,7 @@ def _first_line(mark: str) -> str:
 def _new_keys(order: AgentOrder, taken: Sequence[str], number: int) -> list[str]:
     """Return unused keys for new nodes: the driver creates nothing twice under one key."""
     names = (f"{order.name.replace(':', '_')}-{order.operation}-{n}" for n in count())
-    return list(islice((one for one in names if one not in taken), max(0, number)))
+    return list(islice((name for name in names if name not in taken), max(0, number)))
 
 
 def _error_text(error: Exception) -> str:
@@ -415,7 +421,7 @@ async def _wait_until(done: Callable[..., bool], observe: Callable[[], object], 
 
 def marked_processes() -> dict[tuple[int, str], int]:
     """Return the pids of app processes on this machine, by process group and mark."""
-    found: dict[tuple[int, str], int] = {}
+    processes: dict[tuple[int, str], int] = {}
     for name in os.listdir(PROC):  # noqa: PTH208 - faster than Path, and names suffice
         if not name.isdecimal():
             continue
@@ -424,5 +430,5 @@ def marked_processes() -> dict[tuple[int, str], int]:
         if mark.startswith(MARK + "/"):
             stat = stat_of(int(name))
             if stat is not None and stat.alive:
-                found[stat.group, mark] = stat.pid
-    return found
+                processes[stat.group, mark] = stat.pid
+    return processes

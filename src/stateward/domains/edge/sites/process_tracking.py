@@ -54,24 +54,24 @@ def kill_processes(is_wanted: Callable[[str], bool], roots: Iterable[int] = (), 
     with other apps, and are not followed.
     """
     stats = [stat for pid in _pids() if (stat := stat_of(pid)) is not None and stat.alive]
-    wanted = {one.pid for one in stats if (label := _label_of(one.pid)) and is_wanted(label)} | {*roots}
-    found = _with_descendants(stats, wanted, {*nodes, _own_session()})
-    for pid in found:
+    wanted = {process.pid for process in stats if (label := _label_of(process.pid)) and is_wanted(label)} | {*roots}
+    pids = _with_descendants(stats, wanted, {*nodes, _own_session()})
+    for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    return len(found)
+    return len(pids)
 
 
 def _with_descendants(stats: Iterable[ProcessStat], wanted: set[int], shared: set[int]) -> set[int]:
     """Return the wanted processes, their descendants, and all processes of their sessions."""
-    alive = {one.pid: one for one in stats}
-    found = wanted & alive.keys()
+    alive = {stat.pid: stat for stat in stats}
+    reached = wanted & alive.keys()
     while True:
-        sessions = {alive[pid].session for pid in found} - shared
-        more = {one.pid for one in alive.values() if one.parent in found or one.session in sessions}
-        if more <= found:
-            return found
-        found |= more
+        sessions = {alive[pid].session for pid in reached} - shared
+        more = {stat.pid for stat in alive.values() if stat.parent in reached or stat.session in sessions}
+        if more <= reached:
+            return reached
+        reached |= more
 
 
 def _label_of(pid: int) -> str:
@@ -80,7 +80,9 @@ def _label_of(pid: int) -> str:
     except OSError:
         return ""  # it has ended meanwhile, or is another user's
     prefix = f"{LABEL}=".encode()
-    return next((one[len(prefix) :].decode(errors="replace") for one in variables if one.startswith(prefix)), "")
+    return next(
+        (variable[len(prefix) :].decode(errors="replace") for variable in variables if variable.startswith(prefix)), ""
+    )
 
 
 def _pids() -> list[int]:

@@ -50,61 +50,63 @@ def parse_sockets(text: str) -> Iterator[TcpSocket]:
 
 def read_sockets() -> list[TcpSocket]:
     """Return the TCP sockets of this network namespace."""
-    found: list[TcpSocket] = []
+    sockets: list[TcpSocket] = []
     for table in TABLES:
         with suppress(OSError):  # a kernel without IPv6 has no table of it
-            found += parse_sockets((PROC / table).read_text())
-    return found
+            sockets += parse_sockets((PROC / table).read_text())
+    return sockets
 
 
 def read_namespace_sockets(pid: int) -> list[TcpSocket] | None:
     """Return the TCP sockets of the network namespace of a process, or None if they cannot be read."""
-    found: list[TcpSocket] = []
+    sockets: list[TcpSocket] = []
     try:
         for table in TABLES:
             file = PROC / str(pid) / table
             if table == TABLES[0] or file.exists():  # a kernel without IPv6 lacks the other one
-                found += parse_sockets(file.read_text())
+                sockets += parse_sockets(file.read_text())
     except OSError:
         return None
-    return found
+    return sockets
 
 
 def ports_by_owner(sockets: Iterable[TcpSocket], owners: Mapping[int, Collection[str]]) -> dict[str, set[int]]:
     """Return the ports at which each owner listens; `owners` are the names that a listening inode belongs to."""
     ports: dict[str, set[int]] = {}
-    for one in sockets:
-        if one.state == LISTENING:
-            for name in owners.get(one.inode, ()):
-                ports.setdefault(name, set()).add(one.port)
+    for socket in sockets:
+        if socket.state == LISTENING:
+            for name in owners.get(socket.inode, ()):
+                ports.setdefault(name, set()).add(socket.port)
     return ports
 
 
 def use_of_ports(sockets: Iterable[TcpSocket], ports: Mapping[str, Collection[int]]) -> dict[str, PortUse]:
     """Return the connections at each owner's ports, except probes; the kernel knows a closed one for another minute."""
     by_port: dict[int, list[TcpSocket]] = {}
-    for one in sockets:
-        if one.state not in (LISTENING, SYN_RECEIVED) and not one.remote.partition(":")[0].endswith(_PROBE_REMOTE):
-            by_port.setdefault(one.port, []).append(one)
-    found = {}
+    for socket in sockets:
+        if socket.state not in (LISTENING, SYN_RECEIVED) and not socket.remote.partition(":")[0].endswith(
+            _PROBE_REMOTE
+        ):
+            by_port.setdefault(socket.port, []).append(socket)
+    uses = {}
     for name, listened in ports.items():
-        mine = [one for port in listened for one in by_port.get(port, ())]
-        established = sum(one.state == ESTABLISHED for one in mine)
-        found[name] = PortUse(established, frozenset((one.port, one.remote) for one in mine))
-    return found
+        mine = [socket for port in listened for socket in by_port.get(port, ())]
+        established = sum(socket.state == ESTABLISHED for socket in mine)
+        uses[name] = PortUse(established, frozenset((socket.port, socket.remote) for socket in mine))
+    return uses
 
 
 def use_of_namespace(sockets: Collection[TcpSocket], probe_ports: Collection[int] = ()) -> PortUse:
     """Return the connections at all ports of a network namespace; those from the ports of probes are left out."""
-    others = [one for one in sockets if int(one.remote.rpartition(":")[2], 16) not in probe_ports]
-    ports = {one.port for one in sockets if one.state == LISTENING}
-    return use_of_ports((one for one in others if one.state != LISTENING), {"": ports})[""]
+    others = [socket for socket in sockets if int(socket.remote.rpartition(":")[2], 16) not in probe_ports]
+    ports = {socket.port for socket in sockets if socket.state == LISTENING}
+    return use_of_ports((socket for socket in others if socket.state != LISTENING), {"": ports})[""]
 
 
 def socket_inodes(pid: int) -> set[int]:
     """Return the inodes of a process's sockets; raises `PermissionError` if they may not be read."""
     folder = f"{PROC}/{pid}/fd"
-    found = set()
+    inodes = set()
     try:
         names = os.listdir(folder)  # noqa: PTH208 - faster than Path, and names suffice
     except (FileNotFoundError, ProcessLookupError):
@@ -113,5 +115,5 @@ def socket_inodes(pid: int) -> set[int]:
         with suppress(FileNotFoundError, ProcessLookupError):
             target = os.readlink(f"{folder}/{name}")  # noqa: PTH115 - as above
             if target.startswith("socket:["):
-                found.add(int(target[8:-1]))
-    return found
+                inodes.add(int(target[8:-1]))
+    return inodes
