@@ -41,7 +41,7 @@ class AllowedPorts:
         self._ranges = port_ranges(setting)
 
     def __contains__(self, port: int) -> bool:
-        return port != self._server_port and any(port in one for one in self._ranges)
+        return port != self._server_port and any(port in port_range for port_range in self._ranges)
 
     @cached_property
     def ports(self) -> list[int]:
@@ -81,10 +81,10 @@ def _kernel_ports() -> range:
 async def assign_ports(uow: UnitOfWork, system: Object, change: ChangeSpec, allowed: AllowedPorts) -> ChangeSpec:
     """Return a deploy with a port for each service that has address 0: its present one, or a free one."""
     wanted = change.picture
-    paths = [path for path, one in wanted.services.items() if one.address == 0]
+    paths = [path for path, service in wanted.services.items() if service.address == 0]
     if not paths or system_spec(system).backend == SIMULATED:
         return change
-    taken = {one.address for one in wanted.services.values() if one.address}
+    taken = {service.address for service in wanted.services.values() if service.address}
     assigned: dict[str, int] = {}
     for path, present in (await _present_ports(uow, system, paths)).items():
         kept = next((port for port in present if port in allowed and port not in taken), 0)
@@ -107,14 +107,18 @@ def _with_ports(change: ChangeSpec, assigned: dict[str, int]) -> ChangeSpec:
 async def _present_ports(uow: UnitOfWork, system: Object, paths: Sequence[str]) -> dict[str, list[int]]:
     """Return the ports that services have by open deploys, the newest first, and those that they have now."""
     locks = uow.locks(system.key)
-    waiting = {uow.operations[Key(one.ns, one.op)].object for one in locks}
-    deploys = [one for one in await uow.peek([Key(system.ns, id_) for id_ in sorted(waiting)]) if one is not None]
-    changes = [
-        spec_of(one, ChangeSpec)
-        for one in sorted(deploys, key=lambda one: one.created, reverse=True)
-        if one.kind == DEPLOY.kind
+    waiting = {uow.operations[Key(lock.ns, lock.op)].object for lock in locks}
+    deploys = [
+        record for record in await uow.peek([Key(system.ns, id_) for id_ in sorted(waiting)]) if record is not None
     ]
-    ports = {path: [one.picture.assigned_ports.get(path, 0) for one in changes if one is not None] for path in paths}
+    changes = [
+        spec_of(deploy, ChangeSpec)
+        for deploy in sorted(deploys, key=lambda deploy: deploy.created, reverse=True)
+        if deploy.kind == DEPLOY.kind
+    ]
+    ports = {
+        path: [change.picture.assigned_ports.get(path, 0) for change in changes if change is not None] for path in paths
+    }
     keys = [Key(system.ns, service_id(system.id, parse_path(path))) for path in paths]
     for path, service in zip(paths, await uow.peek(keys), strict=True):
         wanted = None if service is None or service.removed else spec_of(service, DesiredService)

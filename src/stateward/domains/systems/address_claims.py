@@ -84,10 +84,10 @@ async def lock_claims(uow: UnitOfWork, ports: Collection[int]) -> list[ClaimedPo
 
 async def peek_claims(uow: UnitOfWork, ports: Collection[int]) -> list[ClaimedPort]:
     """Return the claims on some ports that hold, as they are before a lock; those of locked records are certain."""
-    records = [one for one in await uow.peek([address_key(port) for port in ports]) if one is not None]
+    records = [record for record in await uow.peek([address_key(port) for port in ports]) if record is not None]
     wanted = list(_claimed_keys(records))
-    found = await uow.peek(wanted)
-    return _holding(records, {key: one for key, one in zip(wanted, found, strict=True) if one is not None})
+    holders = await uow.peek(wanted)
+    return _holding(records, {key: holder for key, holder in zip(wanted, holders, strict=True) if holder is not None})
 
 
 def write_claims(
@@ -96,7 +96,7 @@ def write_claims(
     """Add claims to those that hold; the records of the ports must be locked."""
     wanted: dict[int, set[AddressClaim]] = {}
     for port, claim in claimed:
-        wanted.setdefault(port, {one.claim for one in known if one.port == port}).add(claim)
+        wanted.setdefault(port, {claimed_port.claim for claimed_port in known if claimed_port.port == port}).add(claim)
     for port, claims in wanted.items():
         _write_record(uow, address_key(port), "hold", AddressClaims(tuple(sorted(claims))), who)
 
@@ -113,15 +113,19 @@ def _write_record(uow: UnitOfWork, key: Key, event: str, after: AddressClaims, w
 
 def _claimed_keys(records: Iterable[Object]) -> set[Key]:
     return {
-        key for one in records if not one.removed for claim in seen_of(one, AddressClaims).claims for key in claim.keys
+        key
+        for record in records
+        if not record.removed
+        for claim in seen_of(record, AddressClaims).claims
+        for key in claim.keys
     }
 
 
-def _holding(records: Iterable[Object], found: Mapping[Key, Object]) -> list[ClaimedPort]:
+def _holding(records: Iterable[Object], holders: Mapping[Key, Object]) -> list[ClaimedPort]:
     """Return the claims that hold, given the objects that they name."""
-    present = {key: one for key, one in found.items() if not one.removed}
+    present = {key: holder for key, holder in holders.items() if not holder.removed}
     claimed: list[ClaimedPort] = []
-    for record in (one for one in records if not one.removed):
+    for record in (stored for stored in records if not stored.removed):
         port = _port_of(record)
         for claim in seen_of(record, AddressClaims).claims:
             system, service, deploy = (present.get(key) for key in claim.keys)
@@ -142,8 +146,8 @@ def _has_address(service: Object, port: int) -> bool:
 async def remove_unused_addresses(engine: Engine) -> None:
     """Remove the records of ports that nobody has any more."""
     records = await engine.store.reader.list_objects(Selector(DEPLOYMENT, ADDRESS.kind), Page(None, MAX_PORTS))
-    ports = {_port_of(one) for one in records}
-    used = {one.port for one in await find_claims(engine.store.reader, ports)}
+    ports = {_port_of(record) for record in records}
+    used = {claimed_port.port for claimed_port in await find_claims(engine.store.reader, ports)}
     for port in sorted(ports - used):
         await engine.store.transact(partial(_remove_if_unused, port))
 

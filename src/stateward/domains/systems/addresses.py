@@ -85,7 +85,10 @@ async def hold_addresses(
 
 
 def _as_holders(claimed: Iterable[ClaimedPort]) -> list[AddressHolder]:
-    return [AddressHolder(one.port, parse_path(one.claim.path), one.system) for one in claimed]
+    return [
+        AddressHolder(claimed_port.port, parse_path(claimed_port.claim.path), claimed_port.system)
+        for claimed_port in claimed
+    ]
 
 
 def _require_free(system: Object, change: ChangeSpec, holders: Iterable[AddressHolder], may_see: MaySee) -> None:
@@ -94,14 +97,14 @@ def _require_free(system: Object, change: ChangeSpec, holders: Iterable[AddressH
         if port in paths:
             raise _taken(wanted, path, port, f"service {paths[port]} of the same definition")
         paths[port] = path
-    for one in holders:
-        if one.port in paths and _is_in_the_way(system, change, one):
-            raise _taken(wanted, paths[one.port], one.port, one.describe(may_see))
+    for holder in holders:
+        if holder.port in paths and _is_in_the_way(system, change, holder):
+            raise _taken(wanted, paths[holder.port], holder.port, holder.describe(may_see))
 
 
 def held_ports(system: Object, change: ChangeSpec, claimed: Iterable[ClaimedPort]) -> set[int]:
     """Return the claimed ports that a deploy cannot have."""
-    return {one.port for one in _as_holders(claimed) if _is_in_the_way(system, change, one)}
+    return {holder.port for holder in _as_holders(claimed) if _is_in_the_way(system, change, holder)}
 
 
 def _is_in_the_way(system: Object, change: ChangeSpec, holder: AddressHolder) -> bool:
@@ -118,25 +121,27 @@ def _taken(wanted: DesiredTree, path: str, port: int, holder: str) -> BadInput:
 async def _holders(reader: Reader, ports: Iterable[int]) -> Sequence[AddressHolder]:
     """Return the services of all namespaces with an address between the least and the greatest port."""
     wanted = set(ports)
-    found: list[tuple[int, Object]] = []
+    held: list[tuple[int, Object]] = []
     chosen = Selector(tuple(await reader.namespaces()), SERVICE.kind)
     after: tuple[str | float, str, str] | None = (min(wanted) - 0.5, "", "")
     while after is not None:
         page = await reader.list_sorted(chosen, SortedPage(BY_ADDRESS, after, PAGE_SIZE))
-        found += [(int(port), one) for port, one in page if port in wanted]
+        held += [(int(port), service) for port, service in page if port in wanted]
         is_last = len(page) < PAGE_SIZE or float(page[-1][0]) > max(wanted)
         after = None if is_last else (page[-1][0], *page[-1][1].key)
-    systems = await reader.objects({Key(one.ns, system_of(one.id)) for _, one in found})
-    pairs = ((port, one, systems.get(Key(one.ns, system_of(one.id)))) for port, one in found)
+    systems = await reader.objects({Key(service.ns, system_of(service.id)) for _, service in held})
+    pairs = ((port, service, systems.get(Key(service.ns, system_of(service.id)))) for port, service in held)
     return [
-        AddressHolder(port, path_of(one.id), system)
-        for port, one, system in pairs
-        if system is not None and system_spec(system).backend != SIMULATED and spec_of(one, DesiredService) is not None
+        AddressHolder(port, path_of(service.id), system)
+        for port, service, system in pairs
+        if system is not None
+        and system_spec(system).backend != SIMULATED
+        and spec_of(service, DesiredService) is not None
     ]
 
 
-def _share_hosts(one: Object, other: Object) -> bool:
+def _share_hosts(system: Object, other: Object) -> bool:
     """Tell whether the proxies of two systems run on one host; those of systems on nodes run on every host."""
-    if NODES in (system_spec(one).backend, system_spec(other).backend):
+    if NODES in (system_spec(system).backend, system_spec(other).backend):
         return True
-    return seen_of(one, SystemLocation).host == seen_of(other, SystemLocation).host
+    return seen_of(system, SystemLocation).host == seen_of(other, SystemLocation).host

@@ -224,8 +224,8 @@ async def teardown(
 @get("/{ns:str}", opt=needs(Right.READ), summary="List systems")
 async def list_systems(request: Call, ns: Ns) -> list[SystemView]:
     """Return the systems of a namespace, at most a thousand."""
-    found = await engine_of(request).store.reader.list_objects(Selector(ns, SYSTEM.kind), Page(None, 1_000))
-    return [system_view(one) for one in found]
+    systems = await engine_of(request).store.reader.list_objects(Selector(ns, SYSTEM.kind), Page(None, 1_000))
+    return [system_view(system) for system in systems]
 
 
 @get("/{ns:str}/{system:str}", opt=needs(Right.READ), summary="Get a system")
@@ -238,41 +238,43 @@ async def get_system(
     instances: Annotated[bool, QueryParameter(description="with the instances of each service")] = False,
 ) -> SystemView:
     """Return a system with its services, jobs and node pools."""
-    found = await system_actions(request, ns).system(system)
+    record = await system_actions(request, ns).system(system)
     system_ref, top = SystemRef(ns, system), checked_path(path)
     disclosure = disclosure_of(request)
-    stored = [disclosure.object(one) for one in await context.services(system_ref, top)]
-    services = [await _service(request, context, found, one, instances) for one in stored]
-    pools = [pool_view(one) for one in await context.pools(system_ref)] if top == ROOT else []
-    jobs = [disclosure.object(one) for one in await context.jobs(system_ref, top)]
+    stored = [disclosure.object(service) for service in await context.services(system_ref, top)]
+    services = [await _service(request, context, record, service, instances) for service in stored]
+    pools = [pool_view(pool) for pool in await context.pools(system_ref)] if top == ROOT else []
+    jobs = [disclosure.object(job) for job in await context.jobs(system_ref, top)]
     shown_jobs = job_views(jobs, await context.runs_of_system(system_ref) if jobs else ())
     deploys = await _change_views(request, ns, await system_actions(request, ns).open_deploys(system))
-    alerts = await _node_alerts(request, ns) if system_spec(found).backend == NODES else []
+    alerts = await _node_alerts(request, ns) if system_spec(record).backend == NODES else []
     parts = {"services": services, "node_pools": pools, "jobs": shown_jobs, "deploys": deploys}
-    return replace(system_view(found), **parts, alerts=alerts)
+    return replace(system_view(record), **parts, alerts=alerts)
 
 
 async def _node_alerts(request: Call, ns: str) -> list[NodeAlertView]:
     """Return the alerts of lost nodes: a system on nodes may run on all of its namespace."""
     lost = Selector(ns, NODE.kind, states=(SystemNodeState.LOST.word,))
-    found = await engine_of(request).store.reader.list_objects(lost, Page(None, 1_000))
-    return [alert for node in found for alert in alert_views(node)]
+    nodes = await engine_of(request).store.reader.list_objects(lost, Page(None, 1_000))
+    return [alert for node in nodes for alert in alert_views(node)]
 
 
 async def _change_views(request: Call, ns: str, changes: Sequence[Object]) -> list[ChangeView]:
     """Return the views of deploys; those that are under way have a line of progress."""
     actions = system_actions(request, ns)
-    return [change_view(one, None if one.op is None else await actions.last_progress(one)) for one in changes]
+    return [
+        change_view(change, None if change.op is None else await actions.last_progress(change)) for change in changes
+    ]
 
 
 async def _service(
-    request: Call, context: SystemContext, system: Object, found: Object, instances: bool
+    request: Call, context: SystemContext, system: Object, service: Object, instances: bool
 ) -> ServiceView:
     if not instances:
-        return service_view(found, None)
-    ref = ServiceRef(SystemRef(found.ns, system.id), str(path_of(found.id)))
-    seen = [instance_view(one) for one in await context.backend_of(system).instances(ref)]
-    return service_view(found, seen, await system_actions(request, found.ns).last_progress(found))
+        return service_view(service, None)
+    ref = ServiceRef(SystemRef(service.ns, system.id), str(path_of(service.id)))
+    seen = [instance_view(instance) for instance in await context.backend_of(system).instances(ref)]
+    return service_view(service, seen, await system_actions(request, service.ns).last_progress(service))
 
 
 @get(DEPLOYS, opt=needs(Right.READ), summary="List deploys")
@@ -289,7 +291,7 @@ async def list_locks(request: Call, ns: Ns, system: Name) -> list[SystemLockView
     await system_actions(request, ns).system(system)
     reader = engine_of(request).store.reader
     locks = await reader.locks_of(Key(ns, system))
-    return [lock_view(one, await reader.operation(Key(ns, one.op))) for one in locks]
+    return [lock_view(lock, await reader.operation(Key(ns, lock.op))) for lock in locks]
 
 
 @get("/{ns:str}/{system:str}/logs", opt=needs(Right.READ), summary="Read logs")
@@ -309,12 +311,12 @@ async def read_logs(
 
     Of a new service that a failed deploy has removed again, the backends local and container keep the last logs.
     """
-    found = await system_actions(request, ns).system(system)
+    record = await system_actions(request, ns).system(system)
     top = checked_path(path)
     if top == ROOT:
         raise NotFound(ns, service_id(system, top))
     ref = ServiceRef(SystemRef(ns, system), str(top))
-    excerpts = await read_instance_logs(request, context.backend_of(found), ref, instance, after, most)
+    excerpts = await read_instance_logs(request, context.backend_of(record), ref, instance, after, most)
     if not excerpts and await context.object(ns, service_id(system, top)) is None:
         raise NotFound(ns, service_id(system, top))
     return excerpts
@@ -337,7 +339,7 @@ async def _locked(request: Call, accepted: Accepted) -> AskedView:
     if operation is None or operation.tree is None:
         return asked_view(accepted)
     locks = await engine_of(request).store.reader.locks_of(Key(operation.ns, operation.tree))
-    return asked_view(accepted, waiting=any(one.waiting and one.op == operation.id for one in locks))
+    return asked_view(accepted, waiting=any(lock.waiting and lock.op == operation.id for lock in locks))
 
 
 ROUTES = (

@@ -37,20 +37,20 @@ class ChangePlanner:
 
         `versions` are those of the secrets of the namespace.
         """
-        found = {one.id: one for one in now}
+        present = {part.id: part for part in now}
         for path, service in target.services.items():
             object_id = service_id(self._system, parse_path(path))
             wanted = desired_service(service, self._deploy, versions, target.assigned_ports.get(path, 0))
-            event = _event(found.get(object_id), wanted)
+            event = _event(present.get(object_id), wanted)
             if event is not None:
                 yield self._change_request(object_id, event, SERVICE.kind, to_json(wanted))
 
     def jobs(self, target: Mapping[str, JobDefinition], now: Sequence[Object]) -> Iterator[Request]:
         """Return the requests for new and changed jobs; a changed `suspended` suspends or resumes the job."""
-        found = {one.id: one for one in now}
+        present = {part.id: part for part in now}
         for path, job in target.items():
             object_id = job_id(self._system, parse_path(path))
-            known = found.get(object_id)
+            known = present.get(object_id)
             before = None if known is None else spec_of(known, DesiredJob)
             if known is not None and before is not None and before.job == job:
                 continue
@@ -62,7 +62,7 @@ class ChangePlanner:
 
     def hooks(self, hook: Hook, target: Mapping[str, JobDefinition], now: Sequence[Object]) -> Iterator[Request]:
         """Return the requests for the runs of a deploy; a suspended job is not run."""
-        active = {one.id for one in now if one.state == JobState.ACTIVE}
+        active = {part.id for part in now if part.state == JobState.ACTIVE}
         spec = to_json(JobRunSpec(None, "hook", deploy=self._deploy))
         for path, job in target.items():
             object_id = job_id(self._system, parse_path(path))
@@ -74,21 +74,21 @@ class ChangePlanner:
         """Return the requests that delete the services and jobs outside the desired tree."""
         paths = [parse_path(path) for path in target]
         kept = {make(self._system, path) for path in paths for make in (service_id, job_id)}
-        return (self._request(one.id, "delete") for one in now if one.id not in kept)
+        return (self._request(part.id, "delete") for part in now if part.id not in kept)
 
     def pools(self, target: Mapping[str, NodePool], now: Sequence[Object]) -> Iterator[Request]:
         """Return the requests for new and resized node pools."""
-        found = {one.id: one for one in now}
+        present = {part.id: part for part in now}
         for name, pool in target.items():
             object_id = pool_id(self._system, name)
-            event = _pool_event(found.get(object_id), pool)
+            event = _pool_event(present.get(object_id), pool)
             if event is not None:
                 yield self._change_request(object_id, event, NODEPOOL.kind, to_json(pool))
 
     def surplus_pools(self, target: Mapping[str, NodePool], now: Sequence[Object]) -> Iterator[Request]:
         """Return the requests that delete the node pools outside the desired tree."""
         kept = {pool_id(self._system, name) for name in target}
-        return (self._request(one.id, "delete") for one in now if one.id not in kept)
+        return (self._request(part.id, "delete") for part in now if part.id not in kept)
 
     def _change_request(self, object_id: str, event: str, kind: str, spec: str) -> Request:
         creation = Creation(kind, self._system) if event == "define" else None
@@ -106,25 +106,25 @@ def desired_service(
     return DesiredService(service, revision_of(service, versions), deploy, used, assigned_port)
 
 
-def _event(found: Object | None, wanted: DesiredService) -> str | None:
-    if found is None:
+def _event(record: Object | None, wanted: DesiredService) -> str | None:
+    if record is None:
         return "define"
-    known = spec_of(found, DesiredService)
+    known = spec_of(record, DesiredService)
     if known is None or revision_of(known.service, known.secret_versions) != wanted.revision:
         return "updating"
     if known.service != wanted.service:
         return "scaling" if known.service.instances != wanted.service.instances else "updating"
     if known.port != wanted.port:
         return "updating"
-    return None if found.state == ServiceState.STABLE else "updating"
+    return None if record.state == ServiceState.STABLE else "updating"
 
 
-def _pool_event(found: Object | None, pool: NodePool) -> str | None:
-    if found is None:
+def _pool_event(record: Object | None, pool: NodePool) -> str | None:
+    if record is None:
         return "define"
-    known = spec_of(found, NodePool)
+    known = spec_of(record, NodePool)
     if known == pool:
-        return None if found.state == NodePoolState.STABLE else "updating"
+        return None if record.state == NodePoolState.STABLE else "updating"
     return "scaling" if known is not None and known.slots == pool.slots else "updating"
 
 
@@ -134,23 +134,23 @@ def leaving_parts(system: str, change: ChangeSpec, parts: Iterable[Object]) -> I
     kept = {service_id(system, parse_path(path)) for path in wanted.services}
     kept |= {job_id(system, parse_path(path)) for path in wanted.jobs}
     kept |= {pool_id(system, name) for name in wanted.pools or ()}
-    for one in parts:
-        is_pool = one.kind == NODEPOOL.kind
-        is_concerned = wanted.pools is not None if is_pool else path_of(one.id)[: len(top)] == top
-        if is_concerned and one.id not in kept:
-            yield one
+    for part in parts:
+        is_pool = part.kind == NODEPOOL.kind
+        is_concerned = wanted.pools is not None if is_pool else path_of(part.id)[: len(top)] == top
+        if is_concerned and part.id not in kept:
+            yield part
 
 
 def current_tree(services: Sequence[Object], pools: Sequence[Object] | None, jobs: Sequence[Object]) -> DesiredTree:
     """Return the definition of the stored services, node pools and jobs."""
-    found = ((str(path_of(one.id)), spec_of(one, DesiredService)) for one in services)
-    known = {path: wanted for path, wanted in found if wanted is not None}
-    known_jobs = ((one, spec_of(one, DesiredJob)) for one in jobs)
-    sizes = None if pools is None else [(one, spec_of(one, NodePool)) for one in pools]
+    desired = ((str(path_of(service.id)), spec_of(service, DesiredService)) for service in services)
+    known = {path: wanted for path, wanted in desired if wanted is not None}
+    known_jobs = ((job, spec_of(job, DesiredJob)) for job in jobs)
+    sizes = None if pools is None else [(pool, spec_of(pool, NodePool)) for pool in pools]
     return DesiredTree(
         {path: wanted.service for path, wanted in known.items()},
-        None if sizes is None else {one.id.partition("~")[2]: size for one, size in sizes if size is not None},
-        {str(path_of(one.id)): wanted.job for one, wanted in known_jobs if wanted is not None},
+        None if sizes is None else {pool.id.partition("~")[2]: size for pool, size in sizes if size is not None},
+        {str(path_of(job.id)): wanted.job for job, wanted in known_jobs if wanted is not None},
         {path: wanted.assigned_port for path, wanted in known.items() if wanted.assigned_port},
     )
 
@@ -158,12 +158,12 @@ def current_tree(services: Sequence[Object], pools: Sequence[Object] | None, job
 def find_undoable(deploys: Iterable[Object], path: str | None, deploy: str | None = None) -> Object | None:
     """Return the named deploy, or the newest of a path (or of all) that succeeded and was not rolled back."""
     undone: set[str] = set()
-    for one in sorted(deploys, key=lambda one: one.created, reverse=True):
-        change = spec_of(one, ChangeSpec)
-        if change is None or one.state != DeployState.SUCCEEDED or path not in (None, change.path):
+    for candidate in sorted(deploys, key=lambda candidate: candidate.created, reverse=True):
+        change = spec_of(candidate, ChangeSpec)
+        if change is None or candidate.state != DeployState.SUCCEEDED or path not in (None, change.path):
             continue
         if change.undoes is not None:
             undone.add(change.undoes)
-        elif deploy in (None, one.id) and (deploy is not None or one.id not in undone):
-            return one
+        elif deploy in (None, candidate.id) and (deploy is not None or candidate.id not in undone):
+            return candidate
     return None

@@ -57,8 +57,8 @@ class SystemContext:
 
     async def object(self, ns: str, id: str) -> Object | None:  # noqa: A002 - the glossary's word
         """Return an object, or None if it does not exist."""
-        found = await self.engine.store.reader.object(Key(ns, id))
-        return None if found is None or found.removed else found
+        record = await self.engine.store.reader.object(Key(ns, id))
+        return None if record is None or record.removed else record
 
     async def recent_object(self, ns: str, id: str, age: float = 0.0) -> Object | None:  # noqa: A002 - the glossary's word
         """Return an object from a read that is at most `age` seconds old; joins a read that has not started yet."""
@@ -82,11 +82,11 @@ class SystemContext:
 
     async def backend(self, system_ref: SystemRef) -> Backend:
         """Return the backend of a system; raises `Temporary` if the system runs on another host."""
-        found = await self.recent_object(system_ref.ns, system_ref.system)
-        if found is None:
+        system = await self.recent_object(system_ref.ns, system_ref.system)
+        if system is None:
             raise NotFound(system_ref.ns, system_ref.system)
-        backend = self.backend_of(found)
-        location = seen_of(found, SystemLocation)
+        backend = self.backend_of(system)
+        location = seen_of(system, SystemLocation)
         here = SystemLocation(**await backend.prepare(system_ref))
         if location not in (SystemLocation(), here):
             raise Temporary(
@@ -111,7 +111,7 @@ class SystemContext:
 
     async def check_folders_here(self, ns: str, backend: str, wanted: DesiredTree) -> None:
         """Refuse folders that instances of a backend on this host could not use."""
-        folders = {one.folder: path for path, one in wanted.programs.items() if one.folder is not None}
+        folders = {program.folder: path for path, program in wanted.programs.items() if program.folder is not None}
         if not self.settings.may_use(backend, ns):  # the guard refuses it, and discloses nothing about files
             return
         for folder, path in folders.items():
@@ -130,7 +130,7 @@ class SystemContext:
     async def systems(self, ns: str | None = None) -> list[Object]:
         """Return the systems of a namespace, or of all."""
         namespaces = await self.engine.store.reader.namespaces() if ns is None else [ns]
-        return [one for ns in namespaces for one in await self._list_by_prefix(Selector(ns, SYSTEM.kind), "")]
+        return [system for ns in namespaces for system in await self._list_by_prefix(Selector(ns, SYSTEM.kind), "")]
 
     async def services(self, system_ref: SystemRef, top: Path = ROOT) -> list[Object]:
         """Return the services at a path and below it, by id."""
@@ -149,8 +149,8 @@ class SystemContext:
 
     async def jobs(self, system_ref: SystemRef, top: Path = ROOT) -> list[Object]:
         """Return the jobs at a path and below it, by id."""
-        found = await self._list_by_prefix(Selector(system_ref.ns, JOB.kind, system_ref.system), "")
-        return [one for one in found if path_of(one.id)[: len(top)] == top]
+        jobs = await self._list_by_prefix(Selector(system_ref.ns, JOB.kind, system_ref.system), "")
+        return [job for job in jobs if path_of(job.id)[: len(top)] == top]
 
     async def runs(self, ns: str, job: str) -> list[Object]:
         """Return the runs of a job, by id."""
@@ -167,13 +167,13 @@ class SystemContext:
     async def _list_by_prefix(self, chosen: Selector, prefix: str) -> list[Object]:
         """Return the objects whose ids start with a prefix: they are adjacent in the order of ids."""
         reader = self.engine.store.reader
-        found: list[Object] = []
+        records: list[Object] = []
         after: str | None = prefix or None
         size = FIRST_PAGE_SIZE if prefix else PAGE_SIZE
         while True:
             page = await reader.list_objects(chosen, Page(after, size))
-            fitting = [one for one in page if one.id.startswith(prefix)]
-            found += fitting
+            fitting = [record for record in page if record.id.startswith(prefix)]
+            records += fitting
             if len(fitting) < size:
-                return found
+                return records
             after, size = page[-1].id, min(4 * size, PAGE_SIZE)

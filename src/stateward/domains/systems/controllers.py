@@ -54,9 +54,9 @@ MAX_PARTS_READ, MAX_PARTS_NAMED = 100, 3
 
 WHO = "systems"
 
-SYSTEM_STATES = {one.word: one for one in SystemState}
-SERVICE_STATES = {one.word: one for one in ServiceState}
-POOL_STATES = {one.word: one for one in NodePoolState}
+SYSTEM_STATES = {state.word: state for state in SystemState}
+SERVICE_STATES = {state.word: state for state in ServiceState}
+POOL_STATES = {state.word: state for state in NodePoolState}
 
 
 class SystemRollUp:
@@ -70,17 +70,17 @@ class SystemRollUp:
         """Move a system to the roll-up of its parts; a concurrent change by another process is fine."""
         engine = self._context.engine
         for _ in range(MAX_TRIES):
-            found = await self._context.object(system_ref.ns, system_ref.system)
-            if found is None or found.kind != SYSTEM.kind or found.state in OWN_STATES:
+            system = await self._context.object(system_ref.ns, system_ref.system)
+            if system is None or system.kind != SYSTEM.kind or system.state in OWN_STATES:
                 return
-            target = await self._target(system_ref, SYSTEM_STATES[found.state])
-            if target == found.state:
+            target = await self._target(system_ref, SYSTEM_STATES[system.state])
+            if target == system.state:
                 return
-            if target == SystemState.DEGRADED and found.op is not None:
-                await self._fail_operation(found, found.op)
+            if target == SystemState.DEGRADED and system.op is not None:
+                await self._fail_operation(system, system.op)
                 continue
             with suppress(Denied):
-                await engine.act(*found.key, target.word, actor=CONTROLLER, who=WHO, version=found.version)
+                await engine.act(*system.key, target.word, actor=CONTROLLER, who=WHO, version=system.version)
 
     async def _fail_operation(self, system: Object, op: str) -> None:
         """End the operation of a system that has become degraded, with the parts that made it so."""
@@ -95,7 +95,7 @@ class SystemRollUp:
                 event=SystemState.DEGRADED.word,
                 actor=CONTROLLER,
                 who=WHO,
-                error=ailing_text([one for one in parts if one.kind in (SERVICE.kind, NODEPOOL.kind)]),
+                error=ailing_text([part for part in parts if part.kind in (SERVICE.kind, NODEPOOL.kind)]),
                 version=system.version,
             )
         )
@@ -111,7 +111,7 @@ class SystemRollUp:
         engine = self._context.engine
         after = await engine.store.reader.last_journal_seq()
         # All systems first: some may have changed while no process followed the journal.
-        dirty = {SystemRef(one.ns, one.id): None for one in await self._context.systems()}
+        dirty = {SystemRef(system.ns, system.id): None for system in await self._context.systems()}
         is_dirty, loop = asyncio.Event(), asyncio.get_running_loop()
         is_dirty.set()
 
@@ -147,7 +147,7 @@ class SystemRollUp:
 
 def ailing_text(parts: Sequence[Object]) -> str:
     """Return which services and node pools are failed or degraded, and why."""
-    said = [_ailing_part_text(one) for one in parts[:MAX_PARTS_NAMED]]
+    said = [_ailing_part_text(part) for part in parts[:MAX_PARTS_NAMED]]
     more = len(parts) - MAX_PARTS_NAMED
     return "; ".join([*said, f"and {more} more"] if more > 0 else said)
 
@@ -178,11 +178,13 @@ class InstanceController:
 
     async def _reconcile_all(self) -> None:
         """Reconcile all services once: changes before the start of this process caused no event here."""
-        for one in await self._context.systems():
-            with self._faults.isolate(f"reconciliation of system {one.id} in {one.ns}"):
-                if await self._context.is_local(one, self._name):
-                    for service in await self._context.services(SystemRef(one.ns, one.id)):
-                        await self._reconcile_safely(ServiceRef(SystemRef(one.ns, one.id), str(path_of(service.id))))
+        for system in await self._context.systems():
+            with self._faults.isolate(f"reconciliation of system {system.id} in {system.ns}"):
+                if await self._context.is_local(system, self._name):
+                    for service in await self._context.services(SystemRef(system.ns, system.id)):
+                        await self._reconcile_safely(
+                            ServiceRef(SystemRef(system.ns, system.id), str(path_of(service.id)))
+                        )
 
     async def _follow_pools(self, after: int) -> None:
         """Reconcile the services of changed node pools a little later, when most changes are over."""
@@ -205,12 +207,12 @@ class InstanceController:
             if not await self._context.is_local(system, self._name):
                 continue
             system_ref = SystemRef(ns, system.id)
-            for one in await self._context.services(system_ref):
-                wanted = spec_of(one, DesiredService)
-                if wanted is not None and wanted.service.redeploy_on_secret_change and secret in used_secrets(one):
-                    self._retry[ServiceRef(system_ref, str(path_of(one.id)))] = None
+            for service in await self._context.services(system_ref):
+                wanted = spec_of(service, DesiredService)
+                if wanted is not None and wanted.service.redeploy_on_secret_change and secret in used_secrets(service):
+                    self._retry[ServiceRef(system_ref, str(path_of(service.id)))] = None
 
-    async def _redeploy(self, found: Object, wanted: DesiredService, ref: ServiceRef) -> bool:
+    async def _redeploy(self, service: Object, wanted: DesiredService, ref: ServiceRef) -> bool:
         """Replace the instances of a service if a secret has a new value and the service asks for it.
 
         The operation holds the lock on its path, as a deploy does: while one of them runs, the other waits. A service
@@ -218,19 +220,19 @@ class InstanceController:
         """
         if not wanted.service.redeploy_on_secret_change:
             return False
-        versions = await self._context.secrets.versions(ref.system.ns, used_secrets(found))
+        versions = await self._context.secrets.versions(ref.system.ns, used_secrets(service))
         fresh = desired_service(wanted.service, wanted.deploy, versions, wanted.assigned_port)
         if fresh.revision == revision_of(wanted.service, wanted.secret_versions):
             return False
-        if found.state == ServiceState.FAILED and seen_of(found, SeenInstances).revision == fresh.revision:
+        if service.state == ServiceState.FAILED and seen_of(service, SeenInstances).revision == fresh.revision:
             return True
         try:
             await self._context.engine.act(
-                *found.key,
+                *service.key,
                 ServiceState.UPDATING.word,
                 actor=CONTROLLER,
                 who=WHO,
-                version=found.version,
+                version=service.version,
                 spec=fresh,
                 seen={"revision": fresh.revision},
                 args={REDEPLOY: True},
@@ -244,10 +246,10 @@ class InstanceController:
     async def _reconcile_pool(self, system_ref: SystemRef, pool: str) -> None:
         system = await self._context.object(system_ref.ns, system_ref.system)
         if system is not None and await self._context.is_local(system, self._name):
-            for one in await self._context.services(system_ref):
-                wanted = spec_of(one, DesiredService)
+            for service in await self._context.services(system_ref):
+                wanted = spec_of(service, DesiredService)
                 if wanted is not None and wanted.service.node_pool == pool:
-                    self._retry[ServiceRef(system_ref, str(path_of(one.id)))] = None
+                    self._retry[ServiceRef(system_ref, str(path_of(service.id)))] = None
 
     async def _follow_backend(self) -> None:
         async for ref in self._backend.changed_services():
@@ -259,7 +261,7 @@ class InstanceController:
 
     async def _wake_run(self, ref: ServiceRef) -> None:
         """Wake the operation of a run that has an ended instance."""
-        if any(one.phase is InstancePhase.ENDED for one in await self._backend.instances(ref)):
+        if any(instance.phase is InstancePhase.ENDED for instance in await self._backend.instances(ref)):
             path, _, unique = ref.path.partition("@")
             run = run_id(job_id(ref.system.system, parse_path(path)), unique)
             with suppress(Denied):  # the run has ended
@@ -283,27 +285,27 @@ class InstanceController:
     async def _reconcile(self, ref: ServiceRef) -> None:
         """Move a service to the state of its instances; if an operation is at work on it, retry later."""
         self._retry.pop(ref, None)
-        found = await self._context.object(ref.system.ns, service_id(ref.system.system, parse_path(ref.path)))
-        wanted = None if found is None else spec_of(found, DesiredService)
-        if found is None or wanted is None:
+        service = await self._context.object(ref.system.ns, service_id(ref.system.system, parse_path(ref.path)))
+        wanted = None if service is None else spec_of(service, DesiredService)
+        if service is None or wanted is None:
             return
-        if found.op is not None:
+        if service.op is not None:
             self._retry[ref] = None
             return
-        if await self._redeploy(found, wanted, ref):
+        if await self._redeploy(service, wanted, ref):
             return
         seen = keep_unmovable(wanted.service.instances, await self._backend.instances(ref))
         problem = await node_pool_problem(self._context, ref, wanted.service)
         problem = problem or await self._backend.address_problem(ref, wanted.port)
         state = service_state(facts_at_rest(wanted.service.instances, wanted.revision, seen, provided=not problem))
-        if state == found.state or (found.state == ServiceState.FAILED and state != ServiceState.STABLE):
+        if state == service.state or (service.state == ServiceState.FAILED and state != ServiceState.STABLE):
             return
-        summary = {"revision": wanted.revision, "ready": sum(one.ready for one in seen)}
-        ill = {one.name: one.why for one in seen if one.why}
-        how: dict[str, Any] = {"version": found.version, "seen": {**summary, "ill": ill} if ill else summary}
+        summary = {"revision": wanted.revision, "ready": sum(instance.ready for instance in seen)}
+        ill = {instance.name: instance.why for instance in seen if instance.why}
+        how: dict[str, Any] = {"version": service.version, "seen": {**summary, "ill": ill} if ill else summary}
         try:
             await self._context.engine.act(
-                *found.key, state.word, actor=CONTROLLER, who=WHO, args={REDEPLOY: True}, **how
+                *service.key, state.word, actor=CONTROLLER, who=WHO, args={REDEPLOY: True}, **how
             )
         except Denied:
             self._retry[ref] = None

@@ -51,11 +51,11 @@ class CronSchedule(Struct, frozen=True):
     def last_until(self, first: float, now: float, zone: tzinfo = UTC) -> float:
         """Return the last time up to now; `first` is one of them."""
         for window in SEARCH_WINDOWS_S:
-            found, later = first, self.next_after(max(first, now - window), zone)
+            latest, later = first, self.next_after(max(first, now - window), zone)
             while later is not None and later <= now:
-                found, later = later, self.next_after(later, zone)
-            if found != first:
-                return found
+                latest, later = later, self.next_after(later, zone)
+            if latest != first:
+                return latest
         return first
 
 

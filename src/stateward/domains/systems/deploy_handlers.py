@@ -94,22 +94,22 @@ class DeployHandlers:
         change = spec_of(job.claim.object, ChangeSpec)
         if change is None:
             raise Permanent("nothing is known of what is to be deployed")
-        found = await self._begin(job)
-        work = DeployRun(self._context, job, change, is_cancelled=seen_of(found, ChangeSeen).cancelled is not None)
+        deploy = await self._begin(job)
+        work = DeployRun(self._context, job, change, is_cancelled=seen_of(deploy, ChangeSeen).cancelled is not None)
         try:
             trouble = await work.run()
         except CancelledMeanwhile as error:
             seen = to_json(ChangeSeen(work.before, error.who))
             return Ending("cancelled", WORKER, error=f"cancelled by {error.who}", seen=seen)
         await self._roll_ups.refresh(work.system_ref)
-        cancelled = seen_of(found, ChangeSeen).cancelled
+        cancelled = seen_of(deploy, ChangeSeen).cancelled
         seen = to_json(ChangeSeen(work.before, cancelled))
         # If it is cancelled before this is stored, it is attempted again, and goes back to the definition before.
         if cancelled:
-            return Ending("cancelled", error=f"cancelled by {cancelled}", seen=seen, version=found.version)
+            return Ending("cancelled", error=f"cancelled by {cancelled}", seen=seen, version=deploy.version)
         if trouble:
-            return Ending("failed", error=trouble, seen=seen, version=found.version)
-        return Ending(seen=seen, version=found.version)
+            return Ending("failed", error=trouble, seen=seen, version=deploy.version)
+        return Ending(seen=seen, version=deploy.version)
 
     async def _begin(self, job: Job) -> Object:
         """Enter the first phases, unless an earlier attempt has; returns the deploy as it is then."""
@@ -179,7 +179,11 @@ class ChildSteps:
         denied: dict[str, str] = {}
         for turn in range(MAX_TRIES):
             name = f"{step} {turn}" if turn else step
-            requests = [] if name in self.taken else [one for one in await asked() if not turn or one.object in denied]
+            requests = (
+                []
+                if name in self.taken
+                else [request for request in await asked() if not turn or request.object in denied]
+            )
             if not requests and name not in self.taken:
                 return {}
             denied = await self._job.spawn(name, requests)
@@ -196,11 +200,14 @@ class ChildSteps:
         reader = self._context.engine.store.reader
         children = await reader.children_of(self._job.key)
         bad = (Status.FAILED, Status.CANCELLED)
-        return [one for one in children if one.status in bad and UNDO not in msgspec.json.decode(one.args)]
+        return [child for child in children if child.status in bad and UNDO not in msgspec.json.decode(child.args)]
 
 
 def _failure_text(denied: dict[str, str], failed: Iterable[Operation]) -> str:
-    said = [*(f"{name}: {why}" for name, why in denied.items()), *(f"{one.object}: {one.error}" for one in failed)]
+    said = [
+        *(f"{name}: {why}" for name, why in denied.items()),
+        *(f"{operation.object}: {operation.error}" for operation in failed),
+    ]
     return "; ".join(sorted(said))
 
 
@@ -252,7 +259,7 @@ class DeployRun:
             for what, make_id in (("service", service_id), ("job", job_id)):
                 if await self._context.object(self.system_ref.ns, make_id(self.system_ref.system, above)) is not None:
                     raise Permanent(f"there is a {what} at {above}, and nothing can be below a {what}")
-        needed = {one.node_pool: path for path, one in self._wanted.programs.items() if one.node_pool}
+        needed = {program.node_pool: path for path, program in self._wanted.programs.items() if program.node_pool}
         for pool, path in needed.items():
             if not await self._is_there(pool):
                 raise Permanent(f"{path} is to run on node pool {pool}, and there is none of that name")
@@ -315,7 +322,7 @@ class DeployRun:
 
     async def _versions(self, target: DesiredTree) -> Mapping[str, int]:
         """Return the versions of the secrets of the namespace; none are read for services that have none."""
-        has_secrets = any(one.secrets for one in target.services.values())
+        has_secrets = any(service.secrets for service in target.services.values())
         return await self._context.secrets.versions(self.system_ref.ns) if has_secrets else {}
 
     async def _surplus(self) -> Iterable[Request]:
@@ -329,13 +336,15 @@ class DeployRun:
 
     async def _jobs(self, *, with_hook: bool) -> Iterable[Request]:
         """Return the requests for jobs: those of hooks come first, because they run before services change."""
-        target = {path: one for path, one in self._wanted.jobs.items() if (one.hook is not None) == with_hook}
+        target = {path: job for path, job in self._wanted.jobs.items() if (job.hook is not None) == with_hook}
         return self._planner.jobs(target, await self._present_jobs())
 
     async def _hooks(self, hook: Hook) -> Iterable[Request]:
         asked = list(self._planner.hooks(hook, self._wanted.jobs, await self._present_jobs()))
         if asked:
-            await self._job.progress(f"{hook}: {', '.join(str(path_of(one.object)) for one in asked)} must succeed")
+            await self._job.progress(
+                f"{hook}: {', '.join(str(path_of(request.object)) for request in asked)} must succeed"
+            )
         return asked
 
     async def _surplus_jobs(self) -> Iterable[Request]:
@@ -358,7 +367,7 @@ class DeployRun:
         versions = await self._versions(self.before)
         changed = [*planner.services(self.before, now, versions), *planner.surplus(self.before.services, now)]
         untouched = self._untouched
-        return [one for one in changed if one.action != "updating" or one.object not in untouched]
+        return [request for request in changed if request.action != "updating" or request.object not in untouched]
 
     async def _changed_jobs(self, planner: ChangePlanner) -> Iterable[Request]:
         now = await self._present_jobs()
@@ -368,6 +377,6 @@ class DeployRun:
     def _untouched(self) -> set[str]:
         """The services that this deploy does not change; one that was unhealthy before is left alone."""
         before, wanted = self.before, self._wanted
-        same = (path for path, one in before.services.items() if wanted.services.get(path) == one)
+        same = (path for path, service in before.services.items() if wanted.services.get(path) == service)
         same = (path for path in same if wanted.assigned_ports.get(path) == before.assigned_ports.get(path))
         return {service_id(self.system_ref.system, parse_path(path)) for path in same}

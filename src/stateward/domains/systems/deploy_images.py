@@ -34,17 +34,22 @@ class CancelledMeanwhile(Exception):
 
 async def pin_images(context: SystemContext, job: Job, system_ref: SystemRef, wanted: DesiredTree) -> DesiredTree:
     """Let each image stay what it is now: tags may move while this deploy runs, and before it is rolled back."""
-    if all(one.image is None or one.pinned is not None for one in wanted.programs.values()):
+    if all(program.image is None or program.pinned is not None for program in wanted.programs.values()):
         return wanted
 
     async def find() -> Any:  # noqa: ANN401 - JSON
         return await _find_images(context, job, system_ref, wanted)
 
     pins = msgspec.convert(await job.once("images", find), dict[str, PinnedImage])
-    services = {path: replace(one, pinned=pins[path]) if path in pins else one for path, one in wanted.services.items()}
+    services = {
+        path: replace(service, pinned=pins[path]) if path in pins else service
+        for path, service in wanted.services.items()
+    }
     jobs = {
-        path: replace(one, program=replace(one.program, pinned=pins[path])) if path in pins else one
-        for path, one in wanted.jobs.items()
+        path: replace(definition, program=replace(definition.program, pinned=pins[path]))
+        if path in pins
+        else definition
+        for path, definition in wanted.jobs.items()
     }
     return replace(wanted, services=services, jobs=jobs)
 
@@ -67,18 +72,18 @@ def _asking_registry(program: Service) -> Service:
 
 
 async def _find_images(context: SystemContext, job: Job, system_ref: SystemRef, wanted: DesiredTree) -> Any:  # noqa: ANN401 - JSON
-    images = sorted({one.image for one in wanted.programs.values() if one.image is not None})
+    images = sorted({program.image for program in wanted.programs.values() if program.image is not None})
     await job.progress(f"looking for {count_text(len(images), 'image')}")
     backend = await context.backend(system_ref)
     programs = wanted.programs
     if context.settings.registry_logins:
-        programs = {path: _asking_registry(one) for path, one in programs.items()}
+        programs = {path: _asking_registry(program) for path, program in programs.items()}
     search = asyncio.ensure_future(backend.pin_images(system_ref, programs, job.progress))
     try:
         while not search.done():
             await asyncio.wait([search], timeout=CANCEL_CHECK_S)
-            found = None if search.done() else await context.object(job.ns, job.object)
-            if found is not None and (who := seen_of(found, ChangeSeen).cancelled) is not None:
+            deploy = None if search.done() else await context.object(job.ns, job.object)
+            if deploy is not None and (who := seen_of(deploy, ChangeSeen).cancelled) is not None:
                 raise CancelledMeanwhile(who)
         return msgspec.to_builtins(search.result())
     except StatewardError as error:

@@ -64,8 +64,8 @@ async def run_in_instance(
 ) -> CommandOutcome:
     """Run a command where an instance of a service runs, and return its output and exit status."""
     grant = grant_of(request)
-    found = await SystemActions(engine_of(request), ns, grant.name, actor_of(request)).system(system)
-    backend = system_spec(found).backend
+    record = await SystemActions(engine_of(request), ns, grant.name, actor_of(request)).system(system)
+    backend = system_spec(record).backend
     if not context.settings.may_use(backend, ns):
         raise BackendNotGranted(ns, backend)
     top = checked_path(data.path)

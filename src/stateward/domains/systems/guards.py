@@ -60,7 +60,7 @@ def exclusive_lock(path: str) -> tuple[LockRequest, ...]:
     return (LockRequest(path, Mode.X.value),)
 
 
-def lock_system(request: Request, found: Object | None) -> Iterable[Key]:  # noqa: ARG001 - the company of a guard
+def lock_system(request: Request, record: Object | None) -> Iterable[Key]:  # noqa: ARG001 - the company of a guard
     """Return the system of a deploy or a teardown, for the lock set of the transaction, its secrets and addresses.
 
     Instances are counted under the lock of the quota.
@@ -89,16 +89,16 @@ def _secret_keys(ns: str, change: ChangeSpec) -> list[Key]:
 
 
 async def guard_change(
-    settings: SystemsSettings, ports: AllowedPorts, uow: UnitOfWork, request: Request, found: Object
+    settings: SystemsSettings, ports: AllowedPorts, uow: UnitOfWork, request: Request, record: Object
 ) -> Request | None:
     """Accept a deploy or a teardown only with its lock, and only of a living system; note who cancels a deploy."""
     if request.action == "cancel" and request.seen is None:
         return replace(request, seen=to_json(ChangeSeen(cancelled=request.who or str(request.actor))))
     if request.action == GAVE_UP:
-        _require_waiting(uow, found)
+        _require_waiting(uow, record)
     if request.action not in CHANGES:
         return None
-    system, change = system_of(found.id), TEARDOWN_CHANGE
+    system, change = system_of(record.id), TEARDOWN_CHANGE
     if request.action == "deploy":
         try:
             change = msgspec.json.decode(request.spec or "{}", type=ChangeSpec)
@@ -106,32 +106,32 @@ async def guard_change(
             raise LockMissing(system, request.action) from None
     if request.tree != system or request.locks != exclusive_lock(change.path):
         raise LockMissing(system, request.action)
-    living = _require_living(uow, Key(found.ns, system))
+    living = _require_living(uow, Key(record.ns, system))
     if request.action == "deploy":
-        check_host(settings, found.ns, living)
+        check_host(settings, record.ns, living)
         ports.check(change.picture)
-        _check_secrets(uow, found.ns, change)
-        check_logins(settings, found.ns, change.picture)
-        await check_instances(settings, uow, living.key, found.id, change.path, change.picture)
+        _check_secrets(uow, record.ns, change)
+        check_logins(settings, record.ns, change.picture)
+        await check_instances(settings, uow, living.key, record.id, change.path, change.picture)
     await require_no_protected_part(uow, request.action, living.key, change)
     if request.action == "deploy":  # the last check, because it writes
         change = await assign_ports(uow, living, change, ports)
-        await hold_addresses(uow, living, found.id, request.who, change, DesiredTree())
+        await hold_addresses(uow, living, record.id, request.who, change, DesiredTree())
         if change.picture.assigned_ports:
             request = replace(request, spec=to_json(change))
     if request.wait:
         seconds = float(msgspec.json.decode(request.args).get(WAIT, 0.0))
-        id_, due = lock_timer_id(found.id), uow.now + seconds
+        id_, due = lock_timer_id(record.id), uow.now + seconds
         reason = to_json({REASON: f"it did not get the lock on {change.path} of {system} within {seconds:g} s"})
-        uow.changes.timers.append(Timer(found.ns, id_, due, 0, found.id, GAVE_UP, "[]", reason))
+        uow.changes.timers.append(Timer(record.ns, id_, due, 0, record.id, GAVE_UP, "[]", reason))
     return request
 
 
-def _require_waiting(uow: UnitOfWork, found: Object) -> None:
+def _require_waiting(uow: UnitOfWork, record: Object) -> None:
     """Refuse that a change gives up waiting for a lock which it has got: a worker may have just claimed it."""
-    work = None if found.op is None else uow.work(Key(found.ns, found.op))
+    work = None if record.op is None else uow.work(Key(record.ns, record.op))
     if work is not None and not uow.waits_for_locks(work):
-        raise LockHeld(found.id)
+        raise LockHeld(record.id)
 
 
 def _check_secrets(uow: UnitOfWork, ns: str, change: ChangeSpec) -> None:
@@ -153,8 +153,8 @@ def check_logins(settings: SystemsSettings, ns: str, picture: DesiredTree) -> No
 async def require_no_protected_part(uow: UnitOfWork, action: str, system: Key, change: ChangeSpec) -> None:
     """Refuse a deploy or a teardown that would remove a protected service, job or node pool."""
     for kind in (SERVICE.kind, JOB.kind, NODEPOOL.kind):
-        for one in leaving_parts(system.id, change, await uow.select(Selector(system.ns, kind, system.id))):
-            await require_no_flag(uow, action, one)
+        for part in leaving_parts(system.id, change, await uow.select(Selector(system.ns, kind, system.id))):
+            await require_no_flag(uow, action, part)
 
 
 async def drop_lock_timer(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - what follows an end
@@ -172,16 +172,16 @@ def _require_living(uow: UnitOfWork, key: Key) -> Object:
     return system
 
 
-async def guard_system(settings: SystemsSettings, uow: UnitOfWork, request: Request, found: Object) -> None:  # noqa: ARG001
+async def guard_system(settings: SystemsSettings, uow: UnitOfWork, request: Request, system: Object) -> None:  # noqa: ARG001
     """Accept a deletion only with the lock on the whole system, and a system on this host only with a grant."""
     if request.creates is not None or request.spec is not None:
-        check_host(settings, found.ns, None, request.spec)
+        check_host(settings, system.ns, None, request.spec)
         given = request.spec or "{}"
         require_known_fields(
-            msgspec.json.decode(given), msgspec.json.decode(given, type=SystemSpec), request, found.state
+            msgspec.json.decode(given), msgspec.json.decode(given, type=SystemSpec), request, system.state
         )
-    if request.action == "delete" and (request.tree != found.id or request.locks != exclusive_lock("/")):
-        raise LockMissing(found.id, request.action)
+    if request.action == "delete" and (request.tree != system.id or request.locks != exclusive_lock("/")):
+        raise LockMissing(system.id, request.action)
 
 
 GAVE_UP = "gave up"

@@ -25,7 +25,7 @@ from stateward.store.records import Key
 INSTANCES = "systems.instance"
 """The name of instances in a quota, where the other names are kinds."""
 
-OPEN_DEPLOYS = tuple(one.word for one in OPEN_DEPLOY)
+OPEN_DEPLOYS = tuple(state.word for state in OPEN_DEPLOY)
 
 
 class CountedService(Struct, frozen=True):
@@ -59,8 +59,8 @@ class CountedTree(Struct, frozen=True):
 
     def sizes(self) -> dict[str, int]:
         """Return how many instances each of them counts as."""
-        services = {path: one.size for path, one in self.services.items()}
-        return services | {path: one.size for path, one in self.jobs.items()}
+        services = {path: service.size for path, service in self.services.items()}
+        return services | {path: job.size for path, job in self.jobs.items()}
 
 
 class CountedSpec(Struct, frozen=True):
@@ -126,7 +126,7 @@ def _require_room(
     """Name the largest service or job of a definition with which there would be more instances than allowed."""
     if total <= limit or not sizes:
         return
-    path = max(sizes, key=lambda one: sizes[one])
+    path = max(sizes, key=lambda key: sizes[key])
     field = f"{wanted.field_of(path)}.{'instances' if path in wanted.services else 'parallelism'}"
     most = limit - total + sizes[path]
     room = f"at most {most:,}" if most > 0 else "left out, with its service or job"
@@ -142,14 +142,14 @@ async def _present_sizes(uow: UnitOfWork, ns: str, deploy: str) -> dict[tuple[st
     """
     sizes: dict[tuple[str, str], int] = {}
     changes = await uow.peek_selected(Selector(ns, DEPLOY.kind, states=OPEN_DEPLOYS))
-    parts = [one for kind in (SERVICE.kind, JOB.kind) for one in await uow.peek_selected(Selector(ns, kind))]
-    found: Iterator[tuple[tuple[str, str], int]] = (
-        ((system_of(one.id), str(path_of(one.id))), _counted(one.spec).size) for one in parts
+    parts = [part for kind in (SERVICE.kind, JOB.kind) for part in await uow.peek_selected(Selector(ns, kind))]
+    counted: Iterator[tuple[tuple[str, str], int]] = (
+        ((system_of(part.id), str(path_of(part.id))), _counted(part.spec).size) for part in parts
     )
-    sizes.update(found)
-    for one in changes:
-        for path, size in _counted(one.spec).picture.sizes().items() if one.id != deploy else ():
-            key = (system_of(one.id), str(Path(parse_path(path))))
+    sizes.update(counted)
+    for change in changes:
+        for path, size in _counted(change.spec).picture.sizes().items() if change.id != deploy else ():
+            key = (system_of(change.id), str(Path(parse_path(path))))
             sizes[key] = max(size, sizes.get(key, 0))
     return sizes
 

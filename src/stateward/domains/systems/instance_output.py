@@ -15,18 +15,18 @@ async def read_instance_logs(
     servers = await backend.servers(ref)
     if not any(servers.values()):
         return list(await backend.logs(ref, instance, after, most))
-    found: list[LogExcerpt] = []
-    for name in [one for one in servers if instance in (None, one)]:
+    excerpts: list[LogExcerpt] = []
+    for name in [server for server in servers if instance in (None, server)]:
         try:
             if url := servers[name]:
-                found += await _forwarded(request, url, name)
+                excerpts += await _forwarded(request, url, name)
             else:
-                found += await backend.logs(ref, name, after, most)
+                excerpts += await backend.logs(ref, name, after, most)
         except Denied as error:
             if instance is not None:
                 raise
-            found.append(LogExcerpt(name, "", after or 0, why=str(error)))
-    return found
+            excerpts.append(LogExcerpt(name, "", after or 0, why=str(error)))
+    return excerpts
 
 
 async def _forwarded(request: Call, url: str, instance: str) -> list[LogExcerpt]:

@@ -74,7 +74,7 @@ async def list_jobs(
     """Return the jobs of a system, with their newest runs."""
     await system_actions(request, ns).system(system)
     disclosure, system_ref = disclosure_of(request), SystemRef(ns, system)
-    jobs = [disclosure.object(one) for one in await context.jobs(system_ref, checked_path(path))]
+    jobs = [disclosure.object(job) for job in await context.jobs(system_ref, checked_path(path))]
     return job_views(jobs, await context.runs_of_system(system_ref))
 
 
@@ -85,8 +85,8 @@ async def list_runs(
     """Return the runs of jobs that are kept, newest first."""
     await system_actions(request, ns).system(system)
     top = checked_path(path)
-    found = await context.runs_of_system(SystemRef(ns, system))
-    return [run_view(one) for one in newest_first(found) if path_of(one.id)[: len(top)] == top]
+    runs = await context.runs_of_system(SystemRef(ns, system))
+    return [run_view(run) for run in newest_first(runs) if path_of(run.id)[: len(top)] == top]
 
 
 @get(f"{RUNS}/{{run:str}}/logs", opt=needs(Right.READ), summary="Read logs of a run")
@@ -104,8 +104,8 @@ async def read_run_logs(
 ) -> list[LogExcerpt]:
     """Return the end of the logs of a run's instances, or the part after an offset."""
     owner = await system_actions(request, ns).system(system)
-    found = await _actions(request, ns).run_record(system, run)
-    ref = job_run_ref(SystemRef(ns, system), str(path_of(found.id)), found.id.partition("@")[2])
+    record = await _actions(request, ns).run_record(system, run)
+    ref = job_run_ref(SystemRef(ns, system), str(path_of(record.id)), record.id.partition("@")[2])
     return await read_instance_logs(request, context.backend_of(owner), ref, instance, after, most)
 
 

@@ -64,25 +64,25 @@ class JobHandlers:
 
     async def remove(self, job: Job) -> None:
         """Cancel the runs of a job, and remove all of them with their logs; no new run is accepted meanwhile."""
-        while open_runs := [one for one in await self._context.runs(job.ns, job.object) if one.state in OPEN_RUN]:
+        while open_runs := [run for run in await self._context.runs(job.ns, job.object) if run.state in OPEN_RUN]:
             await self._cancel(open_runs)
             await asyncio.sleep(POLL_S)
         await self._forget(await self._context.runs(job.ns, job.object))
 
     async def _cancel(self, runs: Iterable[Object]) -> None:
         seen = JobRunSeen(cancelled="the removal of its job")
-        for one in runs:
-            if seen_of(one, JobRunSeen).cancelled is None:
+        for run in runs:
+            if seen_of(run, JobRunSeen).cancelled is None:
                 with suppress(Denied):  # it has just ended
-                    await self._context.engine.act(*one.key, "cancel", actor=CONTROLLER, who=WHO, seen=seen)
+                    await self._context.engine.act(*run.key, "cancel", actor=CONTROLLER, who=WHO, seen=seen)
 
     # --- retention ---------------------------------------------------------------------------------------------------
 
     async def prune_loop(self) -> None:
         """Set missing timers of jobs; then follow the ends of runs, and remove those that their job keeps no more."""
         after = await self._context.engine.store.reader.last_journal_seq()
-        systems = [SystemRef(one.ns, one.id) for one in await self._context.systems()]
-        jobs = [job for one in systems for job in await self._context.jobs(one)]
+        systems = [SystemRef(system.ns, system.id) for system in await self._context.systems()]
+        jobs = [job for system in systems for job in await self._context.jobs(system)]
         await self._guards.rearm(jobs)
         for job in jobs:
             await self._prune_safely(job.ns, job.id)
@@ -92,22 +92,22 @@ class JobHandlers:
 
     async def _prune_safely(self, ns: str, job: str) -> None:
         with self._faults.isolate(f"pruning of the runs of job {job} in {ns}"), suppress(Temporary):  # on another host
-            found = await self._context.object(ns, job)
-            wanted = None if found is None else spec_of(found, DesiredJob)
+            record = await self._context.object(ns, job)
+            wanted = None if record is None else spec_of(record, DesiredJob)
             if wanted is not None:
                 await self._forget(surplus_runs(await self._context.runs(ns, job), wanted.job.history))
 
     async def _forget(self, runs: Sequence[Object]) -> None:
         """Remove ended runs: their logs, and then their records."""
-        for one in runs:
-            system_ref = SystemRef(one.ns, system_of(one.id))
+        for run in runs:
+            system_ref = SystemRef(run.ns, system_of(run.id))
             backend = await self._context.backend(system_ref)
-            await backend.forget(job_run_ref(system_ref, str(path_of(one.id)), one.id.partition("@")[2]))
+            await backend.forget(job_run_ref(system_ref, str(path_of(run.id)), run.id.partition("@")[2]))
             with suppress(Denied):  # another process was faster
-                await self._context.engine.act(*one.key, "forget", actor=CONTROLLER, who=WHO, spec={}, seen={})
+                await self._context.engine.act(*run.key, "forget", actor=CONTROLLER, who=WHO, spec={}, seen={})
 
 
 def surplus_runs(runs: Iterable[Object], kept: int) -> list[Object]:
     """Return the ended runs but the newest."""
-    ended = sorted((one for one in runs if one.state in ENDED_RUN), key=lambda one: (one.created, one.id), reverse=True)
+    ended = sorted((run for run in runs if run.state in ENDED_RUN), key=lambda run: (run.created, run.id), reverse=True)
     return ended[kept:]

@@ -80,7 +80,7 @@ class JobRun:
         steps: dict[str, Any] = msgspec.json.decode(job.claim.operation.steps)
         noted = (value for name, value in steps.items() if name.startswith(ENDED_STEP))
         # bounded by: the attempts of one run
-        self._ended = [one for value in noted for one in msgspec.convert(value, list[AttemptResult])]
+        self._ended = [result for value in noted for result in msgspec.convert(value, list[AttemptResult])]
         self._problem = ""
         self._changed = job.claim.object.created  # when something of the run changed last, as far as is known
 
@@ -92,7 +92,7 @@ class JobRun:
         if self._job.state == JobRunState.PENDING:
             await self._job.phase("started", WORKER)
         started = await self._job.once("begun", self._now)
-        self._changed = max([started, *(one.noted for one in self._ended)])
+        self._changed = max([started, *(result.noted for result in self._ended)])
         self._context.polled_runs.add(self._ref)
         try:
             return await self._poll(backend, started)
@@ -104,7 +104,7 @@ class JobRun:
             seen = await backend.instances(self._ref)
             if await self._note_ended(backend, seen):
                 continue
-            step = next_run_step(self._wanted, self._ended, [one.name for one in seen], self._job.now)
+            step = next_run_step(self._wanted, self._ended, [instance.name for instance in seen], self._job.now)
             ending = self._ending(step) or await self._stop_ending(started)
             if ending is not None:
                 await self._stop_all(backend)
@@ -127,30 +127,32 @@ class JobRun:
 
     async def _wait_for_replaced(self) -> None:
         for name in self._spec.replaces:
-            while (found := await self._context.object(self._job.ns, name)) is not None and found.state in OPEN_RUN:
+            while (record := await self._context.object(self._job.ns, name)) is not None and record.state in OPEN_RUN:
                 await self._rest()
 
     async def _note_ended(self, backend: Backend, seen: Sequence[ServiceInstance]) -> bool:
         """Store the results of instances that have ended, and then let the backend forget these instances."""
-        ended = [one for one in seen if one.phase is InstancePhase.ENDED]
-        known = {one.name for one in self._ended}
+        ended = [instance for instance in seen if instance.phase is InstancePhase.ENDED]
+        known = {result.name for result in self._ended}
         new = [
-            AttemptResult(one.name, self._job.now, one.exit_status, one.why) for one in ended if one.name not in known
+            AttemptResult(instance.name, self._job.now, instance.exit_status, instance.why)
+            for instance in ended
+            if instance.name not in known
         ]
         if new:
             await self._job.once(f"{ENDED_STEP}{len(self._ended)}", lambda: _as_json(new))
             self._ended += new
             self._changed = self._job.now
             await self._report(new)
-        for one in ended:
-            await backend.stop(self._ref, one.name)
+        for instance in ended:
+            await backend.stop(self._ref, instance.name)
         return bool(new)
 
     async def _report(self, new: list[AttemptResult]) -> None:
         succeeded, failed = self._counts
-        for one in (one for one in new if one.exit_status != 0):
+        for result in (result for result in new if result.exit_status != 0):
             await self._job.progress(
-                f"instance {one.name} failed: {one.why}; {failed} of {self._wanted.retries} retries used"
+                f"instance {result.name} failed: {result.why}; {failed} of {self._wanted.retries} retries used"
             )
         done = f"{succeeded} of {count_text(self._wanted.completions, 'completion')}"
         await self._job.progress(done, succeeded, self._wanted.completions)
@@ -158,15 +160,15 @@ class JobRun:
     @property
     def _counts(self) -> tuple[int, int]:
         """How many instances have succeeded, and how many have failed."""
-        succeeded = sum(one.exit_status == 0 for one in self._ended)
+        succeeded = sum(result.exit_status == 0 for result in self._ended)
         return succeeded, len(self._ended) - succeeded
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
     async def _stop_ending(self, started: float) -> Ending | None:
         """Return how the run ends if it was cancelled, or has passed its deadline."""
-        found = await self._context.recent_object(self._job.ns, self._job.object, CANCEL_CHECK_S)
-        cancelled = _canceller(found)
+        run = await self._context.recent_object(self._job.ns, self._job.object, CANCEL_CHECK_S)
+        cancelled = _canceller(run)
         if cancelled is None and self._spec.deploy is not None and await self._is_deploy_over(self._spec.deploy):
             cancelled = "its deploy, which is over"
         if cancelled is not None:
@@ -181,11 +183,11 @@ class JobRun:
 
     async def _confirm(self, ending: Ending) -> Ending:
         """Return an end that counts only if the run is not cancelled before it is stored."""
-        found = await self._context.object(self._job.ns, self._job.object)
-        by = _canceller(found)
+        run = await self._context.object(self._job.ns, self._job.object)
+        by = _canceller(run)
         if by is not None and ending.event != "cancelled":
             ending = self._cancelled(by)
-        return ending if found is None else replace(ending, version=found.version)
+        return ending if run is None else replace(ending, version=run.version)
 
     def _ending(self, step: RunStep) -> Ending | None:
         """Return how the run ends if enough instances have succeeded, or too many have failed."""
@@ -199,7 +201,7 @@ class JobRun:
 
     @property
     def _last_failure(self) -> str:
-        failed = [one for one in self._ended if one.exit_status != 0]
+        failed = [result for result in self._ended if result.exit_status != 0]
         return f": {failed[-1].name} {failed[-1].why}" if failed else f": {self._problem}" if self._problem else ""
 
     def _seen(self, **how: Any) -> str:  # noqa: ANN401 - fields of the record
@@ -207,14 +209,14 @@ class JobRun:
         return to_json(replace(JobRunSeen(succeeded, failed), **how))
 
     async def _is_deploy_over(self, deploy: str) -> bool:
-        found: Object | None = await self._context.recent_object(self._job.ns, deploy, CANCEL_CHECK_S)
-        is_on = found is not None and found.state == DeployState.IN_PROGRESS
-        return not is_on or (found is not None and seen_of(found, ChangeSeen).cancelled is not None)
+        record: Object | None = await self._context.recent_object(self._job.ns, deploy, CANCEL_CHECK_S)
+        is_on = record is not None and record.state == DeployState.IN_PROGRESS
+        return not is_on or (record is not None and seen_of(record, ChangeSeen).cancelled is not None)
 
     async def _stop_all(self, backend: Backend) -> None:
         while seen := await backend.instances(self._ref):
-            for one in seen:
-                await backend.stop(self._ref, one.name)
+            for instance in seen:
+                await backend.stop(self._ref, instance.name)
             await backend.pause(self._ref, FIRST_POLL_S)
 
     # --- starts ------------------------------------------------------------------------------------------------------

@@ -17,10 +17,10 @@ class JobActions:
 
     async def job(self, system: str, path: str) -> Object:
         """Return the job at a path, or raise."""
-        found = await self._engine.record(self._ns, job_id(checked_name("system", system), checked_path(path)))
-        if found.kind != JOB.kind:
-            raise NotFound(self._ns, found.id)
-        return found
+        record = await self._engine.record(self._ns, job_id(checked_name("system", system), checked_path(path)))
+        if record.kind != JOB.kind:
+            raise NotFound(self._ns, record.id)
+        return record
 
     async def run(self, system: str, path: str, key: str | None = None) -> Accepted:
         """Start a run of a job, whatever its schedule says, and also if the job is suspended."""
@@ -39,10 +39,10 @@ class JobActions:
 
     async def run_record(self, system: str, run: str) -> Object:
         """Return a run of a system, or raise."""
-        found = await self._engine.record(self._ns, run)
-        if found.kind != JOBRUN.kind or system_of(found.id) != system:
+        record = await self._engine.record(self._ns, run)
+        if record.kind != JOBRUN.kind or system_of(record.id) != system:
             raise NotFound(self._ns, run)
-        return found
+        return record
 
     async def cancel(self, system: str, run: str) -> Accepted:
         """Cancel a run: a pending one ends at once, a running one when its instances have been stopped."""
@@ -56,5 +56,5 @@ class JobActions:
         """Resume a suspended job; scheduled times that have passed are not caught up."""
         return await self._act(await self.job(system, path), "resume")
 
-    async def _act(self, found: Object, action: str) -> Accepted:
-        return await self._engine.act(*found.key, action, who=self._who, actor=self._actor)
+    async def _act(self, record: Object, action: str) -> Accepted:
+        return await self._engine.act(*record.key, action, who=self._who, actor=self._actor)

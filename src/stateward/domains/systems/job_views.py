@@ -66,34 +66,34 @@ def job_views(jobs: Iterable[Object], runs: Iterable[Object]) -> list[JobView]:
     by_job: dict[str, list[Object]] = {}
     for run in newest_first(runs):
         by_job.setdefault(job_of(run.id), []).append(run)
-    return [job_view(one, by_job.get(one.id, [])[:MAX_RUNS_SHOWN]) for one in jobs]
+    return [job_view(job, by_job.get(job.id, [])[:MAX_RUNS_SHOWN]) for job in jobs]
 
 
-def job_view(found: Object, runs: Iterable[Object]) -> JobView:
+def job_view(job: Object, runs: Iterable[Object]) -> JobView:
     """Return the view of a job."""
-    wanted, seen = spec_of(found, DesiredJob), seen_of(found, JobSeen)
+    wanted, seen = spec_of(job, DesiredJob), seen_of(job, JobSeen)
     return JobView(
-        id=found.id,
-        path=str(path_of(found.id)),
-        state=found.state,
-        since=_date(found.since),
-        error=found.error,
+        id=job.id,
+        path=str(path_of(job.id)),
+        state=job.state,
+        since=_date(job.since),
+        error=job.error,
         definition=None if wanted is None else wanted.job,
         next=_maybe_date(seen.next),
         skipped=None if seen.skipped is None else SkippedView(_date(seen.skipped.at), seen.skipped.why),
-        runs=[run_view(one) for one in runs],
+        runs=[run_view(run) for run in runs],
     )
 
 
-def run_view(found: Object) -> JobRunView:
+def run_view(run: Object) -> JobRunView:
     """Return the view of a run; what it counts, it counts at its end."""
-    spec, seen = spec_of(found, JobRunSpec) or JobRunSpec(), seen_of(found, JobRunSeen)
+    spec, seen = spec_of(run, JobRunSpec) or JobRunSpec(), seen_of(run, JobRunSeen)
     return JobRunView(
-        id=found.id,
-        path=str(path_of(found.id)),
-        state=found.state,
-        since=_date(found.since),
-        created=_date(found.created),
+        id=run.id,
+        path=str(path_of(run.id)),
+        state=run.state,
+        since=_date(run.since),
+        created=_date(run.created),
         trigger=spec.trigger,
         scheduled=_maybe_date(spec.scheduled),
         missed_until=_maybe_date(spec.missed_until),
@@ -102,14 +102,14 @@ def run_view(found: Object) -> JobRunView:
         failed=seen.failed,
         reason=seen.reason,
         cancelled=seen.cancelled,
-        error=found.error if found.state in ENDED_RUN else None,
-        operation=found.op,
+        error=run.error if run.state in ENDED_RUN else None,
+        operation=run.op,
     )
 
 
 def newest_first(runs: Iterable[Object]) -> list[Object]:
     """Return runs in the order of their creation, the newest first."""
-    return sorted(runs, key=lambda one: (one.created, one.id), reverse=True)
+    return sorted(runs, key=lambda run: (run.created, run.id), reverse=True)
 
 
 def _date(seconds: float) -> datetime:

@@ -53,14 +53,16 @@ class DesiredTree(Struct, frozen=True):
         """The ports of services, named or assigned, by path."""
         assigned = self.assigned_ports
         ports = {
-            path: one.address or assigned.get(path) for path, one in self.services.items() if one.address is not None
+            path: service.address or assigned.get(path)
+            for path, service in self.services.items()
+            if service.address is not None
         }
         return {path: port for path, port in ports.items() if port}
 
     @property
     def programs(self) -> dict[str, Service]:
         """The services and the programs of the jobs, by path; no service and job have the same one."""
-        return {**self.services, **{path: one.program for path, one in self.jobs.items()}}
+        return {**self.services, **{path: job.program for path, job in self.jobs.items()}}
 
     def field_of(self, path: str) -> str:
         """Return the field of a definition that has the program at a path."""
@@ -153,17 +155,17 @@ class SystemLocation(Struct, frozen=True):
     folder: str = ""
 
 
-def spec_of(found: Object, wanted: type[T]) -> T | None:
+def spec_of(record: Object, wanted: type[T]) -> T | None:
     """Return the spec of an object; None if it cannot be decoded."""
     try:
-        return msgspec.json.decode(found.spec, type=wanted)
+        return msgspec.json.decode(record.spec, type=wanted)
     except msgspec.ValidationError:
         return None
 
 
-def system_spec(found: Object) -> SystemSpec:
+def system_spec(system: Object) -> SystemSpec:
     """Return the spec of a system."""
-    return spec_of(found, SystemSpec) or SystemSpec()
+    return spec_of(system, SystemSpec) or SystemSpec()
 
 
 def read_deploy_steps(operation: Operation) -> DeploySteps:
@@ -171,6 +173,6 @@ def read_deploy_steps(operation: Operation) -> DeploySteps:
     return msgspec.json.decode(operation.steps, type=DeploySteps)
 
 
-def seen_of(found: Object, wanted: type[T]) -> T:
+def seen_of(record: Object, wanted: type[T]) -> T:
     """Return the observations of an object."""
-    return msgspec.json.decode(found.seen, type=wanted)
+    return msgspec.json.decode(record.seen, type=wanted)

@@ -28,7 +28,7 @@ PRUNE_INTERVAL_S = 600.0
 """The time between two prunings."""
 
 WHO = "systems"
-ENDED = frozenset(one.word for table in (DeployState, TeardownState) for one in table if one.state_class is FINAL)
+ENDED = frozenset(state.word for table in (DeployState, TeardownState) for state in table if state.state_class is FINAL)
 
 
 class ChangeRetention:
@@ -41,9 +41,9 @@ class ChangeRetention:
     async def run(self) -> None:
         """Prune all systems periodically, and the records of ports that no service has any more, for ever."""
         while True:
-            for one in await self._context.systems():
-                with self._faults.isolate(f"pruning of the records of system {one.id} in {one.ns}"):
-                    await self.prune(SystemRef(one.ns, one.id))
+            for system in await self._context.systems():
+                with self._faults.isolate(f"pruning of the records of system {system.id} in {system.ns}"):
+                    await self.prune(SystemRef(system.ns, system.id))
             with self._faults.isolate("removal of unused addresses"):
                 await remove_unused_addresses(self._context.engine)
             await asyncio.sleep(PRUNE_INTERVAL_S)
@@ -51,34 +51,36 @@ class ChangeRetention:
     async def prune(self, system_ref: SystemRef, kept: int = KEPT_PER_SYSTEM) -> None:
         """Remove the surplus records of a system."""
         for kind in (DEPLOY.kind, TEARDOWN.kind):
-            for one in list(surplus(await self._context.changes(system_ref, kind), kept)):
-                await self._forget(one)
+            for record in list(surplus(await self._context.changes(system_ref, kind), kept)):
+                await self._forget(record)
 
     async def clear(self, system_ref: SystemRef) -> None:
         """Remove all records of a system that is deleted."""
         for kind in (DEPLOY.kind, TEARDOWN.kind):
-            for one in await self._context.changes(system_ref, kind):
-                if one.state in ENDED:
-                    await self._forget(one)
+            for record in await self._context.changes(system_ref, kind):
+                if record.state in ENDED:
+                    await self._forget(record)
 
-    async def _forget(self, one: Object) -> None:
+    async def _forget(self, record: Object) -> None:
         with suppress(Denied):  # another process was faster
             await self._context.engine.act(
-                one.ns, one.id, "forget", actor=CONTROLLER, who=WHO, version=one.version, spec={}, seen={}
+                record.ns, record.id, "forget", actor=CONTROLLER, who=WHO, version=record.version, spec={}, seen={}
             )
 
 
-def surplus(found: Iterable[Object], kept: int) -> Iterator[Object]:
+def surplus(records: Iterable[Object], kept: int) -> Iterator[Object]:
     """Return the surplus records: all but the newest, and the last successful deploy of each path.
 
     A rollback of a path undoes that deploy.
     """
-    newest = sorted((one for one in found if one.state in ENDED), key=lambda one: one.created, reverse=True)
+    newest = sorted(
+        (record for record in records if record.state in ENDED), key=lambda record: record.created, reverse=True
+    )
     standing: set[str] = set()
-    for number, one in enumerate(newest):
-        change = spec_of(one, ChangeSpec) if one.state == DeployState.SUCCEEDED else None
+    for number, record in enumerate(newest):
+        change = spec_of(record, ChangeSpec) if record.state == DeployState.SUCCEEDED else None
         stands = change is not None and change.undoes is None and change.path not in standing
         if stands and change is not None:
             standing.add(change.path)
         if number >= kept and not stands:
-            yield one
+            yield record

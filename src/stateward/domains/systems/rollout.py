@@ -23,24 +23,30 @@ class RolloutStep(Struct, frozen=True):
 
 def next_step(wanted: int, revision: str, rollout: Rollout, seen: Sequence[ServiceInstance]) -> RolloutStep:
     """Return the next step towards the wanted number of instances of one revision."""
-    present = [one for one in seen if one.is_wanted]
-    new = [one for one in present if one.is_current(revision)]
+    present = [instance for instance in seen if instance.is_wanted]
+    new = [instance for instance in present if instance.is_current(revision)]
     room = wanted + rollout.max_surge - len(present)
     starts = max(0, min(wanted - len(new), room))
-    taken = {one.name for one in seen}
+    taken = {instance.name for instance in seen}
     free = (name for number in range(len(taken) + starts + 1) if (name := f"{revision}-{number}") not in taken)
     names = tuple(name for name, _ in zip(free, range(starts), strict=False))
     return RolloutStep(names, tuple(_stops(wanted, revision, rollout, present)))
 
 
 def _stops(wanted: int, revision: str, rollout: Rollout, present: Sequence[ServiceInstance]) -> list[str]:
-    old = [one for one in present if not one.is_current(revision)]
-    new = sorted((one for one in present if one.is_current(revision)), key=lambda one: (not one.ready, one.name))
-    ailing = [one.name for one in old if not one.ready]  # they serve no requests, so stopping them costs nothing
+    old = [instance for instance in present if not instance.is_current(revision)]
+    new = sorted(
+        (instance for instance in present if instance.is_current(revision)),
+        key=lambda instance: (not instance.ready, instance.name),
+    )
+    # they serve no requests, so stopping them costs nothing
+    ailing = [instance.name for instance in old if not instance.ready]
     surplus = new[wanted:]
-    spare = sum(one.ready for one in present) - max(0, wanted - rollout.max_unavailable)
-    serving = [one.name for one in old if one.ready][: max(0, spare - sum(one.ready for one in surplus))]
-    return [*ailing, *serving, *(one.name for one in surplus)]
+    spare = sum(instance.ready for instance in present) - max(0, wanted - rollout.max_unavailable)
+    serving = [instance.name for instance in old if instance.ready][
+        : max(0, spare - sum(instance.ready for instance in surplus))
+    ]
+    return [*ailing, *serving, *(instance.name for instance in surplus)]
 
 
 def keep_unmovable(wanted: int, seen: Sequence[ServiceInstance]) -> list[ServiceInstance]:
@@ -48,22 +54,24 @@ def keep_unmovable(wanted: int, seen: Sequence[ServiceInstance]) -> list[Service
 
     While there are more instances than wanted, a move is under way: the new one may have taken the last room.
     """
-    if sum(one.is_wanted for one in seen) > wanted:
+    if sum(instance.is_wanted for instance in seen) > wanted:
         return list(seen)
-    return [replace(one, must_move=False) if one.no_room else one for one in seen]
+    return [replace(instance, must_move=False) if instance.no_room else instance for instance in seen]
 
 
 def is_done(wanted: int, revision: str, seen: Sequence[ServiceInstance]) -> bool:
     """Tell whether exactly the wanted instances exist, and all are ready."""
-    return len(seen) == wanted and all(one.ready and one.is_wanted and one.is_current(revision) for one in seen)
+    return len(seen) == wanted and all(
+        instance.ready and instance.is_wanted and instance.is_current(revision) for instance in seen
+    )
 
 
 def is_queued(seen: Sequence[ServiceInstance]) -> bool:
     """Tell whether an instance waits for the starts of others, which says nothing about its service."""
-    return any(one.phase is InstancePhase.WAITING for one in seen)
+    return any(instance.phase is InstancePhase.WAITING for instance in seen)
 
 
 def progress_score(revision: str, seen: Sequence[ServiceInstance]) -> int:
     """Return a number that grows whenever there is progress."""
-    ready = sum(one.ready for one in seen if one.is_current(revision) and one.is_wanted)
-    return ready - sum(not one.is_current(revision) or not one.is_wanted for one in seen)
+    ready = sum(instance.ready for instance in seen if instance.is_current(revision) and instance.is_wanted)
+    return ready - sum(not instance.is_current(revision) or not instance.is_wanted for instance in seen)

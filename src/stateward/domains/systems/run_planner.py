@@ -50,14 +50,14 @@ def backoff_s(job: JobDefinition, failures: int) -> float:
 
 def next_run_step(job: JobDefinition, ended: Sequence[AttemptResult], running: Collection[str], now: float) -> RunStep:
     """Return the next step of a run; `running` are the instances that have not ended."""
-    succeeded = {one.index for one in ended if one.exit_status == 0}
-    failed = [one for one in ended if one.exit_status != 0]
+    succeeded = {result.index for result in ended if result.exit_status == 0}
+    failed = [result for result in ended if result.exit_status != 0]
     if len(succeeded) >= job.completions:
         return RunStep(outcome="succeeded")
     if len(failed) > job.retries:
         return RunStep(outcome="retries")
-    failures = Counter(one.index for one in failed)
-    due = {one.index: one.noted + backoff_s(job, failures[one.index]) for one in failed}
+    failures = Counter(result.index for result in failed)
+    due = {result.index: result.noted + backoff_s(job, failures[result.index]) for result in failed}
     busy = succeeded | {index_of(name) for name in running}
     free = [index for index in range(job.completions) if index not in busy]
     ready = [index for index in free if due.get(index, 0.0) <= now]

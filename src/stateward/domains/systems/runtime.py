@@ -112,17 +112,19 @@ class SystemsRuntime(DomainRuntime):
             await stack.enter_async_context(background(*(_supervised(*loop) for loop in loops)))
             yield
 
-    async def find_part_actions(self, request: Request, found: Object) -> Sequence[PartAction]:
+    async def find_part_actions(self, request: Request, record: Object) -> Sequence[PartAction]:
         """Return the services, jobs and node pools that a delete, a teardown or a deploy removes."""
-        if (found.kind, request.action) == (DEPLOY.kind, "deploy"):
-            leaving = await self._leaving_parts(found)
-            return [PartAction(Selector(found.ns, ids=leaving), "delete", actor=CONTROLLER)] if leaving else ()
-        system = {(SYSTEM.kind, "delete"): found.id, (TEARDOWN.kind, "teardown"): found.parent}
-        if (found.kind, request.action) not in system:
+        if (record.kind, request.action) == (DEPLOY.kind, "deploy"):
+            leaving = await self._leaving_parts(record)
+            return [PartAction(Selector(record.ns, ids=leaving), "delete", actor=CONTROLLER)] if leaving else ()
+        system = {(SYSTEM.kind, "delete"): record.id, (TEARDOWN.kind, "teardown"): record.parent}
+        if (record.kind, request.action) not in system:
             return ()
         return [
-            PartAction(Selector(found.ns, one.kind, system[found.kind, request.action]), "delete", actor=CONTROLLER)
-            for one in (SERVICE, JOB, NODEPOOL)
+            PartAction(
+                Selector(record.ns, lifecycle.kind, system[record.kind, request.action]), "delete", actor=CONTROLLER
+            )
+            for lifecycle in (SERVICE, JOB, NODEPOOL)
         ]
 
     async def _leaving_parts(self, deploy: Object) -> tuple[str, ...]:
@@ -131,13 +133,13 @@ class SystemsRuntime(DomainRuntime):
             return ()
         parts = [*await self.context.services(system_ref), *await self.context.pools(system_ref)]
         parts += await self.context.jobs(system_ref)
-        return tuple(one.id for one in leaving_parts(system_ref.system, change, parts))
+        return tuple(part.id for part in leaving_parts(system_ref.system, change, parts))
 
     async def describe_effects(self, request: Request, changes: Sequence[ExpectedChange]) -> Sequence[str]:  # noqa: ARG002
         """Return how many instances stop with the services that are removed."""
-        gone = [one.object for one in changes if one.object.kind == SERVICE.kind and one.desired == GONE]
-        wanted = [spec_of(one, DesiredService) for one in gone]
-        count = sum(one.service.instances for one in wanted if one is not None)
+        gone = [change.object for change in changes if change.object.kind == SERVICE.kind and change.desired == GONE]
+        wanted = [spec_of(service, DesiredService) for service in gone]
+        count = sum(desired.service.instances for desired in wanted if desired is not None)
         return (f"{count:,} {'instance is' if count == 1 else 'instances are'} stopped",) if count else ()
 
     async def demo(self, engine: Engine) -> None:

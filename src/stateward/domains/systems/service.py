@@ -86,11 +86,11 @@ class SystemActions:
         check_folders: CheckFolders | None = None,
     ) -> Accepted:
         """Deploy a definition whose paths are those in the system; see `deploy`."""
-        found = await self._engine.store.reader.object(Key(self._ns, checked_name("system", system)))
-        if found is not None and found.kind == SYSTEM.kind:
-            check_backend_fields(system_spec(found).backend, wanted.programs, wanted.field_of)
+        record = await self._engine.store.reader.object(Key(self._ns, checked_name("system", system)))
+        if record is not None and record.kind == SYSTEM.kind:
+            check_backend_fields(system_spec(record).backend, wanted.programs, wanted.field_of)
             if check_folders is not None:
-                await check_folders(found, wanted)
+                await check_folders(record, wanted)
         await self._check_pools(system, wanted)
         return await self._deploy(system, ChangeSpec(str(checked_path(path)), wanted), wait, key)
 
@@ -102,14 +102,14 @@ class SystemActions:
 
     async def _check_pools(self, system: str, wanted: DesiredTree) -> None:
         """Raise if a service is to run on a node pool that is neither defined nor there; the deploy checks it again."""
-        needed = {path: one.node_pool for path, one in wanted.programs.items() if one.node_pool is not None}
+        needed = {path: program.node_pool for path, program in wanted.programs.items() if program.node_pool is not None}
         if not needed:
             return
         known = set(wanted.pools or ())
         if wanted.pools is None:
             chosen = Selector(self._ns, NODEPOOL.kind, system)
             stored = await self._engine.store.reader.list_objects(chosen, Page(None, 10_000))
-            known = {one.id.removeprefix(pool_id(system, "")) for one in stored}
+            known = {node_pool.id.removeprefix(pool_id(system, "")) for node_pool in stored}
         for path, pool in needed.items():
             if pool not in known:
                 raise UnknownValue(f"{wanted.field_of(path)}.node_pool", "node pool", pool, sorted(known))
@@ -118,16 +118,16 @@ class SystemActions:
         """Raise if a service refers to a secret that does not exist; the guard of the deploy checks it again."""
         needed = wanted.secrets()
         if needed:
-            known = [secret_name(one.id) for one in await list_secrets(self._engine, self._ns)]
+            known = [secret_name(secret.id) for secret in await list_secrets(self._engine, self._ns)]
             for name in sorted(needed.keys() - set(known)):
                 raise UnknownValue(needed[name], "secret", name, known)
 
     async def _deploy(self, system: str, change: ChangeSpec, wait: float | None, key: str | None) -> Accepted:
         await self._check_secrets(change.picture)
-        found = await self._engine.store.reader.object(Key(self._ns, system))
-        if found is None or found.kind != SYSTEM.kind:
+        record = await self._engine.store.reader.object(Key(self._ns, system))
+        if record is None or record.kind != SYSTEM.kind:
             return await self._create_change(DEPLOY.kind, "deploy", system, change, wait, key)
-        check = partial(check_free_addresses, self._engine.store.reader, found, change, self._may_see)
+        check = partial(check_free_addresses, self._engine.store.reader, record, change, self._may_see)
         await check()
         try:
             return await self._create_change(DEPLOY.kind, "deploy", system, change, wait, key)
@@ -160,7 +160,7 @@ class SystemActions:
         """Return the id of a new deploy or teardown; the same idempotency key gives the same id."""
         if key is None:
             return change_id(system, new_id())
-        mine, before = (change_id(system, from_key(one)) for one in (key, bare_key(key)))
+        mine, before = (change_id(system, from_key(variant)) for variant in (key, bare_key(key)))
         former = before != mine and await was_created_by(self._engine.store.reader, Key(self._ns, before), self._who)
         return before if former else mine
 
@@ -169,29 +169,31 @@ class SystemActions:
     ) -> Accepted:
         """Roll back a deploy: the named one, or the last one that succeeded."""
         wanted = None if path is None else str(checked_path(path))
-        found = find_undoable(await self.deploys(system), wanted, deploy)
-        change = None if found is None else spec_of(found, ChangeSpec)
-        before = None if found is None else seen_of(found, ChangeSeen).before
-        if found is None or change is None or before is None:
+        undoable = find_undoable(await self.deploys(system), wanted, deploy)
+        change = None if undoable is None else spec_of(undoable, ChangeSpec)
+        before = None if undoable is None else seen_of(undoable, ChangeSeen).before
+        if undoable is None or change is None or before is None:
             raise NothingToRollBack(system, wanted)
         picture = replace(before, assigned_ports={})  # they are chosen again: others may have them now
-        undo = ChangeSpec(change.path, picture, found.id, undoes_last=deploy is None)
+        undo = ChangeSpec(change.path, picture, undoable.id, undoes_last=deploy is None)
         return await self._deploy(system, undo, wait, key)
 
     async def deploys(self, system: str) -> list[Object]:
         """Return the deploys of a system in its present life, newest first."""
-        found = await self._engine.record(self._ns, system)
+        record = await self._engine.record(self._ns, system)
         chosen = Selector(self._ns, DEPLOY.kind, system)
         listed = await self._engine.store.reader.list_objects(chosen, Page(None, 10_000))
         return sorted(
-            (one for one in listed if one.created >= found.created), key=lambda one: one.created, reverse=True
+            (deploy for deploy in listed if deploy.created >= record.created),
+            key=lambda deploy: deploy.created,
+            reverse=True,
         )
 
     async def open_deploys(self, system: str) -> list[Object]:
         """Return the deploys of a system that wait or are under way, oldest first."""
-        chosen = Selector(self._ns, DEPLOY.kind, system, tuple(one.word for one in OPEN_DEPLOY))
-        found = await self._engine.store.reader.list_objects(chosen, Page(None, 10_000))
-        return sorted(found, key=lambda one: one.created)
+        chosen = Selector(self._ns, DEPLOY.kind, system, tuple(state.word for state in OPEN_DEPLOY))
+        deploys = await self._engine.store.reader.list_objects(chosen, Page(None, 10_000))
+        return sorted(deploys, key=lambda deploy: deploy.created)
 
     async def last_progress(self, change: Object) -> str | None:
         """Return the last line of progress of a change that is under way."""
@@ -200,8 +202,8 @@ class SystemActions:
 
     async def cancel(self, system: str, deploy: str) -> Accepted:
         """Cancel a deploy: a waiting one ends at once, a started one restores the former definition."""
-        found = await self._engine.record(self._ns, deploy)
-        if found.kind != DEPLOY.kind or found.parent != system:
+        record = await self._engine.record(self._ns, deploy)
+        if record.kind != DEPLOY.kind or record.parent != system:
             raise NotFound(self._ns, deploy)
         return await self._engine.act(self._ns, deploy, "cancel", who=self._who, actor=self._actor)
 
@@ -220,10 +222,10 @@ class SystemActions:
 
     async def system(self, system: str) -> Object:
         """Return a system, or raise."""
-        found = await self._engine.store.reader.object(Key(self._ns, system))
-        if found is None or found.removed or found.kind != SYSTEM.kind:
+        record = await self._engine.store.reader.object(Key(self._ns, system))
+        if record is None or record.removed or record.kind != SYSTEM.kind:
             raise NotFound(self._ns, system)
-        return found
+        return record
 
 
 def require_parts(tree: Tree) -> None:
@@ -238,8 +240,8 @@ def rooted_tree(path: str, tree: Tree) -> DesiredTree:
     top = checked_path(path)
     if top == ROOT and ("/" in tree.services or "/" in tree.jobs):
         raise BadInput("path", "/", "a path for a service or a job: the root of a system is a group")
-    services = {str(Path((*top, *checked_path(path)))): one for path, one in tree.services.items()}
-    jobs = {str(Path((*top, *checked_path(path)))): one for path, one in tree.jobs.items()}
+    services = {str(Path((*top, *checked_path(path)))): service for path, service in tree.services.items()}
+    jobs = {str(Path((*top, *checked_path(path)))): job for path, job in tree.jobs.items()}
     for path in (*services, *jobs):
         checked_path(path)
     if tree.pools is not None and top != ROOT:

@@ -58,10 +58,10 @@ REDEPLOY = "redeploy"
 """The argument of operations by which the controller replaces instances; no deploy waits for them."""
 
 
-async def refuse_second_spec(uow: UnitOfWork, request: Request, found: Object) -> None:  # noqa: ARG001 - a guard
+async def refuse_second_spec(uow: UnitOfWork, request: Request, service: Object) -> None:  # noqa: ARG001 - a guard
     """Refuse a new spec while an operation is at work: that operation would never see it."""
-    if request.spec is not None and found.op is not None:
-        raise ServiceBusy(found.id, found.op)
+    if request.spec is not None and service.op is not None:
+        raise ServiceBusy(service.id, service.op)
 
 
 class SeenInstances(Struct, frozen=True):
@@ -75,11 +75,11 @@ class SeenInstances(Struct, frozen=True):
     ill: dict[str, str] = {}
 
 
-def instances_fault(found: Object) -> str:
+def instances_fault(service: Object) -> str:
     """Return what is wrong with the instances of a service that is degraded or has failed."""
-    if found.state not in (ServiceState.DEGRADED, ServiceState.FAILED):
+    if service.state not in (ServiceState.DEGRADED, ServiceState.FAILED):
         return ""
-    seen = seen_of(found, SeenInstances)
+    seen = seen_of(service, SeenInstances)
     ill = ", ".join(f"instance {name} {why}" for name, why in sorted(seen.ill.items()))
     return ill or (f"{seen.ready} of its instances are ready" if seen.ready is not None else "")
 
@@ -139,8 +139,8 @@ class ServiceHandlers:
         backend = await self._context.backend(ref.system)
         while seen := await backend.instances(ref):
             await require_at_work(self._context, job)
-            for one in seen:
-                await backend.stop(ref, one.name)
+            for instance in seen:
+                await backend.stop(ref, instance.name)
             await backend.pause(ref, POLL_MAX_S)
         await require_at_work(self._context, job)
         await backend.forget(ref, keep_logs=bool(job.args.get(UNDO)))
@@ -148,7 +148,7 @@ class ServiceHandlers:
     async def observe_end(self, job: Job) -> ObservedOutcome:
         """Tell whether a cancelled deletion had started: an instance that was told to stop, stops."""
         ref, wanted = ref_of(job), spec_of(job.claim.object, DesiredService)
-        present = [one.is_wanted for one in await (await self._context.backend(ref.system)).instances(ref)]
+        present = [instance.is_wanted for instance in await (await self._context.backend(ref.system)).instances(ref)]
         is_whole = wanted is not None and all(present) and len(present) >= wanted.service.instances
         return ObservedOutcome.NOT_DONE if is_whole else ObservedOutcome.UNKNOWN
 
@@ -179,19 +179,19 @@ def ref_of(job: Job) -> ServiceRef:
 
 async def require_at_work(context: SystemContext, job: Job) -> None:
     """Fail if an operation is over: this process may have been suspended while another one finished it."""
-    found = await context.object(job.ns, job.object)
-    if found is None or found.op != job.claim.operation.id:
+    record = await context.object(job.ns, job.object)
+    if record is None or record.op != job.claim.operation.id:
         raise Permanent("the operation is over: another process has finished it")
 
 
 def _summary(wanted: DesiredService, seen: list[ServiceInstance]) -> str:
-    ready = sum(one.ready and one.revision == wanted.revision for one in seen)
+    ready = sum(instance.ready and instance.revision == wanted.revision for instance in seen)
     return to_json({"revision": wanted.revision, "ready": ready})
 
 
 def require_grant(context: SystemContext, backend: Backend, ns: str) -> None:
     """Fail if a namespace may not use a backend: the grant may have been revoked since the deploy was accepted."""
-    name = next(name for name, one in context.backends.items() if one is backend)
+    name = next(name for name, known in context.backends.items() if known is backend)
     if not context.settings.may_use(name, ns):
         raise Permanent(str(BackendNotGranted(ns, name)))
 
@@ -201,10 +201,10 @@ async def node_pool_problem(context: SystemContext, ref: ServiceRef, service: Se
     pool = service.node_pool
     if pool is None:
         return ""
-    found = await context.recent_object(ref.system.ns, pool_id(ref.system.system, pool))
-    if found is not None and found.state == NodePoolState.STABLE:
+    record = await context.recent_object(ref.system.ns, pool_id(ref.system.system, pool))
+    if record is not None and record.state == NodePoolState.STABLE:
         return ""
-    return f"node pool {pool} is {'missing' if found is None else found.state}"
+    return f"node pool {pool} is {'missing' if record is None else record.state}"
 
 
 class ServiceRollout:
@@ -222,7 +222,11 @@ class ServiceRollout:
     @property
     def why(self) -> str:
         """What the rollout waits for."""
-        ill = [f"{one.name} is {one.phase}{f' ({one.why})' if one.why else ''}" for one in self.seen if not one.ready]
+        ill = [
+            f"{instance.name} is {instance.phase}{f' ({instance.why})' if instance.why else ''}"
+            for instance in self.seen
+            if not instance.ready
+        ]
         return self._missing_dependency or "; ".join(ill) or self._address_problem or "instances are missing"
 
     async def run(self, deploy: str | None) -> bool:
@@ -254,9 +258,11 @@ class ServiceRollout:
 
     def _is_stopping_in_time(self, now: float) -> bool:
         """Tell whether an instance is stopping within its own grace, which may be longer than the deadline."""
-        stopping = [one for one in self.seen if not one.is_wanted]
-        self._stopping_since = {one.name: self._stopping_since.get(one.name, now) for one in stopping}
-        return any(now - self._stopping_since[one.name] <= one.stop_s + STOP_MARGIN_S for one in stopping)
+        stopping = [instance for instance in self.seen if not instance.is_wanted]
+        self._stopping_since = {instance.name: self._stopping_since.get(instance.name, now) for instance in stopping}
+        return any(
+            now - self._stopping_since[instance.name] <= instance.stop_s + STOP_MARGIN_S for instance in stopping
+        )
 
     async def _step(self) -> bool:
         service, revision = self._wanted.service, self._wanted.revision
@@ -288,6 +294,6 @@ class ServiceRollout:
             self._missing_dependency = str(error)
 
     async def _check_deploy(self, deploy: str) -> None:
-        found = await self._context.recent_object(self._ref.system.ns, deploy, CANCEL_CHECK_S)
-        if found is None or found.state != DeployState.IN_PROGRESS or seen_of(found, ChangeSeen).cancelled:
+        record = await self._context.recent_object(self._ref.system.ns, deploy, CANCEL_CHECK_S)
+        if record is None or record.state != DeployState.IN_PROGRESS or seen_of(record, ChangeSeen).cancelled:
             raise Permanent("its deploy is over")

@@ -67,6 +67,6 @@ class SystemsSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
     def may_log_in(self, reference: str, ns: str) -> bool:
         """Tell whether services of a namespace may name a credential; a file without a profile has all of them."""
-        granted = {tuple(one.strip().partition("=")[::2]) for one in self.registry_logins.split(",")}
+        granted = {tuple(login.strip().partition("=")[::2]) for login in self.registry_logins.split(",")}
         names = {reference, reference.partition("#")[0]}
         return any((who, name) in granted for who in (ns, "*") for name in names)

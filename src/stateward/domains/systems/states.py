@@ -48,9 +48,9 @@ def facts_at_rest(
     wanted: int, revision: str, seen: Sequence[ServiceInstance], *, provided: bool = True
 ) -> ServiceFacts:
     """Return the facts of a service that no operation is at work on."""
-    present = [one for one in seen if one.is_wanted]
-    ours = [one for one in present if one.is_current(revision)]
-    ailing = any(one.phase in AILING or not one.ready for one in ours)
+    present = [instance for instance in seen if instance.is_wanted]
+    ours = [instance for instance in present if instance.is_current(revision)]
+    ailing = any(instance.phase in AILING or not instance.ready for instance in ours)
     return ServiceFacts(len(ours) == len(present), False, ailing, provided, wanted, len(ours))
 
 

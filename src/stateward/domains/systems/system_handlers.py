@@ -28,7 +28,7 @@ from stateward.naming import new_id
 from stateward.store.filters import Selector
 from stateward.store.records import Object, Status, to_json
 
-OPEN_DEPLOYS = tuple(one.word for one in OPEN_DEPLOY)
+OPEN_DEPLOYS = tuple(state.word for state in OPEN_DEPLOY)
 CREATE_ATTEMPTS = 5
 """How often a system's initialisation is tried."""
 
@@ -64,13 +64,13 @@ class SystemHandlers:
             unhealthy_parts=_unhealthy_parts,
         )
 
-    async def guard(self, uow: UnitOfWork, request: Request, found: Object) -> None:
+    async def guard(self, uow: UnitOfWork, request: Request, system: Object) -> None:
         """Check a request, and let a forced deletion cancel the open deploys that are in its way."""
-        await guard_system(self._context.settings, uow, request, found)
+        await guard_system(self._context.settings, uow, request, system)
         if request.action == "delete" and FORCE in msgspec.json.decode(request.args):
-            deploys = await uow.select(Selector(found.ns, DEPLOY.kind, found.id, OPEN_DEPLOYS))
-            ids = sorted(one.id for one in deploys)
-            requests = [Request(found.ns, one, "cancel", new_id(), request.actor, request.who) for one in ids]
+            deploys = await uow.select(Selector(system.ns, DEPLOY.kind, system.id, OPEN_DEPLOYS))
+            ids = sorted(deploy.id for deploy in deploys)
+            requests = [Request(system.ns, id_, "cancel", new_id(), request.actor, request.who) for id_ in ids]
             await admit_all(uow, self._context.engine.kinds, requests)
 
     async def make(self, job: Job) -> Ending:
@@ -97,5 +97,5 @@ class SystemHandlers:
     async def observe_removal(self, job: Job) -> ObservedOutcome:
         """Tell whether a cancelled deletion removed anything: the services go first."""
         children = await self._context.engine.store.reader.children_of(job.key)
-        undone = all(one.status is Status.CANCELLED for one in children) if children else job.is_untried
+        undone = all(child.status is Status.CANCELLED for child in children) if children else job.is_untried
         return ObservedOutcome.NOT_DONE if undone else ObservedOutcome.UNKNOWN

@@ -159,21 +159,21 @@ def when(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def system_view(found: Object) -> SystemView:
+def system_view(system: Object) -> SystemView:
     """Return the view of a system."""
-    backend = system_spec(found).backend
-    return SystemView(found.ns, found.id, found.state, when(found.since), found.error, backend)
+    backend = system_spec(system).backend
+    return SystemView(system.ns, system.id, system.state, when(system.since), system.error, backend)
 
 
-def service_view(found: Object, instances: list[InstanceView] | None, progress: str | None = None) -> ServiceView:
+def service_view(service: Object, instances: list[InstanceView] | None, progress: str | None = None) -> ServiceView:
     """Return the view of a service."""
-    wanted = spec_of(found, DesiredService)
+    wanted = spec_of(service, DesiredService)
     return ServiceView(
-        id=found.id,
-        path=str(path_of(found.id)),
-        state=found.state,
-        since=when(found.since),
-        error=found.error,
+        id=service.id,
+        path=str(path_of(service.id)),
+        state=service.state,
+        since=when(service.since),
+        error=service.error,
         definition=None if wanted is None else wanted.service,
         revision=None if wanted is None else wanted.revision,
         address=None if wanted is None else wanted.port or None,
@@ -182,41 +182,41 @@ def service_view(found: Object, instances: list[InstanceView] | None, progress: 
     )
 
 
-def instance_view(one: ServiceInstance) -> InstanceView:
+def instance_view(instance: ServiceInstance) -> InstanceView:
     """Return the view of an instance."""
     shown = (
-        one.phase.value,
-        one.ready,
-        one.restarts,
-        when(one.since),
-        one.pid,
-        one.port,
-        one.node,
-        one.why,
-        list(one.unlimited),
+        instance.phase.value,
+        instance.ready,
+        instance.restarts,
+        when(instance.since),
+        instance.pid,
+        instance.port,
+        instance.node,
+        instance.why,
+        list(instance.unlimited),
     )
-    return InstanceView(one.name, one.revision, *shown)
+    return InstanceView(instance.name, instance.revision, *shown)
 
 
-def pool_view(found: Object) -> PoolView:
+def pool_view(pool: Object) -> PoolView:
     """Return the view of a node pool."""
-    name = found.id.partition("~")[2]
-    return PoolView(found.id, name, found.state, found.error, spec_of(found, NodePool))
+    name = pool.id.partition("~")[2]
+    return PoolView(pool.id, name, pool.state, pool.error, spec_of(pool, NodePool))
 
 
-def change_view(found: Object, progress: str | None = None) -> ChangeView:
+def change_view(change: Object, progress: str | None = None) -> ChangeView:
     """Return the view of a deploy, with the last line of its progress."""
-    spec = spec_of(found, ChangeSpec)
+    spec = spec_of(change, ChangeSpec)
     return ChangeView(
-        id=found.id,
-        state=found.state,
-        operation=found.op,
+        id=change.id,
+        state=change.state,
+        operation=change.op,
         path="/" if spec is None else spec.path,
         services=0 if spec is None else len(spec.picture.services),
         undoes=None if spec is None else spec.undoes,
-        cancelled=seen_of(found, ChangeSeen).cancelled,
-        error=found.error,
-        created=when(found.created),
+        cancelled=seen_of(change, ChangeSeen).cancelled,
+        error=change.error,
+        created=when(change.created),
         jobs=0 if spec is None else len(spec.picture.jobs),
         progress=progress,
     )
@@ -224,8 +224,8 @@ def change_view(found: Object, progress: str | None = None) -> ChangeView:
 
 def asked_view(accepted: Accepted, *, waiting: bool = False) -> AskedView:
     """Return the view of an accepted request."""
-    found, operation = accepted.object, accepted.operation
-    return AskedView(found.id, found.state, None if operation is None else operation.id, waiting)
+    record, operation = accepted.object, accepted.operation
+    return AskedView(record.id, record.state, None if operation is None else operation.id, waiting)
 
 
 def lock_view(lock: Lock, holder: Operation | None) -> SystemLockView:

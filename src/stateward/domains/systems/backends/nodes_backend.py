@@ -97,36 +97,38 @@ class NodesBackend:
     ) -> Mapping[str, PinnedImage]:
         """Return what the images of services are now, as one node with a container engine finds them."""
         wanted = {
-            path: WantedImage(one.image, one.pull, one.registry_login)
-            for path, one in services.items()
-            if one.image is not None and one.pinned is None
+            path: WantedImage(service.image, service.pull, service.registry_login)
+            for path, service in services.items()
+            if service.image is not None and service.pinned is None
         }
         distinct = list(dict.fromkeys(wanted.values()))
-        found = (
+        pinned = (
             dict(zip(distinct, await self.hub.images.find(system_ref.ns, distinct, report), strict=True))
             if distinct
             else {}
         )
-        return {path: PinnedImage(found[one].id, found[one].digest) for path, one in wanted.items()}
+        return {path: PinnedImage(pinned[image].id, pinned[image].digest) for path, image in wanted.items()}
 
     async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
         """Return the instances of a service, without those of which only the log is kept."""
         placed, nodes = await self._placed(ref)
-        present = [one for one in placed if one.state != InstanceState.KEPT]
-        seen = [shown_instance(one, nodes.get(placed_instance(one).node)) for one in present]
-        moving = [] if ref.is_job_run else [one for one, how in zip(present, seen, strict=True) if how.must_move]
+        present = [record for record in placed if record.state != InstanceState.KEPT]
+        seen = [shown_instance(record, nodes.get(placed_instance(record).node)) for record in present]
+        moving = [] if ref.is_job_run else [record for record, how in zip(present, seen, strict=True) if how.must_move]
         if not moving:
             return seen
         self._moving.add(ref)  # before the search: room that is made meanwhile must not be missed
         problems = await find_room_problems(self._engine.store.reader, ref.system.ns, moving[-1:])
         why = problems.get(service_key(ref), "")
-        return [replace(one, no_room=why) if one.must_move else one for one in seen]
+        return [replace(instance, no_room=why) if instance.must_move else instance for instance in seen]
 
     async def _placed(self, ref: ServiceRef) -> tuple[list[Object], dict[str, Object]]:
         """Return the stored instances of a service, and the nodes by name."""
         placed = await self._list(Selector(ref.system.ns, INSTANCE.kind, service_key(ref)))
-        nodes = await self._engine.store.reader.objects({Key(one.ns, placed_instance(one).node) for one in placed})
-        return placed, {one.id: one for one in nodes.values() if one.kind == NODE.kind and not one.removed}
+        nodes = await self._engine.store.reader.objects(
+            {Key(record.ns, placed_instance(record).node) for record in placed}
+        )
+        return placed, {node.id: node for node in nodes.values() if node.kind == NODE.kind and not node.removed}
 
     async def start(self, ref: ServiceRef, want: InstanceSpec) -> None:
         """Place an instance on a node."""
@@ -166,8 +168,8 @@ class NodesBackend:
         if number < self._refreshed.get(ref, 0):
             return  # one that has read later was faster
         self._refreshed[ref] = number
-        found = (ready_address(one, nodes.get(placed_instance(one).node)) for one in placed)
-        self._ready[ref] = [one for one in found if one is not None]
+        addresses = (ready_address(record, nodes.get(placed_instance(record).node)) for record in placed)
+        self._ready[ref] = [address for address in addresses if address is not None]
         self._proxies.wake()
 
     # --- removal and node pools --------------------------------------------------------------------------------------
@@ -182,7 +184,7 @@ class NodesBackend:
         self._ready.pop(ref, None)
         self._refreshed.pop(ref, None)
         self._moving.discard(ref)
-        kept = [one.key for one in (await self._placed(ref))[0] if one.state == InstanceState.KEPT]
+        kept = [record.key for record in (await self._placed(ref))[0] if record.state == InstanceState.KEPT]
         await asyncio.gather(*(self._forget.submit(key) for key in kept))
 
     async def remove(self, system_ref: SystemRef) -> None:
@@ -193,29 +195,31 @@ class NodesBackend:
     async def ensure_pool(self, system_ref: SystemRef, name: str, pool: NodePool) -> None:
         """Check that enough nodes have the labels of a pool; placements read its definition."""
         nodes = await self._list(Selector(system_ref.ns, NODE.kind))
-        found = [one for one in nodes if has_labels(node_spec(one).labels, pool.labels)]
-        if len(found) < pool.nodes:
-            raise NodesFull(f"{pool.nodes} nodes for pool {name}", f"{len(found)} with its labels are registered")
+        fitting = [node for node in nodes if has_labels(node_spec(node).labels, pool.labels)]
+        if len(fitting) < pool.nodes:
+            raise NodesFull(f"{pool.nodes} nodes for pool {name}", f"{len(fitting)} with its labels are registered")
 
     async def remove_pool(self, system_ref: SystemRef, name: str) -> None:
         """Do nothing: a pool is only its definition."""
 
     async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:
         """Return the logs of the present instances, and those that are kept, by the agents of their nodes."""
-        placed = [(one.id, placed_instance(one)) for one in (await self._placed(ref))[0]]
-        found: list[LogExcerpt] = []
-        for key, one in placed:
-            if instance in (None, one.want.name):
+        placed = [(record.id, placed_instance(record)) for record in (await self._placed(ref))[0]]
+        excerpts: list[LogExcerpt] = []
+        for key, spec in placed:
+            if instance in (None, spec.want.name):
                 try:
-                    parts = await self.hub.read_log(Key(ref.system.ns, one.node), key, after, most)
+                    parts = await self.hub.read_log(Key(ref.system.ns, spec.node), key, after, most)
                 except NodeCannotAnswer as error:
                     if instance is not None:
                         raise
-                    found.append(LogExcerpt(one.want.name, "", after or 0, why=str(error)))
+                    excerpts.append(LogExcerpt(spec.want.name, "", after or 0, why=str(error)))
                 else:
                     ends = (int(part.next) if part.next.isdecimal() else 0 for part in parts)
-                    found += [LogExcerpt(one.want.name, part.text, end) for part, end in zip(parts, ends, strict=True)]
-        return found
+                    excerpts += [
+                        LogExcerpt(spec.want.name, part.text, end) for part, end in zip(parts, ends, strict=True)
+                    ]
+        return excerpts
 
     async def run_command(
         self,
@@ -226,16 +230,16 @@ class NodesBackend:
         max_output: int,  # noqa: ARG002 - the agent's own limit is lower
     ) -> CommandOutcome:
         """Run a command in an instance, by the agent of its node."""
-        one = choose_running(str(ref), await self.instances(ref), instance)
-        node = Key(ref.system.ns, one.node or "")
-        done = await self.hub.run_command(node, instance_id(ref, one.name), argv, timeout_s)
-        return CommandOutcome(one.name, done.status, done.written, done.errors, truncated=done.is_cut)
+        running = choose_running(str(ref), await self.instances(ref), instance)
+        node = Key(ref.system.ns, running.node or "")
+        done = await self.hub.run_command(node, instance_id(ref, running.name), argv, timeout_s)
+        return CommandOutcome(running.name, done.status, done.written, done.errors, truncated=done.is_cut)
 
     async def servers(self, ref: ServiceRef) -> Mapping[str, str]:
         """Return the servers that the agents of the instances' nodes are connected to."""
         placed, nodes = await self._placed(ref)
-        found = [placed_instance(one) for one in placed]
-        return {one.want.name: self.hub.server_of(nodes[one.node]) if one.node in nodes else "" for one in found}
+        specs = [placed_instance(record) for record in placed]
+        return {spec.want.name: self.hub.server_of(nodes[spec.node]) if spec.node in nodes else "" for spec in specs}
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
@@ -253,10 +257,10 @@ class NodesBackend:
         if self._moving and not self._is_retried and any(map(_may_give_room, entries)):
             self._is_retried = True
             asyncio.get_running_loop().call_later(MOVING_RETRY_S, self._retry_moving)
-        refs = {ref_of_instance(one.ns, one.object): None for one in entries if one.kind == INSTANCE.kind}
-        changed_nodes = {Key(one.ns, one.object) for one in entries if one.kind == NODE.kind}
+        refs = {ref_of_instance(entry.ns, entry.object): None for entry in entries if entry.kind == INSTANCE.kind}
+        changed_nodes = {Key(entry.ns, entry.object) for entry in entries if entry.kind == NODE.kind}
         for there in (await self.hub.instances.by_node(changed_nodes)).values():
-            refs |= {ref_of_instance(*found.key): None for found in there}
+            refs |= {ref_of_instance(*record.key): None for record in there}
         for ref in refs:
             if self._proxies.has_proxy(ref):
                 await self._refresh_ready(ref)
@@ -293,12 +297,12 @@ def _may_give_room(entry: JournalEntry) -> bool:
     return entry.kind == NODE.kind or (entry.kind == INSTANCE.kind and entry.event not in ("place", "report"))
 
 
-def shown_instance(found: Object, node: Object | None) -> ServiceInstance:
+def shown_instance(record: Object, node: Object | None) -> ServiceInstance:
     """Return an instance as last reported; on a node without a connection it does not count as ready."""
-    placed, status = placed_instance(found), placed_status(found)
+    placed, status = placed_instance(record), placed_status(record)
     seen = status.seen or ServiceInstance(placed.want.name, placed.want.revision, InstancePhase.STARTING)
     seen = replace(seen, node=placed.node)
-    if found.state in (InstanceState.LEAVING, InstanceState.HALTING):
+    if record.state in (InstanceState.LEAVING, InstanceState.HALTING):
         return replace(seen, phase=InstancePhase.STOPPING, ready=False, stop_s=placed.want.service.stop_s)
     if node is None or seen.phase is InstancePhase.ENDED:
         return seen
@@ -309,9 +313,9 @@ def shown_instance(found: Object, node: Object | None) -> ServiceInstance:
     return replace(seen, ready=False, why=f"node {placed.node} is not connected")
 
 
-def ready_address(found: Object, node: Object | None) -> str | None:
+def ready_address(record: Object, node: Object | None) -> str | None:
     """Return HOST:PORT of an instance that is to run and was last reported as ready; None if its node is lost."""
-    seen = placed_status(found).seen
-    if found.state != InstanceState.PLACED or seen is None or not seen.ready or not seen.port:
+    seen = placed_status(record).seen
+    if record.state != InstanceState.PLACED or seen is None or not seen.ready or not seen.port:
         return None
     return f"{node_status(node).address}:{seen.port}" if node is not None and node.state in SERVING else None

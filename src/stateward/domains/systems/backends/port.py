@@ -203,10 +203,10 @@ async def no_secrets(ns: str, names: Collection[str]) -> Mapping[str, str]:  # n
 
 def choose_running(service: str, seen: Sequence[ServiceInstance], name: str | None) -> ServiceInstance:
     """Return the named instance, or a ready one if there is any; raises `NoRunningInstance`."""
-    running = [one for one in seen if one.phase not in ENDED_PHASES and name in (None, one.name)]
+    running = [instance for instance in seen if instance.phase not in ENDED_PHASES and name in (None, instance.name)]
     if not running:
         raise NoRunningInstance(service, name)
-    return min(running, key=lambda one: not one.ready)
+    return min(running, key=lambda instance: not instance.ready)
 
 
 def node_names(name: str, pool: NodePool) -> list[str]:

@@ -64,14 +64,14 @@ class SimulatedBackend:
 
     def crash(self, ref: ServiceRef) -> None:
         """Crash the first instance of a service that is not being stopped."""
-        for one in self._wanted(ref)[:1]:
+        for instance in self._wanted(ref)[:1]:
             crashed = InstancePhase.CRASHED
-            self._put(ref, replace(one, phase=crashed, ready=False, restarts=one.restarts + 1, why="crashed"))
+            self._put(ref, replace(instance, phase=crashed, ready=False, restarts=instance.restarts + 1, why="crashed"))
 
     def mend(self, ref: ServiceRef) -> None:
         """Make all instances of a service ready that are not being stopped."""
-        for one in self._wanted(ref):
-            self._put(ref, replace(one, phase=InstancePhase.UP, ready=True, why=""))
+        for instance in self._wanted(ref):
+            self._put(ref, replace(instance, phase=InstancePhase.UP, ready=True, why=""))
 
     def lose(self, ref: ServiceRef) -> None:
         """Remove an instance of a service out of band."""
@@ -79,10 +79,10 @@ class SimulatedBackend:
         self._notify(ref)
 
     def _wanted(self, ref: ServiceRef) -> list[ServiceInstance]:
-        return [one for one in self._instances[ref].values() if one.is_wanted]
+        return [instance for instance in self._instances[ref].values() if instance.is_wanted]
 
-    def _put(self, ref: ServiceRef, one: ServiceInstance) -> None:
-        self._instances[ref][one.name] = one
+    def _put(self, ref: ServiceRef, instance: ServiceInstance) -> None:
+        self._instances[ref][instance.name] = instance
         self._notify(ref)
 
     def _notify(self, ref: ServiceRef) -> None:
@@ -108,23 +108,23 @@ class SimulatedBackend:
     async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
         """Return the instances of a service."""
         now = asyncio.get_running_loop().time()
-        for name, one in list(self._instances.get(ref, {}).items()):
+        for name, instance in list(self._instances.get(ref, {}).items()):
             if self._due.get((ref, name), inf) > now:
                 continue
-            if one.is_wanted:
+            if instance.is_wanted:
                 del self._due[ref, name]
-                self._instances[ref][name] = self._settled(ref, one)
+                self._instances[ref][name] = self._settled(ref, instance)
             else:
                 self._gone(ref, name)
         return list(self._instances.get(ref, {}).values())
 
-    def _settled(self, ref: ServiceRef, one: ServiceInstance) -> ServiceInstance:
+    def _settled(self, ref: ServiceRef, instance: ServiceInstance) -> ServiceInstance:
         """Return an instance that has become ready, or has ended."""
-        status = self._running_once.pop((ref, one.name), None)
+        status = self._running_once.pop((ref, instance.name), None)
         if status is None:
-            return replace(one, phase=InstancePhase.UP, ready=True)
+            return replace(instance, phase=InstancePhase.UP, ready=True)
         why = f"ended with {status}" if status else ""
-        return replace(one, phase=InstancePhase.ENDED, exit_status=status, why=why)
+        return replace(instance, phase=InstancePhase.ENDED, exit_status=status, why=why)
 
     async def start(self, ref: ServiceRef, want: InstanceSpec) -> None:
         """Start an instance."""
@@ -132,7 +132,9 @@ class SimulatedBackend:
             return
         node, path = self._placed(ref, want.service.node_pool), ref.path.partition("@")[0]
         self._instances[ref][want.name] = ServiceInstance(want.name, want.revision, InstancePhase.STARTING, node=node)
-        fails = any(path == one and word in " ".join(want.service.command) for one, word in self._failing)
+        fails = any(
+            path == failing_path and word in " ".join(want.service.command) for failing_path, word in self._failing
+        )
         if want.run_once:
             self._running_once[ref, want.name] = int(fails)
         if (want.run_once or not fails) and path not in self._hanging:
@@ -144,16 +146,18 @@ class SimulatedBackend:
         return choose_node(pool, self._pools[ref.system, pool], self._used(ref.system))
 
     def _used(self, system_ref: SystemRef) -> Counter[str]:
-        here = (one for ref, all_ in self._instances.items() if ref.system == system_ref for one in all_.values())
-        return Counter(one.node for one in here if one.node is not None)
+        here = (
+            instance for ref, all_ in self._instances.items() if ref.system == system_ref for instance in all_.values()
+        )
+        return Counter(instance.node for instance in here if instance.node is not None)
 
     async def stop(self, ref: ServiceRef, name: str) -> None:
         """Stop an instance."""
-        one = self._instances.get(ref, {}).get(name)
-        if one is not None and not self.stop_delay:
+        instance = self._instances.get(ref, {}).get(name)
+        if instance is not None and not self.stop_delay:
             self._gone(ref, name)
-        elif one is not None and one.is_wanted:
-            self._put(ref, replace(one, phase=InstancePhase.STOPPING, ready=False, stop_s=self.stop_delay))
+        elif instance is not None and instance.is_wanted:
+            self._put(ref, replace(instance, phase=InstancePhase.STOPPING, ready=False, stop_s=self.stop_delay))
             self._due[ref, name] = asyncio.get_running_loop().time() + self.stop_delay
 
     def _gone(self, ref: ServiceRef, name: str) -> None:
@@ -195,7 +199,7 @@ class SimulatedBackend:
 
     async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:  # noqa: ARG002
         """Return empty logs."""
-        return [LogExcerpt(one.name, "", 0) for one in await self.instances(ref) if instance in (None, one.name)]
+        return [LogExcerpt(seen.name, "", 0) for seen in await self.instances(ref) if instance in (None, seen.name)]
 
     async def run_command(
         self,

@@ -173,24 +173,24 @@ def delete(session: Session, system: System, force: Force = False) -> None:
 def status(session: Session, system: System, path: At = "/", instances: Instances = True) -> None:
     """Show a system with its services and their instances."""
     params = {"path": path, "instances": str(instances).lower()}
-    found = session.client.http.call(SystemTree, "GET", at(session, ("SYSTEM", system)), params=params)
-    session.show(found, lambda found: system_tree(session, found))
+    shown = session.client.http.call(SystemTree, "GET", at(session, ("SYSTEM", system)), params=params)
+    session.show(shown, lambda tree: system_tree(session, tree))
 
 
 @app.command()
 @on_server
 def deploys(session: Session, system: System) -> None:
     """List the deploys of a system, newest first."""
-    found = session.client.http.call(list[ChangeView], "GET", at(session, ("SYSTEM", system), "deploys"))
-    session.show(found, lambda found: change_table(session, found))
+    shown = session.client.http.call(list[ChangeView], "GET", at(session, ("SYSTEM", system), "deploys"))
+    session.show(shown, lambda views: change_table(session, views))
 
 
 @app.command()
 @on_server
 def locks(session: Session, system: System) -> None:
     """List the locks of a system: who holds what, and who waits for what."""
-    found = session.client.http.call(list[SystemLockView], "GET", at(session, ("SYSTEM", system), "locks"))
-    session.show(found, lock_table)
+    shown = session.client.http.call(list[SystemLockView], "GET", at(session, ("SYSTEM", system), "locks"))
+    session.show(shown, lock_table)
 
 
 @app.command()
@@ -209,21 +209,21 @@ def logs(
         params = {"path": path, **wanted}
         return session.client.http.call(list[LogExcerpt], "GET", at(session, ("SYSTEM", system), "logs"), params=params)
 
-    found = read(instance=instance, most=tail)
+    excerpts = read(instance=instance, most=tail)
     if session.json:
-        session.print_data(found)
+        session.print_data(excerpts)
         return
     if not follow:
-        for one in found:
-            job_commands.print_excerpt(one)
+        for excerpt in excerpts:
+            job_commands.print_excerpt(excerpt)
         return
     follower = LogFollower(read)
-    for one in found:
-        follower.begin(one)
+    for excerpt in excerpts:
+        follower.begin(excerpt)
     while True:
         session.pause(PAUSE)
-        for one in read(instance=instance, most=1):
-            follower.follow(one)
+        for excerpt in read(instance=instance, most=1):
+            follower.follow(excerpt)
 
 
 @app.command("exec")
@@ -261,10 +261,10 @@ class LogFollower:
         self._places: dict[str, int] = {}  # bounded by: the instances of one service while it is followed
         self._unended: dict[str, str] = {}
 
-    def begin(self, one: LogExcerpt) -> None:
+    def begin(self, excerpt: LogExcerpt) -> None:
         """Print the end of a log, where the follower begins."""
-        self._places[one.instance] = one.next
-        self._show(one)
+        self._places[excerpt.instance] = excerpt.next
+        self._show(excerpt)
 
     def follow(self, newest: LogExcerpt) -> None:
         """Print what was written to a log, given its newest part."""
@@ -282,8 +282,8 @@ class LogFollower:
             job_commands.print_excerpt(LogExcerpt(name, unended, place))
         self._places[name] = place
 
-    def _show(self, one: LogExcerpt) -> None:
-        lines, end, unended = (self._unended.pop(one.instance, "") + one.text).rpartition("\n")
+    def _show(self, excerpt: LogExcerpt) -> None:
+        lines, end, unended = (self._unended.pop(excerpt.instance, "") + excerpt.text).rpartition("\n")
         if unended:
-            self._unended[one.instance] = unended
-        job_commands.print_excerpt(replace(one, text=lines + end))
+            self._unended[excerpt.instance] = unended
+        job_commands.print_excerpt(replace(excerpt, text=lines + end))

@@ -29,8 +29,8 @@ Tail = Annotated[int, typer.Option("--tail", min=1, max=1_000_000, metavar="BYTE
 def list_(session: Session, system: System, path: MaybeJobPath = "/") -> None:
     """List the jobs of a system, with their next scheduled times and last runs."""
     where = at(session, ("SYSTEM", system), "jobs")
-    found = session.client.http.call(list[JobNode], "GET", where, params={"path": path})
-    session.show(found, lambda found: job_table(session, found))
+    shown = session.client.http.call(list[JobNode], "GET", where, params={"path": path})
+    session.show(shown, lambda views: job_table(session, views))
 
 
 @app.command()
@@ -45,8 +45,8 @@ def run(session: Session, system: System, path: JobPath) -> None:
 def runs(session: Session, system: System, path: MaybeJobPath = "/") -> None:
     """List the runs of jobs, newest first."""
     where = at(session, ("SYSTEM", system), "runs")
-    found = session.client.http.call(list[JobRunView], "GET", where, params={"path": path})
-    session.show(found, lambda found: run_table(session, found))
+    shown = session.client.http.call(list[JobRunView], "GET", where, params={"path": path})
+    session.show(shown, lambda views: run_table(session, views))
 
 
 @app.command()
@@ -77,17 +77,19 @@ def logs(session: Session, system: System, run: Run, instance: Instance = None, 
     """Show what the instances of a run have written."""
     params: dict[str, Any] = {"instance": instance, "most": tail}
     where = at(session, ("SYSTEM", system), "runs", ("RUN", run), "logs")
-    found = session.client.http.call(list[LogExcerpt], "GET", where, params=params)
+    excerpts = session.client.http.call(list[LogExcerpt], "GET", where, params=params)
     if session.json:
-        session.print_data(found)
+        session.print_data(excerpts)
         return
-    for one in found:
-        print_excerpt(one)
+    for excerpt in excerpts:
+        print_excerpt(excerpt)
 
 
-def print_excerpt(one: LogExcerpt) -> None:
+def print_excerpt(excerpt: LogExcerpt) -> None:
     """Print a part of a log, each line with the name of the instance."""
-    if one.why:
-        err().print(f"{clean(one.instance)}  its log cannot be read: {clean(one.why)}", markup=False, soft_wrap=True)
-    for line in one.text.splitlines():
-        out().print(f"{clean(one.instance)}  {clean(line)}", markup=False, highlight=False, soft_wrap=True)
+    if excerpt.why:
+        err().print(
+            f"{clean(excerpt.instance)}  its log cannot be read: {clean(excerpt.why)}", markup=False, soft_wrap=True
+        )
+    for line in excerpt.text.splitlines():
+        out().print(f"{clean(excerpt.instance)}  {clean(line)}", markup=False, highlight=False, soft_wrap=True)

@@ -77,8 +77,8 @@ def register(session: Session, node: Node, label: Labels = None) -> None:
 @on_server
 def list_(session: Session) -> None:
     """List the nodes, with what they have and what is in use."""
-    found = session.client.http.call(list[NodeView], "GET", _at(session))
-    session.show(found, lambda found: node_table(session, found))
+    shown = session.client.http.call(list[NodeView], "GET", _at(session))
+    session.show(shown, lambda views: node_table(session, views))
 
 
 @node_app.command()
@@ -153,33 +153,33 @@ def agent(
     asyncio.run(run_node_agent(options, read_token_file(token_file).text))
 
 
-def node_table(session: Session, found: Sequence[NodeView]) -> Table:
+def node_table(session: Session, nodes: Sequence[NodeView]) -> Table:
     """Return nodes as a table."""
     rows = (
         (
-            one.name,
-            state_text(session.state_class, KIND, one.state),
-            age_text(one.since),
-            "yes" if one.connected else "no",
-            one.address,
-            f"{one.used_slots}/{one.slots}",
-            f"{one.used_cpu:g}/{one.cpu:g}",
-            f"{one.used_memory}/{one.memory}",
-            "yes" if one.containers else "no",
-            ",".join(f"{name}={value}" for name, value in sorted(one.labels.items())),
-            error_text("; ".join(map(alert_text, one.alerts))),
+            node.name,
+            state_text(session.state_class, KIND, node.state),
+            age_text(node.since),
+            "yes" if node.connected else "no",
+            node.address,
+            f"{node.used_slots}/{node.slots}",
+            f"{node.used_cpu:g}/{node.cpu:g}",
+            f"{node.used_memory}/{node.memory}",
+            "yes" if node.containers else "no",
+            ",".join(f"{name}={value}" for name, value in sorted(node.labels.items())),
+            error_text("; ".join(map(alert_text, node.alerts))),
         )
-        for one in found
+        for node in nodes
     )
     facts = ("slots", "cores", "MiB", "containers", "labels", "alerts")
     return filled_table(("node", "state", "since", "connected", "address", *facts), rows)
 
 
 def _show(session: Session, node: str) -> None:
-    found = session.client.http.call(NodeView, "GET", _at(session, ("NODE", node)))
-    session.show(found, lambda one: node_table(session, [one]))
+    shown = session.client.http.call(NodeView, "GET", _at(session, ("NODE", node)))
+    session.show(shown, lambda view: node_table(session, [view]))
     if not session.json:
-        for instance in found.instances:
+        for instance in shown.instances:
             out().print(f"  {instance}", markup=False, highlight=False)
 
 
@@ -190,10 +190,10 @@ def _act(session: Session, method: str, node: str, *action: str) -> None:
 
 
 def _labels(given: Sequence[str]) -> dict[str, str]:
-    for one in given:
-        if "=" not in one:
-            raise BadInput("--label", one, "NAME=VALUE")
-    return {name: value for name, _, value in (one.partition("=") for one in given)}
+    for label in given:
+        if "=" not in label:
+            raise BadInput("--label", label, "NAME=VALUE")
+    return {name: value for name, _, value in (label.partition("=") for label in given)}
 
 
 def _at(session: Session, *parts: str | NamedPart) -> UrlPath:

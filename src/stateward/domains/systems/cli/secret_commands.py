@@ -58,8 +58,8 @@ def list_(session: Session) -> None:
 @on_server
 def show(session: Session, secret: Secret) -> None:
     """Show a secret without its value, and the services that use it."""
-    found = session.client.http.call(SecretView, "GET", _at(session, ("SECRET", secret)))
-    session.show(found, lambda one: secret_table([one]))
+    shown = session.client.http.call(SecretView, "GET", _at(session, ("SECRET", secret)))
+    session.show(shown, lambda view: secret_table([view]))
 
 
 @secret_app.command()
@@ -69,16 +69,20 @@ def delete(session: Session, secret: Secret) -> None:
     confirm_removal(session, f"Delete secret {session.ns}/{secret}?")
     where = _at(session, ("SECRET", secret))
     former = session.client.http.call(SecretView, "DELETE", where, headers=idempotency_headers())
-    session.show(former, lambda one: secret_table([one]))
+    session.show(former, lambda view: secret_table([view]))
 
 
 @secret_app.command()
 @requests_action
 def rotate(session: Session, everywhere: Everywhere = False) -> None:
     """Encrypt all secrets of the namespace with the first key of the key file."""
-    found = [one.ns for one in session.client.namespaces() if KIND in one.counts] if everywhere else [session.ns]
+    namespaces = (
+        [namespace.ns for namespace in session.client.namespaces() if KIND in namespace.counts]
+        if everywhere
+        else [session.ns]
+    )
     failed = 0
-    for ns in found:
+    for ns in namespaces:
         session.ns = ns
         try:
             finish_requests(session, [_rotate(session)])
@@ -94,15 +98,18 @@ def _rotate(session: Session) -> RequestOutcome:
     return read_outcome(session, asked.id, asked.operation)
 
 
-def secret_table(found: Sequence[SecretView]) -> Table:
+def secret_table(secrets: Sequence[SecretView]) -> Table:
     """Return secrets as a table."""
-    rows = ((one.name, str(one.version), age_text(one.changed), one.key, ", ".join(one.used_by)) for one in found)
+    rows = (
+        (secret.name, str(secret.version), age_text(secret.changed), secret.key, ", ".join(secret.used_by))
+        for secret in secrets
+    )
     return filled_table(("secret", "version", "changed", "key", "used by"), rows)
 
 
 def _set(session: Session, method: str, where: UrlPath, body: dict[str, str]) -> None:
-    found = session.client.http.call(SecretView, method, where, body=body, headers=idempotency_headers())
-    session.show(found, lambda one: secret_table([one]))
+    shown = session.client.http.call(SecretView, method, where, body=body, headers=idempotency_headers())
+    session.show(shown, lambda view: secret_table([view]))
 
 
 def _read_value(file: Path | None) -> str:

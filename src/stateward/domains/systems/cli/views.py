@@ -80,27 +80,27 @@ class SystemTree(Struct, frozen=True, kw_only=True):
     alerts: list[NodeAlertView] | None = None
 
 
-def system_tree(session: "Session", found: SystemTree) -> Tree:
+def system_tree(session: "Session", system: SystemTree) -> Tree:
     """Return a system as a tree: its services by path, and their instances; then its jobs."""
-    label = Text.assemble((clean(found.id), "bold"), " is ")
-    label.append_text(state_text(session.state_class, SYSTEM, found.state)).append(
-        f" for {age_text(found.since)} ({found.backend})"
+    label = Text.assemble((clean(system.id), "bold"), " is ")
+    label.append_text(state_text(session.state_class, SYSTEM, system.state)).append(
+        f" for {age_text(system.since)} ({system.backend})"
     )
     tree = Tree(label)
-    for alert in found.alerts or ():
+    for alert in system.alerts or ():
         tree.add(error_text(f"{alert.node}: {alert_text(alert)}"))
-    for service in found.services or ():
+    for service in system.services or ():
         branch = tree.add(_service(session, service))
-        for one in service.instances or ():
-            branch.add(_instance(one))
-    for job in found.jobs or ():
+        for instance in service.instances or ():
+            branch.add(_instance(instance))
+    for job in system.jobs or ():
         line = Text.assemble("job ", (clean(job.path), "bold"), " is ")
         line.append_text(state_text(session.state_class, JOB, job.state)).append(f", {_trigger(job)}")
         tree.add(line.append_text(_last_run(session, job, ", last run ")).append_text(_why(job.error)))
-    for pool in found.node_pools or ():
+    for pool in system.node_pools or ():
         line = Text.assemble("node pool ", (clean(pool.name), "bold"), " is ")
         tree.add(line.append_text(state_text(session.state_class, POOL, pool.state)).append_text(_why(pool.error)))
-    for deploy in found.deploys or ():
+    for deploy in system.deploys or ():
         line = Text.assemble("deploy of ", (clean(deploy.path), "bold"), " is ")
         line.append_text(state_text(session.state_class, DEPLOY, deploy.state))
         tree.add(line.append(f": {clean(deploy.progress)}" if deploy.progress else ""))
@@ -117,43 +117,43 @@ def _service(session: "Session", service: ServiceNode) -> Text:
     line.append_text(state_text(session.state_class, SERVICE, service.state))
     wanted = (service.definition or {}).get("instances", 1)
     if service.instances is not None and service.definition is not None:
-        line.append(f", {sum(one.ready for one in service.instances)} of {wanted} ready")
+        line.append(f", {sum(instance.ready for instance in service.instances)} of {wanted} ready")
     address = service.address or (service.definition or {}).get("address")  # an older server tells the latter alone
     if address:
         line.append(f", at 127.0.0.1:{address}")
     return line.append_text(_why(service.error or service.progress))
 
 
-def _instance(one: InstanceView) -> Text:
+def _instance(instance: InstanceView) -> Text:
     facts = [
-        f"process {one.pid}" if one.pid else "",
-        f"port {one.port}" if one.port else "",
-        f"on {one.node}" if one.node else "",
-        f"restarted {count_text(one.restarts, 'time')}" if one.restarts else "",
-        f"without a limit of {' and '.join(one.unlimited)}" if one.unlimited else "",
+        f"process {instance.pid}" if instance.pid else "",
+        f"port {instance.port}" if instance.port else "",
+        f"on {instance.node}" if instance.node else "",
+        f"restarted {count_text(instance.restarts, 'time')}" if instance.restarts else "",
+        f"without a limit of {' and '.join(instance.unlimited)}" if instance.unlimited else "",
     ]
-    style = "green" if one.ready else "yellow" if one.phase in ("starting", "stopping") else "red"
-    line = Text.assemble(clean(one.name), " ", ("ready" if one.ready else one.phase, style))
-    return line.append("".join(f", {fact}" for fact in facts if fact)).append_text(_why(one.why))
+    style = "green" if instance.ready else "yellow" if instance.phase in ("starting", "stopping") else "red"
+    line = Text.assemble(clean(instance.name), " ", ("ready" if instance.ready else instance.phase, style))
+    return line.append("".join(f", {fact}" for fact in facts if fact)).append_text(_why(instance.why))
 
 
 def _why(error: str | None) -> Text:
     return error_text(f": {error}") if error else Text("")
 
 
-def change_table(session: "Session", found: Sequence[ChangeView]) -> Table:
+def change_table(session: "Session", changes: Sequence[ChangeView]) -> Table:
     """Return deploys as a table."""
     rows = (
         (
-            one.id,
-            one.path,
-            state_text(session.state_class, DEPLOY, one.state),
-            age_text(one.created),
-            str(one.services),
-            one.undoes or "",
-            error_text(one.error) if one.error else clean(one.progress or ""),
+            change.id,
+            change.path,
+            state_text(session.state_class, DEPLOY, change.state),
+            age_text(change.created),
+            str(change.services),
+            change.undoes or "",
+            error_text(change.error) if change.error else clean(change.progress or ""),
         )
-        for one in found
+        for change in changes
     )
     return filled_table(("deploy", "path", "state", "age", "services", "rolls back", "why"), rows)
 
@@ -173,34 +173,34 @@ def _last_run(session: "Session", job: JobNode, prefix: str = "") -> Text:
     return Text.assemble(prefix, state, f" {age_text(last.created)} ago")
 
 
-def job_table(session: "Session", found: Sequence[JobNode]) -> Table:
+def job_table(session: "Session", jobs: Sequence[JobNode]) -> Table:
     """Return jobs as a table."""
     rows = (
         (
-            one.path,
-            state_text(session.state_class, JOB, one.state),
-            _trigger(one),
-            _time(one.next),
-            _last_run(session, one),
-            error_text(f"{_time(one.skipped.at)}: {one.skipped.why}" if one.skipped else ""),
+            job.path,
+            state_text(session.state_class, JOB, job.state),
+            _trigger(job),
+            _time(job.next),
+            _last_run(session, job),
+            error_text(f"{_time(job.skipped.at)}: {job.skipped.why}" if job.skipped else ""),
         )
-        for one in found
+        for job in jobs
     )
     return filled_table(("job", "state", "when", "next", "last run", "last skipped"), rows)
 
 
-def run_table(session: "Session", found: Sequence[JobRunView]) -> Table:
+def run_table(session: "Session", runs: Sequence[JobRunView]) -> Table:
     """Return runs of jobs as a table."""
     rows = (
         (
-            one.id,
-            state_text(session.state_class, JOBRUN, one.state),
-            age_text(one.created),
-            _cause(one),
-            f"{one.succeeded} / {one.failed}",
-            error_text(one.error),
+            run.id,
+            state_text(session.state_class, JOBRUN, run.state),
+            age_text(run.created),
+            _cause(run),
+            f"{run.succeeded} / {run.failed}",
+            error_text(run.error),
         )
-        for one in found
+        for run in runs
     )
     return filled_table(("run", "state", "age", "started by", "succeeded / failed", "why"), rows)
 
@@ -215,10 +215,18 @@ def _time(at: datetime | None) -> str:
     return "" if at is None else f"{at:%Y-%m-%d %H:%M}"
 
 
-def lock_table(found: Sequence[SystemLockView]) -> Table:
+def lock_table(locks: Sequence[SystemLockView]) -> Table:
     """Return locks as a table."""
     rows = (
-        (one.path, one.mode, "waiting" if one.waiting else "held", one.object, one.action, one.who, age_text(one.since))
-        for one in found
+        (
+            lock.path,
+            lock.mode,
+            "waiting" if lock.waiting else "held",
+            lock.object,
+            lock.action,
+            lock.who,
+            age_text(lock.since),
+        )
+        for lock in locks
     )
     return filled_table(("path", "mode", "is", "by", "action", "of", "since"), rows)

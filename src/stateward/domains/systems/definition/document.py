@@ -85,20 +85,20 @@ class _Reader:
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, where)
         if isinstance(node, yaml.SequenceNode):
-            return [self.value(one, (*where, str(number))) for number, one in enumerate(node.value)]
+            return [self.value(child, (*where, str(number))) for number, child in enumerate(node.value)]
         return self._scalar(node, where)
 
     def _mapping(self, node: yaml.MappingNode, where: Where) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
                 raise self._wrong(key, where, "a plain name for a field")
             if "\0" in key.value:
                 raise self._wrong(key, where, f"{NO_NUL}, also in the name of a field")
-            if key.value in found:
+            if key.value in members:
                 raise self._wrong(key, (*where, key.value), "given once: it is there twice")
-            found[key.value] = self.value(value, (*where, key.value))
-        return found
+            members[key.value] = self.value(value, (*where, key.value))
+        return members
 
     def _scalar(self, node: yaml.Node, where: Where) -> Any:  # noqa: ANN401
         text = str(node.value)

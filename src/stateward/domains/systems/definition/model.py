@@ -194,4 +194,4 @@ def revision_of(service: Service, versions: Mapping[str, int] = NO_VERSIONS) -> 
 
 def used_versions(service: Service, versions: Mapping[str, int]) -> dict[str, int]:
     """Return the versions of the secrets that a service uses, as far as they exist."""
-    return {one.secret: versions[one.secret] for one in service.secrets.values() if one.secret in versions}
+    return {secret.secret: versions[secret.secret] for secret in service.secrets.values() if secret.secret in versions}

@@ -79,23 +79,23 @@ def read(text: str, file: str = "definition", base: str | None = None) -> Tree:
             (), document.value, "a definition, with services, a job, or the command or image of a service"
         )
     parts = dict(_parts(document, document.value, (), ROOT))
-    services = {path: one for path, one in parts.items() if isinstance(one, Service)}
-    jobs = {path: one for path, one in parts.items() if isinstance(one, JobDefinition)}
+    services = {path: part for path, part in parts.items() if isinstance(part, Service)}
+    jobs = {path: part for path, part in parts.items() if isinstance(part, JobDefinition)}
     if base is not None:
-        services = {path: _with_absolute_folder(one, base) for path, one in services.items()}
-        jobs = {path: replace(one, program=_with_absolute_folder(one.program, base)) for path, one in jobs.items()}
+        services = {path: _with_absolute_folder(service, base) for path, service in services.items()}
+        jobs = {path: replace(job, program=_with_absolute_folder(job.program, base)) for path, job in jobs.items()}
     return Tree(services, _pools(document), jobs)
 
 
 def locate_error(error: BadInput, text: str, file: str, top: Path) -> BadInput:
     """Return an error about a program of a definition that was deployed at a path, with its file and line."""
-    found = re.fullmatch(r"(services|jobs)(/[^.]*)\.(.+)", error.field)
-    if found is None or isinstance(error, BadDefinition):  # of a definition in the file services/web.yaml, say
+    match = re.fullmatch(r"(services|jobs)(/[^.]*)\.(.+)", error.field)
+    if match is None or isinstance(error, BadDefinition):  # of a definition in the file services/web.yaml, say
         return error
-    below = parse_path(found[2])[len(top) :]
+    below = parse_path(match[2])[len(top) :]
     where = tuple(word for name in below[:-1] for word in ("services", name))
-    where += (found[1], below[-1]) if below else (JOB,) if found[1] == "jobs" else ()
-    error.field = load(text, file).wrong((*where, *found[3].split(".")), error.value, error.allowed).field
+    where += (match[1], below[-1]) if below else (JOB,) if match[1] == "jobs" else ()
+    error.field = load(text, file).wrong((*where, *match[3].split(".")), error.value, error.allowed).field
     return error
 
 
@@ -118,7 +118,11 @@ def _parts(
         return
     if not _is_group(value, path):
         if path == ROOT:
-            for field in (one for one in JOB_FIELDS if one in value and one not in Service.__struct_fields__):
+            for field in (
+                job_field
+                for job_field in JOB_FIELDS
+                if job_field in value and job_field not in Service.__struct_fields__
+            ):
                 raise document.wrong((field,), field, f"a field of a service; a job alone stands below {JOB}")
         yield str(path), _service(document, value, where)
         return
@@ -173,7 +177,7 @@ def _job(document: Document, value: Any, where: Where) -> JobDefinition:  # noqa
         if field in value:
             raise document.wrong((*where, field), value[field], "left out: only a service has it")
     own = {field: value[field] for field in JOB_FIELDS if field in value}
-    program = _service(document, {field: one for field, one in value.items() if field not in own}, where)
+    program = _service(document, {field: member for field, member in value.items() if field not in own}, where)
     job = replace(_converted(document, {**own, "program": {}}, where, JobDefinition), program=program)
     if job.hook is not None and job.schedule is not None:
         raise document.wrong((*where, "hook"), job.hook, "given without a schedule: a job has one of them")
@@ -257,11 +261,11 @@ def _check_secrets(document: Document, service: Service, where: Where) -> None:
 def _pools(document: Document) -> dict[str, NodePool] | None:
     if not _is_group(document.value, ROOT) or "node_pools" not in document.value:
         return None
-    found = document.value["node_pools"]
-    if not isinstance(found, dict):
-        raise document.wrong(("node_pools",), found, "node pools by name")
+    written = document.value["node_pools"]
+    if not isinstance(written, dict):
+        raise document.wrong(("node_pools",), written, "node pools by name")
     pools = {}
-    for name, value in found.items():
+    for name, value in written.items():
         where = ("node_pools", name)
         _name(document, where, name)
         pools[name] = _converted(document, {} if value is None else value, where, NodePool)
@@ -279,9 +283,9 @@ def _converted(document: Document, value: Any, where: Where, wanted: type[T]) ->
     try:
         return msgspec.convert(value, wanted)
     except msgspec.ValidationError as error:
-        found = explain(error, wanted)
-        inner = [one for one in re.split(r"[.\[\]]+", found.place) if one]
-        raise document.wrong((*where, *inner), None, found.allowed) from error
+        problem = explain(error, wanted)
+        inner = [part for part in re.split(r"[.\[\]]+", problem.place) if part]
+        raise document.wrong((*where, *inner), None, problem.allowed) from error
 
 
 def _with_absolute_folder(service: Service, base: str) -> Service:

@@ -55,11 +55,11 @@ def sees_container(pid: int, container: str) -> bool:
 
 def kill_containers(folder: Path) -> bool:
     """Kill all processes of all containers of a node; returns whether there was none."""
-    wanted = {one.encode() for one in _stored_ids(BackendDir(folder / CONTAINERS))}
+    wanted = {id_.encode() for id_ in _stored_ids(BackendDir(folder / CONTAINERS))}
     if not wanted:
         return True
-    found = [int(one) for one in os.listdir(PROC) if one.isdecimal() and _containers_of(one) & wanted]  # noqa: PTH208 - many
-    alive = [pid for pid in found if (stat := stat_of(pid)) is not None and stat.alive]
+    pids = [int(name) for name in os.listdir(PROC) if name.isdecimal() and _containers_of(name) & wanted]  # noqa: PTH208 - many
+    alive = [pid for pid in pids if (stat := stat_of(pid)) is not None and stat.alive]
     for pid in alive:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
@@ -72,12 +72,12 @@ def _containers_of(pid: int | str) -> set[bytes]:
 
 def _stored_ids(files: BackendDir) -> set[str]:
     states = (
-        one.state()
+        directory.state()
         for system_ref in files.systems()
         for ref in files.services(system_ref)
-        for one in files.instance_dirs(ref)
+        for directory in files.instance_dirs(ref)
     )
-    return {one.container for one in states if one is not None and one.container}
+    return {state.container for state in states if state is not None and state.container}
 
 
 class EngineCleaner:
@@ -113,12 +113,12 @@ class EngineCleaner:
         client = EngineClient(record.address, timeout_s=ENGINE_TIMEOUT_S)
         label = ContainerNames(read_installation(self._folder / CONTAINERS)).filter
         try:
-            found = await client.list_containers((label,))
+            containers = await client.list_containers((label,))
             if self._lease.is_valid():  # they may be new
                 return
-            for one in found:
-                await client.remove_container(one.id, force=True)
-            self._is_clean = not found
+            for container in containers:
+                await client.remove_container(container.id, force=True)
+            self._is_clean = not containers
         except (EngineRefused, EngineUnavailable) as error:
             log.warning("containers are not removed yet after the end of the lease: %s", error)
             await asyncio.sleep(RETRY_S)

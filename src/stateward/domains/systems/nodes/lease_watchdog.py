@@ -42,8 +42,8 @@ def kill_instances(folder: Path) -> bool:
     confinement = Confinement()
     for system_ref in files.systems():
         for ref in files.services(system_ref):
-            for one in files.instance_dirs(ref):
-                state = one.state()
+            for directory in files.instance_dirs(ref):
+                state = directory.state()
                 if state is None:
                     continue
                 if state.process is not None and is_alive(state.process):
@@ -51,7 +51,7 @@ def kill_instances(folder: Path) -> bool:
                         os.killpg(state.process.pid, signal.SIGKILL)
                 if state.uid is not None:
                     with suppress(OSError):
-                        confinement.kill(one.folder, state.uid)
+                        confinement.kill(directory.folder, state.uid)
     had_containers = not kill_containers(folder)
     return kill_all_below(files.root) and not had_containers
 

@@ -20,21 +20,21 @@ from stateward.store.records import Key, Object, to_json
 MAX_LISTED = 10_000
 
 
-async def guard_node(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def guard_node(uow: UnitOfWork, request: Request, node: Object) -> Request | None:
     """Refuse the deletion of a node that has instances, unless it is lost; its alerts end with it.
 
     A node that is registered again knows the volumes to be removed there, and its connections have new numbers.
     """
     if request.action == "delete":
-        left = await uow.select(Selector(found.ns, INSTANCE.kind, states=ROOM_STATES, labels=((NODE_LABEL, found.id),)))
-        if left and found.state != SystemNodeState.LOST:
-            raise NodeNotEmpty(found.id, len(left))
-        status = node_status(found)
-        save_alerts(uow, found, status.alerts, ())
+        left = await uow.select(Selector(node.ns, INSTANCE.kind, states=ROOM_STATES, labels=((NODE_LABEL, node.id),)))
+        if left and node.state != SystemNodeState.LOST:
+            raise NodeNotEmpty(node.id, len(left))
+        status = node_status(node)
+        save_alerts(uow, node, status.alerts, ())
         return replace(request, seen=to_json(replace(status, alerts=())))
     if request.creates is None:
         return None
-    former = uow.objects.get(found.key)
+    former = uow.objects.get(node.key)
     before = NodeStatus(systems=()) if former is None or former.kind != NODE.kind else node_status(former)
     kept = NodeStatus(
         notify=before.notify,
@@ -74,10 +74,10 @@ class NodeActions:
 
     async def node(self, name: str) -> Object:
         """Return a node, or raise."""
-        found = await self._engine.store.reader.object(Key(self._ns, name))
-        if found is None or found.removed or found.kind != NODE.kind:
+        node = await self._engine.store.reader.object(Key(self._ns, name))
+        if node is None or node.removed or node.kind != NODE.kind:
             raise NotFound(self._ns, name)
-        return found
+        return node
 
     async def nodes(self) -> list[Object]:
         """Return all nodes."""

@@ -41,8 +41,8 @@ class NodeController:
 
     @property
     def _backend(self) -> NodesBackend | None:
-        found = self._context.backends.get(NODES)
-        return found if isinstance(found, NodesBackend) else None
+        backend = self._context.backends.get(NODES)
+        return backend if isinstance(backend, NodesBackend) else None
 
     def bind_engine(self, engine: Engine) -> None:
         """Create the parts that need the engine."""
@@ -61,12 +61,12 @@ class NodeController:
         if backend is not None:
             await backend.refresh_all()
             watches.append(NodeWatch(engine, settings.node_lease, settings.node_margin, time.monotonic).run)
-        supervised = [supervise("watch of nodes", one, log, transient=StoreError) for one in watches]
+        supervised = [supervise("watch of nodes", watch, log, transient=StoreError) for watch in watches]
         async with self.hub.running(last_seq, partial(self._on_journal, backend)), background(*supervised):
             yield
 
     async def _on_journal(self, backend: NodesBackend | None, page: Sequence[JournalEntry]) -> None:
-        entries = [one for one in page if one.kind in FOLLOWED]
+        entries = [entry for entry in page if entry.kind in FOLLOWED]
         if entries:
             self.hub.on_journal(entries)
             if backend is not None:
@@ -76,7 +76,7 @@ class NodeController:
     async def _retry_failed(self, entries: Sequence[JournalEntry]) -> None:
         """Roll out services again that failed, when a node gets room for them or is to be left."""
         engine = self._context.engine
-        for ns in {one.ns for one in entries if one.kind == NODE.kind and one.event in RETRY_EVENTS}:
+        for ns in {entry.ns for entry in entries if entry.kind == NODE.kind and entry.event in RETRY_EVENTS}:
             failed = Selector(ns, SERVICE.kind, states=(ServiceState.FAILED.word,))
             for service in await engine.store.reader.list_objects(failed, Page(None, 10_000)):
                 system = await self._context.recent_object(ns, system_of(service.id))

@@ -125,12 +125,12 @@ class NodeHub(AgentHub):
 
     async def sync(self, connection: AgentConnection, items: Sequence[InventoryItem]) -> SyncResult:
         """Reconcile a complete inventory with what is placed on the node."""
-        inventory = AgentInventory(connection.id, {one.name: one for one in items})
+        inventory = AgentInventory(connection.id, {item.name: item for item in items})
         return SyncResult(await self.engine.store.transact(lambda tx: sync_node(tx, self.engine.kinds, inventory)))
 
     async def on_synced(self, connection: AgentConnection) -> None:
         """Order the removal of what is not placed on the node, and send the orders due."""
-        placed = {one.id: one for one in await self.instances.of(connection.site)}
+        placed = {instance.id: instance for instance in await self.instances.of(connection.site)}
         for item in connection.items.values():
             if (order := _orphan_removal(connection, item, placed.get(item.name))) is not None:
                 await connection.send_order(order)
@@ -216,8 +216,8 @@ class NodeHub(AgentHub):
             self.start_task(self._send_changed(changed))
 
     async def _send_changed(self, instances: set[Key]) -> None:
-        found = (await self.engine.store.reader.objects(instances)).values()
-        nodes = {Key(one.ns, placed_instance(one).node) for one in found if one.kind == INSTANCE.kind}
+        records = (await self.engine.store.reader.objects(instances)).values()
+        nodes = {Key(record.ns, placed_instance(record).node) for record in records if record.kind == INSTANCE.kind}
         for node in nodes & self.connections.keys():
             self.start_task(self.send_orders(node))
 
@@ -229,19 +229,29 @@ class NodeHub(AgentHub):
         connection = self.serving_connection(node)
         if connection is None:
             return
-        due = [(one, order) for one in await self.instances.of(node) if (order := due_order(one, connection.notify))]
+        due = [
+            (instance, order)
+            for instance in await self.instances.of(node)
+            if (order := due_order(instance, connection.notify))
+        ]
         if any(order.work is OrderAction.CREATE for _, order in due):
             deleted = await self.volumes.deleted_systems(node)
             due = [
-                (one, order) for one, order in due
-                if order.work is not OrderAction.CREATE or ref_of_instance(one.ns, one.id).system.system not in deleted
-            ]  # fmt: skip
-        new = {one.key for one, order in due if order.work is OrderAction.CREATE and not placed_status(one).is_ordered}
-        once = {one.key for one, _ in due if one.key in new and placed_instance(one).want.run_once}
+                (instance, order)
+                for instance, order in due
+                if order.work is not OrderAction.CREATE
+                or ref_of_instance(instance.ns, instance.id).system.system not in deleted
+            ]
+        new = {
+            instance.key
+            for instance, order in due
+            if order.work is OrderAction.CREATE and not placed_status(instance).is_ordered
+        }
+        once = {instance.key for instance, _ in due if instance.key in new and placed_instance(instance).want.run_once}
         stale = once - await self.engine.store.transact(lambda tx: mark_ordered(tx, once)) if once else set()
         with suppress(Disconnected):
-            for one, order in due:
-                if one.key not in stale:
+            for instance, order in due:
+                if instance.key not in stale:
                     await connection.send_order(order, patience)
 
     async def resend(self) -> None:
@@ -256,20 +266,20 @@ class NodeHub(AgentHub):
             await asyncio.wait(sending)
 
 
-def due_order(found: Object, notify: int) -> AgentOrder | None:
+def due_order(instance: Object, notify: int) -> AgentOrder | None:
     """Return the order due for an instance: to start it, until its agent has reported it; to stop or to remove it."""
-    placed = placed_instance(found)
-    if found.state == InstanceState.LEAVING:
+    placed = placed_instance(instance)
+    if instance.state == InstanceState.LEAVING:
         number = delete_number(placed.number)
-        return AgentOrder(OrderAction.DELETE, number, placed.number, notify, found.id)
-    ref = ref_of_instance(found.ns, found.id)
-    spec = to_json(NodeOrder(found.ns, ref.system.system, ref.path, placed.want))
-    if found.state == InstanceState.HALTING:
+        return AgentOrder(OrderAction.DELETE, number, placed.number, notify, instance.id)
+    ref = ref_of_instance(instance.ns, instance.id)
+    spec = to_json(NodeOrder(instance.ns, ref.system.system, ref.path, placed.want))
+    if instance.state == InstanceState.HALTING:
         numbers = halt_number(placed.number), halted_generation(placed.number)
-        return AgentOrder(OrderAction.UPDATE, *numbers, notify, found.id, spec=spec)
-    if found.state == InstanceState.KEPT or placed_status(found).seen is not None:
+        return AgentOrder(OrderAction.UPDATE, *numbers, notify, instance.id, spec=spec)
+    if instance.state == InstanceState.KEPT or placed_status(instance).seen is not None:
         return None
-    return AgentOrder(OrderAction.CREATE, create_number(placed.number), placed.number, notify, found.id, spec=spec)
+    return AgentOrder(OrderAction.CREATE, create_number(placed.number), placed.number, notify, instance.id, spec=spec)
 
 
 def _orphan_removal(connection: AgentConnection, item: InventoryItem, placed: Object | None) -> AgentOrder | None:

@@ -45,7 +45,7 @@ class NodeImages:
         """Return what images are now; raises `NoContainerEngine`, `ImagesNotFound` or `ImageRefused`."""
         node = await self._choose(ns)
         await report(f"node {node.id} looks for the images")
-        found: list[FoundImage] = []
+        results: list[FoundImage] = []
         for first in range(0, len(images), MAX_IMAGES):
             asked = tuple(images[first : first + MAX_IMAGES])
             is_here = node.key in self._hub.connections
@@ -54,19 +54,19 @@ class NodeImages:
                 raise ImagesNotFound(answer.error)
             if answer.refusal:
                 raise ImageRefused(node.id, answer.refusal)
-            found += answer.found
-        return found
+            results += answer.found
+        return results
 
     async def _choose(self, ns: str) -> Object:
         """Return a node with an engine; one that is connected to this process comes first."""
         nodes = await self._engine.store.reader.list_objects(Selector(ns, NODE.kind), Page(None, MAX_LISTED))
-        engines = [one for one in nodes if node_status(one).containers]
+        engines = [node for node in nodes if node_status(node).containers]
         if not engines:
             raise NoContainerEngine(ns)
-        able = [one for one in engines if one.state in SERVING and node_status(one).connected]
+        able = [node for node in engines if node.state in SERVING and node_status(node).connected]
         if not able:
             raise ImagesNotFound(NO_ENGINE)
-        return min(able, key=lambda one: (one.key not in self._hub.connections, one.id))
+        return min(able, key=lambda node: (node.key not in self._hub.connections, node.id))
 
     async def _ask_agent(self, node: Key, images: tuple[WantedImage, ...]) -> ImageAnswer:
         connection = self._hub.serving_connection(node)
@@ -84,9 +84,9 @@ class NodeImages:
         try:
             async with asyncio.timeout(IMAGES_TIMEOUT_S):
                 while True:
-                    found = await store.reader.object(node.key)
-                    asked = None if found is None or found.removed else node_status(found).images.get(number)
-                    if found is None or asked is None or not node_status(found).connected:
+                    current = await store.reader.object(node.key)
+                    asked = None if current is None or current.removed else node_status(current).images.get(number)
+                    if current is None or asked is None or not node_status(current).connected:
                         return ImageAnswer(0, 0, error=f"node {node.id} has lost its connection")
                     if asked.answer is not None:
                         return asked.answer
@@ -98,10 +98,10 @@ class NodeImages:
 
     async def answer(self, node: Key) -> None:
         """Answer the stored questions to a node that is connected to this process."""
-        found = await self._engine.store.reader.object(node)
-        if found is None or node not in self._hub.connections:
+        record = await self._engine.store.reader.object(node)
+        if record is None or node not in self._hub.connections:
             return
-        for number, asked in node_status(found).images.items():
+        for number, asked in node_status(record).images.items():
             if asked.answer is None and number not in self._answering:
                 self._answering.add(number)
                 try:
@@ -113,18 +113,18 @@ class NodeImages:
 
 async def _ask(tx: Tx, node: Key, number: str, images: tuple[WantedImage, ...]) -> None:
     async with unit_of_work(tx, [node]) as uow:
-        found = loaded_node(uow, node)
-        if found is not None:
-            status = node_status(found)
-            save_seen(uow, found, replace(status, images={**status.images, number: ImageQuestion(images)}))
-            journal(uow, found, found.op, CONTROLLER, "", IMAGES_ASKED)
+        record = loaded_node(uow, node)
+        if record is not None:
+            status = node_status(record)
+            save_seen(uow, record, replace(status, images={**status.images, number: ImageQuestion(images)}))
+            journal(uow, record, record.op, CONTROLLER, "", IMAGES_ASKED)
 
 
 async def _change(tx: Tx, node: Key, number: str, answered: ImageQuestion | None) -> None:
     """Store the answer to a question, or remove the question; one that nobody waits for any more stays removed."""
     async with unit_of_work(tx, [node]) as uow:
-        found = loaded_node(uow, node)
-        if found is not None and number in node_status(found).images:
-            kept = {one: asked for one, asked in node_status(found).images.items() if one != number}
+        record = loaded_node(uow, node)
+        if record is not None and number in node_status(record).images:
+            kept = {other: asked for other, asked in node_status(record).images.items() if other != number}
             new = kept if answered is None else {**kept, number: answered}
-            save_seen(uow, found, replace(node_status(found), images=new))
+            save_seen(uow, record, replace(node_status(record), images=new))

@@ -33,18 +33,18 @@ class NodeInstances:
 
     async def by_node(self, nodes: Collection[Key]) -> dict[Key, list[Object]]:
         """Return the instances of each of these nodes, by one listing of each namespace."""
-        found: dict[Key, list[Object]] = {node: [] for node in nodes}
+        instances: dict[Key, list[Object]] = {node: [] for node in nodes}
         by_ns: dict[str, list[str]] = {}
-        for node in found:
+        for node in instances:
             by_ns.setdefault(node.ns, []).append(node.id)
         for ns, names in by_ns.items():
             only = ((NODE_LABEL, names[0]),) if len(names) == 1 else ()
-            async for one in list_all(self._engine.store.reader, Selector(ns, INSTANCE.kind, labels=only)):
-                name = msgspec.json.decode(one.labels, type=dict[str, str]).get(NODE_LABEL, "")
-                if (key := Key(ns, name)) in found:
-                    found[key].append(one)
-        return found
+            async for instance in list_all(self._engine.store.reader, Selector(ns, INSTANCE.kind, labels=only)):
+                name = msgspec.json.decode(instance.labels, type=dict[str, str]).get(NODE_LABEL, "")
+                if (key := Key(ns, name)) in instances:
+                    instances[key].append(instance)
+        return instances
 
     async def _answer(self, nodes: Sequence[Key]) -> list[list[Object]]:
-        found = await self.by_node(nodes)
-        return [found[node] for node in nodes]
+        instances = await self.by_node(nodes)
+        return [instances[node] for node in nodes]

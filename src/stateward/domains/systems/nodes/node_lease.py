@@ -51,10 +51,10 @@ class LeaseFile:
     def end(self) -> float:
         """Return the end of the lease; 0 if there is none."""
         try:
-            found = msgspec.json.decode(self._file.read_bytes(), type=LeaseRecord)
+            lease = msgspec.json.decode(self._file.read_bytes(), type=LeaseRecord)
         except (OSError, msgspec.DecodeError):
             return 0.0
-        return found.end if found.boot == self._boot else 0.0
+        return lease.end if lease.boot == self._boot else 0.0
 
     def write(self, end: float) -> None:
         """Replace the file atomically; a reboot ends the lease, so it need not reach the disk."""

@@ -93,24 +93,24 @@ NODE_LABEL = "node"
 """The label of an instance with the name of its node."""
 
 
-def node_spec(found: Object) -> SystemNodeSpec:
+def node_spec(node: Object) -> SystemNodeSpec:
     """Return the spec of a node."""
-    return msgspec.json.decode(found.spec, type=SystemNodeSpec)
+    return msgspec.json.decode(node.spec, type=SystemNodeSpec)
 
 
-def node_status(found: Object) -> NodeStatus:
+def node_status(node: Object) -> NodeStatus:
     """Return the status of a node."""
-    return msgspec.json.decode(found.seen, type=NodeStatus)
+    return msgspec.json.decode(node.seen, type=NodeStatus)
 
 
-def placed_instance(found: Object) -> PlacedInstance:
+def placed_instance(instance: Object) -> PlacedInstance:
     """Return the spec of an instance."""
-    return msgspec.json.decode(found.spec, type=PlacedInstance)
+    return msgspec.json.decode(instance.spec, type=PlacedInstance)
 
 
-def placed_status(found: Object) -> PlacedStatus:
+def placed_status(instance: Object) -> PlacedStatus:
     """Return the status of an instance."""
-    return msgspec.json.decode(found.seen, type=PlacedStatus)
+    return msgspec.json.decode(instance.seen, type=PlacedStatus)
 
 
 def service_key(ref: ServiceRef) -> str:

@@ -58,7 +58,7 @@ async def unit_of_work(tx: Tx, keys: Iterable[Key]) -> AsyncIterator[UnitOfWork]
     """Yield a unit of work with these objects locked; its changes are written at the end."""
     uow = UnitOfWork(tx)
     await uow.load(set(keys))
-    await uow.load_operations({Key(one.ns, one.op) for one in uow.objects.values() if one.op is not None})
+    await uow.load_operations({Key(record.ns, record.op) for record in uow.objects.values() if record.op is not None})
     yield uow
     await promote_waiters(uow)
     await uow.apply()
@@ -66,28 +66,28 @@ async def unit_of_work(tx: Tx, keys: Iterable[Key]) -> AsyncIterator[UnitOfWork]
 
 def loaded_node(uow: UnitOfWork, key: Key) -> Object | None:
     """Return a node that the unit of work has loaded, if there is one."""
-    found = uow.objects.get(key)
-    return None if found is None or found.removed or found.kind != NODE.kind else found
+    node = uow.objects.get(key)
+    return None if node is None or node.removed or node.kind != NODE.kind else node
 
 
-def save_seen(uow: UnitOfWork, found: Object, status: Struct) -> None:
+def save_seen(uow: UnitOfWork, record: Object, status: Struct) -> None:
     """Write the status of a node or an instance, without a transition."""
     seen = to_json(status)
-    if seen != found.seen:
-        uow.save_object(found.key, replace(found, seen=seen, version=uow.next_version(found.key)))
+    if seen != record.seen:
+        uow.save_object(record.key, replace(record, seen=seen, version=uow.next_version(record.key)))
 
 
 async def instances_on(uow: UnitOfWork, node: Key) -> list[Object]:
     """Return the instances of a node, locked."""
-    found = await uow.select(Selector(node.ns, INSTANCE.kind, labels=((NODE_LABEL, node.id),)))
-    await uow.load([], [one for one in found if one.key not in uow.objects])
-    return found
+    instances = await uow.select(Selector(node.ns, INSTANCE.kind, labels=((NODE_LABEL, node.id),)))
+    await uow.load([], [instance for instance in instances if instance.key not in uow.objects])
+    return instances
 
 
-def step_request(found: Key, event: str, actor: str, status: Struct | None = None) -> Request:
+def step_request(key: Key, event: str, actor: str, status: Struct | None = None) -> Request:
     """Return the request for a step of a node or an instance."""
     seen = None if status is None else to_json(status)
-    return Request(found.ns, found.id, event, new_id(), actor, "nodes", seen=seen)
+    return Request(key.ns, key.id, event, new_id(), actor, "nodes", seen=seen)
 
 
 async def take_steps(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) -> None:
@@ -112,16 +112,16 @@ class NodeHello(Struct, frozen=True):
 
 async def connect_nodes(tx: Tx, hellos: Sequence[NodeHello]) -> list[Welcome | Goodbye]:
     """Accept agents: each gets a notify id above all that were issued for its node."""
-    async with unit_of_work(tx, {one.node for one in hellos}) as uow:
-        return [_connect_node(uow, one) for one in hellos]
+    async with unit_of_work(tx, {hello.node for hello in hellos}) as uow:
+        return [_connect_node(uow, hello) for hello in hellos]
 
 
 def _connect_node(uow: UnitOfWork, request: NodeHello) -> Welcome | Goodbye:
-    found = loaded_node(uow, request.node)
-    if found is None:
+    node = loaded_node(uow, request.node)
+    if node is None:
         return Goodbye(NO_NODE)
-    status, hello = node_status(found), request.hello
-    if found.state in SERVING and status.installation != hello.installation:
+    status, hello = node_status(node), request.hello
+    if node.state in SERVING and status.installation != hello.installation:
         return Goodbye(HELD, held=True)
     size = {"cpu": hello.cores, "memory": hello.memory // 2**20, "slots": hello.slots, "address": hello.address}
     who = {"version": hello.version, "installation": hello.installation, "server": request.server}
@@ -129,35 +129,35 @@ def _connect_node(uow: UnitOfWork, request: NodeHello) -> Welcome | Goodbye:
     has_had = status.has_had_engine or status.containers or has_engine
     offers = {"containers": has_engine, "has_had_engine": has_had, "secrets": request.takes_secrets, "images": {}}
     # Another server may have given a longer lease, which goes on until its end.
-    lease = max(status.lease, request.lease) if found.state in SERVING else request.lease
+    lease = max(status.lease, request.lease) if node.state in SERVING else request.lease
     seen = replace(status, notify=status.notify + 1, connected=False, lease=lease, **size, **who, **offers)
-    save_seen(uow, found, seen)
+    save_seen(uow, node, seen)
     return Welcome(status.notify + 1, beat=request.lease / BEATS_PER_LEASE, lease=request.lease)
 
 
 async def renew_leases(tx: Tx, connections: Sequence[ConnectionId]) -> list[bool]:
     """Renew the leases of nodes, before their heartbeats are answered; returns for each whether it may be."""
-    async with unit_of_work(tx, {one.site for one in connections}) as uow:
-        return [_renew_lease(uow, one) for one in connections]
+    async with unit_of_work(tx, {connection.site for connection in connections}) as uow:
+        return [_renew_lease(uow, connection) for connection in connections]
 
 
 def _renew_lease(uow: UnitOfWork, connection: ConnectionId) -> bool:
-    found = loaded_node(uow, connection.site)
-    if found is None or found.state not in SERVING or node_status(found).notify != connection.notify:
+    node = loaded_node(uow, connection.site)
+    if node is None or node.state not in SERVING or node_status(node).notify != connection.notify:
         return False
-    status = node_status(found)
-    save_seen(uow, found, replace(status, renewals=status.renewals + 1, renewed=uow.now))
+    status = node_status(node)
+    save_seen(uow, node, replace(status, renewals=status.renewals + 1, renewed=uow.now))
     return True
 
 
 async def disconnect_nodes(tx: Tx, connections: Sequence[ConnectionId]) -> list[None]:
     """Record lost connections: the instances of such a node do not count as ready; its lease goes on."""
-    async with unit_of_work(tx, {one.site for one in connections}) as uow:
-        for one in connections:
-            found = loaded_node(uow, one.site)
-            if found is not None and node_status(found).notify == one.notify and node_status(found).connected:
-                save_seen(uow, found, replace(node_status(found), connected=False))
-                journal(uow, found, found.op, AGENT, "", "disconnected")
+    async with unit_of_work(tx, {connection.site for connection in connections}) as uow:
+        for connection in connections:
+            node = loaded_node(uow, connection.site)
+            if node is not None and node_status(node).notify == connection.notify and node_status(node).connected:
+                save_seen(uow, node, replace(node_status(node), connected=False))
+                journal(uow, node, node.op, AGENT, "", "disconnected")
         return [None for _ in connections]
 
 
@@ -178,44 +178,44 @@ async def sync_node(tx: Tx, kinds: Kinds, inventory: AgentInventory) -> str:
     """
     key, items = inventory.connection.site, inventory.items
     async with unit_of_work(tx, [key]) as uow:
-        found = loaded_node(uow, key)
-        if found is None:
+        node = loaded_node(uow, key)
+        if node is None:
             return NO_NODE
-        status = node_status(found)
+        status = node_status(node)
         if status.notify != inventory.connection.notify:
             return SUPERSEDED
         alerts = without_alerts(status.alerts, NODE_LOST)
-        save_alerts(uow, found, status.alerts, alerts)
+        save_alerts(uow, node, status.alerts, alerts)
         if status.systems is None:  # each volume there is of a system that exists, or whose deletion is noted
             existing = await uow.peek_selected(Selector(key.ns, SYSTEM.kind))
-            status = replace(status, systems=tuple(one.id for one in existing))
+            status = replace(status, systems=tuple(system.id for system in existing))
         status = replace(
             status, connected=True, cordoned=False, renewals=status.renewals + 1, renewed=uow.now, alerts=alerts
         )
-        steps = [_missing_step(one) for one in await instances_on(uow, key) if one.id not in items]
-        if found.state in SERVING:
-            save_seen(uow, found, status)
-            journal(uow, found, found.op, AGENT, status.version, "connected")
+        steps = [_missing_step(instance) for instance in await instances_on(uow, key) if instance.id not in items]
+        if node.state in SERVING:
+            save_seen(uow, node, status)
+            journal(uow, node, node.op, AGENT, status.version, "connected")
         else:
-            event = "cordoned" if node_status(found).cordoned else "ready"
+            event = "cordoned" if node_status(node).cordoned else "ready"
             steps.append(step_request(key, event, CONTROLLER, status))
-        await take_steps(uow, kinds, [one for one in steps if one is not None])
+        await take_steps(uow, kinds, [step for step in steps if step is not None])
     return ""
 
 
-def _missing_step(found: Object) -> Request | None:
+def _missing_step(instance: Object) -> Request | None:
     """Return the step of an instance that the agent of its node does not have.
 
     An agent has a record of all that it has started, so one that runs once and was never reported is ordered again.
     """
-    placed, status = placed_instance(found), placed_status(found)
-    if found.state != InstanceState.PLACED:
-        return step_request(found.key, "gone", CONTROLLER)
+    placed, status = placed_instance(instance), placed_status(instance)
+    if instance.state != InstanceState.PLACED:
+        return step_request(instance.key, "gone", CONTROLLER)
     if status.seen is None or status.has_ended:
         return None
     if placed.want.run_once:
-        return step_request(found.key, "report", AGENT, _vanished(placed, "its node does not have it any more"))
-    return step_request(found.key, "report", AGENT, PlacedStatus())
+        return step_request(instance.key, "report", AGENT, _vanished(placed, "its node does not have it any more"))
+    return step_request(instance.key, "report", AGENT, PlacedStatus())
 
 
 def _vanished(placed: PlacedInstance, why: str) -> PlacedStatus:
@@ -231,35 +231,35 @@ async def lose_node(tx: Tx, kinds: Kinds, key: Key, renewals: int) -> bool:
     Its connections no longer count. Instances that run once stay, as ended in an unknown way, and so do kept logs.
     """
     async with unit_of_work(tx, [key]) as uow:
-        found = loaded_node(uow, key)
-        if found is None or found.state not in SERVING or node_status(found).renewals != renewals:
+        node = loaded_node(uow, key)
+        if node is None or node.state not in SERVING or node_status(node).renewals != renewals:
             return False
-        status, is_ready = node_status(found), found.state == SystemNodeState.READY
+        status, is_ready = node_status(node), node.state == SystemNodeState.READY
         there = await instances_on(uow, key)
         alerts = with_alert(status.alerts, NODE_LOST, _loss_reason(there), uow.now)
         lost = replace(status, notify=status.notify + 1, connected=False, cordoned=not is_ready, alerts=alerts)
-        save_alerts(uow, found, status.alerts, alerts)
-        steps = [step for one in there if (step := _loss_step(one)) is not None]
+        save_alerts(uow, node, status.alerts, alerts)
+        steps = [step for instance in there if (step := _loss_step(instance)) is not None]
         await take_steps(uow, kinds, [step_request(key, "lost", CONTROLLER, lost), *steps])
     return True
 
 
 def _loss_reason(there: Sequence[Object]) -> str:
-    number = sum(one.state in TAKES_ROOM for one in there)
+    number = sum(instance.state in TAKES_ROOM for instance in there)
     return f"it did not renew its lease; {count_text(number, 'instance')} ran there"
 
 
-def _loss_step(found: Object) -> Request | None:
+def _loss_step(instance: Object) -> Request | None:
     """Return the step of an instance whose node is lost; an instance that runs once and was not ordered may move."""
-    placed, status = placed_instance(found), placed_status(found)
-    if not placed.want.run_once or found.state == InstanceState.LEAVING or not status.is_ordered:
-        return step_request(found.key, "gone", CONTROLLER)
-    if found.state == InstanceState.KEPT or status.has_ended:
+    placed, status = placed_instance(instance), placed_status(instance)
+    if not placed.want.run_once or instance.state == InstanceState.LEAVING or not status.is_ordered:
+        return step_request(instance.key, "gone", CONTROLLER)
+    if instance.state == InstanceState.KEPT or status.has_ended:
         return None
     vanished = _vanished(placed, f"its node {placed.node} was lost")
-    if found.state == InstanceState.HALTING:
-        return step_request(found.key, "keep", CONTROLLER, vanished)
-    return step_request(found.key, "report", AGENT, vanished)
+    if instance.state == InstanceState.HALTING:
+        return step_request(instance.key, "keep", CONTROLLER, vanished)
+    return step_request(instance.key, "report", AGENT, vanished)
 
 
 # --- stops -----------------------------------------------------------------------------------------------------------
@@ -272,18 +272,22 @@ async def stop_instances(tx: Tx, kinds: Kinds, keys: Sequence[Key]) -> list[None
     """Store that instances are to be stopped; those of a run are kept with their logs, until they are forgotten."""
     async with unit_of_work(tx, ()) as uow:
         present = await _load_instances(uow, keys, InstanceState.PLACED)
-        runs = {Key(one.ns, one.parent or "") for one, _ in present if placed_instance(one).want.run_once}
+        runs = {
+            Key(instance.ns, instance.parent or "")
+            for instance, _ in present
+            if placed_instance(instance).want.run_once
+        }
         await uow.lock(
             runs
         )  # the kept logs are counted: each process that stops instances of a run waits for the others
         kept = {run: len(await uow.select(Selector(run.ns, INSTANCE.kind, run.id, KEPT_STATES))) for run in runs}
         steps = []
-        for found, node in present:
-            run = Key(found.ns, found.parent or "")
+        for instance, node in present:
+            run = Key(instance.ns, instance.parent or "")
             is_log_kept = run in kept and kept[run] < MAX_KEPT_LOGS
             if is_log_kept:
                 kept[run] += 1
-            steps.append(step_request(found.key, _stop_event(found, node, is_log_kept=is_log_kept), CONTROLLER))
+            steps.append(step_request(instance.key, _stop_event(instance, node, is_log_kept=is_log_kept), CONTROLLER))
         await take_steps(uow, kinds, steps)
     return [None for _ in keys]
 
@@ -296,13 +300,19 @@ async def _load_instances(
 ) -> list[tuple[Object, Object | None]]:
     """Return instances that are in a state, each with its node."""
     await uow.load(keys)
-    found = [uow.objects[key] for key in dict.fromkeys(keys) if key in uow.objects]
-    present = [one for one in found if not one.removed and one.state == state]
-    return list(zip(present, await uow.peek([Key(one.ns, placed_instance(one).node) for one in present]), strict=True))
+    instances = [uow.objects[key] for key in dict.fromkeys(keys) if key in uow.objects]
+    present = [instance for instance in instances if not instance.removed and instance.state == state]
+    return list(
+        zip(
+            present,
+            await uow.peek([Key(instance.ns, placed_instance(instance).node) for instance in present]),
+            strict=True,
+        )
+    )
 
 
-def _stop_event(found: Object, node: Object | None, *, is_log_kept: bool) -> str:
-    if is_log_kept and placed_status(found).has_ended:
+def _stop_event(instance: Object, node: Object | None, *, is_log_kept: bool) -> str:
+    if is_log_kept and placed_status(instance).has_ended:
         return "keep" if node is not None and not node.removed else "gone"
     if not _is_served(node):
         return "gone"
@@ -313,7 +323,9 @@ async def forget_instances(tx: Tx, kinds: Kinds, keys: Sequence[Key]) -> list[No
     """Store that the logs of ended instances are to be removed; the agent of a lost node finds out when it returns."""
     async with unit_of_work(tx, ()) as uow:
         present = await _load_instances(uow, keys, InstanceState.KEPT)
-        steps = [step_request(one.key, "stop" if _is_served(node) else "gone", CONTROLLER) for one, node in present]
+        steps = [
+            step_request(instance.key, "stop" if _is_served(node) else "gone", CONTROLLER) for instance, node in present
+        ]
         await take_steps(uow, kinds, steps)
     return [None for _ in keys]
 
@@ -338,38 +350,38 @@ class InstanceReport(Struct, frozen=True):
 async def record_reports(tx: Tx, kinds: Kinds, reports: Sequence[InstanceReport]) -> list[bool]:
     """Record reports; returns for each whether it counted: of the newest connection, about what is placed there."""
     async with unit_of_work(tx, ()) as uow:
-        await uow.load({Key(one.connection.site.ns, one.name) for one in reports})
+        await uow.load({Key(report.connection.site.ns, report.name) for report in reports})
         # Read after the instances are locked: while this transaction waited for them, their node may have been lost.
-        nodes = {one.connection.site for one in reports}
+        nodes = {report.connection.site for report in reports}
         known = dict(zip(nodes, await uow.peek(list(nodes)), strict=True))
         counted = []
-        for one in reports:
-            step = _report_step(uow, known[one.connection.site], one)
+        for report in reports:
+            step = _report_step(uow, known[report.connection.site], report)
             counted.append(step is not None)
             await take_steps(uow, kinds, [step] if step is not None else [])
         return counted
 
 
 def _report_step(uow: UnitOfWork, node: Object | None, report: InstanceReport) -> Request | None:
-    found = uow.objects.get(Key(report.connection.site.ns, report.name))
+    instance = uow.objects.get(Key(report.connection.site.ns, report.name))
     if node is None or node.kind != NODE.kind or node_status(node).notify != report.connection.notify:
         return None
-    if found is None or found.removed or found.kind != INSTANCE.kind:
+    if instance is None or instance.removed or instance.kind != INSTANCE.kind:
         return None
-    placed = placed_instance(found)
+    placed = placed_instance(instance)
     if placed.node != report.connection.site.id or not is_generation_of(report.number, placed.number):
         return None
     if report.seen is None:
-        return step_request(found.key, "gone", CONTROLLER) if found.state == InstanceState.LEAVING else None
+        return step_request(instance.key, "gone", CONTROLLER) if instance.state == InstanceState.LEAVING else None
     seen = replace(report.seen, node=placed.node)
     if report.has_failed and placed.want.run_once:
         seen = replace(seen, phase=InstancePhase.ENDED)
     status = PlacedStatus(seen, is_ordered=True)
-    if found.state == InstanceState.HALTING:
-        return step_request(found.key, "keep", CONTROLLER, status) if status.has_ended else None
-    if found.state != InstanceState.PLACED or to_json(status) == found.seen:
+    if instance.state == InstanceState.HALTING:
+        return step_request(instance.key, "keep", CONTROLLER, status) if status.has_ended else None
+    if instance.state != InstanceState.PLACED or to_json(status) == instance.seen:
         return None
-    return step_request(found.key, "report", AGENT, status)
+    return step_request(instance.key, "report", AGENT, status)
 
 
 async def mark_ordered(tx: Tx, keys: Collection[Key]) -> set[Key]:
@@ -377,8 +389,8 @@ async def mark_ordered(tx: Tx, keys: Collection[Key]) -> set[Key]:
     placed = set()
     async with unit_of_work(tx, keys) as uow:
         for key in keys:
-            found = uow.objects.get(key)
-            if found is not None and not found.removed and found.state == InstanceState.PLACED:
+            instance = uow.objects.get(key)
+            if instance is not None and not instance.removed and instance.state == InstanceState.PLACED:
                 placed.add(key)
-                save_seen(uow, found, replace(placed_status(found), is_ordered=True))
+                save_seen(uow, instance, replace(placed_status(instance), is_ordered=True))
     return placed

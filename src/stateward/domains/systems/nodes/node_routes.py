@@ -59,7 +59,7 @@ async def list_nodes(request: Call, ns: Ns) -> list[NodeView]:
     """Return the nodes of a namespace, with what is placed on them."""
     actions = _actions(request, ns)
     placed = await actions.instances()
-    return [node_view(one, placed) for one in await actions.nodes()]
+    return [node_view(node, placed) for node in await actions.nodes()]
 
 
 @get(NODE, opt=needs(Right.READ), summary="Get a node")
@@ -100,19 +100,19 @@ def _actions(request: Call, ns: str, key: str | None = None) -> NodeActions:
     return NodeActions(engine_of(request), ns, Caller(actor_of(request), grant.name, key=grant.own_key(key)))
 
 
-def node_view(found: Object, placed: list[Object]) -> NodeView:
+def node_view(node: Object, placed: list[Object]) -> NodeView:
     """Return the view of a node with the instances that are placed on it."""
-    status = node_status(found)
-    there = [one for one in placed if placed_instance(one).node == found.id]
-    needs_there = [placed_instance(one).want.service.resources for one in there]
+    status = node_status(node)
+    there = [instance for instance in placed if placed_instance(instance).node == node.id]
+    needs_there = [placed_instance(instance).want.service.resources for instance in there]
     return NodeView(
-        name=found.id,
-        state=found.state,
-        since=when(found.since),
-        operation=found.op,
+        name=node.id,
+        state=node.state,
+        since=when(node.since),
+        operation=node.op,
         connected=status.connected,
         renewed=when(status.renewed) if status.renewed else None,
-        labels=node_spec(found).labels,
+        labels=node_spec(node).labels,
         address=status.address,
         version=status.version,
         containers=status.containers,
@@ -120,17 +120,17 @@ def node_view(found: Object, placed: list[Object]) -> NodeView:
         slots=status.slots,
         used_slots=len(there),
         cpu=status.cpu,
-        used_cpu=sum(one.cpu or 0.0 for one in needs_there),
+        used_cpu=sum(resources.cpu or 0.0 for resources in needs_there),
         memory=status.memory,
-        used_memory=sum(one.memory or 0 for one in needs_there),
-        instances=[one.id for one in there],
-        alerts=alert_views(found),
+        used_memory=sum(resources.memory or 0 for resources in needs_there),
+        instances=[instance.id for instance in there],
+        alerts=alert_views(node),
     )
 
 
 def alert_views(node: Object) -> list[NodeAlertView]:
     """Return the alerts of a node."""
-    return [NodeAlertView(node.id, one.name, one.reason, when(one.since)) for one in node_status(node).alerts]
+    return [NodeAlertView(node.id, alert.name, alert.reason, when(alert.since)) for alert in node_status(node).alerts]
 
 
 NODE_ROUTES = (register_node, list_nodes, get_node, drain_node, uncordon_node, delete_node, connect_node_agent)

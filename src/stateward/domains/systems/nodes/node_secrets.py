@@ -28,11 +28,13 @@ class NodeSecrets:
         try:
             if request.secret not in await self._used(node):
                 return SecretAnswer(*about, error=f"no instance on node {node.id} uses it")
-            found = await self._read_secrets(node.ns, [request.secret])
+            secrets = await self._read_secrets(node.ns, [request.secret])
         except StatewardError as error:
             return SecretAnswer(*about, error=str(error), retry=error.retry)
-        return SecretAnswer(*about, value=str(found[request.secret]))
+        return SecretAnswer(*about, value=str(secrets[request.secret]))
 
     async def _used(self, node: Key) -> set[str]:
         placed = await self._instances.of(node)
-        return {one.secret for found in placed for one in placed_instance(found).want.service.secrets.values()}
+        return {
+            secret.secret for instance in placed for secret in placed_instance(instance).want.service.secrets.values()
+        }

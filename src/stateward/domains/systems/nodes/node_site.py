@@ -83,7 +83,7 @@ class NodeSite(AgentSite):
 
     def count_containers(self) -> int:
         """Return how many of the instances that were ordered are containers."""
-        return sum(_read(one).want.service.image is not None for one in self._known)
+        return sum(_read(thing).want.service.image is not None for thing in self._known)
 
     async def start(self) -> None:
         """Supervise the instances; none is started without a lease."""
@@ -107,7 +107,7 @@ class NodeSite(AgentSite):
 
     async def observe(self) -> Mapping[str, Existing]:
         """Return the instances that were ordered, and not removed since."""
-        return {one.name: Existing(one.generation, one.whole) for one in self._known}
+        return {thing.name: Existing(thing.generation, thing.whole) for thing in self._known}
 
     async def execute(self, order: AgentOrder, report_progress: ReportProgress) -> None:  # noqa: ARG002 - it is quick
         """Start an instance, or remove it; an update stops one of a job, and keeps its log."""
@@ -153,7 +153,7 @@ class NodeSite(AgentSite):
         wanted = _read(known)
         if wanted.ended is None:
             listed = await self._backend(wanted).instances(wanted.ref)
-            seen = [one for one in listed if one.name == wanted.want.name]
+            seen = [instance for instance in listed if instance.name == wanted.want.name]
             has_ended = bool(seen) and seen[0].phase is InstancePhase.ENDED
             ended = seen[0] if has_ended else ended_without_trace(wanted.want, self._node, why)
             wanted = replace(wanted, ended=ended)
@@ -165,7 +165,7 @@ class NodeSite(AgentSite):
         """Stop an instance, and wait until all its processes have ended."""
         backend = self._backend(wanted)
         await backend.stop(wanted.ref, wanted.want.name)
-        while any(one.name == wanted.want.name for one in await backend.instances(wanted.ref)):
+        while any(instance.name == wanted.want.name for instance in await backend.instances(wanted.ref)):
             await backend.pause(wanted.ref, POLL_INTERVAL_S)
 
     async def _remove(self, known: Deployed) -> None:
@@ -175,10 +175,12 @@ class NodeSite(AgentSite):
         async with self._lock(wanted.ref.system):
             self._known.remove(known.name)
             backend = self._backend(wanted)
-            left = [one for one in map(_read, self._known) if self._backend(one) is backend]
-            if not any(one.ref == wanted.ref for one in left):
+            left = [record for record in map(_read, self._known) if self._backend(record) is backend]
+            if not any(record.ref == wanted.ref for record in left):
                 await backend.forget(wanted.ref)
-            if isinstance(backend, ContainerBackend) and not any(one.ref.system == wanted.ref.system for one in left):
+            if isinstance(backend, ContainerBackend) and not any(
+                record.ref.system == wanted.ref.system for record in left
+            ):
                 await backend.leave(wanted.ref.system)
 
     async def read_log(self, request: LogRequest) -> Sequence[LogPart]:
@@ -190,10 +192,10 @@ class NodeSite(AgentSite):
         after = int(request.after) if request.after.isdecimal() else None
         backend, most = self._backend(wanted), min(request.most, MAX_ANSWER_CHARS)
         try:
-            found = await backend.logs(wanted.ref, wanted.want.name, after, most)
+            excerpts = await backend.logs(wanted.ref, wanted.want.name, after, most)
         except StatewardError as error:
             raise SiteError(str(error)) from error
-        return [LogPart(one.instance, one.text, str(one.next)) for one in found]
+        return [LogPart(excerpt.instance, excerpt.text, str(excerpt.next)) for excerpt in excerpts]
 
     async def run_command(self, request: CommandRequest) -> SiteCommandResult:
         """Run a command in an instance: with its user, in its confinement and its folder."""
@@ -214,24 +216,24 @@ class NodeSite(AgentSite):
         if self._containers is None:
             raise SiteError(NO_ENGINE)
         services = {
-            str(number): Service(image=one.image, pull=one.pull, registry_login=one.login)  # type: ignore[arg-type]
-            for number, one in enumerate(request.images)
+            str(number): Service(image=image.image, pull=image.pull, registry_login=image.login)  # type: ignore[arg-type]
+            for number, image in enumerate(request.images)
         }
         numbers = request.request, request.notify
         try:
-            found = await self._containers.pin_images(NO_SYSTEM, services, no_report)
+            pinned = await self._containers.pin_images(NO_SYSTEM, services, no_report)
         except EngineUnavailable as error:
             raise SiteError(str(error)) from error
         except StatewardError as error:
             return ImageAnswer(*numbers, refusal=clip_text(str(error)))
-        return ImageAnswer(*numbers, tuple(FoundImage(found[name].id, found[name].digest) for name in services))
+        return ImageAnswer(*numbers, tuple(FoundImage(pinned[name].id, pinned[name].digest) for name in services))
 
     async def remove_volumes(self, request: VolumeRemoval) -> VolumesRemoved:
         """Remove the volumes of systems that were deleted."""
         if self._containers is None:
             raise SiteError(NO_ENGINE)
         for system_ref in (SystemRef(request.ns, name) for name in request.systems):
-            if any(_read(one).ref.system == system_ref for one in self._known):
+            if any(_read(thing).ref.system == system_ref for thing in self._known):
                 raise SiteError(f"instances of {system_ref.system} are here")
             try:
                 await self._containers.remove(system_ref)
@@ -242,7 +244,7 @@ class NodeSite(AgentSite):
     async def stop_all(self) -> None:
         """Kill everything, because the lease has ended: a controller may have moved it. Only ends of jobs are kept."""
         await asyncio.to_thread(kill_instances, self._folder)
-        await asyncio.gather(*(self._clear(one) for one in self._known))
+        await asyncio.gather(*(self._clear(thing) for thing in self._known))
 
     async def _clear(self, known: Deployed) -> None:
         if _read(known).want.run_once:
@@ -255,27 +257,29 @@ class NodeSite(AgentSite):
         told: dict[str, ThingStatus] = {}
         while True:
             current = await self._current()
-            for name, one in current.items():
-                if told.get(name) != one:
-                    yield one
+            for name, status in current.items():
+                if told.get(name) != status:
+                    yield status
             told = current
             await asyncio.sleep(POLL_INTERVAL_S)
 
     async def _current(self) -> dict[str, ThingStatus]:
-        wanted = {one.name: (one, _read(one)) for one in self._known}
+        wanted = {thing.name: (thing, _read(thing)) for thing in self._known}
         services = {(self._backend(record), record.ref) for _, record in wanted.values() if record.ended is None}
-        seen = {(backend, ref): {one.name: one for one in await backend.instances(ref)} for backend, ref in services}
-        found = {}
+        seen = {
+            (backend, ref): {shown.name: shown for shown in await backend.instances(ref)} for backend, ref in services
+        }
+        statuses = {}
         for name, (known, record) in wanted.items():
             instance = record.ended or seen[self._backend(record), record.ref].get(record.want.name)
             if instance is None:
                 continue
-            found[name] = ThingStatus(name, known.generation, to_json(instance))
+            statuses[name] = ThingStatus(name, known.generation, to_json(instance))
             if instance.phase is InstancePhase.ENDED and record.ended is None and self._known.get(name) is known:
                 # Only then the backend may remove its folder; its log stays.
                 self._known.save(replace(known, spec=to_json(replace(record, ended=instance))))
                 await self._backend(record).stop(record.ref, record.want.name)
-        return found
+        return statuses
 
 
 async def no_report(text: str) -> None:

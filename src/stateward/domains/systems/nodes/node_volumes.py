@@ -48,11 +48,11 @@ class NodeVolumes:
     async def on_system_deleted(self, system_ref: SystemRef) -> None:
         """Have the volumes of a system removed, and wait for the nodes that are connected."""
         reader, every_node = self._engine.store.reader, Selector(system_ref.ns, NODE.kind)
-        nodes = [one.key async for one in list_all(reader, every_node) if _may_have_volumes(one, system_ref.system)]
+        nodes = [node.key async for node in list_all(reader, every_node) if _may_have_volumes(node, system_ref.system)]
         await self._engine.store.transact(partial(_note, nodes=nodes, system=system_ref.system))
         try:
             async with asyncio.timeout(WAIT_S):
-                while any(_keeps_waiting(one, system_ref) for one in (await reader.objects(nodes)).values()):
+                while any(_keeps_waiting(node, system_ref) for node in (await reader.objects(nodes)).values()):
                     await asyncio.sleep(POLL_INTERVAL_S)
         except TimeoutError:
             log.warning("volumes of system %s in %s are not removed yet", system_ref.system, system_ref.ns)
@@ -63,8 +63,8 @@ class NodeVolumes:
 
     async def to_remove(self, nodes: Collection[Key]) -> list[Key]:
         """Return those of these nodes from which volumes are to be removed."""
-        found = await self._engine.store.reader.objects(nodes)
-        return [key for key, one in found.items() if _deleted_systems(one)]
+        records = await self._engine.store.reader.objects(nodes)
+        return [key for key, record in records.items() if _deleted_systems(record)]
 
     async def remove(self, node: Key) -> None:
         """Remove the volumes of deleted systems from a node that is connected to this process; else, later."""
@@ -102,19 +102,19 @@ def _keeps_waiting(node: Object, system_ref: SystemRef) -> bool:
 
 async def _note(tx: Tx, nodes: Collection[Key], system: str) -> None:
     async with unit_of_work(tx, nodes) as uow:
-        for found in filter(None, (loaded_node(uow, node) for node in nodes)):
-            status = node_status(found)
-            if not _may_have_volumes(found, system):
+        for record in filter(None, (loaded_node(uow, node) for node in nodes)):
+            status = node_status(record)
+            if not _may_have_volumes(record, system):
                 continue
             noted = tuple(sorted({*status.deleted_systems, system}))
-            left = None if status.systems is None else tuple(one for one in status.systems if one != system)
-            save_seen(uow, found, replace(status, deleted_systems=noted, systems=left))
-            journal(uow, found, found.op, CONTROLLER, "", SYSTEM_DELETED, reason=system)
+            left = None if status.systems is None else tuple(other for other in status.systems if other != system)
+            save_seen(uow, record, replace(status, deleted_systems=noted, systems=left))
+            journal(uow, record, record.op, CONTROLLER, "", SYSTEM_DELETED, reason=system)
 
 
 async def _clear(tx: Tx, node: Key, systems: tuple[str, ...]) -> None:
     async with unit_of_work(tx, [node]) as uow:
-        found = loaded_node(uow, node)
-        if found is not None:
-            left = tuple(one for one in node_status(found).deleted_systems if one not in systems)
-            save_seen(uow, found, replace(node_status(found), deleted_systems=left))
+        record = loaded_node(uow, node)
+        if record is not None:
+            left = tuple(system for system in node_status(record).deleted_systems if system not in systems)
+            save_seen(uow, record, replace(node_status(record), deleted_systems=left))

@@ -54,14 +54,14 @@ class NodeWatch:
         seen: set[Key] = set()
         draining: dict[Key, Object] = {}
         for ns in await reader.namespaces():
-            serving = Selector(ns, NODE.kind, states=tuple(one.word for one in SERVING))
+            serving = Selector(ns, NODE.kind, states=tuple(state.word for state in SERVING))
             for node in await reader.list_objects(serving, Page(None, MAX_LISTED)):
                 seen.add(node.key)
                 await self._check_lease(node)
                 if node.state == SystemNodeState.DRAINING:
                     draining[node.key] = node
         for key, there in (await self._instances.by_node(draining)).items():
-            await self._check_drain(draining[key], [one for one in there if one.state in ROOM_STATES])
+            await self._check_drain(draining[key], [instance for instance in there if instance.state in ROOM_STATES])
         for gone in self._watched.keys() - seen:
             del self._watched[gone]
         for gone in self._drains.keys() - seen:
@@ -92,10 +92,10 @@ class NodeWatch:
         is_same_drain = known is not None and known.op == node.op
         if known is not None and is_same_drain and known.left == len(left) and now - known.at < ROOM_SEARCH_INTERVAL_S:
             return
-        services = {one.parent or "": one for one in left if not placed_instance(one).want.run_once}
+        services = {instance.parent or "": instance for instance in left if not placed_instance(instance).want.run_once}
         reader = self._engine.store.reader
         problems = await find_room_problems(reader, node.ns, list(services.values())) if services else {}
-        runs = sum(placed_instance(one).want.run_once for one in left)
+        runs = sum(placed_instance(instance).want.run_once for instance in left)
         text = drain_text(len(left), runs, problems)
         self._drains[node.key] = DrainReport(node.op or "", len(left), now, text)
         if known is None or not is_same_drain or known.text != text:

@@ -82,10 +82,10 @@ def fits(demand: InstanceNeeds, room: NodeRoom) -> bool:
 def choose_host(demand: InstanceNeeds, rooms: Iterable[NodeRoom], lost: Sequence[str] = ()) -> str:
     """Return the node for one more instance; raises `NodesFull`: what is asked, what is free, and what is lost."""
     known = list(rooms)
-    fitting = [one for one in known if fits(demand, one)]
+    fitting = [room for room in known if fits(demand, room)]
     if not fitting:
         raise NodesFull(_asked(demand), _free(demand, known) + _lost_text(lost))
-    return min(fitting, key=lambda one: (one.same_service, one.used_slots / one.slots, one.name)).name
+    return min(fitting, key=lambda room: (room.same_service, room.used_slots / room.slots, room.name)).name
 
 
 def _asked(demand: InstanceNeeds) -> str:
@@ -97,7 +97,7 @@ def _asked(demand: InstanceNeeds) -> str:
         "a connection over TLS for its secrets" if demand.secrets else "",
         _labels_text(demand.labels),
     ]
-    return ", ".join(one for one in needs if one)
+    return ", ".join(need for need in needs if need)
 
 
 def _labels_text(labels: Mapping[str, str]) -> str:
@@ -116,14 +116,14 @@ def _lost_text(lost: Sequence[str]) -> str:
 
 
 def _free(demand: InstanceNeeds, rooms: Sequence[NodeRoom]) -> str:
-    labelled = [one for one in rooms if has_labels(one.labels, demand.labels)]
+    labelled = [room for room in rooms if has_labels(room.labels, demand.labels)]
     if not labelled:
         return "no node with these labels takes instances" if demand.labels else "no node takes instances"
-    able = [one for one in labelled if can_run(demand, one)]
+    able = [room for room in labelled if can_run(demand, room)]
     if not able:
-        return _listed([f"{one.name} {_lack(demand, one)}" for one in labelled])
+        return _listed([f"{room.name} {_lack(demand, room)}" for room in labelled])
     return _listed(
-        [f"{one.name} has {one.free_slots} slots, {one.free_cpu:g} cores, {one.free_memory} MiB" for one in able]
+        [f"{room.name} has {room.free_slots} slots, {room.free_cpu:g} cores, {room.free_memory} MiB" for room in able]
     )
 
 
@@ -132,7 +132,7 @@ def _lack(demand: InstanceNeeds, room: NodeRoom) -> str:
         "has no container engine" if demand.container and not room.has_engine else "",
         "is not connected over TLS" if demand.secrets and not room.secrets else "",
     ]
-    return " and ".join(one for one in lacks if one)
+    return " and ".join(lack for lack in lacks if lack)
 
 
 def _listed(said: Sequence[str]) -> str:

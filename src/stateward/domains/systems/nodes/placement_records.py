@@ -31,7 +31,7 @@ from stateward.store.filters import Page, Selector
 from stateward.store.port import Reader, Tx
 from stateward.store.records import Key, Object, to_json
 
-ROOM_STATES = tuple(one.word for one in TAKES_ROOM)
+ROOM_STATES = tuple(state.word for state in TAKES_ROOM)
 MAX_LISTED = 100_000
 
 
@@ -57,16 +57,18 @@ async def place_instances(tx: Tx, kinds: Kinds, requests: Sequence[PlaceRequest]
     """Choose a node for each instance, unless there is one of its name, and store that."""
     answers: list[NodesFull | None] = []
     async with unit_of_work(tx, ()) as uow:
-        namespaces = {one.key.ns for one in requests}
+        namespaces = {request.key.ns for request in requests}
         nodes = {ns: await uow.select(Selector(ns, NODE.kind)) for ns in sorted(namespaces)}
         placed = {ns: await uow.select(Selector(ns, INSTANCE.kind, states=ROOM_STATES)) for ns in sorted(namespaces)}
-        await uow.load({one.key for one in requests}, [one for found in placed.values() for one in found])
-        pools = [one.pool for one in requests if one.pool is not None]
+        await uow.load(
+            {request.key for request in requests}, [instance for instances in placed.values() for instance in instances]
+        )
+        pools = [request.pool for request in requests if request.pool is not None]
         found_pools = dict(zip(pools, await uow.peek(pools), strict=True))
-        for one in requests:
-            pool = None if one.pool is None else found_pools[one.pool]
-            ns = one.key.ns
-            answers.append(await _place(uow, kinds, one, nodes[ns], placed[ns], pool))
+        for request in requests:
+            pool = None if request.pool is None else found_pools[request.pool]
+            ns = request.key.ns
+            answers.append(await _place(uow, kinds, request, nodes[ns], placed[ns], pool))
     return answers
 
 
@@ -94,17 +96,19 @@ async def _place(
     await take_steps(uow, kinds, [replace(step, seen="{}")])
     placed.append(uow.objects[request.key])
     if request.want.service.image is not None:
-        await _note_system(uow, next(one for one in nodes if one.id == node), request.ref.system.system)
+        await _note_system(
+            uow, next(candidate for candidate in nodes if candidate.id == node), request.ref.system.system
+        )
     return None
 
 
 async def _note_system(uow: UnitOfWork, node: Object, system: str) -> None:
     """Note with a node that it may have volumes of a system."""
-    found = uow.objects.get(node.key, node)
-    status = node_status(found)
+    current = uow.objects.get(node.key, node)
+    status = node_status(current)
     if status.systems is not None and system not in status.systems:
         await uow.load([], [] if node.key in uow.objects else [node])
-        save_seen(uow, found, replace(status, systems=(*status.systems, system)))
+        save_seen(uow, current, replace(status, systems=(*status.systems, system)))
 
 
 def _choose_node(
@@ -112,7 +116,7 @@ def _choose_node(
 ) -> str:
     size = None if pool is None or pool.removed else spec_of(pool, NodePool)
     rooms = node_rooms(nodes, placed, request.ref, request.pool)
-    lost = [one.id for one in nodes if one.state == SystemNodeState.LOST]
+    lost = [node.id for node in nodes if node.state == SystemNodeState.LOST]
     return choose_host(demand_of(request.want, size), rooms, lost)
 
 
@@ -123,8 +127,13 @@ async def find_room_problems(reader: Reader, ns: str, moving: Sequence[Object]) 
     """
     nodes = await reader.list_objects(Selector(ns, NODE.kind), Page(None, MAX_LISTED))
     placed = await reader.list_objects(Selector(ns, INSTANCE.kind, states=ROOM_STATES), Page(None, MAX_LISTED))
-    asked = {one.parent or "": PlaceRequest(ref_of_instance(*one.key), placed_instance(one).want) for one in moving}
-    pools = await reader.objects({one.pool for one in asked.values() if one.pool is not None})
+    asked = {
+        instance.parent or "": PlaceRequest(ref_of_instance(*instance.key), placed_instance(instance).want)
+        for instance in moving
+    }
+    pools = await reader.objects(
+        {place_request.pool for place_request in asked.values() if place_request.pool is not None}
+    )
     problems: dict[str, str] = {}
     for service, request in asked.items():
         try:
@@ -152,31 +161,31 @@ def node_rooms(
 ) -> Iterable[NodeRoom]:
     """Return the room of the nodes that take instances, for an instance of a service in a pool."""
     by_node: dict[str, list[Object]] = {}
-    for one in placed:
-        by_node.setdefault(placed_instance(one).node, []).append(one)
+    for instance in placed:
+        by_node.setdefault(placed_instance(instance).node, []).append(instance)
     service = service_key(ref)
     for node in nodes:
         status = node_status(node)
         if node.state != SystemNodeState.READY or not status.connected:
             continue
         there = by_node.get(node.id, [])
-        needs = [placed_instance(one).want.service.resources for one in there]
+        needs = [placed_instance(instance).want.service.resources for instance in there]
         yield NodeRoom(
             node.id,
             node_spec(node).labels,
             status.cpu,
             status.memory,
             status.slots,
-            used_cpu=sum(one.cpu or 0.0 for one in needs),
-            used_memory=sum(one.memory or 0 for one in needs),
+            used_cpu=sum(need.cpu or 0.0 for need in needs),
+            used_memory=sum(need.memory or 0 for need in needs),
             used_slots=len(there),
-            same_service=sum(one.parent == service for one in there),
-            same_pool=0 if pool is None else sum(_pool_of(one) == pool.id for one in there),
+            same_service=sum(instance.parent == service for instance in there),
+            same_pool=0 if pool is None else sum(_pool_of(instance) == pool.id for instance in there),
             has_engine=status.containers,
             secrets=status.secrets,
         )
 
 
-def _pool_of(found: Object) -> str | None:
-    pool = placed_instance(found).want.service.node_pool
-    return None if pool is None else pool_id(found.id.partition(":")[0], pool)
+def _pool_of(instance: Object) -> str | None:
+    pool = placed_instance(instance).want.service.node_pool
+    return None if pool is None else pool_id(instance.id.partition(":")[0], pool)

@@ -39,7 +39,7 @@ class KeyRotation:
         total, after = 0, None
         while page := await list_secrets(self._secrets.engine, job.ns, after, BATCH):
             unreadable += [
-                error for error in await asyncio.gather(*(self._reencrypt(job, one) for one in page)) if error
+                error for error in await asyncio.gather(*(self._reencrypt(job, secret) for secret in page)) if error
             ]
             total, after = total + len(page), page[-1].id
             await job.progress(f"{count_text(total, 'secret')} done")
@@ -47,34 +47,34 @@ class KeyRotation:
             more = len(unreadable) - MAX_NAMED
             raise Permanent("; ".join(unreadable[:MAX_NAMED]) + (f"; and {more} more" if more > 0 else ""))
 
-    async def _reencrypt(self, job: Job, found: Object) -> str:
+    async def _reencrypt(self, job: Job, secret: Object) -> str:
         """Encrypt a secret with the first key, unless it is; returns why it cannot be decrypted, if so."""
-        keys, name, engine = self._secrets.keys, secret_name(found.id), self._secrets.engine
+        keys, name, engine = self._secrets.keys, secret_name(secret.id), self._secrets.engine
         while True:
-            sealed = sealed_value(found)
+            sealed = sealed_value(secret)
             try:
                 if sealed.key == keys.first:
                     return ""
-                fresh = keys.seal(found.ns, name, keys.unseal(found.ns, name, sealed))
+                fresh = keys.seal(secret.ns, name, keys.unseal(secret.ns, name, sealed))
             except NoSecretsKey as error:
                 raise Permanent(str(error)) from error
             except SecretUnreadable as error:
                 return str(error)
             try:
                 await engine.act(
-                    *found.key,
+                    *secret.key,
                     "reencrypt",
                     seen=fresh,
-                    version=found.version,
+                    version=secret.version,
                     actor=CONTROLLER,
                     who=job.claim.operation.who,
                 )
             except Denied:  # it was changed or deleted since it was read
-                now = await engine.store.reader.object(found.key)
+                now = await engine.store.reader.object(secret.key)
                 if now is None or now.removed:
                     return ""
-                if now.version == found.version:
+                if now.version == secret.version:
                     raise
-                found = now
+                secret = now
             else:
                 return ""

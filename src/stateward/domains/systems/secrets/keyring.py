@@ -76,8 +76,8 @@ class SealingKey:
     def unseal(self, ns: str, name: str, sealed: SealedValue) -> SecretText:
         """Decrypt the value of a secret; raises `SecretUnreadable` if the stored text was changed."""
         try:
-            found = self._cipher.decrypt(b64decode(sealed.text, validate=True), _bound_to(ns, name))
-            return SecretText(found.decode())
+            plain = self._cipher.decrypt(b64decode(sealed.text, validate=True), _bound_to(ns, name))
+            return SecretText(plain.decode())
         except (InvalidTag, NotBase64, ValueError):
             raise SecretUnreadable(name, "its stored text is not one that this key has encrypted for it") from None
 
@@ -137,10 +137,10 @@ class KeyRing:
         if self._path is None:
             raise NoSecretsKey("this deployment has no key")
         try:
-            found = self._path.stat()
+            status = self._path.stat()
         except OSError as error:
             raise NoSecretsKey(f"{self._path} cannot be read ({error.strerror})") from error
-        stamp = (found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode)
+        stamp = (status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode)
         if stamp != self._stamp:
             self._keys = tuple(read_keys(self._path))
             self._stamp = stamp

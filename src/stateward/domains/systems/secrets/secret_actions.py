@@ -43,23 +43,23 @@ class SecretReader:
     async def _read(self, ns: str, name: str) -> Object:
         key = Key(ns, secret_id(name))
         try:
-            found = await self.engine.store.reader.object(key)
+            record = await self.engine.store.reader.object(key)
         except StoreError:
             if key not in self._known:
                 raise
             return self._known[key]
-        if found is None or found.removed or found.kind != SECRET.kind:
+        if record is None or record.removed or record.kind != SECRET.kind:
             self._known.pop(key, None)
             raise SecretMissing(name)
-        self._known[key] = found
-        return found
+        self._known[key] = record
+        return record
 
     async def versions(self, ns: str, names: Collection[str] | None = None) -> dict[str, int]:
         """Return the numbers of the present values of the named secrets of a namespace, or of all, by name."""
         ids = None if names is None else tuple(secret_id(name) for name in names)
         chosen, page = Selector(ns, SECRET.kind, ids=ids), Page(None, MAX_SECRETS if ids is None else len(ids))
-        found = await self.engine.store.reader.list_objects(chosen, page) if ids != () else ()
-        return {secret_name(one.id): read_secret_spec(one).version for one in found}
+        secrets = await self.engine.store.reader.list_objects(chosen, page) if ids != () else ()
+        return {secret_name(secret.id): read_secret_spec(secret).version for secret in secrets}
 
 
 async def list_secrets(engine: Engine, ns: str, after: str | None = None, limit: int = MAX_SECRETS) -> list[Object]:
@@ -94,17 +94,17 @@ class SecretActions:
     async def rotate(self, key: str | None = None) -> Accepted:
         """Encrypt all secrets of the namespace with the first key."""
         _ = self._keys.first  # without a key it is refused here, and not in a worker
-        found = await self._engine.store.reader.object(Key(self._ns, ROTATION_ID))
-        if found is None or found.removed:
+        record = await self._engine.store.reader.object(Key(self._ns, ROTATION_ID))
+        if record is None or record.removed:
             return await self._engine.create(self._ns, ROTATION_ID, ROTATION.kind, "rotate", key=key, **self._how)
         return await self._engine.act(self._ns, ROTATION_ID, "rotate", key=key, **self._how)
 
     async def secret(self, name: str) -> Object:
         """Return a secret, or raise."""
-        found = await self._engine.store.reader.object(Key(self._ns, secret_id(name)))
-        if found is None or found.removed or found.kind != SECRET.kind:
+        record = await self._engine.store.reader.object(Key(self._ns, secret_id(name)))
+        if record is None or record.removed or record.kind != SECRET.kind:
             raise NotFound(self._ns, secret_id(name))
-        return found
+        return record
 
 
 def checked_value(value: str) -> str:

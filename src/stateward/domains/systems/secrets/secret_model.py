@@ -34,8 +34,8 @@ MAX_CHARS = 65_536
 """The longest value; Linux takes at most 131,072 bytes for one variable of the environment."""
 
 SEALED_VALUE = Privacy(secrets=frozenset({"sealed"}))
-OPEN_DEPLOYS = tuple(one.word for one in OPEN_DEPLOY)
-OPEN_RUNS = tuple(one.word for one in OPEN_RUN)
+OPEN_DEPLOYS = tuple(state.word for state in OPEN_DEPLOY)
+OPEN_RUNS = tuple(state.word for state in OPEN_RUN)
 
 
 class SecretSpec(Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,14 +45,14 @@ class SecretSpec(Struct, frozen=True, forbid_unknown_fields=True):
     changed: float = 0.0
 
 
-def read_secret_spec(found: Object) -> SecretSpec:
+def read_secret_spec(secret: Object) -> SecretSpec:
     """Return the spec of a secret."""
-    return msgspec.json.decode(found.spec, type=SecretSpec)
+    return msgspec.json.decode(secret.spec, type=SecretSpec)
 
 
-def sealed_value(found: Object) -> SealedValue:
+def sealed_value(secret: Object) -> SealedValue:
     """Return the encrypted value of a secret."""
-    return msgspec.json.decode(found.seen, type=SealedValue)
+    return msgspec.json.decode(secret.seen, type=SealedValue)
 
 
 def secret_kind(keys: KeyRing) -> Kind:
@@ -67,11 +67,11 @@ def secret_kind(keys: KeyRing) -> Kind:
     )
 
 
-async def guard_secret(keys: KeyRing, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def guard_secret(keys: KeyRing, uow: UnitOfWork, request: Request, secret: Object) -> Request | None:
     """Accept a value only in its encrypted form, and a deletion only of a secret that nothing uses."""
-    name = secret_name(found.id)
+    name = secret_name(secret.id)
     if request.action == "delete":
-        users = await find_users(uow, found.ns, name)
+        users = await find_users(uow, secret.ns, name)
         if users:
             raise SecretInUse(name, tuple(users))
         return replace(request, spec=None, seen="{}")
@@ -79,10 +79,10 @@ async def guard_secret(keys: KeyRing, uow: UnitOfWork, request: Request, found: 
         sealed = msgspec.json.decode(request.seen or "{}", type=SealedValue)
     except msgspec.ValidationError:
         raise ValueNotSealed(name) from None
-    keys.unseal(found.ns, name, sealed)
+    keys.unseal(secret.ns, name, sealed)
     if request.action == "reencrypt":
         return replace(request, spec=None)
-    known = 0 if request.creates is not None else read_secret_spec(found).version
+    known = 0 if request.creates is not None else read_secret_spec(secret).version
     return replace(request, spec=to_json(SecretSpec(known + 1, uow.now)))
 
 
@@ -96,30 +96,32 @@ async def find_users(uow: UnitOfWork, ns: str, secret: str) -> list[str]:
     deploys = await uow.select(Selector(ns, DEPLOY.kind, states=OPEN_DEPLOYS))
     programs = [*await uow.select(Selector(ns, SERVICE.kind)), *await uow.select(Selector(ns, JOB.kind))]
     runs = await uow.select(Selector(ns, JOBRUN.kind, states=OPEN_RUNS))
-    users = {one.id for one in (*programs, *runs, *deploys) if secret in used_secrets(one)}
-    operations = await uow.tx.operations({Key(ns, one.op) for one in deploys if one.op is not None})
-    users |= {one.object for one in operations.values() if secret in read_deploy_steps(one).before.secrets()}
+    users = {record.id for record in (*programs, *runs, *deploys) if secret in used_secrets(record)}
+    operations = await uow.tx.operations({Key(ns, deploy.op) for deploy in deploys if deploy.op is not None})
+    users |= {
+        operation.object for operation in operations.values() if secret in read_deploy_steps(operation).before.secrets()
+    }
     return sorted(users)
 
 
-def used_secrets(found: Object) -> set[str]:
+def used_secrets(record: Object) -> set[str]:
     """Return the names of the secrets that a service, a job, a run, or the definition of a deploy refers to."""
-    if found.kind == SERVICE.kind:
-        desired = spec_of(found, DesiredService)
-        return set() if desired is None else {one.secret for one in desired.service.secrets.values()}
-    if found.kind in (JOB.kind, JOBRUN.kind):
+    if record.kind == SERVICE.kind:
+        desired = spec_of(record, DesiredService)
+        return set() if desired is None else {secret.secret for secret in desired.service.secrets.values()}
+    if record.kind in (JOB.kind, JOBRUN.kind):
         wanted: DesiredJob | JobRunSpec | None
-        wanted = spec_of(found, DesiredJob) if found.kind == JOB.kind else spec_of(found, JobRunSpec)
+        wanted = spec_of(record, DesiredJob) if record.kind == JOB.kind else spec_of(record, JobRunSpec)
         job = None if wanted is None else wanted.job
-        return set() if job is None else {one.secret for one in job.program.secrets.values()}
-    change = spec_of(found, ChangeSpec)
+        return set() if job is None else {secret.secret for secret in job.program.secrets.values()}
+    change = spec_of(record, ChangeSpec)
     return set() if change is None else set(change.picture.secrets())
 
 
-def users_by_secret(found: Iterable[Object], names: Collection[str]) -> dict[str, list[str]]:
+def users_by_secret(records: Iterable[Object], names: Collection[str]) -> dict[str, list[str]]:
     """Return the services that use each of the secrets, sorted."""
     users: dict[str, list[str]] = {name: [] for name in names}
-    for one in found:
-        for name in used_secrets(one) & users.keys():
-            users[name].append(one.id)
+    for record in records:
+        for name in used_secrets(record) & users.keys():
+            users[name].append(record.id)
     return {name: sorted(ids) for name, ids in users.items()}

@@ -106,11 +106,11 @@ async def rotate_secrets(request: Call, context: ContextDependency, ns: Ns, key:
     return asked_view(await _actions(request, context, ns).rotate(_own(request, key)))
 
 
-async def _shown(request: Call, found: Object) -> SecretView:
-    return (await secret_views(engine_of(request), found.ns, [found]))[0]
+async def _shown(request: Call, secret: Object) -> SecretView:
+    return (await secret_views(engine_of(request), secret.ns, [secret]))[0]
 
 
-async def secret_views(engine: Engine, ns: str, found: list[Object]) -> list[SecretView]:
+async def secret_views(engine: Engine, ns: str, secrets: list[Object]) -> list[SecretView]:
     """Return the views of secrets, each with the services and jobs that use it."""
     programs: list[Object] = []
     for kind in (SERVICE.kind, JOB.kind):
@@ -118,20 +118,20 @@ async def secret_views(engine: Engine, ns: str, found: list[Object]) -> list[Sec
         while page := await engine.store.reader.list_objects(Selector(ns, kind), Page(after, PAGE_SIZE)):
             programs += page
             after = page[-1].id
-    users = users_by_secret(programs, [secret_name(one.id) for one in found])
-    return [_view(one, users[secret_name(one.id)]) for one in found]
+    users = users_by_secret(programs, [secret_name(secret.id) for secret in secrets])
+    return [_view(secret, users[secret_name(secret.id)]) for secret in secrets]
 
 
-def _view(found: Object, users: list[str]) -> SecretView:
-    spec = read_secret_spec(found)
-    changed = when(spec.changed or found.created)
+def _view(secret: Object, users: list[str]) -> SecretView:
+    spec = read_secret_spec(secret)
+    changed = when(spec.changed or secret.created)
     return SecretView(
-        found.id,
-        found.ns,
-        secret_name(found.id),
+        secret.id,
+        secret.ns,
+        secret_name(secret.id),
         spec.version,
-        sealed_value(found).key,
-        when(found.created),
+        sealed_value(secret).key,
+        when(secret.created),
         changed,
         users,
     )

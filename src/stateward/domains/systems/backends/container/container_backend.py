@@ -70,15 +70,17 @@ class ContainerBackend(OrderBackend):
 
         Raises if the containers could be reached by those of another namespace, which nobody has accepted.
         """
-        is_shared = any(one.ns != system_ref.ns for one in self._dir.systems())
+        is_shared = any(system.ns != system_ref.ns for system in self._dir.systems())
         if is_shared and not self._open_networks and not await self._engine.isolates_networks():
             raise NetworksOpen(system_ref.ns)
-        unpinned = {path: one for path, one in services.items() if one.image is not None and one.pinned is None}
+        unpinned = {
+            path: service for path, service in services.items() if service.image is not None and service.pinned is None
+        }
         pins = self._containers.runner.images
-        distinct = {(one.image, one.pull, one.registry_login): one for one in unpinned.values()}
-        images = await asyncio.gather(*(pins.pin(one, report) for one in distinct.values()))
-        found = dict(zip(distinct, images, strict=True))
-        return {path: found[one.image, one.pull, one.registry_login] for path, one in unpinned.items()}
+        distinct = {(service.image, service.pull, service.registry_login): service for service in unpinned.values()}
+        images = await asyncio.gather(*(pins.pin(service, report) for service in distinct.values()))
+        pinned = dict(zip(distinct, images, strict=True))
+        return {path: pinned[service.image, service.pull, service.registry_login] for path, service in unpinned.items()}
 
     async def remove(self, system_ref: SystemRef) -> None:
         """Remove the volumes and the network of a system, and then its folder."""
@@ -101,14 +103,14 @@ class ContainerBackend(OrderBackend):
 
     async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:
         """Return the logs of instances: what ended containers have left, and then that of the present one."""
-        kept = {one.instance: one for one in await super().logs(ref, instance, after, most)}
-        found = []
+        kept = {excerpt.instance: excerpt for excerpt in await super().logs(ref, instance, after, most)}
+        live = []
         for directory in self._dir.instance_dirs(ref):
             state, name = directory.state(), directory.folder.name
             if state is not None and state.container and instance in (None, name):
                 kept.pop(name, None)
-                found.append(await self._live_excerpt(name, directory.log, state.container, after, most))
-        return [*kept.values(), *found]
+                live.append(await self._live_excerpt(name, directory.log, state.container, after, most))
+        return [*kept.values(), *live]
 
     async def _live_excerpt(self, name: str, log: Path, container: str, after: int | None, most: int) -> LogExcerpt:
         size = log.stat().st_size if log.exists() else 0
@@ -140,7 +142,7 @@ class ContainerBackend(OrderBackend):
             done = await self._engine.exec(state.container, argv, timeout_s=timeout_s, max_output=max_output)
         except ExecTimedOut as error:
             return CommandOutcome(name, None, "", str(error))
-        out, err = (one.decode(errors="replace") for one in (done.stdout, done.stderr))
+        out, err = (output.decode(errors="replace") for output in (done.stdout, done.stderr))
         return CommandOutcome(name, done.exit_code, out, err, truncated=done.truncated)
 
     @asynccontextmanager

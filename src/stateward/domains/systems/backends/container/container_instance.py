@@ -169,7 +169,7 @@ class ContainerInstance(InstanceSupervisor):
 
     @property
     def _has_secret_files(self) -> bool:
-        return any(one.delivery == "file" for one in self.order.service.secrets.values())
+        return any(secret.delivery == "file" for secret in self.order.service.secrets.values())
 
     @property
     def _may_have_left_secrets(self) -> bool:
@@ -287,12 +287,12 @@ class ContainerInstance(InstanceSupervisor):
 
     async def _look_for_processes(self, record: ContainerRecord) -> Apply | None:
         """Check that its processes can be found on this host; otherwise remove it."""
-        found, sees = await self._runner.engine.inspect_container(record.id), self._runner.place.sees_container
-        if found.state is not ContainerState.RUNNING or sees is None or sees(found.pid or 0, record.id):
-            self._is_in_sight = found.state is ContainerState.RUNNING
+        container, sees = await self._runner.engine.inspect_container(record.id), self._runner.place.sees_container
+        if container.state is not ContainerState.RUNNING or sees is None or sees(container.pid or 0, record.id):
+            self._is_in_sight = container.state is ContainerState.RUNNING
             return None
         again = await self._runner.engine.inspect_container(record.id)
-        if (again.state, again.pid) != (found.state, found.pid):  # it has ended meanwhile
+        if (again.state, again.pid) != (container.state, container.pid):  # it has ended meanwhile
             return None
         await self._runner.engine.remove_container(record.id, force=True)
         return partial(self._crashed, why=OUT_OF_SIGHT)
@@ -336,15 +336,16 @@ class ContainerInstance(InstanceSupervisor):
 
     async def _collect_end(self, record: ContainerRecord) -> Apply:
         """Keep the output and the exit status of a container; it is removed after they are stored."""
-        found = await self._runner.engine.inspect_container(record.id)
+        container = await self._runner.engine.inspect_container(record.id)
         await self._archive(record)
-        return partial(self._container_ended, found)
+        return partial(self._container_ended, container)
 
-    def _container_ended(self, found: ContainerRecord, now: float) -> None:
-        self._exit_status = found.exit_code
+    def _container_ended(self, container: ContainerRecord, now: float) -> None:
+        self._exit_status = container.exit_code
         is_unhealthy = self.state.why.startswith(UNHEALTHY)
         self._crashed(
-            now, self.state.why if is_unhealthy else self._reason(end_text(found, self.order.service.resources.memory))
+            now,
+            self.state.why if is_unhealthy else self._reason(end_text(container, self.order.service.resources.memory)),
         )
 
     def _crashed(self, now: float, why: str) -> None:
@@ -400,10 +401,10 @@ class ContainerInstance(InstanceSupervisor):
         return lambda _: self._remove()
 
 
-def end_text(found: ContainerRecord, memory_mib: int | None) -> str:
+def end_text(container: ContainerRecord, memory_mib: int | None) -> str:
     """Describe how a container ended; not every engine notices that the kernel killed one for its memory."""
-    code = found.exit_code
-    if found.oom_killed:
+    code = container.exit_code
+    if container.oom_killed:
         return "killed because it needed more memory than it may use"
     if code == KILLED and memory_mib is not None:
         return f"killed by SIGKILL, perhaps because it needed more than its {memory_mib} MiB of memory"
@@ -411,4 +412,4 @@ def end_text(found: ContainerRecord, memory_mib: int | None) -> str:
         return "its container has ended"
     by_signal = code - SIGNAL_BASE in signal.Signals.__members__.values()
     said = f"killed by {signal.Signals(code - SIGNAL_BASE).name}" if by_signal else f"ended with {code}"
-    return f"{said} ({found.error})" if found.error else said
+    return f"{said} ({container.error})" if container.error else said

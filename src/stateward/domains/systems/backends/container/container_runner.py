@@ -43,7 +43,7 @@ class ContainerRunner:
 
     async def create(self, ref: ServiceRef, order: InstanceOrder, boot: int, report: ReportText) -> str:
         """Create the container of a start of an instance, or find it again; returns its id."""
-        wanted = {one.secret for one in order.service.secrets.values()}
+        wanted = {secret.secret for secret in order.service.secrets.values()}
         secrets = await self._read_secrets(ref.system.ns, wanted) if wanted else {}
         spec = with_secrets(self.names.container_spec(ref, order, boot, self.reach), order.service, secrets)
         await self._ensure_network(ref.system)

@@ -115,7 +115,9 @@ class ContainerNames(Struct, frozen=True):
             network=self.network(ref.system),
             aliases=(dns_name(ref.path),),
             ports=(PublishedPort(service.port, host_ip=reach.publish_ip),) if is_published(service) else (),
-            mounts=tuple(VolumeMount(path, self.volume(ref.system, one)) for one, path in service.volumes.items()),
+            mounts=tuple(
+                VolumeMount(path, self.volume(ref.system, volume)) for volume, path in service.volumes.items()
+            ),
             user=service.user or "",
             read_only_root=service.read_only,
             capabilities=service.capabilities,
@@ -128,12 +130,12 @@ class ContainerNames(Struct, frozen=True):
 def with_secrets(spec: ContainerSpec, service: Service, secrets: Mapping[str, str]) -> ContainerSpec:
     """Return a container with the values of its secrets, as variables or as files."""
     variables, files = {}, {}
-    for variable, one in service.secrets.items():
-        if one.delivery == "env":
-            variables[variable] = secrets[one.secret]
+    for variable, secret in service.secrets.items():
+        if secret.delivery == "env":
+            variables[variable] = secrets[secret.secret]
         else:
-            variables[variable] = f"{SECRETS_PATH}/{file_name(variable, one)}"
-            files[variables[variable]] = secrets[one.secret].encode()
+            variables[variable] = f"{SECRETS_PATH}/{file_name(variable, secret)}"
+            files[variables[variable]] = secrets[secret.secret].encode()
     return replace(spec, env={**spec.env, **variables}, secret_files=files)
 
 
@@ -166,8 +168,8 @@ def drift_of(record: ContainerRecord, spec: ContainerSpec) -> str:
 
 def find_host_port(record: ContainerRecord, service: Service) -> int | None:
     """Return the port of the host that leads to the port of a container."""
-    found = (one.host_port for one in record.ports if one.container_port == service.port and one.host_port)
-    return next(found, None)
+    host_ports = (port.host_port for port in record.ports if port.container_port == service.port and port.host_port)
+    return next(host_ports, None)
 
 
 def owner_of(labels: Mapping[str, str]) -> SystemRef:

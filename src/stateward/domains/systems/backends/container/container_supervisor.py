@@ -61,8 +61,8 @@ class ContainerSupervisor(BackendSupervisor):
             async with super().live():
                 yield
         finally:
-            instances = [one for one in self._instances.values() if isinstance(one, ContainerInstance)]
-            await asyncio.gather(*(one.wait_closed() for one in instances))
+            instances = [instance for instance in self._instances.values() if isinstance(instance, ContainerInstance)]
+            await asyncio.gather(*(instance.wait_closed() for instance in instances))
             await cancel_tasks(self._removals)
 
     def _observing(self) -> AbstractAsyncContextManager[None]:
@@ -84,7 +84,7 @@ class ContainerSupervisor(BackendSupervisor):
         listing = self.runner.listing.current
         if listing is not None and listing.began > max(self._swept_at, self.runner.removed_at):
             self._swept_at = listing.began
-            known = {one.key for one in self._instances.values() if isinstance(one, ContainerInstance)}
+            known = {instance.key for instance in self._instances.values() if isinstance(instance, ContainerInstance)}
             for key in listing.containers.keys() - known:
                 if self._is_orphan(listing.containers[key]):
                     self._start_removal(self._remove_orphan(listing.containers[key]))
@@ -117,11 +117,11 @@ class ContainerSupervisor(BackendSupervisor):
     async def _keep_sweeping_networks(self) -> None:
         while True:
             with suppress(EngineRefused, EngineUnavailable):
-                for one in await self.runner.engine.list_networks((self.runner.names.filter,)):
+                for network in await self.runner.engine.list_networks((self.runner.names.filter,)):
                     if (self._dir.root / "keeper.lock").exists() and _is_missing(
-                        self._dir.system_path(owner_of(one.labels))
+                        self._dir.system_path(owner_of(network.labels))
                     ):
-                        await self.runner.engine.remove_network(one.id)
+                        await self.runner.engine.remove_network(network.id)
             await asyncio.sleep(NETWORK_SWEEP_S)
 
 

@@ -78,14 +78,14 @@ class EngineListing:
     async def _list(self, began: float) -> None:
         try:
             async with asyncio.timeout(LIST_TIMEOUT_S):
-                found = await self._engine.list_containers((self._label,))
+                containers = await self._engine.list_containers((self._label,))
         except TimeoutError:
             self._note_problem(f"no answer of the container engine within {LIST_TIMEOUT_S:g} s")
         except EngineErrors as error:
             self._note_problem(str(error))
         else:
             self.problem = ""
-            self.current = ContainerListing(began, {one.key: one for one in found})
+            self.current = ContainerListing(began, {container.key: container for container in containers})
 
     def _note_problem(self, problem: str) -> None:
         self.problem = problem

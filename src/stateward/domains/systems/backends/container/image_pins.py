@@ -63,13 +63,13 @@ class ImagePins:
         if service.pull == "always":
             await self._pull(image, service.registry_login, report)
         try:
-            found = await self._engine.inspect_image(image)
+            inspected = await self._engine.inspect_image(image)
         except EngineRefused as error:
             if error.reason is not EngineRefusal.IMAGE_MISSING or service.pull == "never":
                 raise
             await self._pull(image, service.registry_login, report)
-            found = await self._engine.inspect_image(image)
-        return PinnedImage(found.id, _digest_of(found, image))
+            inspected = await self._engine.inspect_image(image)
+        return PinnedImage(inspected.id, _digest_of(inspected, image))
 
     async def pull_again(self, service: Service, report: ReportText) -> None:
         """Pull the pinned image of a service that the engine has lost; raises `EngineRefused`."""
@@ -101,8 +101,8 @@ class ImagePins:
     async def _pull_now(self, pull: ImagePull, login: str | None) -> None:
         credential = None if login is None else await asyncio.to_thread(read_login, login, pull.image)
         async with aclosing(self._engine.pull_image(pull.image, credential)) as reports:
-            async for one in reports:
-                pull.layers[one.layer] = one
+            async for report in reports:
+                pull.layers[report.layer] = report
         log.info("image %s was pulled", pull.image)
 
     def _forget(self, key: tuple[str, str | None], task: "asyncio.Task[None]") -> None:
@@ -120,17 +120,17 @@ class ImagePins:
 
 def read_login(reference: str, image: str) -> RegistryLogin:
     """Read the credential for an image's registry; it is given to no registry but its own."""
-    found = read_fields(reference, LOGIN_FIELDS)
-    if found["server"] != registry_of(image):
+    fields = read_fields(reference, LOGIN_FIELDS)
+    if fields["server"] != registry_of(image):
         raise CredentialMissing(reference, f"it is for another registry than that of {image}")
-    return RegistryLogin(found["username"], found["password"], found["server"])
+    return RegistryLogin(fields["username"], fields["password"], fields["server"])
 
 
-def _digest_of(found: ContainerImage, image: str) -> str:
+def _digest_of(inspected: ContainerImage, image: str) -> str:
     """Return the digest of an image, by the name that it was deployed with if there are several."""
     if "@" in image:
         return image
     name, slash, last = image.rpartition("/")
     repository = f"{name}{slash}{last.partition(':')[0]}"
-    named = (one for one in found.digests if one.partition("@")[0].endswith(repository))
-    return next(named, next(iter(found.digests), ""))
+    named = (digest for digest in inspected.digests if digest.partition("@")[0].endswith(repository))
+    return next(named, next(iter(inspected.digests), ""))

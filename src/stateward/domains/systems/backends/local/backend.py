@@ -83,10 +83,10 @@ class OrderBackend:
         return await asyncio.to_thread(self._read_instances, ref)
 
     def _read_instances(self, ref: ServiceRef) -> list[ServiceInstance]:
-        found = ((directory, directory.order()) for directory in self._dir.instance_dirs(ref))
+        orders = ((directory, directory.order()) for directory in self._dir.instance_dirs(ref))
         return [
             _instance(order, directory.state() or LocalInstanceState())
-            for directory, order in found
+            for directory, order in orders
             if order is not None
         ]
 
@@ -151,8 +151,8 @@ class OrderBackend:
 
     def proxied_services(self) -> list[ServiceRef]:
         """Return the services that have a TCP proxy on this host."""
-        found = (ref for system_ref in self._dir.systems() for ref in self._dir.services(system_ref))
-        return [ref for ref in found if self.has_proxy(ref)]
+        refs = (ref for system_ref in self._dir.systems() for ref in self._dir.services(system_ref))
+        return [ref for ref in refs if self.has_proxy(ref)]
 
     def wake(self) -> None:
         """Start the next round of the supervisor at once."""
@@ -218,8 +218,8 @@ class OrderBackend:
         folder = self._dir.service_path(ref) / "logs"
         folder = folder if folder.is_dir() else self._dir.kept_logs_path(ref)
         files = sorted(folder.glob("*.log"), key=lambda file: file.stat().st_mtime) if folder.is_dir() else []
-        chosen = [one for one in files if one.stem == instance or (instance is None and one.stem != PROXY)]
-        return [read_excerpt(one, after, most) for one in chosen]
+        chosen = [file for file in files if file.stem == instance or (instance is None and file.stem != PROXY)]
+        return [read_excerpt(file, after, most) for file in chosen]
 
     async def servers(self, ref: ServiceRef) -> Mapping[str, str]:  # noqa: ARG002 - the port's
         """Return nothing: this server reaches all instances."""
@@ -267,7 +267,7 @@ class LocalBackend(OrderBackend):
         order, state = directory.order(), directory.state()
         if order is None or state is None or state.process is None:
             raise NoRunningInstance(str(ref), instance)
-        wanted = {one.secret for one in order.service.secrets.values()}
+        wanted = {secret.secret for secret in order.service.secrets.values()}
         secrets = await self._read_secrets(ref.system.ns, wanted) if wanted else {}
         return await run_in_process_instance(
             directory, order, state, secrets, self._confinement, argv, timeout_s, max_output

@@ -173,11 +173,11 @@ class BackendSupervisor:
     async def _empty_long_logs(self) -> None:
         """Bound the logs of processes that run; nobody starts one meanwhile, which would rotate its log, too."""
         self._logs_checked = time.monotonic()
-        for one in list(self._instances.values()):
+        for instance in list(self._instances.values()):
             try:
-                await asyncio.to_thread(empty_long_log, one.dir.log)
+                await asyncio.to_thread(empty_long_log, instance.dir.log)
             except OSError as error:
-                self._log_failure(one.dir.ref, one.order.name, error)
+                self._log_failure(instance.dir.ref, instance.order.name, error)
 
     async def _tick_service(self, ref: ServiceRef, directories: list[InstanceDir], seen: set[str], now: float) -> None:
         changed = False
@@ -244,4 +244,8 @@ class BackendSupervisor:
     def _ready_ports(self, ref: ServiceRef) -> Sequence[int | str]:
         """Return the ports of the ready instances on this host."""
         known = (self._instances.get(str(directory.folder)) for directory in self._dir.instance_dirs(ref))
-        return [one.state.port for one in known if one is not None and one.state.ready and one.state.port is not None]
+        return [
+            instance.state.port
+            for instance in known
+            if instance is not None and instance.state.ready and instance.state.port is not None
+        ]

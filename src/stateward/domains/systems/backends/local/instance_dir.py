@@ -114,10 +114,10 @@ class InstanceDir(Struct, frozen=True):
     def stamp(self) -> int:
         """Return a number that changes when the order is replaced; 0 if there is none."""
         try:
-            found = os.stat(f"{self.folder}/order.json")  # noqa: PTH116 - in every round, for every instance
+            status = os.stat(f"{self.folder}/order.json")  # noqa: PTH116 - in every round, for every instance
         except MISSING:
             return 0
-        return found.st_ino ^ found.st_mtime_ns
+        return status.st_ino ^ status.st_mtime_ns
 
     def remove(self) -> None:
         """Remove the instance; its log stays."""
@@ -172,8 +172,8 @@ class BackendDir:
         if keep_logs:
             _keep_logs(self.service_path(ref) / "logs", kept)
             oldest = sorted(kept.parent.iterdir(), key=_changed_at, reverse=True)[MAX_KEPT_SERVICES:]
-            for one in oldest:
-                remove_tree(one)
+            for folder in oldest:
+                remove_tree(folder)
         remove_tree(self.service_path(ref))
 
     @contextmanager
@@ -232,8 +232,8 @@ def prepare_log(log: Path) -> None:
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
         log.replace(old_log(log))
-    kept = sorted(log.parent.iterdir(), key=lambda one: one.stat().st_mtime)
-    for old in [one for one in kept if one != log][: max(0, len(kept) - MAX_LOGS)]:
+    kept = sorted(log.parent.iterdir(), key=lambda file: file.stat().st_mtime)
+    for old in [file for file in kept if file != log][: max(0, len(kept) - MAX_LOGS)]:
         old.unlink(missing_ok=True)
 
 
@@ -257,11 +257,11 @@ def empty_long_log(log: Path) -> None:
 def _keep_logs(logs: Path, kept: Path) -> None:
     """Copy the ends of the newest logs of instances."""
     kept.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = sorted((one for one in logs.glob("*.log") if one.stem != PROXY), key=_changed_at, reverse=True)
-    for one in found[:MAX_KEPT_LOGS]:
-        with one.open("rb") as stream:
-            stream.seek(max(0, one.stat().st_size - MAX_KEPT_BYTES))
-            (kept / one.name).write_bytes(stream.read(MAX_KEPT_BYTES))
+    newest = sorted((log for log in logs.glob("*.log") if log.stem != PROXY), key=_changed_at, reverse=True)
+    for log in newest[:MAX_KEPT_LOGS]:
+        with log.open("rb") as stream:
+            stream.seek(max(0, log.stat().st_size - MAX_KEPT_BYTES))
+            (kept / log.name).write_bytes(stream.read(MAX_KEPT_BYTES))
 
 
 def _changed_at(path: Path) -> float:
@@ -270,7 +270,7 @@ def _changed_at(path: Path) -> float:
 
 def _names(folder: Path | str) -> list[str]:
     try:
-        with os.scandir(folder) as found:
-            return sorted(one.name for one in found if one.is_dir())
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
     except MISSING:
         return []

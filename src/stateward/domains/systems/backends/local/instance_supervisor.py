@@ -146,11 +146,11 @@ class InstanceSupervisor:
 
     def _recover(self, now: float) -> None:
         """Resolve a start with an unknown result."""
-        found = find_unrecorded(self.dir, self.state.boot)
-        self.state = replace(self.state, launching=False, process=found, since=now)
-        if found is None and self.order.run_once and read_exit(self.dir)[0]:
+        process = find_unrecorded(self.dir, self.state.boot)
+        self.state = replace(self.state, launching=False, process=process, since=now)
+        if process is None and self.order.run_once and read_exit(self.dir)[0]:
             self._ended(now, self._reason("its process has ended"))
-        elif found is None:
+        elif process is None:
             self._without_process(now)
 
     def _without_process(self, now: float) -> None:
@@ -184,7 +184,7 @@ class InstanceSupervisor:
             self._crashed(now, str(error))
 
     async def _current_secrets(self) -> Mapping[str, str]:
-        names = {one.secret for one in self.order.service.secrets.values()}
+        names = {secret.secret for secret in self.order.service.secrets.values()}
         return await self._read_secrets(self.dir.ref.system.ns, names) if names else {}
 
     def _launch(self, now: float, secrets: Mapping[str, str]) -> None:

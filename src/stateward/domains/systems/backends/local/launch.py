@@ -86,8 +86,10 @@ def _former_mark(directory: InstanceDir, boot: int) -> str:
 
 def secret_files(order: InstanceOrder, secrets: Mapping[str, str]) -> dict[str, str]:
     """Return the secret files of an instance, by their names."""
-    found = order.service.secrets.items()
-    return {file_name(variable, one): secrets[one.secret] for variable, one in found if one.delivery == "file"}
+    used = order.service.secrets.items()
+    return {
+        file_name(variable, secret): secrets[secret.secret] for variable, secret in used if secret.delivery == "file"
+    }
 
 
 def environment_of(
@@ -112,8 +114,10 @@ def environment_of(
     }
     node = {} if order.node is None else {"STATEWARD_NODE": order.node}
     given = {
-        variable: secrets[one.secret] if one.delivery == "env" else str(sandbox.secrets_dir / file_name(variable, one))
-        for variable, one in order.service.secrets.items()
+        variable: secrets[secret.secret]
+        if secret.delivery == "env"
+        else str(sandbox.secrets_dir / file_name(variable, secret))
+        for variable, secret in order.service.secrets.items()
     }
     return {**sandbox.environment(), **order.service.env, **given, **own, **node}
 
@@ -294,11 +298,11 @@ def _signal_group(process: ProcessId, number: signal.Signals) -> None:
 def kill_all_below(root: Path) -> bool:
     """Kill all processes of all instances below a folder; returns whether there was none."""
     prefixes = tuple(f"{MARK_VARIABLE}={mark}/".encode() for mark in (root_mark(root), root))
-    found = _processes(lambda variables: any(one.startswith(prefixes) for one in variables))
-    for pid in found:
+    pids = _processes(lambda variables: any(variable.startswith(prefixes) for variable in variables))
+    for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
-    return not found
+    return not pids
 
 
 def _marked(directory: InstanceDir, boot: int) -> list[int]:
@@ -310,13 +314,13 @@ def _marked(directory: InstanceDir, boot: int) -> list[int]:
 
 def _processes(is_wanted: Callable[[list[bytes]], bool]) -> list[int]:
     """Return the living processes whose environment fits."""
-    found = []
+    pids = []
     for name in os.listdir(PROC):  # noqa: PTH208 - many, and names will do
         if name.isdecimal():
             with suppress(OSError):
                 if is_wanted((PROC / name / "environ").read_bytes().split(b"\0")) and _lives(int(name)):
-                    found.append(int(name))
-    return found
+                    pids.append(int(name))
+    return pids
 
 
 def _lives(pid: int) -> bool:

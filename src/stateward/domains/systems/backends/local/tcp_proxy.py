@@ -37,11 +37,11 @@ class TcpProxy:
     def ports(self) -> list[int | str]:
         """Return the ports, or the addresses, of the ready instances, as the file has them now."""
         with suppress(OSError, ValueError):
-            found = os.stat(self._file)  # noqa: PTH116 - asked for on every connection
-            if (found.st_ino, found.st_mtime_ns) != self._stamp:
+            status = os.stat(self._file)  # noqa: PTH116 - asked for on every connection
+            if (status.st_ino, status.st_mtime_ns) != self._stamp:
                 with open(self._file) as stream:  # noqa: PTH123
                     self._ports = json.load(stream)
-                self._stamp = (found.st_ino, found.st_mtime_ns)
+                self._stamp = (status.st_ino, status.st_mtime_ns)
                 self._forget_gone()
         return self._ports
 
@@ -49,7 +49,7 @@ class TcpProxy:
         """Forget what is known about ports that are gone and not busy."""
         for port in self._suspect_until.keys() - {*self._ports}:
             del self._suspect_until[port]
-        for port in [one for one, count in self._busy.items() if not count]:
+        for port in [idle for idle, count in self._busy.items() if not count]:
             del self._busy[port]
 
     async def serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -65,7 +65,9 @@ class TcpProxy:
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         now = asyncio.get_running_loop().time()
-        for port in sorted(self.ports(), key=lambda one: (self._suspect_until.get(one, 0.0) > now, self._busy[one])):
+        for port in sorted(
+            self.ports(), key=lambda candidate: (self._suspect_until.get(candidate, 0.0) > now, self._busy[candidate])
+        ):
             self._busy[port] += 1
             try:
                 inner_reader, inner_writer = await _connect(port)
