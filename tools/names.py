@@ -1,8 +1,8 @@
 """Check of names: a module name, a public class name and a word of the language each stand for one thing.
 
-A reader who searches for a name must land in one place. Three rules, each with its exceptions here and nowhere else:
+A reader who searches for a name must land in one place. Four rules, each with its exceptions here and nowhere else:
 module names are unique unless they name a role that many packages have; public class names are unique; a concept has
-one word, so that the words in RETIRED do not come back.
+one word, so that the words in RETIRED do not come back; a variable is named after what it holds, not `one` or `found`.
 """
 
 import ast
@@ -55,6 +55,9 @@ RETIRED: dict[str, str] = {
     "sign_of_life": "heartbeat",
 }
 """Words that have been replaced, with the one word that stands for the concept."""
+
+VAGUE = frozenset({"one", "found"})
+"""Names that stood for everything."""
 
 KEPT: dict[str, frozenset[str]] = {
     "docs/ovc.md": frozenset({"strangers"}),
@@ -112,9 +115,20 @@ def retired_words() -> Iterator[str]:
                 yield f"{path}:{number}: {word!r} is now called {RETIRED[word]!r}"
 
 
+def vague_variables() -> Iterator[str]:
+    """Yield where a variable or a parameter of the product has a name that says nothing; a field's class says more."""
+    for path in _modules():
+        tree = ast.parse(path.read_text())
+        fields = {node.target for node in ast.walk(tree) if isinstance(node, ast.AnnAssign)}
+        bound = [(node.lineno, node.arg) for node in ast.walk(tree) if isinstance(node, ast.arg)]
+        names = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and node not in fields)
+        bound += [(node.lineno, node.id) for node in names if not isinstance(node.ctx, ast.Load)]
+        yield from (f"{path}:{line}: {name!r} does not say what it holds" for line, name in bound if name in VAGUE)
+
+
 def main() -> int:
     """Print all violations; the exit code is 1 if there is one."""
-    found = [*shared_modules(), *shared_classes(), *retired_words()]
+    found = [*shared_modules(), *shared_classes(), *retired_words(), *vague_variables()]
     if found:
         print(*found, sep="\n")
     return 1 if found else 0
