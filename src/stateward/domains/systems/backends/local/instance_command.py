@@ -103,7 +103,8 @@ class _PipeReader:
     """
 
     def __init__(self, handle: int, most: int) -> None:
-        self.kept, self.is_cut, self.ended = bytearray(), False, asyncio.Event()
+        self.kept = bytearray()  # bounded by: `most`
+        self.is_cut, self.ended = False, asyncio.Event()
         self._handle, self._most, self._loop = handle, most, asyncio.get_running_loop()
         os.set_blocking(handle, False)
         self._loop.add_reader(handle, self._read)
