@@ -149,17 +149,17 @@ async def _require_no_flag_below(uow: UnitOfWork, kinds: Kinds, action: str, rec
         takers = tuple(child.id for child in below if child.kind in kinds and action in kinds.of(child).removes_below)
 
 
-async def require_no_flag_in(uow: UnitOfWork, action: str, record: Object, parts: Iterable[Object]) -> None:
-    """Raise if an action on an object would end in the removal of others, and one of them or below them is protected.
+async def require_parts_unprotected(uow: UnitOfWork, request: Request, whole: Object, parts: Iterable[Object]) -> None:
+    """Refuse what a person asks for if it would remove parts, and one of them or of what is below them is protected.
 
-    For the guard of a kind that removes objects which are not below its own.
+    For the guards of kinds that remove objects which are not below their own.
     """
-    level = list(parts)
+    level = list(parts) if request.actor in PEOPLE else []
     while level:
         for part in level:
             if reason := flag_of(part):
-                raise Protected(action, record.ns, record.id, part.id, reason)
-        level = await uow.peek_selected(Selector(record.ns, parent=tuple(part.id for part in level)))
+                raise Protected(request.action, whole.ns, whole.id, part.id, reason)
+        level = await uow.peek_selected(Selector(whole.ns, parent=tuple(part.id for part in level)))
 
 
 async def require_no_flag(uow: UnitOfWork, action: str, target: Object) -> None:

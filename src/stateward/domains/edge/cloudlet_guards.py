@@ -23,6 +23,7 @@ from stateward.domains.edge.model import (
 )
 from stateward.domains.edge.references import refuse_named_by_policy
 from stateward.engine import Request
+from stateward.engine.protection import require_parts_unprotected
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput, count_text
@@ -60,6 +61,7 @@ async def guard_cloudlet(uow: UnitOfWork, request: Request, cloudlet: Object) ->
         ]
         if keep:
             raise StillReferenced(f"cloudlet {cloudlet.id}", keep)
+        await require_parts_unprotected(uow, request, cloudlet, instances)
         return _leave_orphans(uow, request, cloudlet, instances)
     return None
 

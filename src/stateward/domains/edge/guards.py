@@ -73,6 +73,7 @@ from stateward.domains.edge.sites.app_manifest import check_backend, check_manif
 from stateward.engine import NotFound, Request
 from stateward.engine.alerts import save_alerts, with_alert, without_alerts
 from stateward.engine.errors import NothingToDo
+from stateward.engine.protection import require_parts_unprotected
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput, UnknownField
 from stateward.lifecycle import ADMIN, Move, decide
@@ -106,6 +107,7 @@ async def guard_cluster(uow: UnitOfWork, request: Request, instance: Object) -> 
     status = instance_status(instance)
     if request.action in DELETE_ACTIONS:
         _refuse_use(f"ClusterInst {instance.id}", apps, request, status)
+        await require_parts_unprotected(uow, request, instance, apps)
         return await _with_numbers(uow, request, instance, None, status)
     spec = await _cluster_spec(uow, request, instance, status)
     _accept_unchanged(request, instance, spec, status)

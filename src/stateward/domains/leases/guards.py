@@ -72,7 +72,7 @@ from stateward.domains.leases.wire_values import MAX_CLEANING_MINUTES, MAX_SIZE,
 from stateward.engine import NothingToDo, Request
 from stateward.engine.errors import blocker_of
 from stateward.engine.kind_types import require_known_fields
-from stateward.engine.protection import PEOPLE, require_no_flag, require_no_flag_in
+from stateward.engine.protection import PEOPLE, require_no_flag, require_parts_unprotected
 from stateward.engine.requests import EMPTY
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
@@ -168,8 +168,7 @@ class LeaseGuard:
         """Begin to delete a lease; a second delete is refused, because it would end the resources once more."""
         if status_of(call.found) is L.DELETING and call.found.op is not None:
             raise LeaseBeingDeleted("delete", blocker_of(call.uow.operations[Key(call.found.ns, call.found.op)]))
-        if call.request.actor in PEOPLE:
-            await self._require_resources_unprotected(call)
+        await self._require_resources_unprotected(call)
         call.uow.changes.timers_gone += timer_keys(call.request.ns, call.request.object)
         return self._queue_end_notice(call, call.lease.seen, L.DELETING)
 
@@ -178,7 +177,7 @@ class LeaseGuard:
             resource = self._resources[spec.resource_type]
             if isinstance(resource, RemovesObjects):
                 removed = await resource.removed_objects(call.uow, call.found, spec)
-                await require_no_flag_in(call.uow, call.request.action, call.found, removed)
+                await require_parts_unprotected(call.uow, call.request, call.found, removed)
 
     async def _recover(self, call: GuardCall) -> LeaseSeen | None:
         """Leave ERROR for the status that the parts derive, if the request names the same status.

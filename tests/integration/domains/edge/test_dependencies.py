@@ -13,6 +13,7 @@ from stateward.domains.edge.lookups import save_status, unit_of_work
 from stateward.domains.edge.model import AppSpec, ClusterInst, instance_status, read_spec
 from stateward.domains.edge.policy.policy_controller import PolicyController
 from stateward.engine import Denied, NotFound
+from stateward.engine.errors import Protected
 from stateward.errors import BadInput
 from stateward.schemas.caller import Caller
 from stateward.store.port import Store, Tx
@@ -90,6 +91,20 @@ async def test_apps_and_clusters_that_go_along_are_deleted_with_their_cloudlet(h
     assert operation.status == "succeeded"
     assert [await harness.state(one) for one in ("munich:autocluster:web", "munich:reservable0")] == ["NotPresent"] * 2
     assert runner.site.things == {}
+
+
+async def test_nothing_takes_a_protected_app_along(harness: EdgeHarness) -> None:
+    await harness.cloudlet()
+    await harness.app(auto_delete=True)
+    await harness.deployed(cluster="autocluster")
+    web, cluster = "munich:autocluster:web", "munich:reservable0"
+    await harness.engine.protect(NS, web, "keep")
+    for id_, kind in ((cluster, CLUSTER), ("munich", "edge.cloudlet")):
+        with pytest.raises(Protected, match=web):
+            await harness.service.delete(NS, id_, kind, ANN)
+    await harness.engine.protect(NS, web, None)
+    await harness.ended(await harness.service.delete(NS, "munich", "edge.cloudlet", ANN))
+    assert await harness.state(web) == "NotPresent"
 
 
 async def test_what_refers_to_something_that_is_being_deleted_is_refused(harness: EdgeHarness) -> None:
