@@ -506,11 +506,7 @@ class Worker:
     def _started_prefetch(self, key: Key) -> RunningOperation | None:
         """Return a started prefetched operation whose predecessors are all gone, so that none reports its start."""
         running = self._running.get(key)
-        if (
-            running is None
-            or not running.predecessors
-            or any(predecessor in self._running for predecessor in running.predecessors)
-        ):
+        if running is None or not running.predecessors or any(other in self._running for other in running.predecessors):
             return None
         return running
 

@@ -39,31 +39,24 @@ def add_kind_schemas(schemas: Doc, kinds: Iterable[Kind], examples: Mapping[str,
         if kind.types.spec is not None:
             about = f"The spec of {kind.name}."
             specs[kind.name] = _add(schemas, f"{kind.name}.spec", kind.types.spec, about, examples)
-        for action, value_type in kind.types.args.items():
+        for action, type_ in kind.types.args.items():
             about = f"The arguments of {action}, for {kind.name}."
-            args.setdefault(kind.name, {})[action] = _add(
-                schemas, f"{kind.name}.{action}.args", value_type, about, examples
-            )
+            args.setdefault(kind.name, {})[action] = _add(schemas, f"{kind.name}.{action}.args", type_, about, examples)
     for body in BODIES:
         fields = schemas.get(body, {}).get("properties", {})
         _refer(fields, "spec", specs, specs.values())
         _refer(fields, "args", args, [ref for refs in args.values() for ref in refs.values()])
 
 
-def _add(schemas: Doc, name: str, value_type: ValueType, about: str, examples: Mapping[str, Any]) -> str:
-    example = examples[name] if name in examples else _example(value_type.schema)
+def _add(schemas: Doc, name: str, type_: ValueType, about: str, examples: Mapping[str, Any]) -> str:
+    example = examples[name] if name in examples else _example(type_.schema)
     try:
-        value_type.normalize(msgspec.json.encode(example).decode(), "example")
+        type_.normalize(msgspec.json.encode(example).decode(), "example")
     except BadInput:  # a pattern, or a condition of the struct's own, that no schema tells
         fitting = []
     else:
         fitting = [example]
-    schemas[name] = {
-        "description": about,
-        **value_type.schema,
-        "title": name,
-        **({"examples": fitting} if fitting else {}),
-    }
+    schemas[name] = {"description": about, **type_.schema, "title": name, **({"examples": fitting} if fitting else {})}
     return f"{REF}{name}"
 
 

@@ -127,11 +127,7 @@ class CompositeActions:
 
     async def find_part_actions(self, request: Request, record: Object) -> list[PartAction]:
         """Return the actions on parts that an action on an object leads to."""
-        return [
-            part_action
-            for runtime in self._runtimes
-            for part_action in await runtime.find_part_actions(request, record)
-        ]
+        return [action for runtime in self._runtimes for action in await runtime.find_part_actions(request, record)]
 
     async def describe_effects(self, request: Request, changes: Sequence[ExpectedChange]) -> list[str]:
         """Return the sentences of all domains on the effects of a planned action."""

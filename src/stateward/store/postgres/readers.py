@@ -260,17 +260,11 @@ class PostgresReader:
         first = [Object(*row) for row in await self._connections.fetch(ID_BEGINS, names, *begins)]
         candidates = [Object(*row) for row in await self._candidates(names, text)]
         operations = await self._connections.fetch(OPERATION_BEGINS, names, *begins)
-        by_id = {candidate.key: candidate for candidate in (*first, *candidates) if wanted in candidate.id.lower()}
+        by_id = {hit.key: hit for hit in (*first, *candidates) if wanted in hit.id.lower()}
         return SearchHits(
             [*by_id.values()][:limit],
-            [
-                candidate
-                for candidate in candidates
-                if candidate.error is not None and wanted in candidate.error.lower()
-            ][:limit],
-            [*dict.fromkeys(candidate.labels for candidate in candidates if _has_pieces(candidate.labels, text))][
-                :limit
-            ],
+            [hit for hit in candidates if hit.error is not None and wanted in hit.error.lower()][:limit],
+            [*dict.fromkeys(hit.labels for hit in candidates if _has_pieces(hit.labels, text))][:limit],
             [operation_of(row) for row in operations],
         )
 
