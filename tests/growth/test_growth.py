@@ -47,6 +47,9 @@ FILTERS = {
 }
 """Questions that few of the rows answer, or none."""
 
+MOST_AT_ONCE = 1_000_000
+"""The size above which what grows, and has its reason, is no longer asked for: one answer would take all memory."""
+
 ROWS = 40
 """How many rows a page of a filtered list looks at: fewer than there are."""
 
@@ -91,7 +94,7 @@ def test_no_request_costs_more_in_a_larger_deployment(
     deployments = [(unpack(store, tmp_path / str(size), request), size) for size in sizes]
     small, large = [asyncio.run(costs(*one, monkeypatch)) for one in deployments]
     slack = SqliteMeter.slack if store == "sqlite" else PostgresMeter.slack
-    more = {what: (cost, large[what]) for what, cost in small.items() if large[what] > cost * FACTOR + slack}
+    more = {what: (small[what], cost) for what, cost in large.items() if cost > small[what] * FACTOR + slack}
     for what, (before, now) in more.items():
         sys.stdout.write(f"{store}: {before} -> {now} {what}: {GROWS.get(what, 'WITHOUT A REASON')}\n")
     assert more.keys() <= GROWS.keys()
@@ -108,7 +111,7 @@ async def costs(stored: Stored, size: int, patch: pytest.MonkeyPatch) -> dict[st
         meter: Meter = PostgresMeter(patched, stored.database) if stored.database else SqliteMeter(patched)
         found = {"a start": await meter.cost(lambda: start(stored))}
         async with served(stored) as client:
-            for path in paths:
+            for path in paths if size <= MOST_AT_ONCE else (path for path in paths if path not in GROWS):
                 assert (await client.get(path)).status_code < 500, path
                 found[path] = await meter.cost(lambda path=path: client.get(path))  # type: ignore[misc]
         await run_sql(

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import heapq
 import re
 import sqlite3
 import sys
@@ -305,6 +306,7 @@ class Year:
             "bytes": {one.name: one.stat().st_size for one in self.folder.rglob("*") if one.is_file()},
             "time series": Counter(re.findall(r"^(\w+)", text, re.MULTILINE)),
         }
+        drop_cancelled_timers(self.loop)
         gc.unfreeze()  # what was there before the tests: modules
         for cache in [one for one in gc.get_objects() if type(one) is CACHE]:
             if cache.cache_info().maxsize is not None:
@@ -315,6 +317,13 @@ class Year:
         figures["objects"] = Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
         gc.freeze()
         return figures
+
+
+def drop_cancelled_timers(loop: Any) -> None:
+    """Let a loop forget its cancelled timers now; it keeps a hundred of them until half of its timers are cancelled."""
+    loop._scheduled[:] = [timer for timer in loop._scheduled if not timer.cancelled()]
+    heapq.heapify(loop._scheduled)
+    loop._timer_cancelled_count = 0
 
 
 CACHE = type(lru_cache(int))
