@@ -47,8 +47,8 @@ FILTERS = {
 }
 """Questions that few of the rows answer, or none."""
 
-MOST_AT_ONCE = 1_000_000
-"""The size above which what grows, and has its reason, is no longer asked for: one answer would take all memory."""
+MOST_AT_ONCE = 10_000
+"""The size above which what grows, and has its reason, is no longer asked for: an answer would take hours."""
 
 ROWS = 40
 """How many rows a page of a filtered list looks at: fewer than there are."""
