@@ -75,6 +75,7 @@ GROWS = {
             "/tumblebug/provisioning/risk/none",
         ),
         "compares all VMs with the lists of all providers": ("/api/v1/mci/orphans",),
+        "looks at each node of the namespace for orphans": (f"/api/v1/ovc/{NS}/healing",),
         "PostgreSQL walks a whole index of operations that are few; with 60,000 it doesn't": (
             f"/api/v1/ns/{NS}/operations?limit=10&who=nobody",
             f"/api/v1/ns/{NS}/operations?limit=10&status=failed",
