@@ -1,4 +1,8 @@
-"""PostgreSQL with real failover, in its short form: the primary's machine dies under a deployment at work."""
+"""PostgreSQL with real failover: the primary's machine dies under a deployment at work.
+
+The suite tests what chooses a host (tests/unit/store/test_failover.py) and lets a server die and come back
+(test_chaos_postgres.py).
+"""
 
 import asyncio
 import os
@@ -15,7 +19,7 @@ from tests.rehearsal.required_programs import missing
 
 @pytest.mark.skipif(bool(missing()), reason=missing())
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("agents", in_long_form([10, 100], short=[10]))
+@pytest.mark.parametrize("agents", in_long_form([10, 100], short=[]))
 async def test_two_servers_three_workers_and_their_agents_survive_the_death_of_the_primary(
     say: Callable[[object], None], agents: int
 ) -> None:
