@@ -7,6 +7,7 @@ the line at which it waits, so each call keeps it. A task that the handler start
 import sys
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextvars import ContextVar
+from functools import cache
 from inspect import iscoroutine
 from linecache import getline
 from pathlib import Path
@@ -178,8 +179,14 @@ def awaited_lines(waiting: Any, without: tuple[str, ...] = MACHINERY) -> Iterato
         waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
 
 
+@cache
+def _is_below(file: str, folders: tuple[str, ...]) -> bool:
+    """Tell whether a file is below some folders, or in asyncio's; asked for each frame at each await."""
+    return file.startswith(folders) or Path(file).parent.name == "asyncio"
+
+
 def _frame_line(frame: FrameType, without: tuple[str, ...] = MACHINERY) -> Iterator[CodeLine]:
     """Yield the line of a frame, unless it belongs to the machinery."""
     file = frame.f_code.co_filename
-    if not (file.startswith(without) or Path(file).parent.name == "asyncio"):
+    if not _is_below(file, without):
         yield CodeLine(file, frame.f_lineno, frame.f_code.co_name)
