@@ -158,7 +158,10 @@ class Cluster:
                 "bin_dir": str(self._postgres.programs),
                 "pgpass": str(node.folder / "pgpass"),
                 "authentication": {"superuser": account, "replication": account, "rewind": account},
-                "parameters": {"unix_socket_directories": str(node.folder)},
+                "parameters": {
+                    "unix_socket_directories": str(node.folder),
+                    "dynamic_shared_memory_type": "mmap",  # in the data folder: killed servers leave it
+                },
                 "pg_hba": ["local all all trust", *(f"host {one} all all md5" for one in ("all", "replication"))],
             },
         }
