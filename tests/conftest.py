@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 
 from stateward.aio.open_files import raise_open_file_limit
-from tests.containers import podman
+from tests.containers import needs_podman, podman
 from tests.integration.drivers.openstack.nova_server import nova_server
 from tests.left_sockets import pytest_runtest_setup, pytest_runtest_teardown
 from tests.long_forms import shorten_second_parts
@@ -31,6 +31,7 @@ restore_signals()
 raise_open_file_limit()  # a test may hold a thousand connections
 
 __all__ = [
+    "needs_podman",
     "nova_server",
     "pgbouncer",
     "podman",

@@ -253,10 +253,15 @@ def _needs_interpreter(program: bytes) -> bool:
 
 
 @pytest.fixture(scope="session")
-def podman() -> Iterator[PodmanService]:
-    """Give the tests a Podman service, where it can run."""
+def needs_podman() -> None:
+    """Skip tests where no Podman service can run."""
     if missing := missing_for_podman():
         pytest.skip(f"{missing}: real containers are NOT tested here")
+
+
+@pytest.fixture(scope="session")
+def podman(needs_podman: None) -> Iterator[PodmanService]:
+    """Give the tests a Podman service, where it can run."""
     service = PodmanService()
     yield service
     left = service.left_behind()

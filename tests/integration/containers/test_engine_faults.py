@@ -156,6 +156,7 @@ async def test_a_reboot_whose_answer_is_lost_is_not_repeated(podman: PodmanServi
     await direct.close()
 
 
+@pytest.mark.usefixtures("needs_podman")
 async def test_a_full_disk_is_told_as_such() -> None:
     service = PodmanService(SMALL_DISK_BYTES)
     client = EngineClient(service.address)
