@@ -37,6 +37,7 @@ def main() -> None:
         sys.exit("Only root can run the tests as another user: run this with sudo, or `make test` as that user.")
     account = pwd.getpwnam(options.user)
     with tempfile.TemporaryDirectory(prefix="stateward-as-user-", dir="/var/tmp") as folder:
+        (Path(folder) / ".cache").mkdir()  # uv and OpenStack's programs keep things there from run to run
         copy = Path(folder) / "stateward"
         copy_checkout(copy, account)
         before = written(copy, account)
