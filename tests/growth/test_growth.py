@@ -31,7 +31,7 @@ from tests.long_forms import in_long_form
 from tests.stored.test_stored_databases import Stored, unpack
 from tests.stored.write import NS
 
-SIZES = {(2_000, 10_000): "short", (10_000, int(os.environ.get("OBJECTS", "1000000"))): "long"}
+SIZES = {(1_000, 7_000): "short", (10_000, int(os.environ.get("OBJECTS", "1000000"))): "long"}
 FACTOR = 1.5
 HOST = "http://test"
 NAMED = {
@@ -87,7 +87,7 @@ GROWS = {
 """What may cost more, and why."""
 
 
-@pytest.mark.parametrize("sizes", in_long_form(SIZES, short=[(2_000, 10_000)]), ids=SIZES.values())
+@pytest.mark.parametrize("sizes", in_long_form(SIZES, short=[(1_000, 7_000)]), ids=SIZES.values())
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_no_request_costs_more_in_a_larger_deployment(
     store: str, sizes: tuple[int, int], request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
