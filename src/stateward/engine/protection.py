@@ -120,7 +120,9 @@ async def require_unprotected(uow: UnitOfWork, kinds: Kinds, request: Request, r
     if request.parent is None:
         if request.actor in PEOPLE:
             await require_no_flag(uow, request.action, record)
-            await _require_no_flag_below(uow, kinds, request.action, record)
+            if request.action in kind.removes_below:
+                below = await uow.peek_selected(Selector(record.ns, parent=(record.id,)))
+                await require_no_flag_in(uow, request.action, record.key, below)
         return
     reason = flag_of(record)  # the first request was checked for flags above
     if reason and (request.actor in PEOPLE or await _is_asked_by_person(uow, Key(request.ns, request.parent))):
@@ -138,27 +140,22 @@ async def _is_asked_by_person(uow: UnitOfWork, operation: Key | None) -> bool:
     return False
 
 
-async def _require_no_flag_below(uow: UnitOfWork, kinds: Kinds, action: str, record: Object) -> None:
-    """Raise if the action also removes what is below the object, and something there is protected."""
-    takers: tuple[str, ...] = (record.id,) if action in kinds.of(record).removes_below else ()
-    while takers:
-        below = await uow.peek_selected(Selector(record.ns, parent=takers))
-        for child in below:
-            if reason := flag_of(child):
-                raise Protected(action, record.ns, record.id, child.id, reason)
-        takers = tuple(child.id for child in below if child.kind in kinds and action in kinds.of(child).removes_below)
-
-
 async def require_parts_unprotected(uow: UnitOfWork, request: Request, whole: Object, parts: Iterable[Object]) -> None:
     """Refuse what a person asks for if it would remove parts, and one of them or of what is below them is protected.
 
     For the guards of kinds that remove objects which are not below their own.
     """
-    level = list(parts) if request.actor in PEOPLE else []
+    if request.actor in PEOPLE:
+        await require_no_flag_in(uow, request.action, whole.key, parts)
+
+
+async def require_no_flag_in(uow: UnitOfWork, action: str, whole: Key, parts: Iterable[Object]) -> None:
+    """Raise if one of the parts that an action removes is protected, or anything below them."""
+    level = list(parts)
     while level:
         for part in level:
             if reason := flag_of(part):
-                raise Protected(request.action, whole.ns, whole.id, part.id, reason)
+                raise Protected(action, whole.ns, whole.id, part.id, reason)
         level = await uow.peek_selected(Selector(whole.ns, parent=tuple(part.id for part in level)))
 
 

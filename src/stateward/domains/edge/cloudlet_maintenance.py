@@ -29,6 +29,7 @@ from stateward.domains.edge.model import (
 )
 from stateward.domains.edge.policy.app_members import app_status
 from stateward.engine import Ending, Job, Request
+from stateward.engine.protection import flag_of
 from stateward.engine.queries import list_all
 from stateward.lifecycle import SUCCEEDED
 from stateward.store.filters import Selector
@@ -95,7 +96,7 @@ class MaintenanceHandler:
         everything: list[str] = await job.once("instances", lambda: self._app_instances(job))
         tried: list[FailOver] = []
         moved: list[str] = []
-        kept: dict[str, str] = {}
+        kept: dict[str, str] = await job.once("protected", lambda: self._protected(job, everything))
         number = 1
         while plan := await self._plan_round(
             job, number, [instance for instance in everything if instance not in moved and instance not in kept], tried
@@ -130,6 +131,11 @@ class MaintenanceHandler:
     async def _app_instances(self, job: Job) -> list[str]:
         apps = existing_apps(await self._handlers.instances_on(job.ns, job.object))
         return [app.id for app in apps]
+
+    async def _protected(self, job: Job, instances: Sequence[str]) -> dict[str, str]:
+        """Return the instances that nobody may remove, with the reason: a replacement would be one too many."""
+        records = await self._handlers.engine.store.reader.objects([Key(job.ns, instance) for instance in instances])
+        return {key.id: f"it is protected ({reason})" for key, record in records.items() if (reason := flag_of(record))}
 
     async def _plan(self, job: Job, left: Sequence[str], tried: Sequence[FailOver]) -> list[dict[str, str]]:
         apps = await self._provisioned_apps(job.ns, {instance.rpartition(":")[2] for instance in left})

@@ -30,7 +30,7 @@ from stateward.domains.systems.object_ids import secret_id, secret_name, system_
 from stateward.domains.systems.settings import SystemsSettings
 from stateward.engine import LockRequest, NotFound, Request
 from stateward.engine.kind_types import require_known_fields
-from stateward.engine.protection import require_no_flag
+from stateward.engine.protection import require_no_flag, require_no_flag_in
 from stateward.engine.requests import REASON
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.locks.modes import Mode
@@ -151,10 +151,12 @@ def check_logins(settings: SystemsSettings, ns: str, picture: DesiredTree) -> No
 
 
 async def require_no_protected_part(uow: UnitOfWork, action: str, system: Key, change: ChangeSpec) -> None:
-    """Refuse a deploy or a teardown that would remove a protected service, job or node pool."""
+    """Refuse a deploy or a teardown that would remove a protected service, job or node pool, or a run of a job."""
     for kind in (SERVICE.kind, JOB.kind, NODEPOOL.kind):
-        for part in leaving_parts(system.id, change, await uow.select(Selector(system.ns, kind, system.id))):
+        leaving = list(leaving_parts(system.id, change, await uow.select(Selector(system.ns, kind, system.id))))
+        for part in leaving:
             await require_no_flag(uow, action, part)
+        await require_no_flag_in(uow, action, system, leaving)
 
 
 async def drop_lock_timer(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - what follows an end

@@ -13,7 +13,7 @@ from stateward.domains.edge.errors import ActionInProgress, InMaintenance
 from stateward.domains.edge.model import ClusterInst, cloudlet_status, instance_status
 from stateward.domains.edge.policy.app_members import app_status
 from stateward.engine import Accepted, Job
-from stateward.store.records import Operation
+from stateward.store.records import Key, Operation
 from tests.integration.domains.edge.conftest import ADA, ANN, NS, PATIENT, AgentRunner, EdgeHarness, hold_work
 
 OLD, NEW = "munich:autocluster-web:web", "berlin:autocluster-web:web"
@@ -70,6 +70,15 @@ async def test_an_app_is_moved_before_a_maintenance_and_is_never_without_an_inst
     await harness.online()
     await harness.until_true("munich:c1:plain", lambda one: one.state == "Ready" and not instance_status(one).missing)
     await harness.cluster("c2")
+
+
+async def test_a_protected_app_stays_and_gets_no_replacement(harness: EdgeHarness) -> None:
+    await provisioned(harness, "munich", "berlin")
+    await harness.engine.protect(NS, OLD, "keep")
+    operation = await harness.ended(await maintain(harness))
+    assert (operation.status, await harness.state(OLD)) == ("succeeded", "Ready")
+    assert f"{OLD} stays: it is protected (keep)" in await lines(harness, operation)
+    assert await harness.engine.store.reader.object(Key(NS, NEW)) is None
 
 
 async def test_an_app_that_cannot_run_on_one_cloudlet_is_moved_to_the_next_or_stays(harness: EdgeHarness) -> None:

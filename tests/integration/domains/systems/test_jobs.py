@@ -158,6 +158,21 @@ async def test_a_protected_job_is_not_removed_by_a_deploy(harness: SystemsHarnes
         await harness.deploy("/", "services: {}")
 
 
+async def test_a_protected_run_keeps_its_job_and_its_system(harness: SystemsHarness) -> None:
+    await harness.deployed("/", report())
+    await ran(harness)
+    (run,) = await objects(harness, JOBRUN.kind)
+    await harness.engine.protect(NS, run.id, "evidence")
+    for removal in (
+        harness.deploy("/", "services: {}"),
+        harness.actions.teardown("shop"),
+        harness.actions.delete("shop"),
+    ):
+        with pytest.raises(Protected, match="evidence"):
+            await removal
+    assert await objects(harness, JOBRUN.kind) == [await harness.engine.record(NS, run.id)]
+
+
 @pytest.mark.parametrize("how", ["teardown", "delete"])
 async def test_the_end_of_a_system_ends_its_runs_and_removes_its_jobs(harness: SystemsHarness, how: str) -> None:
     await harness.deployed("/", report())
