@@ -34,6 +34,9 @@ from stateward.store.records import Key, Object, Operation
 
 NO_NAME = "the message names no instance"
 
+MAX_PROGRESS_CHARS = 1_000
+"""How much of a line of progress is kept: an agent may send many."""
+
 
 class AgentMessage(Struct, frozen=True):
     """A message over a connection; if its content has no name, it is about the agent itself."""
@@ -118,7 +121,8 @@ def _apply_progress(
         journal_rejection(uow, instance, AGENT, message.cloudlet, "progress", rejected)
         return ReportResult(False, rejected.why)
     op = operation.id if operation is not None else instance_status(instance).undo_of
-    entry = records.Progress(instance.ns, op, uow.now, progress.text, progress.done, progress.total)
+    text = progress.text[:MAX_PROGRESS_CHARS]
+    entry = records.Progress(instance.ns, op, uow.now, text, progress.done, progress.total)
     uow.changes.progress.append(entry)
     if operation is not None:
         renew_deadline(uow, operation, operation.within)
