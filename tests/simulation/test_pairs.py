@@ -9,7 +9,7 @@ from stateward.errors import BadInput
 from tests.simulation.domains import CASES
 from tests.simulation.pairs import explore_pair
 
-SHORT_POINTS, POINTS = 3, 20
+SHORT_POINTS, POINTS = 2, 20
 SHORT = [(name, *pair) for name, case in CASES.items() for pair in case.pairs]
 
 

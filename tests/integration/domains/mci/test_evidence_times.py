@@ -272,7 +272,7 @@ def test_a_removal_by_force_names_no_machine_that_has_been_absent_for_long() -> 
     live(6, FAIR, course)
 
 
-STEPS = 70
+STEPS, STRIDE = 70, 10
 """After how many steps of the store an MCI of four VMs has been created and is Running."""
 
 
@@ -292,7 +292,7 @@ async def delete_amid_create(world: World, step: int) -> None:
 
 
 @pytest.mark.parametrize("later_s", [0.0, 0.05, 0.2, 1.0])
-@pytest.mark.parametrize("first", in_long_form(range(5), short=range(1)))
+@pytest.mark.parametrize("first", in_long_form(range(STRIDE), short=range(1)))
 def test_a_deletion_by_force_amid_a_create_leaves_no_record_and_names_every_machine(
     later_s: float, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,7 +306,7 @@ def test_a_deletion_by_force_amid_a_create_leaves_no_record_and_names_every_mach
 
     monkeypatch.setattr(Service, "_observe_before_removal", observed)
     profile = FaultProfile(latency=0.02, pending=0.1)
-    for step in range(first, STEPS, 5):
+    for step in range(first, STEPS, STRIDE):
         live(step, profile, lambda world, step=step: delete_amid_create(world, step))  # type: ignore[misc]
 
 
