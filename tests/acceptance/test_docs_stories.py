@@ -111,11 +111,11 @@ class Terminal:
         path = f"{Path(sys.executable).parent}:{clean['PATH']}"
         installed = {"PIP_TARGET": str(folder / ".installed"), "PYTHONPATH": str(folder / ".installed")}
         offline = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "false"}
-        own = {"STATEWARD_PORT": "0", "STATEWARD_ONLY": only, "COLUMNS": "200", "NO_COLOR": "1"}
+        own = {"PYTEST_ADDOPTS": "-p no:schemathesis -p no:faker"}  # which a user doesn't have
+        own |= {"STATEWARD_PORT": "0", "STATEWARD_ONLY": only, "COLUMNS": "200", "NO_COLOR": "1"}
         forks = fork_server().fileno()
-        if only != "acme":  # it's installed while its page is read, and a fork would not find it
-            path = f"{_forked_program(folder)}:{path}"
-            own |= {"FORKED_PROGRAM": str(STATEWARD), "FORK_SERVER": str(forks)}
+        path = f"{_forked_program(folder)}:{path}"
+        own |= {"FORKED_PROGRAM": str(STATEWARD), "FORK_SERVER": str(forks)}
         self._folder = folder
         self._shell = subprocess.Popen(
             ["bash"],

@@ -25,8 +25,8 @@ def project(tmp_path: Path) -> Path:
 
 
 def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    plugins = ("-p", "stateward.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:asyncio")
-    command = [sys.executable, "-m", "pytest", "-q", *plugins, *arguments]
+    plugins = ("stateward.pytest_plugin", "no:cacheprovider", "no:asyncio", "no:schemathesis", "no:faker")
+    command = [sys.executable, "-m", "pytest", "-q", *(f"-p{one}" for one in plugins), *arguments]
     return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
 
 
