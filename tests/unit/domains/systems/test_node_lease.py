@@ -13,7 +13,7 @@ NONE = Faults(pauses=0, kills=0, cuts=0, restarts=0, skips=0, breaks=1)
 @pytest.mark.parametrize(
     "faults",
     [
-        replace(NONE, skips=1, pauses=1),
+        pytest.param(replace(NONE, skips=1, pauses=1), marks=pytest.mark.long),
         replace(NONE, skips=1, cuts=1),
         pytest.param(replace(NONE, skips=1, kills=1, restarts=1), marks=pytest.mark.long),
         pytest.param(replace(NONE, skips=1, pauses=1, cuts=1), marks=pytest.mark.long),
