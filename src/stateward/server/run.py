@@ -31,7 +31,6 @@ from stateward.access.tokens import token_kind
 from stateward.aio.open_files import raise_open_file_limit
 from stateward.aio.supervise import cancel_tasks
 from stateward.config import Config, hidden_paths, masked
-from stateward.drivers.confinement import Confinement
 from stateward.engine import Kind
 from stateward.engine.maintenance.retention import history_kind
 from stateward.engine.protection import protection_kind
@@ -53,6 +52,7 @@ from stateward.server.telemetry.prometheus_metrics import Metrics, ProviderCalls
 from stateward.server.telemetry.traces import NoTraces, RequestTracer, Traces, start_traces
 from stateward.store import open_store
 from stateward.store.port import Store
+from stateward.workloads.confinement import Confinement
 
 log = logging.getLogger("stateward.server")
 

@@ -17,12 +17,10 @@ from stateward.domains.edge.sites.probe_specs import CommandProbe, HttpProbe, Pr
 from stateward.domains.edge.sites.probes import UNKNOWN_HEALTH, ProbedApp, ProbeRunner, next_health
 from stateward.domains.edge.sites.process_meter import (
     ProcessMeter,
-    ProcessUsage,
     assign_processes,
-    parse_usage,
-    read_usages,
 )
-from stateward.domains.edge.sites.tcp_sockets import (
+from stateward.workloads.procfs import ProcessStat, living_processes, parse_stat
+from stateward.workloads.tcp_sockets import (
     ESTABLISHED,
     LISTENING,
     PROBE_SOURCE,
@@ -47,13 +45,14 @@ TABLE = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when re
 
 
 def test_a_process_counts_with_its_ended_children_and_a_dead_one_does_not() -> None:
-    assert parse_usage(STAT.format(state="S")) == ProcessUsage(17, 1, 15, 100, 5 * os.sysconf("SC_PAGE_SIZE"))
-    assert parse_usage(STAT.format(state="Z")) is None
-    assert os.getpid() in {one.pid for one in read_usages()}
+    sleeping = parse_stat(STAT.format(state="S"))
+    assert (sleeping.ticks, sleeping.memory) == (100, 5 * os.sysconf("SC_PAGE_SIZE"))
+    assert [parse_stat(STAT.format(state=state)).alive for state in "SZ"] == [True, False]
+    assert os.getpid() in {one.pid for one in living_processes()}
 
 
-def usage(pid: int, parent: int, session: int) -> ProcessUsage:
-    return ProcessUsage(pid, parent, session, ticks=pid, memory=1)
+def usage(pid: int, parent: int, session: int) -> ProcessStat:
+    return ProcessStat(pid, "S", parent, session, session, 0, ticks=pid, memory=1)
 
 
 def test_processes_belong_to_nodes_by_session_and_to_apps_by_descent_even_in_sessions_of_their_own() -> None:
@@ -75,7 +74,7 @@ def test_an_app_that_nobody_connects_to_has_no_requests() -> None:
 
 
 def test_connections_belong_to_whoever_listens_at_their_port() -> None:
-    sockets = list(parse_sockets(TABLE))
+    sockets = list(parse_sockets(TABLE.splitlines()))
     ports = ports_by_owner(sockets, {77: {"web", "c1"}})
     assert ports == {"web": {8080}, "c1": {8080}}
     use = use_of_ports(sockets, ports)["web"]

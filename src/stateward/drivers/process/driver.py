@@ -12,7 +12,6 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from stateward.drivers.confinement import Confinement
 from stateward.drivers.port import (
     AlreadyDone,
     CallAccepted,
@@ -37,11 +36,12 @@ from stateward.drivers.process.host_driver import HostDriver, conflict, observat
 from stateward.drivers.process.jobs import run_job
 from stateward.drivers.process.machine_dir import MachinePhase, MachineRecord, MachineStatus, ProcessStatus
 from stateward.drivers.process.machine_processes import continue_all, is_any_running, stop_all, stopped_by_tenant
-from stateward.drivers.process.procfs import ProcessId
 from stateward.drivers.process.shell_machine import ShellMachine, size_of
 from stateward.drivers.process.ssh_daemon import SshDaemon, is_ssh_installed
 from stateward.drivers.process.supervisor import POLL_INTERVAL_S, Milestone, ignore_milestone
 from stateward.drivers.ssh_keys import login_keys_of
+from stateward.workloads.confinement import Confinement
+from stateward.workloads.procfs import ProcessId
 
 IMAGE = "sh"
 SIGNAL_TIMEOUT_S = 1.0

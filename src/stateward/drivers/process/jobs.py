@@ -6,7 +6,6 @@ A suspended machine runs nothing, so a command on it runs into its time-out.
 import asyncio
 import errno
 import os
-import signal
 import stat
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -14,10 +13,10 @@ from pathlib import Path
 from secrets import token_hex
 from shlex import quote
 
-from stateward.drivers.confinement.syscalls import open_handle
 from stateward.drivers.port import CommandFailed
-from stateward.drivers.process.procfs import ProcessId, descendants_of, find_descendants, find_labeled
 from stateward.drivers.ssh.remote_run import SESSION_VARIABLE
+from stateward.workloads.confinement.syscalls import open_handle
+from stateward.workloads.procfs import ProcessId, descendants_of, find_by_environment, find_in_group, kill_processes
 
 POLL_INTERVAL_S = 0.01
 
@@ -121,7 +120,6 @@ def _remove_job(process: ProcessId, job: Path) -> None:
         discard_file(file)
     if finished:
         return
-    labeled = find_labeled(f"{SESSION_VARIABLE}={job.name}")  # also what has lost its parent, or has another session
-    for pid in sorted({*find_descendants(process.pid, job.name), *descendants_of(labeled)}):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    label = f"{SESSION_VARIABLE}={job.name}".encode()  # also of what has lost its parent, or has another session
+    labeled = find_by_environment(lambda variables: label in variables)
+    kill_processes(descendants_of(labeled | find_in_group(process.pid, job.name)))

@@ -13,8 +13,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from zlib import crc32
 
-from stateward.drivers.confinement.syscalls import open_handle
 from stateward.errors import BadInput
+from stateward.workloads.confinement.syscalls import open_handle
 
 ADDRESS = "127.0.0.1"
 DEFAULT_PORTS = "20000-29999"

@@ -23,11 +23,11 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 from msgspec import Struct
 
-from stateward.drivers.confinement.syscalls import open_handle
 from stateward.drivers.port import MachineSpec
 from stateward.drivers.process.errors import BadMachineRecord, MachineLocked
-from stateward.drivers.process.procfs import ProcessId, ProcessStat
-from stateward.drivers.process.trees import clear_tree, remove_tree
+from stateward.workloads.confinement.syscalls import open_handle
+from stateward.workloads.procfs import ProcessId, ProcessStat
+from stateward.workloads.trees import clear_tree, remove_tree
 
 
 class MachinePhase(StrEnum):

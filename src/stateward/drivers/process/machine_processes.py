@@ -18,10 +18,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from uuid import UUID
 
-from stateward.drivers.confinement.seccomp import LABEL_LIMIT
 from stateward.drivers.process.errors import ProcessStillRunning
 from stateward.drivers.process.machine_dir import MachineRecord
-from stateward.drivers.process.procfs import (
+from stateward.workloads.confinement.seccomp import LABEL_LIMIT
+from stateward.workloads.procfs import (
     PROC,
     ProcessId,
     ProcessStat,

@@ -12,9 +12,9 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from stateward.drivers.confinement import PATH
-from stateward.drivers.confinement.syscalls import open_handle
-from stateward.drivers.process.spawn import spawn
+from stateward.workloads.confinement import PATH
+from stateward.workloads.confinement.syscalls import open_handle
+from stateward.workloads.spawn import spawn
 
 log = logging.getLogger("stateward.drivers")
 

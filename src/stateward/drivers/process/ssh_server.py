@@ -28,11 +28,17 @@ from pathlib import Path
 
 import asyncssh
 
-from stateward.drivers.confinement import seal_process
 from stateward.drivers.process.errors import BadMachineRecord
 from stateward.drivers.process.login_ports import ADDRESS
 from stateward.drivers.process.machine_dir import MachineDir, MachinePhase, MachineRecord
-from stateward.drivers.process.procfs import (
+from stateward.drivers.process.session_job import is_accepting, remove_old_jobs, start_session_job
+from stateward.drivers.process.sftp_command import sftp_command
+from stateward.drivers.process.sftp_program import LINK_FIRST
+from stateward.drivers.process.shell_machine import mark_of
+from stateward.drivers.process.ssh_daemon import CHANGES, HOST_KEY, SSH
+from stateward.drivers.process.ssh_session import MachineSession
+from stateward.workloads.confinement import seal_process
+from stateward.workloads.procfs import (
     ProcessId,
     find_marked,
     is_same_process,
@@ -40,12 +46,6 @@ from stateward.drivers.process.procfs import (
     stat_of,
     this_pid_namespace,
 )
-from stateward.drivers.process.session_job import is_accepting, remove_old_jobs, start_session_job
-from stateward.drivers.process.sftp_command import sftp_command
-from stateward.drivers.process.sftp_program import LINK_FIRST
-from stateward.drivers.process.shell_machine import mark_of
-from stateward.drivers.process.ssh_daemon import CHANGES, HOST_KEY, SSH
-from stateward.drivers.process.ssh_session import MachineSession
 
 log = logging.getLogger("stateward.drivers.ssh")
 

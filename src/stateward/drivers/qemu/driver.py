@@ -43,7 +43,6 @@ from stateward.drivers.process.machine_dir import (
     ProcessStatus,
     open_private,
 )
-from stateward.drivers.process.procfs import process_age_s
 from stateward.drivers.process.shell_machine import size_of
 from stateward.drivers.process.ssh_daemon import HOST_KEY
 from stateward.drivers.process.supervisor import Milestone, ignore_milestone
@@ -54,6 +53,7 @@ from stateward.drivers.qemu.monitor import Monitor, open_monitor, state_of
 from stateward.drivers.qemu.monitor_events import MonitorEvents
 from stateward.drivers.qemu.seed_volume import seed_volume
 from stateward.drivers.ssh_keys import login_keys_of
+from stateward.workloads.procfs import process_age_s
 
 MAX_MONITORS = 16
 """How many monitors are queried at the same time."""

@@ -28,7 +28,7 @@ from stateward.domains.systems.backends.local.launch import find_unrecorded, lau
 from stateward.domains.systems.backends.port import InstancePhase, ServiceRef, SystemRef
 from stateward.domains.systems.definition import HealthCheck, NodePool, Service, revision_of
 from stateward.domains.systems.errors import NodePoolFull
-from stateward.drivers.confinement import Confinement
+from stateward.workloads.confinement import Confinement
 from tests.integration.domains.systems.local_backend_harness import (
     HOME,
     PATIENT,

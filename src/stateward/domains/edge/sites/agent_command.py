@@ -127,7 +127,7 @@ def agent(
     from stateward.agents.agent import Agent
     from stateward.agents.dialer import WebSocketDialer
     from stateward.agents.self_upgrade import SelfUpgrade, read_installation
-    from stateward.drivers.confinement import seal_process
+    from stateward.workloads.confinement import seal_process
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
     for chatty in ("websockets", "httpx"):
@@ -184,7 +184,7 @@ def _site(
     if driver is Drivers.PROCESS:
         from stateward.config import load
         from stateward.domains.edge.sites.process_site import ProcessSite
-        from stateward.drivers.confinement import Confinement
+        from stateward.workloads.confinement import Confinement
 
         settings = load({}, os.environ, None).config
         readable = [Path(name).resolve() for name in settings.machine_paths.split(":") if name]

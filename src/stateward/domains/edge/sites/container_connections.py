@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from stateward.containers import ContainerEngine, EngineRefused
 from stateward.domains.edge.sites.container_calls import EngineCalls
-from stateward.domains.edge.sites.tcp_sockets import TcpSocket, read_namespace_sockets, use_of_namespace
-from stateward.drivers.process.procfs import read_proc
+from stateward.workloads.procfs import read_proc
+from stateward.workloads.tcp_sockets import TcpSocket, read_namespace_sockets, use_of_namespace
 
 MAX_INSPECTED = 200
 """The number of new containers whose process is looked up in one measurement."""

@@ -7,7 +7,6 @@ memory.
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import count, islice
@@ -26,7 +25,7 @@ from stateward.domains.edge.sites.output_excerpt import last_output
 from stateward.domains.edge.sites.probes import ProbeRunner, health_by_app
 from stateward.domains.edge.sites.process_meter import ProcessMeter
 from stateward.domains.edge.sites.process_programs import probed_parts, setup_scripts, shell_programs
-from stateward.domains.edge.sites.process_tracking import background_shell, kill_processes, with_label
+from stateward.domains.edge.sites.process_tracking import background_shell, kill_labeled, with_label
 from stateward.drivers import (
     AlreadyDone,
     CallAccepted,
@@ -38,9 +37,9 @@ from stateward.drivers import (
     Observation,
     ProviderRegion,
 )
-from stateward.drivers.confinement import Confinement
 from stateward.drivers.process import ProcessDriver
-from stateward.drivers.process.procfs import PROC, read_proc, stat_of
+from stateward.workloads.confinement import Confinement
+from stateward.workloads.procfs import command_lines, stat_of
 
 MARK = "stateward-app"
 LABEL_SEPARATOR = "//"
@@ -332,7 +331,7 @@ class ProcessSite(AgentSite):
         nodes = (await self._node_sessions()).values()
 
         async def kill() -> int:
-            return await asyncio.to_thread(lambda: kill_processes(is_wanted, roots(), nodes))
+            return await asyncio.to_thread(lambda: kill_labeled(is_wanted, roots(), nodes))
 
         await _wait_until(lambda number: number == 0, kill, why)
 
@@ -422,13 +421,8 @@ async def _wait_until(done: Callable[..., bool], observe: Callable[[], object], 
 def marked_processes() -> dict[tuple[int, str], int]:
     """Return the pids of app processes on this machine, by process group and mark."""
     processes: dict[tuple[int, str], int] = {}
-    for name in os.listdir(PROC):  # noqa: PTH208 - faster than Path, and names suffice
-        if not name.isdecimal():
-            continue
-        arguments = (read_proc(name, "cmdline") or b"").split(b"\0")
+    for pid, arguments in command_lines():
         mark = arguments[3].decode(errors="replace") if len(arguments) > 3 else ""
-        if mark.startswith(MARK + "/"):
-            stat = stat_of(int(name))
-            if stat is not None and stat.alive:
-                processes[stat.group, mark] = stat.pid
+        if mark.startswith(MARK + "/") and (stat := stat_of(pid)) is not None and stat.alive:
+            processes[stat.group, mark] = pid
     return processes

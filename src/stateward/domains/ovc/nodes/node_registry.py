@@ -10,7 +10,6 @@ from stateward.domains.ovc.nodes.driver_node import DriverNode
 from stateward.domains.ovc.nodes.node_options import check_options
 from stateward.domains.ovc.nodes.port import Hypervisor
 from stateward.drivers import ProviderRegion
-from stateward.drivers.confinement import Confinement
 from stateward.drivers.simulated import SimulatedCloud, SimulatedDriver
 from stateward.drivers.simulated.cloud_file import CloudUnavailable
 from stateward.drivers.simulated.provider_catalogue import SimulatedImage, SimulatedSpec
@@ -18,6 +17,7 @@ from stateward.engine import Permanent, Temporary
 from stateward.errors import StatewardError
 from stateward.store.port import Reader
 from stateward.store.records import Key
+from stateward.workloads.confinement import Confinement
 
 PROVIDER = "ovc"
 SIMULATED_SIZE = "tiny"

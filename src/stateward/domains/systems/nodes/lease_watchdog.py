@@ -20,11 +20,11 @@ import msgspec
 
 from stateward.agents.self_upgrade import LockHolder
 from stateward.domains.systems.backends.local.instance_dir import BackendDir, write_record
-from stateward.domains.systems.backends.local.launch import is_alive, kill_all_below
+from stateward.domains.systems.backends.local.launch import kill_all_below
 from stateward.domains.systems.nodes.container_fence import EngineCleaner, kill_containers
 from stateward.domains.systems.nodes.node_lease import WATCHDOG_FILE, LeaseFile, boot_clock
-from stateward.drivers.confinement import Confinement
-from stateward.drivers.process.procfs import PROC, process_of
+from stateward.workloads.confinement import Confinement
+from stateward.workloads.procfs import PROC, process_of, signal_group
 
 LONGEST_SLEEP_S = 0.2
 """The lease may have been written anew meanwhile, or its file removed."""
@@ -46,9 +46,9 @@ def kill_instances(folder: Path) -> bool:
                 state = directory.state()
                 if state is None:
                     continue
-                if state.process is not None and is_alive(state.process):
-                    with suppress(ProcessLookupError, PermissionError):
-                        os.killpg(state.process.pid, signal.SIGKILL)
+                if state.process is not None:
+                    with suppress(PermissionError):
+                        signal_group(state.process, signal.SIGKILL)
                 if state.uid is not None:
                     with suppress(OSError):
                         confinement.kill(directory.folder, state.uid)

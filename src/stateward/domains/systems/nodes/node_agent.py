@@ -20,8 +20,8 @@ from stateward.domains.systems.backends.local.launch import HostPlace
 from stateward.domains.systems.nodes.container_fence import save_engine, sees_container
 from stateward.domains.systems.nodes.node_lease import LeaseFile, NodeLease, Watchdog
 from stateward.domains.systems.nodes.node_site import NodeSite
-from stateward.drivers.confinement import Confinement, seal_process
 from stateward.errors import BadInput
+from stateward.workloads.confinement import Confinement, seal_process
 
 AGENTS_PATH = "/api/v1/systems/-/nodes"
 

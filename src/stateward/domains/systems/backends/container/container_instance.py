@@ -40,9 +40,9 @@ from stateward.domains.systems.backends.local.health_check import check_tcp_thro
 from stateward.domains.systems.backends.local.instance_dir import InstanceDir, InstanceOrder, prepare_log
 from stateward.domains.systems.backends.local.instance_supervisor import READY_AFTER_S, UNHEALTHY, InstanceSupervisor
 from stateward.domains.systems.backends.port import InstancePhase
-from stateward.drivers.confinement import Confinement
-from stateward.drivers.process.procfs import ProcessId
 from stateward.errors import StatewardError
+from stateward.workloads.confinement import Confinement
+from stateward.workloads.procfs import ProcessId
 
 RETRY_S = 1.0
 """When a call that failed is made again."""

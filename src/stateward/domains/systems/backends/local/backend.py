@@ -50,8 +50,8 @@ from stateward.domains.systems.backends.port import (
 )
 from stateward.domains.systems.definition import HealthCheck, NodePool, PinnedImage, Service
 from stateward.domains.systems.errors import NoRunningInstance
-from stateward.drivers.confinement import Confinement
-from stateward.drivers.process.trees import remove_tree
+from stateward.workloads.confinement import Confinement
+from stateward.workloads.trees import remove_tree
 
 POLL_INTERVAL_S = 0.05
 

@@ -29,7 +29,7 @@ from stateward.domains.systems.backends.local.instance_dir import (
 from stateward.domains.systems.backends.local.instance_supervisor import InstanceSupervisor
 from stateward.domains.systems.backends.local.launch import THIS_HOST, HostPlace
 from stateward.domains.systems.backends.port import ReadSecrets, ServiceRef
-from stateward.drivers.confinement import Confinement
+from stateward.workloads.confinement import Confinement
 
 log = logging.getLogger("stateward.systems")
 

@@ -13,7 +13,7 @@ from stateward.containers.command_kill import MARK_VARIABLE, kill_on_host, new_m
 from stateward.domains.systems.backends.local.instance_dir import InstanceDir, InstanceOrder, LocalInstanceState
 from stateward.domains.systems.backends.local.launch import environment_of, secret_files, start_dir
 from stateward.domains.systems.backends.port import CommandOutcome
-from stateward.drivers.confinement import Confinement, Sandbox
+from stateward.workloads.confinement import Confinement, Sandbox
 
 CHUNK_BYTES = 65_536
 SIGNAL_BASE = 128

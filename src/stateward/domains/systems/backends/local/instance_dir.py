@@ -26,8 +26,8 @@ from msgspec import Struct
 
 from stateward.domains.systems.backends.port import InstancePhase, ServiceRef, SystemRef
 from stateward.domains.systems.definition import NodePool, Service
-from stateward.drivers.process.procfs import ProcessId
-from stateward.drivers.process.trees import remove_tree
+from stateward.workloads.procfs import ProcessId
+from stateward.workloads.trees import remove_tree
 
 T = TypeVar("T")
 

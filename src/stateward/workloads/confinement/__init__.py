@@ -22,8 +22,8 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from stateward.drivers.confinement import landlock, seccomp, secret_files, syscalls
-from stateward.drivers.confinement.uids import UidClaims, uid_range
+from stateward.workloads.confinement import landlock, seccomp, secret_files, syscalls
+from stateward.workloads.confinement.uids import UidClaims, uid_range
 
 T = TypeVar("T")
 

@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from zlib import crc32
 
-from stateward.drivers.confinement import syscalls
 from stateward.errors import BadInput
+from stateward.workloads.confinement import syscalls
 
 CLAIMS = Path("/run/stateward/uids")
 SCAN_INTERVAL_S = 5.0
