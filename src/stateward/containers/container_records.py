@@ -54,16 +54,6 @@ class ContainerLimits(Struct, frozen=True):
     open_files: int = 1024
 
 
-class ContainerHealthCheck(Struct, frozen=True):
-    """A command in the container that tells by its exit status whether the container is healthy."""
-
-    command: tuple[str, ...]
-    interval_s: float = 30.0
-    timeout_s: float = 10.0
-    retries: int = 3
-    start_period_s: float = 0.0
-
-
 class ContainerSpec(Struct, frozen=True):
     """A container to create. `key` identifies it for good; `name` is unique in its engine.
 
@@ -89,7 +79,6 @@ class ContainerSpec(Struct, frozen=True):
     hostname: str = ""
     read_only_root: bool = False
     capabilities: tuple[str, ...] = ()  # all others are dropped
-    health_check: ContainerHealthCheck | None = None
     stop_signal: str = "SIGTERM"
     stop_grace_s: int = 10
     starts_once: bool = False  # it is never started again, so its secret files may be gone when it has stopped
@@ -142,19 +131,6 @@ class EngineVersion(Struct, frozen=True):
     api_version: str
 
 
-class EngineInfo(Struct, frozen=True):
-    """The host of an engine, and how many containers and images it has."""
-
-    host: str
-    cpus: int
-    memory_bytes: int
-    architecture: str
-    operating_system: str
-    storage_driver: str
-    containers: int
-    images: int
-
-
 class ContainerState(StrEnum):
     """The state of a container; `ContainerRecord.native_state` keeps the engine's own word."""
 
@@ -168,14 +144,10 @@ class ContainerState(StrEnum):
     DEAD = "dead"
     OTHER = "other"  # a word that is not known here
 
-
-class ContainerHealth(StrEnum):
-    """The result of a container's health check."""
-
-    NONE = "none"
-    STARTING = "starting"
-    HEALTHY = "healthy"
-    UNHEALTHY = "unhealthy"
+    @property
+    def has_ended(self) -> bool:
+        """Whether its program has run and ended, so that it has an exit code."""
+        return self in (ContainerState.EXITED, ContainerState.DEAD)
 
 
 class ContainerRecord(Struct, frozen=True, gc=False):
@@ -192,7 +164,6 @@ class ContainerRecord(Struct, frozen=True, gc=False):
     ips: Mapping[str, str] = {}  # network -> address
     ports: tuple[PublishedPort, ...] = ()
     volumes: tuple[str, ...] = ()
-    health: ContainerHealth = ContainerHealth.NONE
     exit_code: int | None = None
     oom_killed: bool | None = None
     started_at: float | None = None

@@ -22,7 +22,6 @@ TRANSFER_TIMEOUT_S = 600.0
 MIB = 1 << 20
 
 _IMAGE = msgspec.json.Decoder(resource_wire.ImageJson)
-_IMAGES = msgspec.json.Decoder(list[resource_wire.ImageJson])
 _PROGRESS = msgspec.json.Decoder(resource_wire.ProgressJson)
 _TAR = {"Content-Type": "application/x-tar"}
 
@@ -31,11 +30,6 @@ class EngineImages:
     """The part of the client that is about images."""
 
     _transport: EngineTransport
-
-    async def list_images(self) -> Sequence[ContainerImage]:
-        """List the images that the engine has."""
-        images = await self._transport.read(_IMAGES, "list images", "/images/json")
-        return [resource_wire.image_record(image) for image in images]
 
     async def inspect_image(self, image: str) -> ContainerImage:
         """Return an image by its name, digest or id."""

@@ -9,7 +9,6 @@ from datetime import datetime
 from msgspec import Struct
 
 from stateward.containers.container_records import (
-    ContainerHealth,
     ContainerRecord,
     ContainerState,
     ContainerStats,
@@ -77,12 +76,6 @@ class PodmanListed(Struct, frozen=True):
     State: str | None = None
 
 
-class HealthJson(ApiObject, frozen=True, gc=False):
-    """The result of a health check."""
-
-    status: str | None = None
-
-
 class StateJson(ApiObject, frozen=True, gc=False):
     """The state of a container, as inspected."""
 
@@ -93,7 +86,6 @@ class StateJson(ApiObject, frozen=True, gc=False):
     error: str | None = None
     started_at: str | None = None
     finished_at: str | None = None
-    health: HealthJson | None = None
 
 
 class ConfigJson(ApiObject, frozen=True, gc=False):
@@ -132,9 +124,7 @@ _STATES = {
 KILLED_EXIT = 137
 """The exit code after SIGKILL."""
 _EXIT_CODE = re.compile(r"^Exited \((-?\d+)\)")
-_HEALTH = re.compile(r"\((?:health: )?(starting|healthy|unhealthy)\)$")
 _NO_NAME = ("",)
-_ENDED = (ContainerState.EXITED, ContainerState.DEAD)
 
 
 def container_state(word: str | None) -> ContainerState:
@@ -143,10 +133,9 @@ def container_state(word: str | None) -> ContainerState:
 
 
 def listed_record(container: ListedContainer) -> ContainerRecord:
-    """Return a listed container; its exit code and health stand in a sentence for people."""
+    """Return a listed container; its exit code is part of a sentence for people."""
     status, state = container.status or "", container_state(container.state)
-    health = _HEALTH.search(status) if status.endswith(")") else None
-    exit_code = _EXIT_CODE.match(status) if state in _ENDED else None
+    exit_code = _EXIT_CODE.match(status) if state.has_ended else None
     return ContainerRecord(
         container.id,
         (container.names or _NO_NAME)[0].removeprefix("/"),
@@ -159,7 +148,6 @@ def listed_record(container: ListedContainer) -> ContainerRecord:
         _addresses(container.network_settings),
         tuple([_listed_port(port) for port in container.ports if port.PublicPort]) if container.ports else (),
         _volumes(container.mounts) if container.mounts else (),
-        ContainerHealth(health[1]) if health else ContainerHealth.NONE,
         int(exit_code[1]) if exit_code else None,
     )
 
@@ -180,8 +168,7 @@ def inspected_record(container: InspectedContainer) -> ContainerRecord:
         _addresses(container.network_settings),
         _inspected_ports(container.network_settings),
         _volumes(container.mounts),
-        health_record(state.health),
-        state.exit_code if meaning in _ENDED else None,
+        state.exit_code if meaning.has_ended else None,
         _is_oom_killed(state),
         seconds_of(state.started_at),
         seconds_of(state.finished_at),
@@ -196,12 +183,6 @@ def _is_oom_killed(state: StateJson) -> bool | None:
     Podman on hosts with version 1 of control groups says no whatever happened.
     """
     return None if not state.o_o_m_killed and state.exit_code == KILLED_EXIT else state.o_o_m_killed
-
-
-def health_record(health: HealthJson | None) -> ContainerHealth:
-    """Return the result of a health check."""
-    word = health.status if health else ""
-    return ContainerHealth(word) if word in set(ContainerHealth) else ContainerHealth.NONE
 
 
 def _addresses(settings: NetworkSettingsJson | None) -> dict[str, str]:

@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 from stateward.containers.container_records import (
-    ContainerHealth,
     ContainerImage,
     ContainerNetwork,
     ContainerNetworkSpec,
@@ -22,7 +21,6 @@ from stateward.containers.container_records import (
     ContainerVolume,
     ContainerVolumeSpec,
     EngineEvent,
-    EngineInfo,
     EngineVersion,
     ExecEnd,
     ExecResult,
@@ -40,14 +38,8 @@ EXEC_TIMEOUT_S = 60.0
 class ContainerEngine(Protocol):
     """An engine on one host. Every method may be called concurrently."""
 
-    async def ping(self) -> None:
-        """Return if the engine answers."""
-
     async def version(self) -> EngineVersion:
         """Return the engine's name and version."""
-
-    async def info(self) -> EngineInfo:
-        """Return the engine's host and counts."""
 
     async def isolates_networks(self) -> bool:
         """Tell whether networks stay isolated from each other, whatever containers end."""
@@ -83,12 +75,6 @@ class ContainerEngine(Protocol):
 
     async def remove_container(self, container: str, *, force: bool = False) -> bool:
         """Remove a container with its anonymous volumes and secret files; by force also one that runs."""
-
-    async def wait_container(self, container: str, timeout_s: float) -> int | None:
-        """Wait until a container does not run, and return its exit code; None if it still runs after that time."""
-
-    async def check_health(self, container: str) -> ContainerHealth:
-        """Return the result of a container's health check, which is run now if the engine does not do so by itself."""
 
     def read_logs(
         self, container: str, *, tail: int | None = None, since: float | None = None, follow: bool = False
@@ -132,9 +118,6 @@ class ContainerEngine(Protocol):
         """Yield hints of changes from now on, until the engine ends."""
 
     # --- images ------------------------------------------------------------------------------------------------------
-
-    async def list_images(self) -> Sequence[ContainerImage]:
-        """List the images that the engine has."""
 
     async def inspect_image(self, image: str) -> ContainerImage:
         """Return an image by its name, digest or id."""

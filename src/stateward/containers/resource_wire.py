@@ -12,7 +12,6 @@ from stateward.containers.container_records import (
     ContainerNetwork,
     ContainerVolume,
     EngineEvent,
-    EngineInfo,
     PullProgress,
 )
 from stateward.containers.engine_wire import ApiObject, ConfigJson, seconds_of
@@ -83,16 +82,8 @@ class VolumesJson(ApiObject, frozen=True):
 
 
 class InfoJson(Struct, frozen=True):
-    """What an engine says of itself and its host."""
+    """What an engine says of itself, as far as it is needed."""
 
-    Name: str | None = None
-    NCPU: int | None = None
-    MemTotal: int | None = None
-    Architecture: str | None = None
-    OperatingSystem: str | None = None
-    Driver: str | None = None
-    Containers: int | None = None
-    Images: int | None = None
     SecurityOptions: list[str] | None = None
 
 
@@ -170,20 +161,6 @@ def volume_record(volume: VolumeJson) -> ContainerVolume:
     return ContainerVolume(volume.name, volume.labels or {})
 
 
-def info_record(info: InfoJson) -> EngineInfo:
-    """Return what an engine says of its host."""
-    return EngineInfo(
-        info.Name or "",
-        info.NCPU or 0,
-        info.MemTotal or 0,
-        info.Architecture or "",
-        info.OperatingSystem or "",
-        info.Driver or "",
-        info.Containers or 0,
-        info.Images or 0,
-    )
-
-
 def event_record(event: EventJson) -> EngineEvent:
     """Return an event; Podman names a volume by an attribute alone."""
     actor = event.Actor or ActorJson()
@@ -212,9 +189,3 @@ class ExecJson(ApiObject, frozen=True):
     exit_code: int | None = None
     pid: int | None = None  # on the engine's host
     container_i_d: str | None = None
-
-
-class WaitJson(ApiObject, frozen=True):
-    """The end of a container."""
-
-    status_code: int

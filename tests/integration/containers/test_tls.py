@@ -53,7 +53,7 @@ async def test_an_engine_is_reached_over_tls_with_the_right_certificates_alone(
         ):
             visitor = EngineClient(address, wrong)
             with pytest.raises(EngineUnavailable):
-                await visitor.ping()
+                await visitor.version()
             await visitor.close()
         await check_credential(address, tmp_path, certificate, ours, our_key)
 

@@ -120,6 +120,3 @@ def test_a_listing_of_docker_is_read() -> None:
     )
     record = wire.listed_record(listed)
     assert (record.name, record.exit_code, [port.host_port for port in record.ports]) == ("web", 137, [8080])
-    healthy = wire.listed_record(wire.ListedContainer("id", state="running", status="Up 2 hours (healthy)"))
-    starting = wire.listed_record(wire.ListedContainer("id", state="running", status="Up 1 second (health: starting)"))
-    assert (healthy.health, starting.health) == ("healthy", "starting")

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from stateward.containers.container_records import (
     NO_NETWORK,
-    ContainerHealth,
     ContainerRecord,
     ContainerSpec,
     ContainerState,
@@ -40,7 +39,6 @@ class SimulatedContainer:
     def __init__(self, id_: str, spec: ContainerSpec, labels: Mapping[str, str], image_id: str, now: float) -> None:
         self.id, self.spec, self.labels, self.image_id = id_, spec, labels, image_id
         self.ports: tuple[PublishedPort, ...] = ()
-        self.health = ContainerHealth.STARTING if spec.health_check else ContainerHealth.NONE
         self.commands = 0  # that run in it
         self._created_at = now
         self._written: list[tuple[float, LogChunk]] = []
@@ -73,8 +71,6 @@ class SimulatedContainer:
             in_use.add(number)
             ports.append(replace(port, host_port=number))
         self.ports = tuple(ports)
-        if self.health is not ContainerHealth.NONE:
-            self.health = ContainerHealth.HEALTHY
 
     def end(self, exit_code: int, now: float, *, oom_killed: bool = False) -> None:
         """End its program, if it runs."""
@@ -136,7 +132,6 @@ class SimulatedContainer:
             {} if self.spec.network == NO_NETWORK or not self.is_up(now) else {self.spec.network: self._address()},
             self.ports if self.is_up(now) else (),
             self.volumes,
-            self.health if self.is_up(now) else ContainerHealth.NONE,
             self._exit_code if state is ContainerState.EXITED else None,
         )
 

@@ -6,20 +6,17 @@ kill a container for its memory. Everything else is as the real engines do it; o
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import suppress
 from time import time
 
 from stateward.containers.container_records import (
     KEY_LABEL,
     SECRETS_LABEL,
-    ContainerHealth,
     ContainerRecord,
     ContainerSpec,
     ContainerState,
     ContainerStats,
     ContainerVolume,
     EngineEvent,
-    EngineInfo,
     EngineVersion,
     ExecEnd,
     ExecResult,
@@ -57,10 +54,6 @@ class SimulatedEngine(SimulatedResources):
 
     # --- the engine --------------------------------------------------------------------------------------------------
 
-    async def ping(self) -> None:
-        """Return if the engine answers."""
-        await self.faults.pass_call("ping")
-
     async def isolates_networks(self) -> bool:
         """Tell whether networks stay isolated from each other."""
         return self.keeps_isolation
@@ -69,13 +62,6 @@ class SimulatedEngine(SimulatedResources):
         """Return the engine's name and version."""
         await self.faults.pass_call("version")
         return EngineVersion("simulated", "1", "1.44")
-
-    async def info(self) -> EngineInfo:
-        """Return the engine's host and counts."""
-        await self.faults.pass_call("info")
-        return EngineInfo(
-            "simulated", 4, 8 << 30, "x86_64", "simulated", "memory", len(self._containers), len(self._images)
-        )
 
     async def close(self) -> None:
         """Do nothing: there are no connections."""
@@ -213,21 +199,6 @@ class SimulatedEngine(SimulatedResources):
             self._tell("container", "destroy", simulated)
             return True
 
-    async def wait_container(self, container: str, timeout_s: float) -> int | None:
-        """Wait until a container does not run, and return its exit code."""
-        await self.faults.pass_call("wait")
-        simulated = self._find(container, "wait")
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await simulated.wait_until_ended(self._clock)
-            return simulated.record(self._clock()).exit_code or 0
-        return None
-
-    async def check_health(self, container: str) -> ContainerHealth:
-        """Return the result of a container's health check."""
-        await self.faults.pass_call("check health")
-        return self._find(container, "check health").record(self._clock()).health
-
     async def read_logs(
         self, container: str, *, tail: int | None = None, since: float | None = None, follow: bool = False
     ) -> AsyncGenerator[LogChunk]:
@@ -318,10 +289,6 @@ class SimulatedEngine(SimulatedResources):
         simulated = self._find(container, "end")
         simulated.end(exit_code, self._clock())
         self._tell("container", "die", simulated)
-
-    def set_health(self, container: str, health: ContainerHealth) -> None:
-        """Set the result of a container's health check."""
-        self._find(container, "health").health = health
 
     def _find(self, container: str, call: str) -> SimulatedContainer:
         simulated = self._containers.get(self._ids.get(container, container))

@@ -37,11 +37,6 @@ class SimulatedResources:
 
     # --- images ------------------------------------------------------------------------------------------------------
 
-    async def list_images(self) -> Sequence[ContainerImage]:
-        """List the images that the engine has."""
-        await self.faults.pass_call("list images")
-        return list(self._images.values())
-
     async def inspect_image(self, image: str) -> ContainerImage:
         """Return an image by its name or id."""
         await self.faults.pass_call("inspect image")

@@ -31,7 +31,6 @@ from stateward.domains.systems.backends.container.container_runner import (
     read_output,
 )
 from stateward.domains.systems.backends.container.container_specs import (
-    ENDED_STATES,
     drift_of,
     find_host_port,
     is_published,
@@ -246,7 +245,7 @@ class ContainerInstance(InstanceSupervisor):
             self._act(self._remove_container(record))
         elif record.state is ContainerState.CREATED:
             self._start_again(now, record)
-        elif record.state in ENDED_STATES:
+        elif record.state.has_ended:
             self._act(self._collect_end(record))
         elif record.state is ContainerState.PAUSED:
             self.state = replace(state, ready=False, phase=InstancePhase.STARTING, why=PAUSED_BY_HAND)
@@ -376,7 +375,8 @@ class ContainerInstance(InstanceSupervisor):
     def _stop_container(self, now: float, record: ContainerRecord) -> None:
         """Drain it, then send SIGTERM, then kill and remove it; each after its time."""
         service = self.order.service
-        if record.state in (*ENDED_STATES, ContainerState.CREATED) or self.state.phase is InstancePhase.ENDED:
+        has_run = record.state.has_ended or self.state.phase is InstancePhase.ENDED
+        if has_run or record.state is ContainerState.CREATED:
             self._act(self._end_container(record))
             return
         if self.state.phase is not InstancePhase.STOPPING or not self._stop_since:

@@ -17,7 +17,6 @@ from stateward.containers import (
     ContainerNetworkSpec,
     ContainerRecord,
     ContainerSpec,
-    ContainerState,
     ContainerVolumeSpec,
     PublishedPort,
     VolumeMount,
@@ -33,8 +32,6 @@ SERVICE, INSTANCE, REVISION, IMAGE = (f"{LABEL}{name}" for name in ("service", "
 MIB = 1 << 20
 MAX_READABLE = 48
 """How many characters of a name are for people; the rest is a hash of the key."""
-
-ENDED_STATES = frozenset({ContainerState.EXITED, ContainerState.DEAD})
 
 
 class EngineReach(Struct, frozen=True):
