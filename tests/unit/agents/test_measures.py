@@ -13,8 +13,8 @@ from stateward.agents.local_state import Deployed
 from stateward.agents.measure_reports import MeasureReporter, differs
 from stateward.agents.messages import Existing
 from stateward.agents.site import Health, InstanceMeasure, NodeMeasure
+from stateward.domains.edge.sites.app_probes import UNKNOWN_HEALTH, ProbedApp, ProbeRunner, next_health
 from stateward.domains.edge.sites.probe_specs import CommandProbe, HttpProbe, Probe, TcpProbe
-from stateward.domains.edge.sites.probes import UNKNOWN_HEALTH, ProbedApp, ProbeRunner, next_health
 from stateward.domains.edge.sites.process_meter import (
     ProcessMeter,
     assign_processes,

@@ -10,9 +10,9 @@ from stateward.agents.local_state import Deployed
 from stateward.agents.site import InstanceMeasure, NodeMeasure
 from stateward.containers import ContainerRecord, ContainerState, ContainerStats
 from stateward.domains.edge.sites.app_manifest import AppPart
+from stateward.domains.edge.sites.app_probes import ProbedApp
 from stateward.domains.edge.sites.container_connections import Connections
 from stateward.domains.edge.sites.container_identity import Copy, copies_of, copy_in
-from stateward.domains.edge.sites.probes import ProbedApp
 
 NOTHING_KNOWN: Mapping[str, Connections] = {}
 NO_REQUESTS: Mapping[str, int] = {}

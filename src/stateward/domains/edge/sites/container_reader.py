@@ -11,12 +11,12 @@ from stateward.agents.site import InstanceMeasure, SiteCommandResult, SiteError
 from stateward.containers import ContainerEngine, ContainerState, EngineRefused, EngineUnavailable, ExecTimedOut
 from stateward.domains.edge.sites.app_containers import SHELL
 from stateward.domains.edge.sites.app_manifest import AppProgram, parts_of
+from stateward.domains.edge.sites.app_probes import ProbedApp, ProbeRunner, health_by_app
 from stateward.domains.edge.sites.container_connections import ConnectionMeter
 from stateward.domains.edge.sites.container_identity import Copy, SiteNames, by_instance, copies_of
 from stateward.domains.edge.sites.container_logs import read_container_log
 from stateward.domains.edge.sites.container_meter import ContainerMeter, measure_things, probed_copies
 from stateward.domains.edge.sites.output_excerpt import last_output
-from stateward.domains.edge.sites.probes import ProbedApp, ProbeRunner, health_by_app
 
 MAX_LOGS = 20
 """The number of containers whose logs are read at once."""

@@ -20,9 +20,9 @@ from stateward.agents.local_state import Deployed, LocalState
 from stateward.agents.messages import AgentOrder, CommandRequest, Existing, LogPart, LogRequest, OrderAction
 from stateward.agents.site import AgentSite, InstanceMeasure, ReportProgress, SiteCommandResult, SiteError
 from stateward.aio.supervise import cancel_tasks
+from stateward.domains.edge.sites.app_probes import ProbeRunner, health_by_app
 from stateward.domains.edge.sites.log_files import emptying_script, log_script, read_log_parts
 from stateward.domains.edge.sites.output_excerpt import last_output
-from stateward.domains.edge.sites.probes import ProbeRunner, health_by_app
 from stateward.domains.edge.sites.process_meter import ProcessMeter
 from stateward.domains.edge.sites.process_programs import probed_parts, setup_scripts, shell_programs
 from stateward.domains.edge.sites.process_tracking import background_shell, kill_labeled, with_label

@@ -35,7 +35,7 @@ from stateward.domains.systems.backends.container.container_specs import (
     find_host_port,
     is_published,
 )
-from stateward.domains.systems.backends.local.health_check import check_tcp_through_proxy, run_check
+from stateward.domains.systems.backends.local.health_check import run_check
 from stateward.domains.systems.backends.local.instance_dir import InstanceDir, InstanceOrder, prepare_log
 from stateward.domains.systems.backends.local.instance_supervisor import READY_AFTER_S, UNHEALTHY, InstanceSupervisor
 from stateward.domains.systems.backends.port import InstancePhase
@@ -314,7 +314,7 @@ class ContainerInstance(InstanceSupervisor):
         assert check is not None
         run = partial(self._run_check_command, self.state.container, check.timeout)
         host = self._runner.reach.host
-        return await run_check(check, self.state.port or 0, run, host, check_tcp_through_proxy)
+        return await run_check(check, self.state.port or 0, run, host, is_proxied=True)
 
     async def _run_check_command(self, container: str, timeout_s: float, command: tuple[str, ...]) -> str:
         try:
