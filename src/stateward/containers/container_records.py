@@ -75,11 +75,9 @@ class ContainerSpec(Struct, frozen=True):
     secret_files: Mapping[str, bytes] = {}  # path below SECRETS_PATH -> content, for the container's user alone
     limits: ContainerLimits = ContainerLimits()
     user: str = ""  # a number, or a number and a group's (`1000:1000`); empty: the image's own
-    working_dir: str = ""
     hostname: str = ""
     read_only_root: bool = False
     capabilities: tuple[str, ...] = ()  # all others are dropped
-    stop_signal: str = "SIGTERM"
     stop_grace_s: int = 10
     starts_once: bool = False  # it is never started again, so its secret files may be gone when it has stopped
 
@@ -95,8 +93,6 @@ class ContainerNetworkSpec(Struct, frozen=True):
     name: str
     key: str
     labels: Mapping[str, str] = {}
-    subnet: str = ""  # empty: the engine chooses
-    internal: bool = False  # without a way out
 
 
 class ContainerVolumeSpec(Struct, frozen=True):
@@ -121,14 +117,6 @@ class RegistryLogin(Struct, frozen=True):
 
 
 # --- what an engine answers ------------------------------------------------------------------------------------------
-
-
-class EngineVersion(Struct, frozen=True):
-    """An engine's own description."""
-
-    name: str  # docker, podman or simulated
-    version: str
-    api_version: str
 
 
 class ContainerState(StrEnum):
@@ -160,7 +148,6 @@ class ContainerRecord(Struct, frozen=True, gc=False):
     state: ContainerState
     native_state: str
     labels: Mapping[str, str] = {}
-    created_at: float = 0.0
     ips: Mapping[str, str] = {}  # network -> address
     ports: tuple[PublishedPort, ...] = ()
     volumes: tuple[str, ...] = ()
@@ -183,10 +170,6 @@ class ContainerImage(Struct, frozen=True):
     id: str
     tags: tuple[str, ...] = ()
     digests: tuple[str, ...] = ()  # name@sha256:...
-    size_bytes: int = 0
-    created_at: float = 0.0
-    labels: Mapping[str, str] = {}
-    architecture: str = ""
 
 
 class ContainerNetwork(Struct, frozen=True):
@@ -195,8 +178,6 @@ class ContainerNetwork(Struct, frozen=True):
     id: str
     name: str
     labels: Mapping[str, str] = {}
-    subnets: tuple[str, ...] = ()
-    internal: bool = False
 
 
 class ContainerVolume(Struct, frozen=True):
@@ -207,15 +188,12 @@ class ContainerVolume(Struct, frozen=True):
 
 
 class ContainerStats(Struct, frozen=True):
-    """What a container has used: processor time and network bytes since its start, the rest at the moment."""
+    """What a container has used: processor time since its start, the rest at the moment."""
 
     id: str
     cpu_s: float
     memory_bytes: int
-    memory_limit_bytes: int
     pids: int
-    received_bytes: int
-    sent_bytes: int
 
 
 class EngineEvent(Struct, frozen=True):
@@ -223,8 +201,6 @@ class EngineEvent(Struct, frozen=True):
 
     kind: str  # container, image, network, volume
     action: str
-    id: str
-    at: float
     labels: Mapping[str, str] = {}
 
 

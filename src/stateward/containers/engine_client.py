@@ -17,7 +17,6 @@ from stateward.containers.container_records import (
     ContainerState,
     ContainerStats,
     ContainerVolumeSpec,
-    EngineVersion,
 )
 from stateward.containers.engine_commands import EngineCommands
 from stateward.containers.engine_images import EngineImages
@@ -70,12 +69,6 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
         self._has_init: bool | None = None  # None: not known yet
         self._rootless: bool | None = None
         self._version = ""
-
-    async def version(self) -> EngineVersion:
-        """Return the engine's name and version."""
-        answer = await self._transport.read(_VERSION, "version", "/version")
-        name = "podman" if self._transport.is_podman else "docker"
-        return EngineVersion(name, answer.Version or "", answer.ApiVersion or "")
 
     async def close(self) -> None:
         """Close the connections; containers stay as they are."""
@@ -151,7 +144,7 @@ class EngineClient(EngineImages, EngineResources, EngineOutput, EngineCommands):
 
     async def _podman_version(self) -> str:
         if not self._version:
-            self._version = (await self.version()).version
+            self._version = (await self._transport.read(_VERSION, "version", "/version")).Version or ""
         return self._version
 
     async def _create_or_find(self, spec: ContainerSpec) -> tuple[str, bool]:

@@ -37,10 +37,9 @@ def container_body(spec: ContainerSpec) -> Json:
         "Env": [f"{name}={value}" for name, value in spec.env.items()],
         "Labels": container_labels(spec),
         "User": spec.user,
-        "WorkingDir": spec.working_dir,
         "Hostname": spec.hostname,
         "ExposedPorts": exposed,
-        "StopSignal": spec.stop_signal,
+        "StopSignal": "SIGTERM",
         "StopTimeout": spec.stop_grace_s,
         "HostConfig": _host_config(spec),
     }

@@ -59,7 +59,6 @@ class ListedContainer(ApiObject, frozen=True, gc=False):
     names: list[str] | None = None
     image: str | None = None
     image_i_d: str | None = None
-    created: int | None = None
     labels: dict[str, str] | None = None
     state: str | None = None
     status: str | None = None
@@ -100,7 +99,6 @@ class InspectedContainer(ApiObject, frozen=True, gc=False):
 
     id: str
     name: str | None = None
-    created: str | None = None
     image: str | None = None
     state: StateJson | None = None
     config: ConfigJson | None = None
@@ -144,7 +142,6 @@ def listed_record(container: ListedContainer) -> ContainerRecord:
         state,
         container.state or "",
         container.labels or {},
-        float(container.created or 0),
         _addresses(container.network_settings),
         tuple([_listed_port(port) for port in container.ports if port.PublicPort]) if container.ports else (),
         _volumes(container.mounts) if container.mounts else (),
@@ -164,7 +161,6 @@ def inspected_record(container: InspectedContainer) -> ContainerRecord:
         meaning,
         state.status or "",
         config.labels or {},
-        seconds_of(container.created) or 0.0,
         _addresses(container.network_settings),
         _inspected_ports(container.network_settings),
         _volumes(container.mounts),
@@ -240,7 +236,6 @@ class MemoryJson(Struct, frozen=True):
     """The memory's part of the statistics."""
 
     usage: int | None = None
-    limit: int | None = None
     stats: dict[str, int] | None = None
 
 
@@ -250,20 +245,12 @@ class PidsJson(Struct, frozen=True):
     current: int | None = None
 
 
-class InterfaceJson(Struct, frozen=True):
-    """The bytes of one network interface."""
-
-    rx_bytes: int | None = None
-    tx_bytes: int | None = None
-
-
 class StatsJson(Struct, frozen=True):
     """The statistics of one container, as both engines write them."""
 
     cpu_stats: CpuJson | None = None
     memory_stats: MemoryJson | None = None
     pids_stats: PidsJson | None = None
-    networks: dict[str, InterfaceJson] | None = None
 
 
 class PodmanStats(Struct, frozen=True):
@@ -272,10 +259,7 @@ class PodmanStats(Struct, frozen=True):
     ContainerID: str
     CPUNano: int | None = None
     MemUsage: int | None = None
-    MemLimit: int | None = None
     PIDs: int | None = None
-    NetInput: int | None = None
-    NetOutput: int | None = None
 
 
 class PodmanStatsList(ApiObject, frozen=True, gc=False):
@@ -292,16 +276,12 @@ def stats_record(container: str, stats: StatsJson) -> ContainerStats | None:
     pids = (stats.pids_stats and stats.pids_stats.current) or 0
     if not pids:
         return None
-    interfaces = (stats.networks or {}).values()
     cache = (memory.stats or {}).get("inactive_file", (memory.stats or {}).get("total_inactive_file", 0))
     return ContainerStats(
         container,
         ((cpu and cpu.total_usage) or 0) / 1e9,
         max((memory.usage or 0) - cache, 0),
-        memory.limit or 0,
         pids,
-        sum(interface.rx_bytes or 0 for interface in interfaces),
-        sum(interface.tx_bytes or 0 for interface in interfaces),
     )
 
 
@@ -311,8 +291,5 @@ def podman_stats_record(stats: PodmanStats) -> ContainerStats:
         stats.ContainerID,
         (stats.CPUNano or 0) / 1e9,
         stats.MemUsage or 0,
-        stats.MemLimit or 0,
         stats.PIDs or 0,
-        stats.NetInput or 0,
-        stats.NetOutput or 0,
     )

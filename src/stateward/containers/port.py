@@ -21,7 +21,6 @@ from stateward.containers.container_records import (
     ContainerVolume,
     ContainerVolumeSpec,
     EngineEvent,
-    EngineVersion,
     ExecEnd,
     ExecResult,
     LogChunk,
@@ -37,9 +36,6 @@ EXEC_TIMEOUT_S = 60.0
 
 class ContainerEngine(Protocol):
     """An engine on one host. Every method may be called concurrently."""
-
-    async def version(self) -> EngineVersion:
-        """Return the engine's name and version."""
 
     async def isolates_networks(self) -> bool:
         """Tell whether networks stay isolated from each other, whatever containers end."""
@@ -86,8 +82,6 @@ class ContainerEngine(Protocol):
         container: str,
         argv: Sequence[str],
         *,
-        stdin: bytes | None = None,
-        user: str = "",
         env: Mapping[str, str] = {},
         timeout_s: float = EXEC_TIMEOUT_S,
         max_output: int = MAX_OUTPUT_BYTES,
@@ -102,8 +96,6 @@ class ContainerEngine(Protocol):
         container: str,
         argv: Sequence[str],
         *,
-        stdin: bytes | None = None,
-        user: str = "",
         env: Mapping[str, str] = {},
     ) -> AsyncGenerator[LogChunk | ExecEnd]:
         """Run a command in a container; yield its output as it comes, and its end.
@@ -127,17 +119,6 @@ class ContainerEngine(Protocol):
 
     async def load_images(self, archive: bytes | AsyncIterator[bytes]) -> None:
         """Load images from a tar archive of images."""
-
-    async def import_image(
-        self, file_system: bytes | AsyncIterator[bytes], name: str, command: Sequence[str] = ()
-    ) -> str:
-        """Make an image of one layer from a tar archive of a file system; returns its id.
-
-        `command` is what its containers run if their spec says nothing.
-        """
-
-    async def remove_image(self, image: str, *, force: bool = False) -> bool:
-        """Remove an image."""
 
     # --- networks and volumes ----------------------------------------------------------------------------------------
 

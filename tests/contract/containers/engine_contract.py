@@ -182,7 +182,9 @@ class EngineContract(ABC):
         assert len(b"".join(one.data for one in tail).splitlines()) == 2
 
     async def test_commands_run_in_a_container(self, engine: ContainerEngine) -> None:
-        container = await self.started(engine, env={"COLOUR": "red"})
+        given = bytes(range(256)) * 4096
+        given_file = {"/run/secrets/given": given}
+        container = await self.started(engine, env={"COLOUR": "red"}, secret_files=given_file)
         done = await engine.exec(container, ["echo", "a", "b"])
         assert (done.exit_code, done.stdout, done.stderr, done.truncated) == (0, b"a b\n", b"", False)
         failed = await engine.exec(container, ["cat", "/nothing"])
@@ -190,10 +192,9 @@ class EngineContract(ABC):
         assert b"No such file" in failed.stderr
         found = (await engine.exec(container, ["env"], env={"TASTE": "sweet"})).stdout.splitlines()
         assert {b"COLOUR=red", b"TASTE=sweet"} <= set(found)
-        given = bytes(range(256)) * 4096
-        back = await engine.exec(container, ["cat"], stdin=given, max_output=len(given))
+        back = await engine.exec(container, ["cat", *given_file], max_output=len(given))
         assert (back.stdout, back.truncated) == (given, False)
-        cut = await engine.exec(container, ["cat"], stdin=given, max_output=1000)
+        cut = await engine.exec(container, ["cat", *given_file], max_output=1000)
         assert (cut.stdout, cut.truncated) == (given[:1000], True)
         streamed = [one async for one in engine.stream_exec(container, ["echo", "c"])]
         assert streamed[-1] == ExecEnd(0)
@@ -309,7 +310,6 @@ class EngineContract(ABC):
         assert refused.value.reason is EngineRefusal.NAME_TAKEN
         (listed,) = await engine.list_networks(("colour=red",))
         assert (listed.id, listed.name) == (network, spec.name)
-        assert listed.subnets
         container = await self.started(engine, network=spec.name, aliases=("web",), ports=(PublishedPort(8080),))
         found = next(one for one in await engine.list_containers() if one.id == container)
         inspected = await engine.inspect_container(container)
@@ -333,22 +333,18 @@ class EngineContract(ABC):
 
     # --- images and the engine ---------------------------------------------------------------------------------------
 
-    async def test_images_are_found_and_removed(self, engine: ContainerEngine) -> None:
+    async def test_images_are_found(self, engine: ContainerEngine) -> None:
         found = await engine.inspect_image(self.image)
         assert any(tag.endswith(self.image) for tag in found.tags)
         with pytest.raises(EngineRefused) as refused:
             await engine.inspect_image("no-such-image:1")
         assert refused.value.reason is EngineRefusal.IMAGE_MISSING
-        assert await engine.remove_image("no-such-image:1") is False
 
     async def test_a_pull_of_what_no_registry_has_is_refused(self, engine: ContainerEngine) -> None:
         with pytest.raises(EngineRefused):
             await collect(engine.pull_image(self.unknown_reference))
 
     unknown_reference = "localhost:1/no-such-image:1"
-
-    async def test_the_engine_says_what_it_is(self, engine: ContainerEngine) -> None:
-        assert (await engine.version()).name in ("podman", "docker", "simulated")
 
 
 LINES = {"/run/secrets/lines": b"one\ntwo\nthree\n"}

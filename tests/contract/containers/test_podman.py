@@ -51,7 +51,7 @@ class TestPodman(EngineContract):
 
     @pytest.mark.parametrize("image", ["shell", "bare"])
     async def test_a_command_ends_in_time_if_its_process_is_not_to_be_seen_on_this_host(
-        self, engine: ContainerEngine, podman: PodmanService, image: str
+        self, engine: EngineClient, podman: PodmanService, image: str
     ) -> None:
         """In a namespace of its own, a client sees what one on another host does; an image without a shell is told."""
         if image == "bare":

@@ -36,11 +36,10 @@ MAX_CHUNKS = 10_000
 class SimulatedContainer:
     """One container."""
 
-    def __init__(self, id_: str, spec: ContainerSpec, labels: Mapping[str, str], image_id: str, now: float) -> None:
+    def __init__(self, id_: str, spec: ContainerSpec, labels: Mapping[str, str], image_id: str) -> None:
         self.id, self.spec, self.labels, self.image_id = id_, spec, labels, image_id
         self.ports: tuple[PublishedPort, ...] = ()
         self.commands = 0  # that run in it
-        self._created_at = now
         self._written: list[tuple[float, LogChunk]] = []
         self._started_at: float | None = None
         self._finished_at: float | None = None
@@ -128,7 +127,6 @@ class SimulatedContainer:
             state,
             str(state),
             self.labels,
-            self._created_at,
             {} if self.spec.network == NO_NETWORK or not self.is_up(now) else {self.spec.network: self._address()},
             self.ports if self.is_up(now) else (),
             self.volumes,
@@ -147,8 +145,7 @@ class SimulatedContainer:
     def stats(self, now: float) -> ContainerStats:
         """Return what it uses."""
         seconds = now - (self._started_at or now)
-        memory_limit, processes = self.spec.limits.memory_bytes, 1 + self.commands
-        return ContainerStats(self.id, seconds * CPU_SHARE, SIMULATED_MEMORY_BYTES, memory_limit, processes, 0, 0)
+        return ContainerStats(self.id, seconds * CPU_SHARE, SIMULATED_MEMORY_BYTES, 1 + self.commands)
 
     def _address(self) -> str:
         number = int(self.id[:8], 16)

@@ -17,7 +17,6 @@ from stateward.containers.container_records import (
     ContainerStats,
     ContainerVolume,
     EngineEvent,
-    EngineVersion,
     ExecEnd,
     ExecResult,
     LogChunk,
@@ -46,7 +45,8 @@ class SimulatedEngine(SimulatedResources):
         registry: Mapping[str, int] = {},
         clock: Callable[[], float] = time,
     ) -> None:
-        super().__init__(images, faults or SimulatedFaults(), registry, clock)
+        super().__init__(images, faults or SimulatedFaults(), registry)
+        self._clock = clock
         self.keeps_isolation = True
         self._programs = {**PROGRAMS, **programs}
         self._ids: dict[str, str] = {}  # of containers, by name
@@ -57,11 +57,6 @@ class SimulatedEngine(SimulatedResources):
     async def isolates_networks(self) -> bool:
         """Tell whether networks stay isolated from each other."""
         return self.keeps_isolation
-
-    async def version(self) -> EngineVersion:
-        """Return the engine's name and version."""
-        await self.faults.pass_call("version")
-        return EngineVersion("simulated", "1", "1.44")
 
     async def close(self) -> None:
         """Do nothing: there are no connections."""
@@ -104,7 +99,7 @@ class SimulatedEngine(SimulatedResources):
         for mount in spec.mounts:
             if mount.volume:
                 self._volumes.setdefault(mount.volume, ContainerVolume(mount.volume))
-        made = SimulatedContainer(new_id(), spec, container_labels(spec), image.id, self._clock())
+        made = SimulatedContainer(new_id(), spec, container_labels(spec), image.id)
         self._containers[made.id], self._ids[spec.name] = made, made.id
         self._tell("container", "create", made)
         return made.id
@@ -215,14 +210,12 @@ class SimulatedEngine(SimulatedResources):
         container: str,
         argv: Sequence[str],
         *,
-        stdin: bytes | None = None,
-        user: str = "",
         env: Mapping[str, str] = {},
         timeout_s: float = EXEC_TIMEOUT_S,
         max_output: int = MAX_OUTPUT_BYTES,
     ) -> ExecResult:
         """Run a command in a container to its end; raises `ExecTimedOut`."""
-        chunks = self.stream_exec(container, argv, stdin=stdin, user=user, env=env)
+        chunks = self.stream_exec(container, argv, env=env)
         try:
             return await collect_output(chunks, timeout_s, max_output)
         except TimeoutError as error:
@@ -233,8 +226,6 @@ class SimulatedEngine(SimulatedResources):
         container: str,
         argv: Sequence[str],
         *,
-        stdin: bytes | None = None,
-        user: str = "",  # noqa: ARG002 - the port's
         env: Mapping[str, str] = {},
     ) -> AsyncGenerator[LogChunk | ExecEnd]:
         """Run a command in a container; yield its output, and its end."""
@@ -244,7 +235,7 @@ class SimulatedEngine(SimulatedResources):
             raise EngineRefused(EngineRefusal.CONFLICT, f"run a command in {container}", f"it is {state}")
         if argv[0] not in self._programs:
             raise EngineRefused(EngineRefusal.INVALID, f"run a command in {container}", f"{argv[0]} not found")
-        given = ProgramInput(argv, {**simulated.spec.env, **env}, simulated.spec.secret_files, stdin or b"")
+        given = ProgramInput(argv, {**simulated.spec.env, **env}, simulated.spec.secret_files)
         run = run_program(given, self._programs)
         simulated.commands += 1
         try:
@@ -297,6 +288,6 @@ class SimulatedEngine(SimulatedResources):
         return simulated
 
     def _tell(self, kind: str, action: str, container: SimulatedContainer) -> None:
-        event = EngineEvent(kind, action, container.id, self._clock(), container.labels)
+        event = EngineEvent(kind, action, container.labels)
         for queue in self._watchers:
             queue.put_nowait(event)
