@@ -29,7 +29,6 @@ from pathlib import Path
 import asyncssh
 
 from stateward.drivers.process.errors import BadMachineRecord
-from stateward.drivers.process.login_ports import ADDRESS
 from stateward.drivers.process.machine_dir import MachineDir, MachinePhase, MachineRecord
 from stateward.drivers.process.session_job import is_accepting, remove_old_jobs, start_session_job
 from stateward.drivers.process.sftp_command import sftp_command
@@ -38,6 +37,7 @@ from stateward.drivers.process.shell_machine import mark_of
 from stateward.drivers.process.ssh_daemon import CHANGES, HOST_KEY, SSH
 from stateward.drivers.process.ssh_session import MachineSession
 from stateward.workloads.confinement import seal_process
+from stateward.workloads.host_ports import LOOPBACK
 from stateward.workloads.procfs import (
     ProcessId,
     find_marked,
@@ -105,7 +105,7 @@ class MachinePort:
         self._machines, self._key, self.port = machines, record.key, record.ssh_port
         self._machine = machines.path_of(record.key)
         self.process = record.process
-        self._listener = socket.create_server((ADDRESS, self.port), backlog=BACKLOG)
+        self._listener = socket.create_server((LOOPBACK, self.port), backlog=BACKLOG)
         self._listener.setblocking(False)
         self._startups: dict[asyncio.Task[None], None] = {}  # have not logged in, the oldest first
         self._connections: set[asyncio.Task[None]] = set()

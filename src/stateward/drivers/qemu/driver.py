@@ -35,7 +35,6 @@ from stateward.drivers.port import (
     TransientFailure,
 )
 from stateward.drivers.process.host_driver import HostDriver, conflict, observation
-from stateward.drivers.process.login_ports import ADDRESS
 from stateward.drivers.process.machine_dir import (
     MachinePhase,
     MachineRecord,
@@ -53,6 +52,7 @@ from stateward.drivers.qemu.monitor import Monitor, open_monitor, state_of
 from stateward.drivers.qemu.monitor_events import MonitorEvents
 from stateward.drivers.qemu.seed_volume import seed_volume
 from stateward.drivers.ssh_keys import login_keys_of
+from stateward.workloads.host_ports import LOOPBACK
 from stateward.workloads.procfs import process_age_s
 
 MAX_MONITORS = 16
@@ -314,7 +314,7 @@ def _without_monitor(status: MachineStatus, error: MonitorError) -> Observation 
 
 def _observation(status: MachineStatus, state: MachineState, native_state: str, complaint: str = "") -> Observation:
     details = {"complaint": complaint} if complaint else {}
-    address = ADDRESS if status.record.ssh_port else ""
+    address = LOOPBACK if status.record.ssh_port else ""
     return observation(
         status,
         state,

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from stateward.agents.site import Health
 from stateward.aio.supervise import cancel_tasks
 from stateward.domains.edge.sites.probe_specs import CommandProbe, HttpProbe, Probe, TcpProbe
+from stateward.workloads.host_ports import LOOPBACK
 from stateward.workloads.probes import end_in_time, probe_http, probe_tcp
 
-LOOPBACK = "127.0.0.1"
 MAX_STATUS_LINE = 200
 """The bytes of an HTTP answer's first line that are read."""
 

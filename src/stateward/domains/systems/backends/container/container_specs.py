@@ -22,8 +22,9 @@ from stateward.containers import (
     VolumeMount,
 )
 from stateward.domains.systems.backends.local.instance_dir import InstanceOrder
-from stateward.domains.systems.backends.port import LOOPBACK, ServiceRef, SystemRef
+from stateward.domains.systems.backends.port import ServiceRef, SystemRef
 from stateward.domains.systems.definition import Resources, Service, file_name
+from stateward.workloads.host_ports import LOOPBACK
 
 LABEL = "stateward.systems."
 INSTALLATION, NAMESPACE, SYSTEM = f"{LABEL}installation", f"{LABEL}namespace", f"{LABEL}system"

@@ -30,8 +30,6 @@ from stateward.domains.systems.backends.local.launch import (
     PROXY_PROGRAM,
     THIS_HOST,
     HostPlace,
-    free_port,
-    is_port_taken,
 )
 from stateward.domains.systems.backends.port import (
     CommandOutcome,
@@ -51,6 +49,7 @@ from stateward.domains.systems.backends.port import (
 from stateward.domains.systems.definition import HealthCheck, NodePool, PinnedImage, Service
 from stateward.domains.systems.errors import NoRunningInstance
 from stateward.workloads.confinement import Confinement
+from stateward.workloads.host_ports import free_port, is_port_taken
 from stateward.workloads.trees import remove_tree
 
 POLL_INTERVAL_S = 0.05

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
-from stateward.domains.systems.backends.port import LOOPBACK
 from stateward.domains.systems.definition import HealthCheck
 from stateward.workloads.commands import Starter, kill_group, start_command, wait_ended
+from stateward.workloads.host_ports import LOOPBACK
 from stateward.workloads.probes import end_in_time, probe_http, probe_tcp
 
 RunCommand = Callable[[tuple[str, ...]], Awaitable[str]]

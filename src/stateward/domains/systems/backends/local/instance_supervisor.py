@@ -19,7 +19,6 @@ from stateward.domains.systems.backends.local.launch import (
     environment_of,
     exit_text,
     find_unrecorded,
-    free_port,
     kill_all,
     last_log_line,
     launch,
@@ -28,10 +27,11 @@ from stateward.domains.systems.backends.local.launch import (
     secret_files,
     start_dir,
 )
-from stateward.domains.systems.backends.port import LOOPBACK, InstancePhase, ReadSecrets, no_secrets
+from stateward.domains.systems.backends.port import InstancePhase, ReadSecrets, no_secrets
 from stateward.domains.systems.definition import Resources
 from stateward.errors import StatewardError
 from stateward.workloads.confinement import Confinement, Sandbox
+from stateward.workloads.host_ports import LOOPBACK, free_port
 from stateward.workloads.limits import ProgramGroups
 from stateward.workloads.procfs import ProcessId, is_alive, process_of, signal_group
 from stateward.workloads.tcp_sockets import has_listening_socket

@@ -4,10 +4,8 @@ An instance leads a session and outlives the server. Its pid and start time iden
 environment, which its descendants inherit, even those that leave its session.
 """
 
-import errno
 import os
 import signal
-import socket
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
@@ -18,10 +16,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.systems.backends.local.instance_dir import PROXY, InstanceDir, InstanceOrder, prepare_log
-from stateward.domains.systems.backends.port import LOOPBACK
 from stateward.domains.systems.definition import Resources, file_name
 from stateward.workloads.confinement import Confinement, Sandbox
 from stateward.workloads.confinement.syscalls import open_handle
+from stateward.workloads.host_ports import LOOPBACK
 from stateward.workloads.limits import GATE, WAIT_FOR_LIMITS, ProgramGroups, ProgramLimits
 from stateward.workloads.procfs import ProcessId, find_by_environment, kill_processes, process_of, signal_group, stat_of
 from stateward.workloads.spawn import spawn
@@ -256,25 +254,6 @@ def last_log_line(log: Path, most: int = 2_000) -> str:
     except OSError:
         return ""
     return lines[-1].strip()[:200] if lines else ""
-
-
-def is_port_taken(port: int, host: str = LOOPBACK) -> bool:
-    """Tell whether a program of this machine listens on a port."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have ended do not count
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            return error.errno == errno.EADDRINUSE
-    return False
-
-
-def free_port(host: str = LOOPBACK) -> int:
-    """Return a port of this machine that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def kill_all_below(root: Path) -> bool:
