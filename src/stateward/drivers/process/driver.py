@@ -74,6 +74,10 @@ class ProcessDriver(HostDriver):
         self._images = {IMAGE, *_names(provider_region, "images")}  # bounded by: the registered images
         self._specs = _names(provider_region, "specs")
 
+    def path_of(self, key: str) -> Path:
+        """Return the folder of a machine on this host, which has its files in `work`."""
+        return self._supervisor.machine_dir.path_of(key)
+
     def register(self, spec: str, image: str) -> None:
         """Register a size and an image by name; they make no difference to a process."""
         self._specs.add(spec)

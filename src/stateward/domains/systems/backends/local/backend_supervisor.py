@@ -19,17 +19,19 @@ from stateward.aio.backoff import GrowingIntervals
 from stateward.aio.supervise import background, wait_for_event
 from stateward.domains.systems.backends.changed_services import ChangedServices
 from stateward.domains.systems.backends.local.instance_dir import (
+    MAX_LOG_BYTES,
     PROXY,
     BackendDir,
     InstanceDir,
     InstanceOrder,
-    empty_long_log,
+    old_log,
     write_record,
 )
 from stateward.domains.systems.backends.local.instance_supervisor import InstanceSupervisor
 from stateward.domains.systems.backends.local.launch import THIS_HOST, HostPlace
 from stateward.domains.systems.backends.port import ReadSecrets, ServiceRef
 from stateward.workloads.confinement import Confinement
+from stateward.workloads.log_files import empty_long_log
 
 log = logging.getLogger("stateward.systems")
 
@@ -175,7 +177,8 @@ class BackendSupervisor:
         self._logs_checked = time.monotonic()
         for instance in list(self._instances.values()):
             try:
-                await asyncio.to_thread(empty_long_log, instance.dir.log)
+                log_file = instance.dir.log
+                await asyncio.to_thread(empty_long_log, log_file, old_log(log_file), MAX_LOG_BYTES)
             except OSError as error:
                 self._log_failure(instance.dir.ref, instance.order.name, error)
 

@@ -14,7 +14,6 @@ field names never change: a supervisor of another version may have written them.
 
 import fcntl
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -240,18 +239,6 @@ def prepare_log(log: Path) -> None:
 def old_log(log: Path) -> Path:
     """Return the file that a log becomes when it is too long."""
     return log.with_suffix(".old")
-
-
-def empty_long_log(log: Path) -> None:
-    """Copy a log that is too long, and empty it, while its process writes: each write appends to what there is."""
-    with suppress(FileNotFoundError), log.open("r+b") as stream:
-        if os.fstat(stream.fileno()).st_size <= MAX_LOG_BYTES:
-            return
-        copy = log.with_suffix(".copy")
-        with copy.open("wb") as target:
-            shutil.copyfileobj(stream, target, 2**20)
-        copy.replace(old_log(log))
-        os.ftruncate(stream.fileno(), 0)
 
 
 def _keep_logs(logs: Path, kept: Path) -> None:
