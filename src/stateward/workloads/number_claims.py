@@ -13,8 +13,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from zlib import crc32
 
-from stateward.workloads.confinement.syscalls import open_handle
-
 
 class NumberClaims(ABC):
     """Claims the numbers of a range, in one folder."""
@@ -66,9 +64,12 @@ class NumberClaims(ABC):
     @contextmanager
     def _lock(self) -> Iterator[None]:
         """Lock the claims against other threads and processes."""
-        with open_handle(self._claims, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) as handle:
+        handle = os.open(self._claims, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
+        finally:
+            os.close(handle)
 
     def _candidates(self, owner: Path) -> Iterator[int]:
         """Yield all numbers, from one that depends on the owner: so an owner finds its own number first."""
