@@ -16,7 +16,7 @@ from typing import TypeAlias, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.drivers.credential_fields import CredentialMissing
+from stateward.credential_fields import CredentialMissing
 from stateward.drivers.port import (
     CallRefused,
     CallThrottled,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from stateward.credential_fields import HIDDEN, CredentialMissing, read_text
 from stateward.drivers.cloud.settings import (
     HiddenCredential,
     address_parts,
@@ -16,7 +17,6 @@ from stateward.drivers.cloud.settings import (
     is_this_host,
     seconds_option,
 )
-from stateward.drivers.credential_fields import HIDDEN, CredentialMissing, read_text
 from stateward.drivers.port import ProviderRegion
 from stateward.errors import BadInput
 from stateward.naming import is_credential_reference

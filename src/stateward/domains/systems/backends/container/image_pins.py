@@ -8,9 +8,9 @@ which it is pulled again if the engine has lost it.
 import asyncio
 
 from stateward.containers import EngineRefusal, EngineRefused, RegistryLogin, registry_of
+from stateward.credential_fields import CredentialField, CredentialMissing, read_fields
 from stateward.domains.systems.backends.port import ReportText
 from stateward.domains.systems.definition import PinnedImage, Service
-from stateward.drivers.credential_fields import CredentialField, CredentialMissing, read_fields
 from stateward.workloads.images import EngineImageStore, digest_of
 
 LOGIN_FIELDS = (
