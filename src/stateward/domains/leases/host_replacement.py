@@ -15,17 +15,9 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.leases import lease_parts
+from stateward.domains.leases import bookings, lease_parts
 from stateward.domains.leases.allocation import AllocationPlan, host_allocator
 from stateward.domains.leases.booking_writer import HostDecision, LockedLease
-from stateward.domains.leases.bookings import (
-    BookHost,
-    Demand,
-    HandOverHost,
-    HostChange,
-    MarkMissed,
-    ReleaseHost,
-)
 from stateward.domains.leases.context import LeaseContext
 from stateward.domains.leases.errors import HostHeld, HostsTaken
 from stateward.domains.leases.lifecycle import HostState, ReservationState
@@ -54,7 +46,7 @@ class DegradedReservation(Struct, frozen=True):
     locked: LockedLease
     spec: ReservationSpec
     seen: ReservationSeen
-    demand: Demand
+    demand: bookings.Demand
     settle_s: float
 
     @property
@@ -108,16 +100,18 @@ class DegradedReservation(Struct, frozen=True):
             lost=tuple(dict.fromkeys(lost)),
         )
 
-    def changes(self, new: Allocation) -> list[tuple[str, HostChange]]:
+    def changes(self, new: Allocation) -> list[tuple[str, bookings.HostChange]]:
         """Return the changes of hosts that go with a replacement."""
         lease, id_ = self.locked.lease, self.spec.id
-        holding = HandOverHost(Holding(lease.object.id, id_, self.demand.share is None))
-        changes: list[tuple[str, HostChange]] = []
+        holding = bookings.HandOverHost(Holding(lease.object.id, id_, self.demand.share is None))
+        changes: list[tuple[str, bookings.HostChange]] = []
         for name, count in new.items():
-            changes.append((name, BookHost(self.demand.booking(lease.object.id, id_, lease.spec.window, count))))
+            changes.append(
+                (name, bookings.BookHost(self.demand.booking(lease.object.id, id_, lease.spec.window, count)))
+            )
             changes += [(name, holding)] if self.is_active else []
         for name in self.failed_hosts:
-            changes += [(name, ReleaseHost(id_)), (name, MarkMissed(lease.object.id))]
+            changes += [(name, bookings.ReleaseHost(id_)), (name, bookings.MarkMissed(lease.object.id))]
         return changes
 
 
@@ -147,7 +141,7 @@ def decide_replacement(ctx: LeaseContext, searched: Counts, plan: AllocationPlan
     decided yet.
     """
     key, seen = locked.lease.object.key, locked.lease.seen
-    changes: list[tuple[str, HostChange]] = []
+    changes: list[tuple[str, bookings.HostChange]] = []
     due: dict[str, float] = {}
     lacking: dict[str, int] = {}
     for spec, mine in locked.lease.reservations():

@@ -8,16 +8,8 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from stateward.domains.ovc import model
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, VM
-from stateward.domains.ovc.model import (
-    RETENTION_S,
-    SPECS,
-    TRANSITION_STATES,
-    AccountSpec,
-    BinEntry,
-    read_seen,
-    read_spec,
-)
 from stateward.domains.ovc.object_updates import update_seen
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.filters import Selector
@@ -48,22 +40,22 @@ async def update_bin_entry(uow: UnitOfWork, record: Object) -> None:
     An object in transition is skipped: a hidden operation on it has ended, and its delete, which has added the entry
     already, runs next.
     """
-    if record.kind not in TIMER_RANKS or record.state in TRANSITION_STATES:
+    if record.kind not in TIMER_RANKS or record.state in model.TRANSITION_STATES:
         return
-    stay = read_seen(record).bin
+    stay = model.read_seen(record).bin
     if record.state in BIN_STATES:
         if stay is None:
-            stay = BinEntry(uow.now)
-            update_seen(uow, record, replace(read_seen(record), bin=stay))
+            stay = model.BinEntry(uow.now)
+            update_seen(uow, record, replace(model.read_seen(record), bin=stay))
         await _set_bin_timer(uow, record, stay)
     elif stay is not None:
-        update_seen(uow, record, replace(read_seen(record), bin=None))
+        update_seen(uow, record, replace(model.read_seen(record), bin=None))
         _replace_timer(uow, record, None)
     if record.kind in CONTAINERS:
         await _update_children(uow, record)
 
 
-async def _set_bin_timer(uow: UnitOfWork, record: Object, stay: BinEntry) -> None:
+async def _set_bin_timer(uow: UnitOfWork, record: Object, stay: model.BinEntry) -> None:
     if stay.along and await _parent_handles(uow, Key(record.ns, stay.along)):
         _replace_timer(uow, record, None)
     else:
@@ -91,21 +83,25 @@ async def _parent_handles(uow: UnitOfWork, parent: Key) -> bool:
 async def _update_children(uow: UnitOfWork, parent: Object) -> None:
     """Set or remove the timers of the children that were deleted with the parent."""
     for child in await _deleted_children(uow, parent):
-        stay = read_seen(child).bin
+        stay = model.read_seen(child).bin
         assert stay is not None
         await _set_bin_timer(uow, child, stay)
 
 
 async def _deleted_children(uow: UnitOfWork, parent: Object) -> Iterable[Object]:
     below = await uow.select(Selector(parent.ns, parent=parent.id, states=BIN_STATES))
-    return [child for child in below if (stay := read_seen(child).bin) is not None and stay.along == parent.id]
+    return [child for child in below if (stay := model.read_seen(child).bin) is not None and stay.along == parent.id]
 
 
 async def retention_of(uow: UnitOfWork, record: Object) -> float:
     """Return the retention period of an object in seconds, from its account."""
     if record.kind == ACCOUNT.kind:
-        return read_spec(record, AccountSpec).retention
-    account = getattr(read_spec(record, SPECS[record.kind]), "account", "")
+        return model.read_spec(record, model.AccountSpec).retention
+    account = getattr(model.read_spec(record, model.SPECS[record.kind]), "account", "")
     await uow.load([Key(record.ns, account)])
     owner = uow.objects.get(Key(record.ns, account))
-    return RETENTION_S if owner is None or owner.kind != ACCOUNT.kind else read_spec(owner, AccountSpec).retention
+    return (
+        model.RETENTION_S
+        if owner is None or owner.kind != ACCOUNT.kind
+        else model.read_spec(owner, model.AccountSpec).retention
+    )

@@ -7,20 +7,13 @@ to one is lost, a retry restarts again. The driver has been run against our simu
 
 from collections.abc import Collection
 
+from stateward.drivers import port
 from stateward.drivers.azure.client import ArmClient
 from stateward.drivers.azure.images import AzureImages
 from stateward.drivers.azure.listing import list_machines
 from stateward.drivers.azure.machines import AzureMachines
 from stateward.drivers.azure.networks import AzureResources
 from stateward.drivers.cloud.driver import CloudDriver
-from stateward.drivers.port import (
-    Capabilities,
-    Idempotency,
-    MachineListing,
-    Meter,
-    ProviderRegion,
-    Suspension,
-)
 
 LISTING_LAG_S = 5.0
 """Azure guarantees no limit; the driver assumes this one."""
@@ -34,15 +27,15 @@ class AzureDriver(CloudDriver):
     """
 
     _machines: AzureMachines
-    caps = Capabilities(
-        Suspension.BY_STOPPING, Idempotency.NAME, max_bulk=20, page_size=1000, listing_lag_s=LISTING_LAG_S
+    caps = port.Capabilities(
+        port.Suspension.BY_STOPPING, port.Idempotency.NAME, max_bulk=20, page_size=1000, listing_lag_s=LISTING_LAG_S
     )
 
-    def __init__(self, provider_region: ProviderRegion, meter: Meter = lambda _: None) -> None:
+    def __init__(self, provider_region: port.ProviderRegion, meter: port.Meter = lambda _: None) -> None:
         self._calls = ArmClient(provider_region, meter)
         machines, resources = AzureMachines(self._calls), AzureResources(self._calls)
         super().__init__(provider_region, self._calls, machines, resources, AzureImages(self._calls))
 
-    async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
+    async def observe(self, keys: Collection[str] | None = None) -> port.MachineListing:
         """List all our machines here, or those with these keys."""
         return await list_machines(self._calls, keys)

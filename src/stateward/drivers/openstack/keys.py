@@ -6,24 +6,16 @@ driver makes the pair itself, because newer Novas make none. The private key lea
 
 from urllib.parse import quote
 
+from stateward.drivers import port
 from stateward.drivers.cloud.errors import CloudCallFailed, found_or_none
 from stateward.drivers.cloud.networks import key_pair_of
 from stateward.drivers.openstack.client import ApiCall, OpenStackClient
 from stateward.drivers.openstack.states import MAX_TEXT
-from stateward.drivers.port import (
-    AlreadyDone,
-    CallAccepted,
-    CallRefused,
-    CloudResource,
-    Outcome,
-    RefusalReason,
-    ResourceKind,
-)
 
 START = "stateward-"
 
 
-def keypair_name(resource: CloudResource) -> str:
+def keypair_name(resource: port.CloudResource) -> str:
     """Return the name of a key pair: for people first, and with the key in hexadecimal at its end."""
     plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in resource.name)
     return f"{START}{plain[:60]}-{resource.key.encode().hex()}"
@@ -45,35 +37,37 @@ class Keypairs:
     def __init__(self, calls: OpenStackClient) -> None:
         self._calls = calls
 
-    async def ensure(self, resource: CloudResource) -> Outcome:
+    async def ensure(self, resource: port.CloudResource) -> port.Outcome:
         """Create a key pair, unless there is one of its name; a secret whose answer was lost is lost."""
         name = keypair_name(resource)
         if len(name) > MAX_TEXT:
-            return CallRefused(resource.key, RefusalReason.INVALID, "the key is too long for the name of a key pair")
+            return port.CallRefused(
+                resource.key, port.RefusalReason.INVALID, "the key is too long for the name of a key pair"
+            )
         if any(other.native_id == name for other in await self.listing()):
-            return AlreadyDone(resource.key, name)
+            return port.AlreadyDone(resource.key, name)
         pair = key_pair_of(resource)
         body = {"keypair": {"name": name, "type": "ssh", "public_key": pair.public}}
         try:
             await self._calls.call(ApiCall("CreateKeypair", "compute", "POST", "/os-keypairs", body))
         except CloudCallFailed as failed:
-            if failed.why is RefusalReason.CONFLICT:  # somebody else has just made it
-                return AlreadyDone(resource.key, name)
+            if failed.why is port.RefusalReason.CONFLICT:  # somebody else has just made it
+                return port.AlreadyDone(resource.key, name)
             raise
-        return CallAccepted(resource.key, name, pair.private)
+        return port.CallAccepted(resource.key, name, pair.private)
 
-    async def remove(self, resource: CloudResource) -> Outcome:
+    async def remove(self, resource: port.CloudResource) -> port.Outcome:
         """Remove the key pairs that carry a key."""
         names = [pair.native_id for pair in await self.listing() if pair.key == resource.key]
         deleted = [await self._delete(name) for name in names]
-        return (CallAccepted if any(deleted) else AlreadyDone)(resource.key, resource.native_id)
+        return (port.CallAccepted if any(deleted) else port.AlreadyDone)(resource.key, resource.native_id)
 
-    async def listing(self) -> list[CloudResource]:
+    async def listing(self) -> list[port.CloudResource]:
         """List our key pairs."""
         call = ApiCall("ListKeypairs", "compute", "GET", "/os-keypairs")
         names = [str(pair["keypair"]["name"]) async for page in self._calls.pages(call, "keypairs") for pair in page]
         pairs = [(key_in_name(name), name) for name in names]
-        return [CloudResource(ResourceKind.SSH_KEY, key, "", native_id=name) for key, name in pairs if key]
+        return [port.CloudResource(port.ResourceKind.SSH_KEY, key, "", native_id=name) for key, name in pairs if key]
 
     async def _delete(self, name: str) -> bool:
         path = f"/os-keypairs/{quote(name, safe='')}"

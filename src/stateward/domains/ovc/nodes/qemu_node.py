@@ -6,15 +6,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from stateward.domains.ovc.nodes import port
 from stateward.domains.ovc.nodes.driver_node import POLL_MIN_S, DriverNode
-from stateward.domains.ovc.nodes.port import (
-    AttachedDisk,
-    Hypervisor,
-    NodeInventory,
-    NodeMachine,
-    Power,
-    ProgressCallback,
-)
 from stateward.drivers import MachineSpec, Outcome
 from stateward.drivers.qemu.disks import QemuDisk
 from stateward.drivers.qemu.errors import CommandRejected, DiskError, MigrationFailed, MonitorError, MonitorNotReached
@@ -35,10 +28,10 @@ class QemuNode(DriverNode):
         super().__init__(host, OWN_GUEST)
         self.host = host
 
-    def _machine_spec(self, machine: NodeMachine) -> MachineSpec:
+    def _machine_spec(self, machine: port.NodeMachine) -> MachineSpec:
         return replace(super()._machine_spec(machine), image=FROM_DISK if machine.boots_disk else OWN_GUEST)
 
-    async def _create(self, machine: NodeMachine) -> Outcome:
+    async def _create(self, machine: port.NodeMachine) -> Outcome:
         return await finish_call(self.host.boot(self._machine_spec(machine), to_qemu_disks(machine.disks)))
 
     async def stop(self, key: str) -> None:
@@ -46,7 +39,7 @@ class QemuNode(DriverNode):
 
         The guest may obey the button at any time. So a stop that has begun runs to its end, even if it is cancelled.
         """
-        if await self.get_power(key) is Power.ON:
+        if await self.get_power(key) is port.Power.ON:
             await finish_call(self._power_off(key))
         else:
             await super().stop(key)
@@ -59,49 +52,51 @@ class QemuNode(DriverNode):
         try:
             async with asyncio.timeout(POWER_BUTTON_TIMEOUT_S):
                 await self.host.press_power_button(key)
-                while await self.get_power(key) is not Power.OFF:
+                while await self.get_power(key) is not port.Power.OFF:
                     await asyncio.sleep(POLL_MIN_S)
         except (TimeoutError, MonitorError):
             return
 
-    async def get_settled_power(self, key: str, seconds: float) -> Power:
+    async def get_settled_power(self, key: str, seconds: float) -> port.Power:
         """Return the power of a machine; also wait for a guest that may be about to switch itself off."""
         deadline = time.monotonic() + seconds
         while (
             power := await super().get_settled_power(key, seconds)
-        ) is Power.ON and await self.host.may_still_power_off(key):
+        ) is port.Power.ON and await self.host.may_still_power_off(key):
             if time.monotonic() > deadline:
-                return Power.CHANGING
+                return port.Power.CHANGING
             await asyncio.sleep(POLL_MIN_S)
         return power
 
-    async def list_machines(self) -> NodeInventory:
+    async def list_machines(self) -> port.NodeInventory:
         """Return the machines by their processes, whether or not their monitors answer."""
         keys, complete = await self.host.running_machines()
-        return NodeInventory(keys, complete)
+        return port.NodeInventory(keys, complete)
 
-    async def attach(self, key: str, disk: AttachedDisk) -> None:
+    async def attach(self, key: str, disk: port.AttachedDisk) -> None:
         """Attach a disk to a running machine."""
         try:
             await finish_call(self.host.attach(key, _to_qemu_disk(disk)))
         except (MonitorError, DiskError) as error:
             raise to_work_error(error) from error
 
-    async def detach(self, key: str, disk: AttachedDisk) -> None:
+    async def detach(self, key: str, disk: port.AttachedDisk) -> None:
         """Detach a disk from a running machine."""
         try:
             await finish_call(self.host.detach(key, _to_qemu_disk(disk)))
         except (MonitorError, DiskError) as error:
             raise to_work_error(error) from error
 
-    async def has_disk(self, key: str, disk: AttachedDisk) -> bool:
+    async def has_disk(self, key: str, disk: port.AttachedDisk) -> bool:
         """Tell whether a running machine has a disk in its slot."""
         try:
             return disk.slot in await self.host.slots(key)
         except MonitorError as error:
             raise to_work_error(error) from error
 
-    async def move(self, key: str, to: Hypervisor, machine: NodeMachine, on_progress: ProgressCallback) -> None:
+    async def move(
+        self, key: str, to: port.Hypervisor, machine: port.NodeMachine, on_progress: port.ProgressCallback
+    ) -> None:
         """Move a machine to another node while it runs."""
         move = self._move(key, to, machine)
         if move is None:
@@ -118,12 +113,12 @@ class QemuNode(DriverNode):
         except MonitorError as error:
             raise Unknown(str(error)) from error
 
-    async def has_moved(self, key: str, to: Hypervisor, machine: NodeMachine) -> bool:
+    async def has_moved(self, key: str, to: port.Hypervisor, machine: port.NodeMachine) -> bool:
         """Tell whether a machine runs on the other node, and no longer here."""
         move = self._move(key, to, machine)
         return await super().has_moved(key, to, machine) if move is None else await move.is_done()
 
-    async def stop_moving(self, key: str, to: Hypervisor, machine: NodeMachine) -> bool:
+    async def stop_moving(self, key: str, to: port.Hypervisor, machine: port.NodeMachine) -> bool:
         """Stop a move; tells whether it is too late for that."""
         move = self._move(key, to, machine)
         try:
@@ -131,17 +126,17 @@ class QemuNode(DriverNode):
         except MonitorError as error:
             raise to_work_error(error) from error
 
-    def _move(self, key: str, to: Hypervisor, machine: NodeMachine) -> LiveMigration | None:
+    def _move(self, key: str, to: port.Hypervisor, machine: port.NodeMachine) -> LiveMigration | None:
         if not isinstance(to, QemuNode):
             return None
         return LiveMigration(self.host, key, to.host, to._machine_spec(machine), to_qemu_disks(machine.disks))  # noqa: SLF001 - its twin
 
 
-def _to_qemu_disk(disk: AttachedDisk) -> QemuDisk:
+def _to_qemu_disk(disk: port.AttachedDisk) -> QemuDisk:
     return QemuDisk(disk.file, disk.slot, disk.boot)
 
 
-def to_qemu_disks(disks: Sequence[AttachedDisk]) -> list[QemuDisk]:
+def to_qemu_disks(disks: Sequence[port.AttachedDisk]) -> list[QemuDisk]:
     """Return the disks of a machine as QEMU gets them."""
     return [_to_qemu_disk(disk) for disk in disks]
 

@@ -7,6 +7,7 @@ from litestar import delete, get, post, put
 from litestar.handlers import HTTPRouteHandler
 from msgspec.structs import replace
 
+from stateward.domains.mci import model
 from stateward.domains.mci.api.context import (
     AnyResponse,
     TumblebugRequest,
@@ -44,16 +45,6 @@ from stateward.domains.mci.api.tumblebug_params import (
 )
 from stateward.domains.mci.errors import InUse, NotDone
 from stateward.domains.mci.lifecycle import ResourceState
-from stateward.domains.mci.model import (
-    RESOURCE_LIFECYCLES,
-    SHARED,
-    CloudConnection,
-    ResourceSpec,
-    SecurityGroupSpec,
-    key_of,
-    resource_identity,
-    resource_seen,
-)
 from stateward.domains.mci.resource_usage import usage_of
 from stateward.engine import Denied, NotFound
 from stateward.errors import BadInput
@@ -62,7 +53,7 @@ from stateward.plugin.route_options import reads
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Object, Operation, Status
 
-PARSERS: dict[str, Callable[[Fields, CloudConnection, str], ResourceSpec]] = {
+PARSERS: dict[str, Callable[[Fields, model.CloudConnection, str], model.ResourceSpec]] = {
     "vNet": parse_network,
     "securityGroup": parse_security_group,
     "sshKey": parse_key,
@@ -131,7 +122,7 @@ def _routes(resource_type: str, made: int) -> list[HTTPRouteHandler]:
         resources = [
             resource
             for resource in await request.service.resources(ns, resource_type)
-            if fits(resource_identity(resource).name)
+            if fits(model.resource_identity(resource).name)
         ]
         return await _remove_all(request, resource_type, resources, force=forced)
 
@@ -147,7 +138,7 @@ async def _make(request: TumblebugRequest, ns: str, resource_type: str) -> Resou
     place = await request.require_connection("connectionName", body.text("connectionName").strip(), ns)
     recipient = parse_recipient(body)
     want = PARSERS[resource_type](body, place, new_id())
-    if isinstance(want, SecurityGroupSpec):
+    if isinstance(want, model.SecurityGroupSpec):
         await _check_network(request, ns, want)
     resource, pair = await request.service.create_resource(ns, resource_type, want, request.caller, RESOURCE_WAIT_S)
     if resource.state == ResourceState.ERROR:
@@ -155,10 +146,10 @@ async def _make(request: TumblebugRequest, ns: str, resource_type: str) -> Resou
     return resource_view(resource_type, resource, pair=pair_view(pair, recipient))
 
 
-async def _check_network(request: TumblebugRequest, ns: str, want: SecurityGroupSpec) -> None:
+async def _check_network(request: TumblebugRequest, ns: str, want: model.SecurityGroupSpec) -> None:
     """Refuse a security group whose network is missing or at another connection, before anything starts."""
     try:
-        network = resource_identity(await request.service.resource(ns, "vNet", want.network))
+        network = model.resource_identity(await request.service.resource(ns, "vNet", want.network))
     except NotFound as error:
         raise BadInput("vNetId", want.network, f"a vNet of the namespace {ns!r}") from error
     if network.connection != want.connection:
@@ -172,7 +163,7 @@ async def _list(
     usage = await usage_of(request.service.engine.store.reader, ns)
     resources = await request.service.resources(ns, resource_type)
     shown = [
-        resource_view(resource_type, resource, usage.get((resource_type, resource_identity(resource).name), ()))
+        resource_view(resource_type, resource, usage.get((resource_type, model.resource_identity(resource).name), ()))
         for resource in resources
     ]
     chosen = [view for view in shown if not key or matches_filter(view, key, value or "")]
@@ -181,7 +172,7 @@ async def _list(
 
 async def remove(request: TumblebugRequest, ns: str, resource_type: str, name: str, *, force: bool = False) -> str:
     """Delete a resource and wait for it; returns the message."""
-    native = resource_seen(await request.service.resource(ns, resource_type, name)).native_id
+    native = model.resource_seen(await request.service.resource(ns, resource_type, name)).native_id
     accepted = await request.service.delete_resource(ns, resource_type, name, request.caller, force=force)
     what = f"delete of {resource_type} {name!r}"
     if accepted.operation is not None and not await wait_done(request, accepted.operation, what):
@@ -219,13 +210,13 @@ async def _remove_all(
 async def _deletion(
     request: TumblebugRequest, resource_type: str, resource: Object, *, force: bool = False
 ) -> ResourceDeletion:
-    name = resource_identity(resource).name
+    name = model.resource_identity(resource).name
     message = await remove(request, resource.ns, resource_type, name, force=force)
     return ResourceDeletion(resource_type, name, True, message)
 
 
 def _refusal(resource_type: str, resource: Object, error: Denied) -> ResourceDeletion:
-    name = resource_identity(resource).name
+    name = model.resource_identity(resource).name
     return ResourceDeletion(resource_type, name, False, f"The {resource_type} {name} has not been deleted: {error}")
 
 
@@ -238,7 +229,8 @@ async def delete_shared(request: TumblebugRequest, ns: Ns, preview: PreviewOnly 
         (resource_type, resource)
         for resource_type in ("sshKey", "securityGroup", "vNet")
         for resource in await reader.list_objects(
-            Selector(ns, RESOURCE_LIFECYCLES[resource_type].kind, labels=((SHARED, "yes"),)), Page(limit=1000)
+            Selector(ns, model.RESOURCE_LIFECYCLES[resource_type].kind, labels=((model.SHARED, "yes"),)),
+            Page(limit=1000),
         )
     ]
     if parse_flag("dryRun", preview):
@@ -257,7 +249,7 @@ async def _preview(request: TumblebugRequest, ns: str, shared: Sequence[tuple[st
     """Name the unused ones; a network is unused if the security groups in it would be deleted before it."""
     usage, unused, results = await usage_of(request.service.engine.store.reader, ns), set[str](), []
     for resource_type, resource in shared:
-        name = resource_identity(resource).name
+        name = model.resource_identity(resource).name
         if all(user.id in unused for user in usage.get((resource_type, name), ())):
             unused.add(resource.id)
             message = f"The {resource_type} {name} would be deleted"
@@ -269,7 +261,7 @@ async def _preview(request: TumblebugRequest, ns: str, shared: Sequence[tuple[st
 @adds_object_state(resource_in_path("sshKey"))
 async def change_key(request: TumblebugRequest, ns: Ns, name: Name) -> ResourceView:
     """Change the description of a key; its public key stays, and a private key is never stored."""
-    body, was = await request.fields(), key_of(await request.service.resource(ns, "sshKey", name))
+    body, was = await request.fields(), model.key_of(await request.service.resource(ns, "sshKey", name))
     public = body.text("publicKey").strip()
     if public and public != was.public_key:
         raise BadInput("publicKey", None, "left out: VMs have the key; create another sshKey for another public key")
