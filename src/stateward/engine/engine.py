@@ -9,7 +9,6 @@ import msgspec
 
 from stateward.aio.struct_types import prepare_struct_types
 from stateward.aio.supervise import close_each
-from stateward.engine import external_reports
 from stateward.engine.accept import groups
 from stateward.engine.accept.accept import Verdict, accept_function, plan
 from stateward.engine.accept.idempotency import RefusedBefore, note_replay
@@ -26,7 +25,7 @@ from stateward.engine.errors import (
     OperationTimedOut,
     UnknownKind,
 )
-from stateward.engine.external_reports import ExternalReport, Sighting, record_sightings
+from stateward.engine.external_reports import ExternalReport, Sighting, record_external_reports, record_sightings
 from stateward.engine.finish import cancel
 from stateward.engine.kinds import Admission, Kind, Kinds
 from stateward.engine.maintenance.forget import forget
@@ -44,7 +43,7 @@ from stateward.engine.snapshots import (
     object_snapshot,
     operation_snapshot,
 )
-from stateward.engine.transaction_batcher import TransactionBatcher
+from stateward.engine.transaction_batcher import TransactionBatcher, transaction_batcher
 from stateward.engine.waiters import ENDED_STATUSES, OperationWaiters
 from stateward.engine.worker.lease import LEASE_S
 from stateward.engine.worker.prefetch import PREFETCH_WINDOW_S
@@ -55,7 +54,7 @@ from stateward.naming import check_new_object, new_id
 from stateward.store.changes import Changes
 from stateward.store.errors import StoreError
 from stateward.store.filters import OPEN_STATUSES, JournalFilter, OperationCursor, OperationFilter, Selector
-from stateward.store.port import Store, StuckWork, Tx
+from stateward.store.port import Store, StuckWork
 from stateward.store.records import JournalEntry, Key, Lane, LaneGroup, Object, Operation, Status, Timer, to_json
 
 CANCEL_BATCH = 500
@@ -98,10 +97,10 @@ class Engine:
             )
         self._requests: TransactionBatcher[Request, Accepted] = TransactionBatcher(self._accept, chance)
         self._sequences: TransactionBatcher[RequestSequence, Accepted] = TransactionBatcher(
-            self._accept_sequences, chance
+            lambda batch: accept_sequences(store, self.kinds, batch), chance
         )
-        self._external_reports: TransactionBatcher[ExternalReport, bool] = TransactionBatcher(
-            self._record_reports, chance
+        self._external_reports: TransactionBatcher[ExternalReport, bool] = transaction_batcher(
+            store, chance, lambda tx, reports: record_external_reports(tx, self.kinds, reports)
         )
         self._waiters = OperationWaiters(store)
         self._is_entered = False
@@ -120,7 +119,9 @@ class Engine:
 
     async def open(self) -> None:
         """Open the store and accept requests; nothing is carried out here before `start_worker`."""
-        self._require_handlers()
+        missing = {kind.name: names for kind in self.kinds if (names := kind.missing_handlers())}
+        if self.worker is not None and missing:
+            raise MissingHandlers(missing)
         prepare_struct_types()
         await self.store.open()
         self._is_entered = True
@@ -156,11 +157,6 @@ class Engine:
         """Prepare the exit: start no more operations, and let those that run here end within a grace time."""
         if self.worker is not None:
             await self.worker.drain()
-
-    def _require_handlers(self) -> None:
-        missing = {kind.name: names for kind in self.kinds if (names := kind.missing_handlers())}
-        if self.worker is not None and missing:
-            raise MissingHandlers(missing)
 
     @property
     def _open_store(self) -> Store:
@@ -314,15 +310,9 @@ class Engine:
 
         One transaction accepts them.
         """
-        verdict = await self._accept_group(whole, members, each, acts_alone=acts_alone)
-        note_replay((whole or each).key, again=verdict.again)
-        return verdict
-
-    async def _accept_group(
-        self, whole: Request | None, members: Selector, each: Request, *, acts_alone: bool
-    ) -> groups.GroupVerdict:
+        verdict: groups.GroupVerdict | StatewardError
         try:
-            return await self._open_store.transact(
+            verdict = await self._open_store.transact(
                 lambda tx: groups.accept_group(
                     tx, self.kinds, whole, members, each, self._new_id, acts_alone=acts_alone
                 )
@@ -333,11 +323,12 @@ class Engine:
             asked, refusal = groups.keyed_request(whole, members, each), error
             if asked.key is None:
                 raise
-        verdict = await self._open_store.transact(
-            lambda tx: groups.store_group_refusal(tx, self.kinds, whole, asked, refusal)
-        )
+            verdict = await self._open_store.transact(
+                lambda tx: groups.store_group_refusal(tx, self.kinds, whole, asked, refusal)
+            )
         if isinstance(verdict, StatewardError):
             raise verdict
+        note_replay((whole or each).key, again=verdict.again)
         return verdict
 
     async def choose_once(
@@ -558,13 +549,3 @@ class Engine:
         if self.worker is not None:
             return await self.worker.accept(requests)
         return await self.store.transact(accept_function(self.kinds, requests))
-
-    async def _accept_sequences(self, batch: Sequence[RequestSequence]) -> Sequence[Accepted | StatewardError]:
-        return await accept_sequences(self.store, self.kinds, batch)
-
-    async def _record_reports(self, reports: Sequence[ExternalReport]) -> Sequence[bool | StatewardError]:
-        return await self.store.transact(lambda tx: _record_external_reports(tx, self.kinds, reports))
-
-
-async def _record_external_reports(tx: Tx, kinds: Kinds, reports: Sequence[ExternalReport]) -> list[bool]:
-    return await external_reports.record_external_reports(tx, kinds, list(reports))

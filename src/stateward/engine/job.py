@@ -36,7 +36,7 @@ from stateward.engine.job_steps import (
     pending_undos,
 )
 from stateward.engine.kind_types import KindTypes
-from stateward.engine.provider_calls import CallLog, WatchedCall
+from stateward.engine.provider_calls import CallLog, RecordedCall, WatchedCall
 from stateward.engine.requests import Request
 from stateward.engine.work_errors import (
     PastDeadline,
@@ -389,18 +389,15 @@ class Job:
         self._require_own_task("a wait")
         key = f"{WAIT}{step or signal}"
         with self._use(key, step or signal):
-            return await self._wait_for(key, signal, timeout_s)
-
-    async def _wait_for(self, key: str, signal: str, timeout_s: float | None) -> Any:  # noqa: ANN401
-        wait = self._steps.get(key)
-        if wait is None or "until" in wait:
-            self._require_running("a wait")
-            if wait is None:
-                wait = {"signal": signal, "until": timeout_s and self._require_time(self.now + timeout_s)}
-            await self._await_signal(key, signal, wait)
-        if "payload" not in self._steps[key]:
-            raise SignalTimedOut(signal)
-        return self._steps[key]["payload"]
+            wait = self._steps.get(key)
+            if wait is None or "until" in wait:
+                self._require_running("a wait")
+                if wait is None:
+                    wait = {"signal": signal, "until": timeout_s and self._require_time(self.now + timeout_s)}
+                await self._await_signal(key, signal, wait)
+            if "payload" not in self._steps[key]:
+                raise SignalTimedOut(signal)
+            return self._steps[key]["payload"]
 
     async def _await_signal(self, key: str, signal: str, wait: dict[str, Any]) -> None:
         """Take a signal; if there is none, suspend the job, or store that the signal did not come in time."""
@@ -573,11 +570,11 @@ class Job:
 
     def watch_call(self, name: str, *, at: str = "", target: str = "") -> WatchedCall:
         """Return the witness of a call of a driver that sends calls for several jobs: it counts and records it."""
-        return self._call_log.watch(self, name, at, target)
+        return WatchedCall(self._call_log, self, name, at, target)
 
     def record_call(self, name: str, *, at: str = "", target: str = "") -> AbstractContextManager[None]:
         """Record, for the timeline alone, a call that changes nothing at the provider, such as an observation."""
-        return self._call_log.record(name, at, target)
+        return RecordedCall(self._call_log, name, at, target)
 
     @property
     def _call_log(self) -> CallLog:

@@ -98,20 +98,17 @@ class KindTypes:
     def check(self, request: Request, state: str) -> Request:
         """Return a request with its spec and arguments as they are stored; raises if they are not of their types."""
         try:
-            return self._normalized(request, state)
+            at = None if request.creates is not None else state
+            spec, args = request.spec, request.args
+            if self.spec is not None and (spec is not None or request.creates is not None):
+                spec = self.spec.normalize(spec or EMPTY, "spec", at)
+            if (typed := self.args.get(request.action)) is not None:
+                args = typed.normalize(args, "args", at)
+            elif self.args and args != EMPTY:
+                raise BadInput("args", None, f"left out: {request.action} takes no arguments", state=at)
+            return replace(request, spec=spec, args=args)
         except BadInput as error:
             raise UnfitValue(error) from error
-
-    def _normalized(self, request: Request, state: str) -> Request:
-        at = None if request.creates is not None else state
-        spec, args = request.spec, request.args
-        if self.spec is not None and (spec is not None or request.creates is not None):
-            spec = self.spec.normalize(spec or EMPTY, "spec", at)
-        if (typed := self.args.get(request.action)) is not None:
-            args = typed.normalize(args, "args", at)
-        elif self.args and args != EMPTY:
-            raise BadInput("args", None, f"left out: {request.action} takes no arguments", state=at)
-        return replace(request, spec=spec, args=args)
 
     def stamp(self, request: Request) -> Request:
         """Return a request whose spec carries its version."""

@@ -348,13 +348,11 @@ class UnitOfWork:
         changes.work_gone = list(self._work_gone)
         changes.frees_capacity = self._frees_limited_lane or not (self._work_gone and self.tx.is_default_lane_unlimited)
         if self.tracebacks:  # only now: the hooks have read the results
-            changes.ended = [self._with_traceback(end) for end in changes.ended]
+            for place, ended in enumerate(changes.ended):
+                text = self.tracebacks.get(Key(ended.ns, ended.op))
+                if text is not None and ended.result is None and ended.status is Status.FAILED:
+                    changes.ended[place] = replace(ended, result=to_json({TRACEBACK: text}))
         await self.tx.apply(changes)
-
-    def _with_traceback(self, ended: Ended) -> Ended:
-        text = self.tracebacks.get(Key(ended.ns, ended.op))
-        is_failure = text is not None and ended.result is None and ended.status is Status.FAILED
-        return replace(ended, result=to_json({TRACEBACK: text})) if is_failure else ended
 
 
 async def promote_waiters(uow: UnitOfWork) -> None:
@@ -368,10 +366,6 @@ async def promote_waiters(uow: UnitOfWork) -> None:
     await uow.load({Key(key.ns, uow.operations[key].object) for key in granted if uow.work(key) is None})
     queues = dict.fromkeys(dequeued.values())
     queues.update((Key(work.ns, work.queue), None) for key in granted if (work := uow.work(key)) is not None)
-    await _promote_queue_heads(uow, queues)
-
-
-async def _promote_queue_heads(uow: UnitOfWork, queues: Iterable[Key]) -> None:
     heads = [queued[0] for queue in queues if (queued := uow.queue(queue)) and not queued[0].ready]
     await _load_trees(uow, [work.key for work in heads])
     for work in heads:

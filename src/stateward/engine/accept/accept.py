@@ -17,7 +17,6 @@ from stateward.engine.accept.eager_claims import EagerClaims
 from stateward.engine.accept.idempotency import RefusedBefore, add_refusal, bare_key, fingerprint_of, read_refusal
 from stateward.engine.errors import (
     AlreadyExists,
-    Blocker,
     KeyReused,
     NotFound,
     NothingToDo,
@@ -71,8 +70,14 @@ async def accept(
     if repeated:
         await _load_earlier_operations(uow, kinds, requests)
     verdicts = await admit_all(uow, kinds, requests)
-    if not repeated and any(isinstance(verdict, StatewardError) for verdict in verdicts):
-        verdicts = await _reconsider_denials(uow, kinds, requests, verdicts)
+    answered = list(zip(requests, verdicts, strict=True))
+    denied = [request for request, verdict in answered if isinstance(verdict, StatewardError)]
+    if not repeated and denied:  # some may have been accepted before
+        await _load_earlier_operations(uow, kinds, denied)
+        verdicts = [
+            (accepted_before(uow, request) or verdict) if isinstance(verdict, StatewardError) else verdict
+            for request, verdict in answered
+        ]
     await promote_waiters(uow)
     if eager is not None:
         eager.claim_new_work(uow)
@@ -91,20 +96,6 @@ async def _load_earlier_operations(uow: UnitOfWork, kinds: Kinds, requests: Sequ
     """Load the operations that these requests have if they were accepted before; their objects are locked first."""
     await _load(uow, kinds, requests)
     await uow.load_operations({Key(request.ns, request.op) for request in requests})
-
-
-async def _reconsider_denials(
-    uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request], verdicts: Sequence[Verdict]
-) -> list[Verdict]:
-    """Replace the denials of requests that were accepted before."""
-    answered = list(zip(requests, verdicts, strict=True))
-    await _load_earlier_operations(
-        uow, kinds, [request for request, verdict in answered if isinstance(verdict, StatewardError)]
-    )
-    return [
-        (_accepted_before(uow, request) or verdict) if isinstance(verdict, StatewardError) else verdict
-        for request, verdict in answered
-    ]
 
 
 async def admit_all(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) -> list[Verdict]:
@@ -265,7 +256,7 @@ def find_answer(request: Request, answers: Mapping[Key, IdempotencyRecord]) -> I
 
 def _answer_before(uow: UnitOfWork, request: Request, answers: dict[Key, IdempotencyRecord]) -> Accepted | None:
     """Return the verdict that the same request got before, by its idempotency key or by its operation's id."""
-    before = _accepted_before(uow, request)
+    before = accepted_before(uow, request)
     if before is not None:
         return before
     answer = find_answer(request, answers)
@@ -278,7 +269,8 @@ def _answer_before(uow: UnitOfWork, request: Request, answers: dict[Key, Idempot
     return Accepted(record, operation, again=True)
 
 
-def _accepted_before(uow: UnitOfWork, request: Request) -> Accepted | None:
+def accepted_before(uow: UnitOfWork, request: Request) -> Accepted | None:
+    """Return the verdict on a request whose operation exists already."""
     done = uow.operations.get(Key(request.ns, request.op))
     record = uow.objects.get(Key(request.ns, request.object)) if done is not None else None
     return None if record is None else Accepted(record, done, again=True)
@@ -298,7 +290,11 @@ def _initial_object(uow: UnitOfWork, kinds: Kinds, request: Request, former: Obj
     if former is not None and not former.removed:
         raise AlreadyExists(request.ns, request.object, former.state)
     check_new_object(request.ns, request.object)
-    _require_queue(uow, request)
+    queue = request.creates.queue or request.object
+    if queue != request.object:  # it must exist: on PostgreSQL, nothing else would keep two writers of it apart
+        host = uow.objects.get(Key(request.ns, queue))
+        if host is None or host.removed:
+            raise BadInput("queue", queue, "the id of an existing object")
     return Object(
         ns=request.ns,
         id=request.object,
@@ -308,7 +304,7 @@ def _initial_object(uow: UnitOfWork, kinds: Kinds, request: Request, former: Obj
         version=former.version if former else 0,
         generation=former.generation if former else 0,
         op=None,
-        queue=request.creates.queue or request.object,
+        queue=queue,
         parent=request.creates.parent,
         spec=EMPTY,
         labels=request.creates.labels,
@@ -317,47 +313,26 @@ def _initial_object(uow: UnitOfWork, kinds: Kinds, request: Request, former: Obj
     )
 
 
-def _require_queue(uow: UnitOfWork, request: Request) -> None:
-    """Refuse the queue of an object that does not exist: on PostgreSQL, nothing would keep two writers of it apart."""
-    assert request.creates is not None
-    queue = request.creates.queue
-    if queue is None or queue == request.object:
-        return
-    host = uow.objects.get(Key(request.ns, queue))
-    if host is None or host.removed:
-        raise BadInput("queue", queue, "the id of an existing object")
-
-
 def _decide_move(uow: UnitOfWork, kind: Kind, request: Request, record: Object) -> Move:
     holder = uow.operations.get(Key(record.ns, record.op)) if record.op is not None else None
     origin = holder.origin if holder is not None else None
     verdict = decide(kind.lifecycle, record.state, request.action, request.actor, request.facts, origin)
     if not isinstance(verdict, Move):
-        raise Refused(verdict, _holder(uow, record))
+        raise Refused(verdict, None if holder is None else blocker_of(holder, uow.work(holder.key)))
     return verdict
-
-
-def _holder(uow: UnitOfWork, record: Object) -> Blocker | None:
-    holder = uow.operations.get(Key(record.ns, record.op)) if record.op is not None else None
-    return None if holder is None else blocker_of(holder, uow.work(holder.key))
 
 
 def _apply_step(uow: UnitOfWork, request: Request, record: Object, move: Move) -> Accepted:
     """Change a state without an operation; the operation that holds the object is advanced, or ended."""
     if record.op is not None and (move.meaning is not Meaning.STEP or move.target.state_class is TRANSITIONAL):
-        operation, error = uow.operations[Key(record.ns, record.op)], _end_reason(request, move)
+        operation = uow.operations[Key(record.ns, record.op)]
+        fails = move.meaning not in (Meaning.SUCCESS, Meaning.STEP)
+        reason = msgspec.json.decode(request.args).get(REASON) if fails else None  # the event may say why it ends it
+        error = reason if isinstance(reason, str) else None
         advance(uow, record, operation, move, request.who, error=error, seen=request.seen)
         return Accepted(uow.objects[record.key], None)
     fence_operation(uow, record, f"{request.action} by {request.actor}")
     return Accepted(change_state(uow, record, move, request.who, record.op, spec=request.spec, seen=request.seen), None)
-
-
-def _end_reason(request: Request, move: Move) -> str | None:
-    """Return why an event ends an operation: it may say it itself; None for a success, and for a phase."""
-    if move.meaning in (Meaning.SUCCESS, Meaning.STEP):
-        return None
-    given = msgspec.json.decode(request.args).get(REASON)
-    return given if isinstance(given, str) else None
 
 
 def _fingerprint(request: Request) -> str:

@@ -54,7 +54,9 @@ async def spawn(
         for request, verdict in zip(requests, verdicts, strict=True)
         if isinstance(verdict, StatewardError)
     }
-    steps = await _steps_of(tx, operation.key) | {**calls, step: denied, f"{CHILDREN}{step}": len(requests)}
+    # A phase may have added a step since the work was claimed.
+    stored: dict[str, Any] = msgspec.json.decode((await tx.operations([operation.key]))[operation.key].steps)
+    steps = stored | {**calls, step: denied, f"{CHILDREN}{step}": len(requests)}
     uow.changes.steps.append((operation.key, to_json(steps)))
     if begun:
         uow.update_work(replace(work, owner=None, children=begun))
@@ -71,9 +73,3 @@ def child_ids(parent: str, step: str, count: int) -> list[str]:
 def _child_id(parent: str, step: str, number: int) -> str:
     """Return the operation id of a child, which is the same whenever the step is repeated."""
     return blake2b(f"{parent}/{step}/{number}".encode(), digest_size=16).hexdigest()
-
-
-async def _steps_of(tx: Tx, key: Key) -> dict[str, Any]:
-    """Return the stored steps: a phase may have added one since the work was claimed."""
-    steps: dict[str, Any] = msgspec.json.decode((await tx.operations([key]))[key].steps)
-    return steps

@@ -11,7 +11,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.engine.accept.accept import (
-    Verdict,
     acceptance_record,
     admission_keys,
     admit_all,
@@ -90,12 +89,14 @@ async def accept_group(
             if skipped and all(isinstance(why, shared) for why in skipped.values()):
                 raise next(iter(skipped.values()))
         raise NoneAllowed(each.action, skipped)
-    answer = await _accept_whole(uow, kinds, whole, sum(accepted.operation is not None for accepted in begun))
-    operations = [
-        accepted.operation.id
-        for accepted in (answer, *begun)
-        if accepted is not None and accepted.operation is not None
-    ]
+    operations = [accepted.operation.id for accepted in begun if accepted.operation is not None]
+    answer: Accepted | None = None
+    if whole is not None:
+        (verdict,) = await admit_all(uow, kinds, [replace(whole, children=len(operations))])
+        if isinstance(verdict, StatewardError):
+            raise verdict
+        answer = verdict
+        operations = [verdict.operation.id, *operations] if verdict.operation is not None else operations
     group = next(iter(operations), None)
     if whole is None and each.key is not None:
         uow.changes.idempotency_records.append(acceptance_record(asked, group, uow.now))
@@ -142,15 +143,6 @@ async def _previous_verdict(uow: UnitOfWork, whole: Request | None, asked: Reque
     return GroupVerdict(
         Accepted(record, operation, again=True), [], {}, None if operation is None else key.id, again=True
     )
-
-
-async def _accept_whole(uow: UnitOfWork, kinds: Kinds, whole: Request | None, children: int) -> Accepted | None:
-    if whole is None:
-        return None
-    verdict: Verdict = (await admit_all(uow, kinds, [replace(whole, children=children)]))[0]
-    if isinstance(verdict, StatewardError):
-        raise verdict
-    return verdict
 
 
 async def store_group_refusal(

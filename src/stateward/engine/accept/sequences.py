@@ -9,7 +9,14 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain, zip_longest
 
-from stateward.engine.accept.accept import admission_keys, admit_all, find_answer, possible_keys, refusal_record
+from stateward.engine.accept.accept import (
+    accepted_before,
+    admission_keys,
+    admit_all,
+    find_answer,
+    possible_keys,
+    refusal_record,
+)
 from stateward.engine.accept.idempotency import RefusedBefore
 from stateward.engine.errors import KeyReused
 from stateward.engine.kinds import Kinds
@@ -58,7 +65,7 @@ async def _accept_all(tx: Tx, kinds: Kinds, batch: Sequence[RequestSequence]) ->
         {*(Key(request.ns, request.object) for request in firsts), *lock_set, *admission_keys(kinds, firsts)}
     )
     await uow.load_operations({Key(steps[-1].ns, steps[-1].op) for steps in batch})
-    answers = {steps[-1].op: _accepted_before(uow, steps[-1]) for steps in batch}
+    answers = {steps[-1].op: accepted_before(uow, steps[-1]) for steps in batch}
     new = [steps for steps in batch if answers[steps[-1].op] is None]
     await _find_answers(tx, [request for steps in new for request in steps])
     for step in zip_longest(*new):
@@ -70,11 +77,6 @@ async def _accept_all(tx: Tx, kinds: Kinds, batch: Sequence[RequestSequence]) ->
     await promote_waiters(uow)
     await uow.apply()
     return [answer for steps in batch if (answer := answers[steps[-1].op]) is not None]
-
-
-def _accepted_before(uow: UnitOfWork, last: Request) -> Accepted | None:
-    done = uow.operations.get(Key(last.ns, last.op))
-    return None if done is None else Accepted(uow.objects[Key(last.ns, last.object)], done, again=True)
 
 
 async def _store_refusal(tx: Tx, steps: RequestSequence, error: StatewardError) -> bool:

@@ -78,7 +78,9 @@ class Compensation:
             if (again := self._when_to_go_on(job, error)) is not None:
                 return again
             if not all(isinstance(part, WorkError) for part in parts_of(source_of(error))):
-                _log_traceback(job, pending[0], error)
+                record, traceback = job.claim.object, job.mask_secrets(format_traceback(source_of(error), __file__))
+                what = (job.key.id, job.action, record.kind, record.id, record.ns, pending[0])
+                log.error("operation %s (%s of %s %s in %s) cannot undo its step %s:\n%s", *what, traceback)
             await job.give_up_undo(pending[0], describe_error(error))
         return None
 
@@ -115,12 +117,6 @@ async def _error_of(work: Awaitable[None]) -> BaseException | None:
     except BaseException as error:
         return error
     return None
-
-
-def _log_traceback(job: Job, step: str, error: BaseException) -> None:
-    record, traceback = job.claim.object, job.mask_secrets(format_traceback(source_of(error), __file__))
-    what = (job.key.id, job.action, record.kind, record.id, record.ns, step)
-    log.error("operation %s (%s of %s %s in %s) cannot undo its step %s:\n%s", *what, traceback)
 
 
 def name_steps_left(job: Job, ending: Ending) -> Ending:

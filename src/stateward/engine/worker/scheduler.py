@@ -74,7 +74,10 @@ class DueScheduler:
             pause = await self._seconds_until_due()
             if pause <= 0 and not await self._run_due():
                 pause = DUE_RETRY_S  # it waits for a slot in its lane, or for a free worker
-            await self._wait(pause)
+            if await wait_for_event(self.due_changed, min(max(pause, 0.001), DUE_POLL_MAX_S)):
+                await asyncio.sleep(DUE_DEBOUNCE_S)
+            else:
+                self._on_due()
 
     async def _seconds_until_due(self) -> float:
         """Return in how many seconds something is due; a change after the call sets `due_changed` again."""
@@ -117,13 +120,6 @@ class DueScheduler:
             log.error("timer %s (%s of %s %s in %s) is tried again later", *what, exc_info=failed.error)
             journal_rejection(uow, record, None, CLOCK, timer.id, timer.event, f"{failed.reason}; it is tried again")
         await uow.apply()
-
-    async def _wait(self, pause: float) -> None:
-        """Sleep until something is due, or may be due earlier; several changes in a row wake it once."""
-        if await wait_for_event(self.due_changed, min(max(pause, 0.001), DUE_POLL_MAX_S)):
-            await asyncio.sleep(DUE_DEBOUNCE_S)
-        else:
-            self._on_due()
 
 
 TIMER_RETRY_S = 1.0
