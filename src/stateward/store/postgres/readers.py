@@ -5,8 +5,14 @@ from typing import Any
 
 from stateward.store.filters import (
     BY_STATE,
+    DISPLAYED_ATTEMPTS,
+    DISPLAYED_START,
+    DISPLAYED_STATUS,
     ENTRY,
+    LAST_JOURNAL_SEQ,
     NEWEST,
+    RUNNING,
+    STUCK_ROWS,
     GroupField,
     JournalFilter,
     OperationCursor,
@@ -26,6 +32,7 @@ from stateward.store.postgres.queries import (
     NOW,
     OPERATIONS,
     PEEKED,
+    WORKERS,
     PostgresWhere,
     sort_value,
     where_journal,
@@ -46,18 +53,10 @@ from stateward.store.records import (
     WorkItem,
 )
 
-# The stored status is `waiting` until the end; whether an operation runs is derived from its work item.
-RUNNING = "(w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote)"
-DISPLAYED_STATUS = f"CASE WHEN o.status = 'waiting' AND {RUNNING} THEN 'running' ELSE o.status END"
-# So is the time when its work began, from the deadline of its first state, as at its end (`completion`).
-DISPLAYED_START = """coalesce(o.started, CASE WHEN o.status = 'waiting' AND w.deadline IS NOT NULL AND (
-    o.hidden OR (SELECT b.state FROM objects b WHERE b.ns = o.ns AND b.id = o.object) = o.via
-) THEN greatest(o.created, w.deadline - o.within) END)"""
-DISPLAYED_ATTEMPTS = "CASE WHEN o.status = 'waiting' THEN coalesce(w.attempts, o.attempts) ELSE o.attempts END"
 DISPLAYED = (
     render_sql("SELECT {Operation:o} FROM operations o LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id")
     .replace("o.status", DISPLAYED_STATUS)
-    .replace("o.started", DISPLAYED_START)
+    .replace("o.started", render_sql(DISPLAYED_START, later="greatest"))
     .replace("o.attempts", DISPLAYED_ATTEMPTS, 1)
 )
 
@@ -107,7 +106,6 @@ GROUP BY 1, 2
 """
 LINES_BACK = render_sql("SELECT {JournalEntry:j} FROM journal j WHERE <where> ORDER BY j.seq DESC LIMIT ")
 JOURNAL_REACH = "SELECT j.seq FROM journal j WHERE <where> ORDER BY j.seq LIMIT 1 OFFSET "
-LAST_JOURNAL_SEQ = "SELECT coalesce(max(seq), 0) FROM journal"
 # One pass over the table for ids, labels and errors together, which ends at 1,000 objects with the text.
 SEARCHED = """lower((o.id || ' ' || o.labels || ' ' || coalesce(o.error, '')) COLLATE "C")"""
 CANDIDATES = render_sql("SELECT {Object:o} FROM objects o WHERE <where> LIMIT 1000")
@@ -128,7 +126,6 @@ LEFT JOIN (
 PROGRESS_OF = render_sql(
     "SELECT {Progress:p} FROM progress p WHERE p.ns = $1 AND p.op = $2 AND p.seq > $3 ORDER BY p.seq"
 )
-WORKERS = render_sql("SELECT {WorkerRecord:k} FROM workers k ORDER BY k.id")
 TIMERS = render_sql("""
 SELECT {Timer:t} FROM timers t WHERE $1::text IS NULL OR t.ns = $1 ORDER BY t.due, t.rank, t.ns, t.id LIMIT $2
 """)
@@ -160,7 +157,8 @@ SELECT w.lane, count(*) FILTER (WHERE w.owner IS NOT NULL AND w.deadline IS NOT 
 FROM work w JOIN operations o ON o.ns = w.ns AND o.id = w.op
 WHERE NOT w.fenced AND ($1::text[] IS NULL OR w.ns = ANY ($1)) GROUP BY w.lane ORDER BY w.lane
 """
-STUCK = """
+STUCK = render_sql(
+    """
 WITH clock AS MATERIALIZED (SELECT extract(epoch FROM clock_timestamp())::double precision AS now),
 late AS (
     SELECT w.seq, w.deadline AS since, false AS orphaned FROM clock, work w WHERE w.deadline <= clock.now
@@ -168,14 +166,12 @@ late AS (
     SELECT w.seq, k.seen + k.lease, true FROM clock, workers k JOIN work w ON w.owner = k.id
     WHERE k.seen + k.lease < clock.now
 ), first AS (SELECT seq, min(since) AS since, bool_or(orphaned) AS orphaned FROM late GROUP BY seq)
-SELECT w.ns, w.object, b.kind, b.state, w.op, o.action, w.owner, w.attempts, w.deadline, f.since, f.orphaned
-FROM first f
-JOIN work w ON w.seq = f.seq
-JOIN objects b ON b.ns = w.ns AND b.id = w.object
-JOIN operations o ON o.ns = w.ns AND o.id = w.op
+<stuck>
 WHERE $1::text[] IS NULL OR w.ns = ANY ($1)
 ORDER BY f.since, w.seq LIMIT $2
-"""
+""",
+    stuck=STUCK_ROWS,
+)
 # A loose index scan: one step for each namespace.
 LABEL_KEYS = """
 SELECT DISTINCT key COLLATE "C" FROM objects o, json_object_keys(o.labels::json) key
@@ -260,11 +256,12 @@ class PostgresReader:
         first = [Object(*row) for row in await self._connections.fetch(ID_BEGINS, names, *begins)]
         candidates = [Object(*row) for row in await self._candidates(names, text)]
         operations = await self._connections.fetch(OPERATION_BEGINS, names, *begins)
+        labels = dict.fromkeys(hit.labels for hit in candidates)
         by_id = {hit.key: hit for hit in (*first, *candidates) if wanted in hit.id.lower()}
         return SearchHits(
             [*by_id.values()][:limit],
             [hit for hit in candidates if hit.error is not None and wanted in hit.error.lower()][:limit],
-            [*dict.fromkeys(hit.labels for hit in candidates if _has_pieces(hit.labels, text))][:limit],
+            [found for found in labels if all(piece.lower() in found.lower() for piece in text.pieces)][:limit],
             [operation_of(row) for row in operations],
         )
 
@@ -386,10 +383,6 @@ class PostgresReader:
     async def time(self) -> float:
         """Return the database's clock."""
         return float((await self._connections.fetch(NOW))[0][0])
-
-
-def _has_pieces(labels: str, text: SearchText) -> bool:
-    return all(piece.lower() in labels.lower() for piece in text.pieces)
 
 
 def _namespace_list(namespaces: Collection[str] | None) -> list[str] | None:

@@ -169,15 +169,12 @@ class PostgresStore:
     async def transact(self, function: TxFunction[T]) -> T:
         """Run a transaction function as one durable transaction; retries after a conflict, within one time limit."""
         async with time_limit(self._writers.answer_timeout_s):
-            return await self._attempt(function)
-
-    async def _attempt(self, function: TxFunction[T]) -> T:
-        for attempt in range(1, ATTEMPTS):
-            try:
-                return await self._once(function)
-            except WriteConflict:
-                await asyncio.sleep(self._random.uniform(0, min(0.001 * 2**attempt, 0.25)))
-        return await self._once(function)
+            for attempt in range(1, ATTEMPTS):
+                try:
+                    return await self._once(function)
+                except WriteConflict:
+                    await asyncio.sleep(self._random.uniform(0, min(0.001 * 2**attempt, 0.25)))
+            return await self._once(function)
 
     def subscribe(self, listener: Callable[[Topic], None]) -> Callable[[], None]:
         token = object()

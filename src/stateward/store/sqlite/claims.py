@@ -122,7 +122,10 @@ def busy_lanes(connection: sqlite3.Connection, kinds: KindFilter = None) -> tupl
     running, waiting = _running(connection), _waiting(connection, kinds)
     groups = {lane: grp for lane, (grp, _) in running.items()} | waiting
     lanes = _lanes(connection, groups)
-    return _groups(connection, {lane.grp for lane in lanes}), _loads(lanes, running, waiting)
+    names = {lane.grp for lane in lanes}
+    rows = connection.execute(GROUPS_AMONG, (encode(list(names)).decode(),)) if names else ()
+    known = {row[0]: LaneGroup(*row) for row in rows}
+    return [known.get(name) or default_group(name) for name in sorted(names)], _loads(lanes, running, waiting)
 
 
 def all_lanes(connection: sqlite3.Connection, now: float) -> tuple[list[LaneGroup], list[LaneLoad]]:
@@ -213,9 +216,3 @@ def _lanes(connection: sqlite3.Connection, groups: Mapping[str, str]) -> list[La
     rows = fetch_packed(connection, LANES_AMONG, (encode(list(groups)).decode(),)) if groups else ()
     known = {lane.lane: lane for lane in map(lane_of, rows)}
     return [known.get(lane) or default_lane(lane, groups[lane]) for lane in sorted(groups)]
-
-
-def _groups(connection: sqlite3.Connection, names: Collection[str]) -> list[LaneGroup]:
-    rows = connection.execute(GROUPS_AMONG, (encode(list(names)).decode(),)) if names else ()
-    known = {row[0]: LaneGroup(*row) for row in rows}
-    return [known.get(name) or default_group(name) for name in sorted(names)]

@@ -18,8 +18,14 @@ from msgspec.structs import replace
 from stateward.store.errors import StoreBusy, Unavailable
 from stateward.store.filters import (
     BY_STATE,
+    DISPLAYED_ATTEMPTS,
+    DISPLAYED_START,
+    DISPLAYED_STATUS,
     ENTRY,
+    LAST_JOURNAL_SEQ,
     NEWEST,
+    RUNNING,
+    STUCK_ROWS,
     GroupField,
     JournalFilter,
     OperationCursor,
@@ -180,14 +186,6 @@ def run_query(connection: sqlite3.Connection, query: Callable[[sqlite3.Connectio
 
 Value: TypeAlias = object
 
-# The stored status is `waiting` until the end; whether an operation runs is derived from its work item.
-RUNNING = "(w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote = 1)"
-DISPLAYED_STATUS = f"CASE WHEN o.status = 'waiting' AND {RUNNING} THEN 'running' ELSE o.status END"
-# So is the time when its work began, from the deadline of its first state, as at its end (`completion`).
-DISPLAYED_START = """coalesce(o.started, CASE WHEN o.status = 'waiting' AND w.deadline IS NOT NULL AND (
-    o.hidden OR (SELECT b.state FROM objects b WHERE b.ns = o.ns AND b.id = o.object) = o.via
-) THEN max(o.created, w.deadline - o.within) END)"""
-DISPLAYED_ATTEMPTS = "CASE WHEN o.status = 'waiting' THEN coalesce(w.attempts, o.attempts) ELSE o.attempts END"
 DISPLAYED = "FROM operations o<index> LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id WHERE o.ns = ? AND <which>"
 
 
@@ -197,7 +195,7 @@ def _shown(which: str, index: str = "") -> str:
     head, start, rest = packed.partition("FROM operations")
     for column, shown in (
         ("o.status", DISPLAYED_STATUS),
-        ("o.started", DISPLAYED_START),
+        ("o.started", render_sql(DISPLAYED_START, later="max")),
         ("o.attempts", DISPLAYED_ATTEMPTS),
     ):
         head = re.sub(rf"{re.escape(column)}\b", shown, head)
@@ -244,7 +242,6 @@ WHERE seq > ?1 AND at >= ?2 AND target IS NOT NULL AND source IS NOT target GROU
 """
 LINES_BACK = json_packed("{JournalEntry}", "FROM <source> WHERE <where> ORDER BY seq DESC LIMIT ?")
 JOURNAL_REACH = "SELECT seq FROM <source> WHERE seq > ? AND <where> ORDER BY seq LIMIT 1 OFFSET ?"
-LAST_JOURNAL_SEQ = "SELECT coalesce(max(seq), 0) FROM journal"
 PROGRESS_OF = json_packed("{Progress}", "FROM progress WHERE ns = ? AND op = ? AND seq > ? ORDER BY seq")
 WORKERS = json_packed("{WorkerRecord}", "FROM workers ORDER BY id")
 TIMERS = json_packed("{Timer}", "FROM timers WHERE ?1 IS NULL OR ns = ?1 ORDER BY due, rank, ns, id LIMIT ?2")
@@ -254,21 +251,20 @@ SELECT w.lane, sum(w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote),
 FROM work w CROSS JOIN operations o ON o.ns = w.ns AND o.id = w.op
 WHERE NOT w.fenced AND (?1 IS NULL OR w.ns IN (SELECT value FROM json_each(?1))) GROUP BY w.lane ORDER BY w.lane
 """
-STUCK = """
+STUCK = render_sql(
+    """
 WITH late(seq, since, orphaned) AS (
     SELECT seq, deadline, 0 FROM work WHERE deadline <= ?1
     UNION ALL
     SELECT w.seq, k.seen + k.lease, 1 FROM workers k JOIN work w INDEXED BY work_owned ON w.owner = k.id
     WHERE k.seen + k.lease < ?1
 ), first(seq, since, orphaned) AS (SELECT seq, min(since), max(orphaned) FROM late GROUP BY seq)
-SELECT w.ns, w.object, b.kind, b.state, w.op, o.action, w.owner, w.attempts, w.deadline, f.since, f.orphaned
-FROM first f
-JOIN work w ON w.seq = f.seq
-JOIN objects b ON b.ns = w.ns AND b.id = w.object
-JOIN operations o ON o.ns = w.ns AND o.id = w.op
+<stuck>
 WHERE ?2 IS NULL OR w.ns IN (SELECT value FROM json_each(?2))
 ORDER BY f.since, w.seq LIMIT ?3
-"""
+""",
+    stuck=STUCK_ROWS,
+)
 LABEL_KEYS = """
 SELECT DISTINCT l.key FROM objects o, json_each(o.labels) l
 WHERE o.ns IN (SELECT value FROM json_each(?)) AND o.removed = 0 ORDER BY 1
