@@ -105,7 +105,11 @@ def choose_target(given: TargetOptions, environ: Mapping[str, str]) -> Target:
         return RemoteServer(check_address(context.server), token or Secret(""))
     if environ.get(PREFIX + "SERVER"):
         return RemoteServer(check_address(environ[PREFIX + "SERVER"]), token or Secret(""))
-    return _default_folder(environ, token)
+    named = environ.get(PREFIX + "DATA")
+    path = Path(named or DEFAULT_FOLDER)
+    if not named and not path.is_dir():
+        raise Nowhere(str(path))
+    return _folder(path, token, is_named=bool(named))
 
 
 def find_context(given: TargetOptions, environ: Mapping[str, str]) -> tuple[str, ClientContext] | None:
@@ -131,14 +135,6 @@ def choose_namespace(
     chosen = find_context(options, environ)
     of_server = None if target is None else target.namespace
     return (None if chosen is None else chosen[1].namespace) or of_server or DEFAULT_NAMESPACE
-
-
-def _default_folder(environ: Mapping[str, str], token: Secret | None) -> Target:
-    named = environ.get(PREFIX + "DATA")
-    path = Path(named or DEFAULT_FOLDER)
-    if not named and not path.is_dir():
-        raise Nowhere(str(path))
-    return _folder(path, token, is_named=bool(named))
 
 
 def _folder(path: Path, token: Secret | None, *, is_named: bool) -> Target:

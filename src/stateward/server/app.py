@@ -99,7 +99,10 @@ def create_app(
     `plugins` are those whose pages are in the console; all installed ones, if they are not given.
     `fast_path=False` serves every route by the framework, to measure what the fast path saves.
     """
-    _check_kinds(engine)
+    known = {kind.name for kind in engine.kinds}
+    for kind in (TOKEN.kind, QUOTA.kind):
+        if kind not in known:
+            raise ImproperlyConfiguredException(f"the engine must know the kind {kind}")
     plugins = installed() if plugins is None else plugins
     service = _service(engine, tokens, config, clock, composite_actions, plugins)
     api = OwnedRouter(BASE, route_handlers=[*(route for module in MODULES for route in module.ROUTES), *api_routes])
@@ -163,10 +166,3 @@ def _service(
         plugins=plugins,
         history=TransitionHistory(lambda: engine.store.reader),
     )
-
-
-def _check_kinds(engine: Engine) -> None:
-    known = {kind.name for kind in engine.kinds}
-    for kind in (TOKEN.kind, QUOTA.kind):
-        if kind not in known:
-            raise ImproperlyConfiguredException(f"the engine must know the kind {kind}")

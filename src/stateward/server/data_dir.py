@@ -91,19 +91,16 @@ class DataDir:
     async def ensure_admin_token(self, tokens: Tokens) -> str | None:
         """Issue an administrator's token if there is none; returns a warning if the token in the file is not valid."""
         if self.token_file.exists():
-            return await self._check_token(tokens)
+            text = self.token_file.read_text("ascii", errors="replace").strip()
+            if await tokens.check(text) is not None:
+                return None
+            if await has_administrator(tokens):
+                return f"the token in {self.token_file} is not valid any more; it is left as it is"
+            self.token_file.unlink()
+            await self._issue_admin_token(tokens)
+            return None
         if self._embedded or not await has_administrator(tokens):
             await self._issue_admin_token(tokens)
-        return None
-
-    async def _check_token(self, tokens: Tokens) -> str | None:
-        text = self.token_file.read_text("ascii", errors="replace").strip()
-        if await tokens.check(text) is not None:
-            return None
-        if await has_administrator(tokens):
-            return f"the token in {self.token_file} is not valid any more; it is left as it is"
-        self.token_file.unlink()
-        await self._issue_admin_token(tokens)
         return None
 
     async def _issue_admin_token(self, tokens: Tokens) -> None:

@@ -71,13 +71,9 @@ def _names(text: str) -> list[str]:
     return [] if text == "[]" else msgspec.json.decode(text, type=list[str])
 
 
-def _labels(text: str) -> dict[str, str]:
-    return {} if text == "{}" else msgspec.json.decode(text, type=dict[str, str])
-
-
 def object_view(record: Object, classes: StateClasses) -> ObjectView:
     """Return the view of an object."""
-    labels = _labels(record.labels)
+    labels = {} if record.labels == "{}" else msgspec.json.decode(record.labels, type=dict[str, str])
     return ObjectView(
         ns=record.ns,
         id=record.id,

@@ -69,7 +69,12 @@ def _page(session: Session, page: ObjectPageText) -> RenderableType:
     parts: list[RenderableType] = [_summary(session, page)]
     parts += _section("Actions", _actions(page.allowed))
     parts += _section("Operations", _operations(page.operations))
-    parts += _section("Children", _children(session, page.children))
+    rows = [
+        (kind or "", state_text(session.state_class, kind or "", state or ""), f"{group.count:,}")
+        for group in page.children[:MOST_CHILDREN]
+        for kind, state in [group.values]
+    ]
+    parts += _section("Children", [filled_table(("kind", "state", "objects"), rows)] if rows else [])
     parts += _section("Events", [entry_text(session.state_class, entry) for entry in page.events])
     return Group(*parts)
 
@@ -134,12 +139,3 @@ def _operations(operations: list[OperationView]) -> list[RenderableType]:
     return (
         [filled_table(("operation", "action", "status", "by", "created", "took", "error"), rows)] if operations else []
     )
-
-
-def _children(session: Session, counts: list[GroupCount]) -> list[RenderableType]:
-    rows = [
-        (kind or "", state_text(session.state_class, kind or "", state or ""), f"{group.count:,}")
-        for group in counts[:MOST_CHILDREN]
-        for kind, state in [group.values]
-    ]
-    return [filled_table(("kind", "state", "objects"), rows)] if rows else []

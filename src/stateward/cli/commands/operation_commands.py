@@ -101,7 +101,7 @@ def _table(operations: list[OperationView], *, everywhere: bool, wide: bool) -> 
             operation.object,
             operation.action,
             status_text(operation.status),
-            _parts(operation),
+            ", ".join(f"{count:,} {status}" for status, count in (operation.parts or {}).items()),
             actor_text(operation.actor, operation.who),
             age_text(operation.created),
             duration_text(operation),
@@ -113,10 +113,6 @@ def _table(operations: list[OperationView], *, everywhere: bool, wide: bool) -> 
     )
     titles = ("operation", "namespace", "object", "action", "status", "parts", "by", "age", "took", "attempts", "kind")
     return filled_table((*titles, "error"), rows)
-
-
-def _parts(operation: OperationView) -> str:
-    return ", ".join(f"{count:,} {status}" for status, count in (operation.parts or {}).items())
 
 
 @on_server

@@ -71,7 +71,13 @@ async def refuse_unknown_states(reader: Reader, kinds: Kinds) -> None:
 
 async def migrate_states(store: Store, kinds: Kinds, mapped: StateMapping, who: str = "") -> Counter[UnknownState]:
     """Migrate objects and their running operations to new states; returns how many objects had each old state."""
-    _check_mapping(kinds, mapped)
+    for kind, words in mapped.items():
+        known = _state_words(kinds[kind].lifecycle)
+        for old, new in words.items():
+            if old in known:
+                raise BadInput("map", f"{kind}:{old}", "a state that the kind does not have any more")
+            if new not in known:
+                raise BadInput(f"{kind}:{old}", new, f"one of {', '.join(sorted(known))}")
     await store.transact(_refuse_workers)
     left = {
         unknown: number
@@ -93,16 +99,6 @@ async def migrate_states(store: Store, kinds: Kinds, mapped: StateMapping, who: 
 
 def _state_words(lifecycle: Lifecycle) -> frozenset[str]:
     return frozenset(state.word for state in lifecycle.states)
-
-
-def _check_mapping(kinds: Kinds, mapped: StateMapping) -> None:
-    for kind, words in mapped.items():
-        known = _state_words(kinds[kind].lifecycle)
-        for old, new in words.items():
-            if old in known:
-                raise BadInput("map", f"{kind}:{old}", "a state that the kind does not have any more")
-            if new not in known:
-                raise BadInput(f"{kind}:{old}", new, f"one of {', '.join(sorted(known))}")
 
 
 async def _refuse_workers(tx: Tx) -> None:

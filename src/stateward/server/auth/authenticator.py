@@ -66,14 +66,22 @@ class Authenticator:
         key = blake2b(text.encode(), key=self._salt, digest_size=16).digest()
         if key not in self._valid_before:
             self._check_failure_limits(text, scope)
-        lookup = self._cached_lookup(key, text)
+        known = self._lookups.get(key)
+        if known is None or known[0] <= self._clock():
+            known = self._start_lookup(key, text)
+        lookup = known[1]
         if not lookup.done():
             await asyncio.wait([lookup])  # all concurrent requests share one lookup; wait() does not cancel it
         grant = lookup.result()
         if grant is None:
-            self._count_failure(key, text, scope)
+            self._valid_before.pop(key, None)  # concurrent lookups may overdraw the limit, and the debt refills first
+            for name in self._failure_limits(text, scope):
+                self._failure_limiter.overdraw(name)
             raise NotAuthenticated(given=True)
-        self._remember_valid(key)
+        if key not in self._valid_before:
+            if len(self._valid_before) >= MAX_CACHED_TOKENS:
+                self._valid_before = dict.fromkeys(islice(self._valid_before, MAX_CACHED_TOKENS // 2, None))
+            self._valid_before[key] = None
         after = self._rate_limiter.take(grant.token)
         if after > 0:
             raise TooMany(after)
@@ -88,29 +96,10 @@ class Authenticator:
         if after > 0:
             raise TooMany(after, TOO_MANY_FAILURES)
 
-    def _count_failure(self, key: bytes, text: str, scope: Scope) -> None:
-        """Count a wrong token; concurrent lookups may overdraw the limit, and the debt has to refill first."""
-        self._valid_before.pop(key, None)
-        for name in self._failure_limits(text, scope):
-            self._failure_limiter.overdraw(name)
-
     def _failure_limits(self, text: str, scope: Scope) -> tuple[str, ...]:
         """Return the keys of the limits that a wrong token counts against."""
         named, network = token_id(text), f"address {self.client_addresses.network(scope)}"
         return (network,) if named is None else (network, f"token {named}")
-
-    def _remember_valid(self, key: bytes) -> None:
-        if key not in self._valid_before:
-            if len(self._valid_before) >= MAX_CACHED_TOKENS:
-                self._valid_before = dict.fromkeys(islice(self._valid_before, MAX_CACHED_TOKENS // 2, None))
-            self._valid_before[key] = None
-
-    def _cached_lookup(self, key: bytes, text: str) -> TokenLookup:
-        """Return the cached lookup of a token, or start one."""
-        known = self._lookups.get(key)
-        if known is None or known[0] <= self._clock():
-            known = self._start_lookup(key, text)
-        return known[1]
 
     def _start_lookup(self, key: bytes, text: str) -> CachedLookup:
         if len(self._lookups) >= MAX_CACHED_TOKENS:

@@ -102,11 +102,6 @@ def _takes_key(handler: BaseRouteHandler) -> bool:
     return any(parameter.field_alias == IDEMPOTENCY_HEADER for parameter in takes.expected_header_params)
 
 
-def _is_repeatable(handler: BaseRouteHandler, method: str) -> bool:
-    """Return whether a call that was interrupted can be served again without a second effect."""
-    return method in REPEATABLE_METHODS or handler.opt.get(RESUMES, False) or _takes_key(handler)
-
-
 class KeyedCalls:
     """The calls with idempotency keys that this server serves."""
 
@@ -164,7 +159,9 @@ class _KeyedCall:
             return self._read(answer)
         if not await self._is_abandoned(claim):
             raise KeyInUse(self._given)
-        if not _is_repeatable(self._scope["route_handler"], self._scope["method"]):
+        handler = self._scope["route_handler"]
+        resumes = handler.opt.get(RESUMES, False) or _takes_key(handler)
+        if self._scope["method"] not in REPEATABLE_METHODS and not resumes:
             raise KeySpent(
                 self._given, "was interrupted: check whether it was done, and send it with another key if not"
             )

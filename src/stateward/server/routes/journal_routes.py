@@ -143,12 +143,9 @@ async def count_transitions(request: ApiRequest, ns: NsFilter = None) -> Transit
     if ns is not None:
         require(request.grant, Right.READ, ns)
     grant = request.grant
-    return await request.service.history.counts(lambda name: name == ns if ns else _is_listed(grant, name))
-
-
-def _is_listed(grant: Grant, ns: str) -> bool:
-    """Return whether a namespace is open to a grant, and not the deployment's own."""
-    return grant.opens(ns) and not ns.startswith("(")
+    return await request.service.history.counts(
+        lambda name: name == ns if ns else (grant.opens(name) and not name.startswith("("))
+    )
 
 
 async def pruned_after(reader: Reader, after: int) -> int | None:

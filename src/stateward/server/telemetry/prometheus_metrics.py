@@ -78,7 +78,12 @@ class Metrics:
         self._lock = asyncio.Lock()
         self._create_journal_counters()
         self._create_request_metrics()
-        self._create_gauges()
+        self._present = StateGauges(self.registry)
+        self.capacity = self._gauge("lane_capacity", "operations that may run in a lane at the same time", "lane")
+        self.backed_off = self._gauge("lane_backed_off", "whether a lane is backed off (throttled)", "lane")
+        self.workers = self._gauge("workers", "workers by whether their lease is valid", "alive")
+        self.timers = self._gauge("oldest_timer_seconds", "seconds since the oldest pending timer was due")
+        self.readers = self._gauge("stream_readers", "open journal streams of this process")
 
     def _create_journal_counters(self) -> None:
         labels = ("kind", "action", "result")
@@ -111,14 +116,6 @@ class Metrics:
             "provider_calls_saved", "calls to providers that were not necessary", "provider"
         )
         self.calls = self._counter("http_requests", "HTTP requests by route and status", "method", "route", "status")
-
-    def _create_gauges(self) -> None:
-        self._present = StateGauges(self.registry)
-        self.capacity = self._gauge("lane_capacity", "operations that may run in a lane at the same time", "lane")
-        self.backed_off = self._gauge("lane_backed_off", "whether a lane is backed off (throttled)", "lane")
-        self.workers = self._gauge("workers", "workers by whether their lease is valid", "alive")
-        self.timers = self._gauge("oldest_timer_seconds", "seconds since the oldest pending timer was due")
-        self.readers = self._gauge("stream_readers", "open journal streams of this process")
 
     def _counter(self, name: str, about: str, *labels: str) -> Counter:
         return Counter(f"stateward_{name}", about, labels, registry=self.registry)
@@ -197,20 +194,18 @@ class Metrics:
         for gauge in (self.capacity, self.backed_off):
             gauge.clear()
         try:
-            self._show(await self._survey())
+            survey = await self._survey()
+            self._present.show(survey)
+            for lane in survey.lanes:
+                self.capacity.labels(lane.lane).set(lane.capacity)
+                self.backed_off.labels(lane.lane).set(lane.backed_off)
+            self.workers.labels("yes").set(survey.workers_alive)
+            self.workers.labels("no").set(survey.workers_lost)
+            self.timers.set(survey.timer_late)
         except StoreError:
             self._present.store.set(0)
             return
         self._surveyed = monotonic()
-
-    def _show(self, survey: DeploymentSnapshot) -> None:
-        self._present.show(survey)
-        for lane in survey.lanes:
-            self.capacity.labels(lane.lane).set(lane.capacity)
-            self.backed_off.labels(lane.lane).set(lane.backed_off)
-        self.workers.labels("yes").set(survey.workers_alive)
-        self.workers.labels("no").set(survey.workers_lost)
-        self.timers.set(survey.timer_late)
 
 
 class StateGauges:

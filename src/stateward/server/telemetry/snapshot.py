@@ -58,8 +58,11 @@ class SnapshotReader:
         work = {lane_work.lane: lane_work for lane_work in await reader.work_by_lane(namespaces)}
         alive = [worker.is_alive(now) for worker in await reader.workers()] if is_whole else []
         timers = await reader.timers(None, 1) if is_whole else []
+        counts: dict[tuple[str, str], int] = defaultdict(int)
+        for (_, kind, state), count in (await self._counts.get((tuple(names), None))).counts.items():
+            counts[kind, state] += count
         return DeploymentSnapshot(
-            objects=_sums(await self._counts.get((tuple(names), None))),
+            objects=counts,
             lanes=_lanes(loads, work, now),
             stuck=len(await reader.stuck(MAX_STUCK_COUNTED, namespaces)),
             workers_alive=sum(alive),
@@ -82,14 +85,6 @@ class SnapshotReader:
         known = await self._store.reader.namespaces()
         opened = [ns for ns in known if ns != SYSTEM and not interest.namespaces.isdisjoint((ANY, ns))]
         return [ns for ns in opened if interest.only is None or ns in interest.only]
-
-
-def _sums(census: StateCounts) -> dict[tuple[str, str], int]:
-    """Return how many objects there are by kind and state, over all namespaces."""
-    counts: dict[tuple[str, str], int] = defaultdict(int)
-    for (_, kind, state), count in census.counts.items():
-        counts[kind, state] += count
-    return counts
 
 
 def _lanes(loads: Sequence[LaneLoad], work: Mapping[str, LaneWork], now: float) -> list[LaneSnapshot]:

@@ -113,7 +113,10 @@ class StateSpace:
                 if faults.duplicates and way.doubled is not None:
                     yield self._doubling, self._adds(flying, flying, way.doubled), way.doubled
             if faults.losses and not faults.spared(self.network.messages[message]):
-                yield self._losing, left - flying, self._loss(message)
+                if message not in self._lost:
+                    what = self.network.messages[message]
+                    self._lost[message] = Transition(f"{NETWORK} loses {what} to {what.to}", 0, is_progress=False)
+                yield self._losing, left - flying, self._lost[message]
 
     def _by_crashes(self, core: int) -> Iterator[tuple[int, int | None, Transition]]:
         for slot, unit in self._crashing:
@@ -136,12 +139,6 @@ class StateSpace:
         if receiver is None:
             receiver = self._receivers[message] = self.party(self.network.messages[message].to)
         return receiver
-
-    def _loss(self, message: int) -> Transition:
-        if message not in self._lost:
-            what = self.network.messages[message]
-            self._lost[message] = Transition(f"{NETWORK} loses {what} to {what.to}", 0, is_progress=False)
-        return self._lost[message]
 
     def shifts(self, claim: Predicate) -> tuple[int, ...]:
         """Return the places of a predicate's subjects in the number of a state."""
