@@ -261,7 +261,7 @@ class PostgresReader:
         return SearchHits(
             [*by_id.values()][:limit],
             [hit for hit in candidates if hit.error is not None and wanted in hit.error.lower()][:limit],
-            [found for found in labels if all(piece.lower() in found.lower() for piece in text.pieces)][:limit],
+            [label for label in labels if all(piece.lower() in label.lower() for piece in text.pieces)][:limit],
             [operation_of(row) for row in operations],
         )
 
