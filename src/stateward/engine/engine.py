@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from random import Random
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, Unpack
 
 import msgspec
 
@@ -32,7 +32,7 @@ from stateward.engine.maintenance.forget import forget
 from stateward.engine.maintenance.state_migration import refuse_unknown_states
 from stateward.engine.protection import set_namespace_flag, set_object_flag
 from stateward.engine.queries import Recovered, recovered, state_at, watch
-from stateward.engine.requests import EMPTY, Accepted, Creation, LockRequest, Request
+from stateward.engine.requests import STORED_FORMS, Accepted, CreateOptions, Creation, Request, RequestOptions
 from stateward.engine.signals import SignalRequest, send_signal
 from stateward.engine.snapshots import (
     Completed,
@@ -49,7 +49,7 @@ from stateward.engine.worker.lease import LEASE_S
 from stateward.engine.worker.prefetch import PREFETCH_WINDOW_S
 from stateward.engine.worker.worker import Worker
 from stateward.errors import BadInput, StatewardError
-from stateward.lifecycle import CLOCK, NO_FACTS, TIMED_OUT, USER
+from stateward.lifecycle import CLOCK, TIMED_OUT, USER
 from stateward.naming import check_new_object, new_id
 from stateward.store.changes import Changes
 from stateward.store.errors import StoreError
@@ -181,7 +181,7 @@ class Engine:
         labels: dict[str, str] | None = None,
         parent: str | None = None,
         queue: str | None = None,
-        **how: Any,  # noqa: ANN401 - see `act`
+        **how: Unpack[RequestOptions],
     ) -> Accepted:
         """Create an object, by the first action of its lifecycle: `create`, or the only one there is."""
         name = kind.name if isinstance(kind, Kind) else kind
@@ -189,9 +189,17 @@ class Engine:
         action = action or self.kinds[name].lifecycle.creating_action()
         return await self.submit(self.request(ns, object, action, spec=spec, creates=creates, **how))
 
-    async def act(self, ns: str, object: str, action: str, **how: Any) -> Accepted:  # noqa: A002, ANN401
-        """Submit an action on an object; see `request` for the options."""
-        return await self.submit(self.request(ns, object, action, **how))
+    async def act(
+        self,
+        ns: str,
+        object: str,  # noqa: A002
+        action: str,
+        *,
+        spec: Any = None,  # noqa: ANN401
+        **how: Unpack[RequestOptions],
+    ) -> Accepted:
+        """Submit an action on an object."""
+        return await self.submit(self.request(ns, object, action, spec=spec, **how))
 
     async def run(
         self,
@@ -201,17 +209,18 @@ class Engine:
         *,
         kind: str | Kind | None = None,
         seconds: float | None = None,
-        **how: Any,  # noqa: ANN401 - see `act`, and with a kind `create`
+        **how: Unpack[CreateOptions],
     ) -> Completed:
         """Submit an action and wait for its end; with a `kind`, the action creates the object.
 
         Raises an `OperationFailed` unless the operation succeeds, and TimeoutError if that takes longer than `seconds`;
         the operation then goes on.
         """
+        options: dict[str, Any] = {**how}
         if kind is None:
-            accepted = await self.act(ns, object, action, **how)
+            accepted = await self.act(ns, object, action, **options)
         else:
-            accepted = await self.create(ns, object, kind, action, **how)
+            accepted = await self.create(ns, object, kind, action, **options)
         if accepted.operation is None:
             return Completed(self._object_snapshot(accepted.object), None)
         ended = await self.wait(ns, accepted.operation.id, seconds, check=True)
@@ -224,21 +233,9 @@ class Engine:
         object: str,  # noqa: A002
         action: str,
         *,
-        actor: str = USER,
-        who: str = "",
-        facts: Iterable[str] = NO_FACTS,
-        args: Any = None,  # noqa: ANN401 - anything that is JSON
-        spec: Any = None,  # noqa: ANN401
-        seen: Any = None,  # noqa: ANN401
+        spec: Any = None,  # noqa: ANN401 - anything that is JSON
         creates: Creation | None = None,
-        key: str | None = None,
-        version: int | None = None,
-        priority: int = 0,
-        not_before: float = 0.0,
-        tree: str | None = None,
-        locks: Sequence[LockRequest] = (),
-        wait: bool = False,
-        also_locks: Sequence[str] = (),
+        **options: Unpack[RequestOptions],
     ) -> Request:
         """Build a request; it gets its operation's id here, so that it can be submitted again without harm."""
         for field, name in (("id", object), ("ns", ns)):
@@ -246,27 +243,9 @@ class Engine:
                 raise BadInput(field, name, "a name without NUL")
         if creates is not None:  # now, because no store can look some names up
             check_new_object(ns, object)
-        return Request(
-            ns=ns,
-            object=object,
-            action=action,
-            op=self._new_id(),
-            actor=actor,
-            who=who,
-            facts=frozenset(facts),
-            args=EMPTY if args is None else to_json(args),
-            spec=None if spec is None else to_json(spec),
-            seen=None if seen is None else to_json(seen),
-            creates=creates,
-            key=key,
-            version=version,
-            priority=priority,
-            not_before=not_before,
-            tree=tree,
-            locks=tuple(locks),
-            wait=wait,
-            also_locks=tuple(also_locks),
-        )
+        given = {name: value for name, value in {"actor": USER, "spec": spec, **options}.items() if value is not None}
+        given.update((name, STORED_FORMS[name](given[name])) for name in STORED_FORMS.keys() & given.keys())
+        return Request(ns, object, action, self._new_id(), creates=creates, **given)
 
     async def submit(self, request: Request) -> Accepted:
         """Submit a request; raises a denial, which has changed nothing."""
