@@ -70,18 +70,16 @@ class OperationWaiters:
                 self._changed.clear()
             began = clock()
             with suppress(StoreError):
-                await self._poll(list(self._futures))
+                keys = list(self._futures)
+                operations = await self._store.reader.operations(keys) if keys else {}
+                for key in keys:
+                    operation = operations.get(key)
+                    if operation is None or operation.status in ENDED_STATUSES:
+                        for future in self._futures.pop(key, ()):
+                            if future.done():
+                                continue
+                            if operation is None:
+                                future.set_exception(NoSuchOperation(*key))
+                            else:
+                                future.set_result(operation)
             await asyncio.sleep(clock() - began)
-
-    async def _poll(self, keys: list[Key]) -> None:
-        operations = await self._store.reader.operations(keys) if keys else {}
-        for key in keys:
-            operation = operations.get(key)
-            if operation is None or operation.status in ENDED_STATUSES:
-                for future in self._futures.pop(key, ()):
-                    if future.done():
-                        continue
-                    if operation is None:
-                        future.set_exception(NoSuchOperation(*key))
-                    else:
-                        future.set_result(operation)

@@ -123,10 +123,7 @@ def create_app(
     `plugins` are those whose pages are in the console; all installed ones, if they are not given.
     `fast_path=False` serves every route by the framework, to measure what the fast path saves.
     """
-    known = {kind.name for kind in engine.kinds}
-    for kind in (TOKEN.kind, QUOTA.kind):
-        if kind not in known:
-            raise ImproperlyConfiguredException(f"the engine must know the kind {kind}")
+    _check_kinds(engine)
     plugins = installed() if plugins is None else plugins
     service = _service(engine, tokens, config, clock, composite_actions, plugins)
     api = OwnedRouter(BASE, route_handlers=[*(route for module in MODULES for route in module.ROUTES), *api_routes])
@@ -190,3 +187,10 @@ def _service(
         plugins=plugins,
         history=TransitionHistory(lambda: engine.store.reader),
     )
+
+
+def _check_kinds(engine: Engine) -> None:
+    known = {kind.name for kind in engine.kinds}
+    for kind in (TOKEN.kind, QUOTA.kind):
+        if kind not in known:
+            raise ImproperlyConfiguredException(f"the engine must know the kind {kind}")

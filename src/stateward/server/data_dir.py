@@ -58,17 +58,14 @@ class DataDir:
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self.path.stat().st_mode & OPEN_TO_OTHERS:
-                self._close()
+                status = self.path.stat()
+                is_ours = any((self.path / name).exists() for name in OWN_FILES) or not any(self.path.iterdir())
+                if status.st_uid != os.geteuid() or status.st_mode & stat.S_ISVTX or not is_ours:
+                    private = "a folder that only you can enter, because it will contain tokens and disks"
+                    raise BadInput("data", str(self.path), f"{private} (chmod 700, or name a new folder)")
+                self.path.chmod(0o700)
         except OSError as error:
             raise BadInput("data", str(self.path), f"a folder that can be used ({error.strerror})") from error
-
-    def _close(self) -> None:
-        status = self.path.stat()
-        is_ours = any((self.path / name).exists() for name in OWN_FILES) or not any(self.path.iterdir())
-        if status.st_uid != os.geteuid() or status.st_mode & stat.S_ISVTX or not is_ours:
-            private = "a folder that only you can enter, because it will contain tokens and disks"
-            raise BadInput("data", str(self.path), f"{private} (chmod 700, or name a new folder)")
-        self.path.chmod(0o700)
 
     @contextmanager
     def worker_lock(self) -> Iterator[None]:

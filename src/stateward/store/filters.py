@@ -177,7 +177,7 @@ DISPLAYED_ATTEMPTS = "CASE WHEN o.status = 'waiting' THEN coalesce(w.attempts, o
 
 LAST_JOURNAL_SEQ = "SELECT coalesce(max(seq), 0) FROM journal"
 STUCK_ROWS = """
-SELECT w.ns, w.object, b.kind, b.state, w.op, o.action, w.owner, w.attempts, w.deadline, f.since, f.orphaned
+w.ns, w.object, b.kind, b.state, w.op, o.action, w.owner, w.attempts, w.deadline, f.since, f.orphaned
 FROM first f
 JOIN work w ON w.seq = f.seq
 JOIN objects b ON b.ns = w.ns AND b.id = w.object

@@ -71,7 +71,18 @@ class Attempt:
         try:
             async with asyncio.timeout(remaining) as limit:
                 try:
-                    return await self._attempt(job)
+                    if job.claim.work.observe and self._handler.observe is not None:
+                        seen = await self._handler.observe(job)
+                        if isinstance(seen, Ending):
+                            return seen
+                        if seen is ObservedOutcome.DONE:
+                            return Ending()
+                        if seen is ObservedOutcome.UNKNOWN:
+                            raise Unknown("nobody can say whether it was done")
+                    result = await job.call_handler(self._handler.run)
+                    if isinstance(result, Ending):
+                        return result
+                    return Ending(result=None if result is None else to_json(result))
                 except BaseExceptionGroup as group:
                     raise merge_errors(group) from group
         except (WorkError, *UNCLEAR_ERRORS) as error:
@@ -90,20 +101,6 @@ class Attempt:
             # Also of `sys.exit`, which would end the process, and `Suspended`, maybe in a group: then it has a pause.
             traceback = format_traceback(error, __file__) if job.pause is None else None
             return Ending(FAILED, error=describe_error(error), traceback=traceback)
-
-    async def _attempt(self, job: Job) -> Ending:
-        if job.claim.work.observe and self._handler.observe is not None:
-            seen = await self._handler.observe(job)
-            if isinstance(seen, Ending):
-                return seen
-            if seen is ObservedOutcome.DONE:
-                return Ending()
-            if seen is ObservedOutcome.UNKNOWN:
-                raise Unknown("nobody can say whether it was done")
-        result = await job.call_handler(self._handler.run)
-        if isinstance(result, Ending):
-            return result
-        return Ending(result=None if result is None else to_json(result))
 
     def _classify_error(self, job: Job, error: Exception, remaining: float) -> Outcome:
         unclear = isinstance(error, (Unknown, *UNCLEAR_ERRORS)) or bool(job.interrupted_steps)

@@ -188,7 +188,14 @@ class _KeyedCall:
         """Serve the call and keep its answer."""
         sent = _RecordedSend(send)
         try:
-            await app(self._scope, self._receive_from(receive), sent)
+            bodies = [self._body]
+
+            async def receive_again() -> Any:  # noqa: ANN401 - a message
+                if bodies:
+                    return {"type": "http.request", "body": bodies.pop(), "more_body": False}
+                return await receive()
+
+            await app(self._scope, receive_again, sent)
         except Exception as error:
             if sent.status:
                 raise
@@ -202,17 +209,6 @@ class _KeyedCall:
                 await self._store.transact(partial(self._keep, sent.kept()))
         except StoreError:
             log.warning("the answer to a call with the idempotency key %s could not be kept", self._given)
-
-    def _receive_from(self, receive: Receive) -> Receive:
-        """Return a `receive` whose first message is the body, which has been read."""
-        bodies = [self._body]
-
-        async def receive_again() -> Any:  # noqa: ANN401 - a message
-            if bodies:
-                return {"type": "http.request", "body": bodies.pop(), "more_body": False}
-            return await receive()
-
-        return receive_again
 
     async def _keep(self, answer: KeptAnswer, tx: Tx) -> None:
         if self._answer_key not in await tx.idempotency_records([self._answer_key]):

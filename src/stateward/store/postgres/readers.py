@@ -166,7 +166,7 @@ late AS (
     SELECT w.seq, k.seen + k.lease, true FROM clock, workers k JOIN work w ON w.owner = k.id
     WHERE k.seen + k.lease < clock.now
 ), first AS (SELECT seq, min(since) AS since, bool_or(orphaned) AS orphaned FROM late GROUP BY seq)
-<stuck>
+SELECT <stuck>
 WHERE $1::text[] IS NULL OR w.ns = ANY ($1)
 ORDER BY f.since, w.seq LIMIT $2
 """,

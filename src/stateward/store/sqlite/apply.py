@@ -259,7 +259,10 @@ class ChangeWriter:
 
     def write(self, changes: Changes, known: Mapping[Key, Object]) -> None:
         """Write all changes; if it raises, the transaction must be rolled back."""
-        self._objects(changes.objects, known)
+        writes = sort_objects(changes.objects, known)
+        self._put(TRANSITIONED_OBJECTS, [transition_row(record) for record in writes.transitioned])
+        self._put(REPLACED_OBJECTS, [row(record, OBJECT) for record in writes.replaced])
+        self._put(CREATED_OBJECTS, [row(record, OBJECT) for record in writes.created])
         self._operations(changes)
         self._work(changes)
         self._locks(changes)
@@ -281,12 +284,6 @@ class ChangeWriter:
     def _put(self, statement: BulkStatement, rows: list[Values]) -> None:
         if rows:
             self._bulk_writer.write(statement, rows)
-
-    def _objects(self, objects: list[Object], known: Mapping[Key, Object]) -> None:
-        writes = sort_objects(objects, known)
-        self._put(TRANSITIONED_OBJECTS, [transition_row(record) for record in writes.transitioned])
-        self._put(REPLACED_OBJECTS, [row(record, OBJECT) for record in writes.replaced])
-        self._put(CREATED_OBJECTS, [row(record, OBJECT) for record in writes.created])
 
     def _operations(self, changes: Changes) -> None:
         self._put(NEW_OPERATIONS, [row(operation, OPERATION) for operation in changes.operations])

@@ -259,7 +259,7 @@ WITH late(seq, since, orphaned) AS (
     SELECT w.seq, k.seen + k.lease, 1 FROM workers k JOIN work w INDEXED BY work_owned ON w.owner = k.id
     WHERE k.seen + k.lease < ?1
 ), first(seq, since, orphaned) AS (SELECT seq, min(since), max(orphaned) FROM late GROUP BY seq)
-<stuck>
+SELECT <stuck>
 WHERE ?2 IS NULL OR w.ns IN (SELECT value FROM json_each(?2))
 ORDER BY f.since, w.seq LIMIT ?3
 """,

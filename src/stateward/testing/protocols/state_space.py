@@ -76,7 +76,15 @@ class StateSpace:
         core = state & self.core
         known = self._exits.get(core)
         if known is None:
-            known = self._exits[core] = self._worked_out(core)
+            steps = [*self._by_themselves(core), *self._by_messages(core), *self._by_crashes(core)]
+            fitting = [(unit, self._tidy(core + adds) - core, way) for unit, adds, way in steps if adds is not None]
+            cut = {unit for unit, adds, _ in steps if adds is None}
+            known = self._exits[core] = Exits(
+                tuple((adds, way) for unit, adds, way in fitting if unit == FREE),
+                tuple((unit * BUDGET, adds - unit, way) for unit, adds, way in fitting if unit != FREE),
+                FREE in cut,
+                sum(unit * BUDGET for unit in cut),
+            )
         return known
 
     def transitions(self, state: int) -> list[tuple[int, Transition]]:
@@ -86,17 +94,6 @@ class StateSpace:
         if state > self.core:
             transitions += [(state + adds, way) for budget, adds, way in exits.faults if state & budget]
         return transitions
-
-    def _worked_out(self, core: int) -> Exits:
-        steps = [*self._by_themselves(core), *self._by_messages(core), *self._by_crashes(core)]
-        fitting = [(unit, self._tidy(core + adds) - core, way) for unit, adds, way in steps if adds is not None]
-        cut = {unit for unit, adds, _ in steps if adds is None}
-        return Exits(
-            tuple((adds, way) for unit, adds, way in fitting if unit == FREE),
-            tuple((unit * BUDGET, adds - unit, way) for unit, adds, way in fitting if unit != FREE),
-            FREE in cut,
-            sum(unit * BUDGET for unit in cut),
-        )
 
     def _by_themselves(self, core: int) -> Iterator[tuple[int, int | None, Transition]]:
         for slot in self.parties:
