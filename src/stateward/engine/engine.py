@@ -9,22 +9,12 @@ import msgspec
 
 from stateward.aio.struct_types import prepare_struct_types
 from stateward.aio.supervise import close_each
+from stateward.engine import errors, snapshots
 from stateward.engine.accept import groups
 from stateward.engine.accept.accept import Verdict, accept_function, plan
 from stateward.engine.accept.idempotency import RefusedBefore, note_replay
 from stateward.engine.accept.sequences import RequestSequence, accept_sequences
 from stateward.engine.dry_run import end_dry_run, is_dry_run
-from stateward.engine.errors import (
-    EngineNotEntered,
-    KeyReused,
-    MissingHandlers,
-    NoneAllowed,
-    NotFound,
-    OperationCancelled,
-    OperationFailed,
-    OperationTimedOut,
-    UnknownKind,
-)
 from stateward.engine.external_reports import ExternalReport, Sighting, record_external_reports, record_sightings
 from stateward.engine.finish import cancel
 from stateward.engine.kinds import Admission, Kind, Kinds
@@ -34,15 +24,6 @@ from stateward.engine.protection import set_namespace_flag, set_object_flag
 from stateward.engine.queries import Recovered, recovered, state_at, watch
 from stateward.engine.requests import STORED_FORMS, Accepted, CreateOptions, Creation, Request, RequestOptions
 from stateward.engine.signals import SignalRequest, send_signal
-from stateward.engine.snapshots import (
-    Completed,
-    HistoryEntry,
-    ObjectSnapshot,
-    OperationSnapshot,
-    history_entry,
-    object_snapshot,
-    operation_snapshot,
-)
 from stateward.engine.transaction_batcher import TransactionBatcher, transaction_batcher
 from stateward.engine.waiters import ENDED_STATUSES, OperationWaiters
 from stateward.engine.worker.lease import LEASE_S
@@ -121,7 +102,7 @@ class Engine:
         """Open the store and accept requests; nothing is carried out here before `start_worker`."""
         missing = {kind.name: names for kind in self.kinds if (names := kind.missing_handlers())}
         if self.worker is not None and missing:
-            raise MissingHandlers(missing)
+            raise errors.MissingHandlers(missing)
         prepare_struct_types()
         await self.store.open()
         self._is_entered = True
@@ -166,7 +147,7 @@ class Engine:
 
     def _require_entered(self) -> None:
         if not self._is_entered:
-            raise EngineNotEntered
+            raise errors.EngineNotEntered
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -210,7 +191,7 @@ class Engine:
         kind: str | Kind | None = None,
         seconds: float | None = None,
         **how: Unpack[CreateOptions],
-    ) -> Completed:
+    ) -> snapshots.Completed:
         """Submit an action and wait for its end; with a `kind`, the action creates the object.
 
         Raises an `OperationFailed` unless the operation succeeds, and TimeoutError if that takes longer than `seconds`;
@@ -222,10 +203,10 @@ class Engine:
         else:
             accepted = await self.create(ns, object, kind, action, **options)
         if accepted.operation is None:
-            return Completed(self._object_snapshot(accepted.object), None)
+            return snapshots.Completed(self._object_snapshot(accepted.object), None)
         ended = await self.wait(ns, accepted.operation.id, seconds, check=True)
         record = await self._open_store.reader.object(Key(ns, object))
-        return Completed(self._object_snapshot(record or accepted.object), ended)
+        return snapshots.Completed(self._object_snapshot(record or accepted.object), ended)
 
     def request(
         self,
@@ -296,7 +277,7 @@ class Engine:
                     tx, self.kinds, whole, members, each, self._new_id, acts_alone=acts_alone
                 )
             )
-        except (StoreError, KeyReused, RefusedBefore, UnknownKind):
+        except (StoreError, errors.KeyReused, RefusedBefore, errors.UnknownKind):
             raise
         except StatewardError as error:
             asked, refusal = groups.keyed_request(whole, members, each), error
@@ -316,7 +297,7 @@ class Engine:
         """Return the objects of a bulk action with a key: those that the first request chose (see `groups`)."""
         return await self._open_store.transact(lambda tx: groups.choose_once(tx, members, each, choice))
 
-    async def explain_none_allowed(self, whole: Request, error: NoneAllowed) -> StatewardError:
+    async def explain_none_allowed(self, whole: Request, error: errors.NoneAllowed) -> StatewardError:
         """Return the error to report if no member of a group allows an action: the whole's own, if it refuses too."""
         return await self._open_store.transact(lambda tx: groups.explain_none_allowed(tx, self.kinds, whole, error))
 
@@ -390,7 +371,9 @@ class Engine:
             await self._open_store.transact(lambda tx: record_sightings(tx, self.kinds, sightings)) if sightings else []
         )
 
-    async def wait(self, ns: str, op: str, seconds: float | None = None, *, check: bool = False) -> OperationSnapshot:
+    async def wait(
+        self, ns: str, op: str, seconds: float | None = None, *, check: bool = False
+    ) -> snapshots.OperationSnapshot:
         """Wait until an operation has ended; raises TimeoutError if it takes longer.
 
         With `check`, an operation that did not succeed raises an `OperationFailed`.
@@ -400,16 +383,18 @@ class Engine:
             raise await self._failure_of(ended)
         return self._operation_snapshot(ended)
 
-    async def _failure_of(self, ended: Operation) -> OperationFailed:
+    async def _failure_of(self, ended: Operation) -> errors.OperationFailed:
         """Return the error of an operation that did not succeed; the journal tells a deadline from a failure."""
         reader = self._open_store.reader
         record = await reader.object(Key(ended.ns, ended.object))
         state = None if record is None or record.removed else record.state
         if ended.status is Status.CANCELLED:
-            return OperationCancelled(self._operation_snapshot(ended), state)
+            return errors.OperationCancelled(self._operation_snapshot(ended), state)
         entries = await reader.journal(0, 1000, JournalFilter(ended.ns, ended.object, op=ended.id, actor=CLOCK))
         is_timed_out = any(entry.event == TIMED_OUT for entry in entries)
-        return (OperationTimedOut if is_timed_out else OperationFailed)(self._operation_snapshot(ended), state)
+        return (errors.OperationTimedOut if is_timed_out else errors.OperationFailed)(
+            self._operation_snapshot(ended), state
+        )
 
     async def wait_record(self, ns: str, op: str, seconds: float | None = None) -> Operation:
         """Wait until an operation has ended, and return its row of the store, as `wait` does without decoding it."""
@@ -478,7 +463,7 @@ class Engine:
 
     # --- queries ------------------------------------------------------------------------------------------------------
 
-    async def get(self, ns: str, object: str) -> ObjectSnapshot:  # noqa: A002
+    async def get(self, ns: str, object: str) -> snapshots.ObjectSnapshot:  # noqa: A002
         """Return an object, or raise `NotFound`."""
         return self._object_snapshot(await self.record(ns, object))
 
@@ -486,19 +471,19 @@ class Engine:
         """Return the row of an object in the store, as `get` does without decoding it."""
         record = await self._open_store.reader.object(Key(ns, object))
         if record is None or record.removed:
-            raise NotFound(ns, object)
+            raise errors.NotFound(ns, object)
         return record
 
-    async def history(self, ns: str, object: str, limit: int = 1000) -> list[HistoryEntry]:  # noqa: A002
+    async def history(self, ns: str, object: str, limit: int = 1000) -> list[snapshots.HistoryEntry]:  # noqa: A002
         """Return the history of an object: what happened, by whom and why, rejected reports included."""
         entries = await self._open_store.reader.journal(0, limit, JournalFilter(ns=ns, object=object))
-        return [history_entry(entry, self.kinds.types(entry.kind)) for entry in entries]
+        return [snapshots.history_entry(entry, self.kinds.types(entry.kind)) for entry in entries]
 
-    def _object_snapshot(self, record: Object) -> ObjectSnapshot:
-        return object_snapshot(record, self.kinds.types(record.kind))
+    def _object_snapshot(self, record: Object) -> snapshots.ObjectSnapshot:
+        return snapshots.object_snapshot(record, self.kinds.types(record.kind))
 
-    def _operation_snapshot(self, operation: Operation) -> OperationSnapshot:
-        return operation_snapshot(operation, self.kinds.types(operation.kind))
+    def _operation_snapshot(self, operation: Operation) -> snapshots.OperationSnapshot:
+        return snapshots.operation_snapshot(operation, self.kinds.types(operation.kind))
 
     async def state_at(self, ns: str, object: str, time: float) -> str | None:  # noqa: A002
         """Return the state of an object at a time, or None if it did not exist, or if that time was pruned."""

@@ -12,19 +12,10 @@ from itertools import count
 import msgspec
 from msgspec.structs import replace
 
+from stateward.engine import errors
 from stateward.engine.accept.begin import begin_operation, check_can_begin
 from stateward.engine.accept.eager_claims import EagerClaims
 from stateward.engine.accept.idempotency import RefusedBefore, add_refusal, bare_key, fingerprint_of, read_refusal
-from stateward.engine.errors import (
-    AlreadyExists,
-    KeyReused,
-    NotFound,
-    NothingToDo,
-    Refused,
-    UnknownKind,
-    VersionMismatch,
-    blocker_of,
-)
 from stateward.engine.finish.completion import advance
 from stateward.engine.kinds import Kind, Kinds, run_end_hooks
 from stateward.engine.protection import load_protection, require_unprotected
@@ -179,7 +170,7 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
     if kind.guard is not None:
         try:
             request = await kind.guard(uow, request, record) or request
-        except NothingToDo:
+        except errors.NothingToDo:
             return _remember(uow, original, answers, Accepted(record, None))
         except SystemExit as error:  # it would end the process
             raise RuntimeError(f"the guard of {kind.name} has called sys.exit") from error
@@ -213,7 +204,7 @@ def _refuse(
 
     Another process may know a kind that this one does not, so that is no verdict to be kept.
     """
-    if request.key is not None and not isinstance(error, KeyReused | RefusedBefore | UnknownKind):
+    if request.key is not None and not isinstance(error, errors.KeyReused | RefusedBefore | errors.UnknownKind):
         answer = refusal_record(request, error, uow.now)
         answers[Key(request.ns, request.key)] = answer
         uow.changes.idempotency_records.append(answer)
@@ -248,7 +239,7 @@ def find_answer(request: Request, answers: Mapping[Key, IdempotencyRecord]) -> I
         bare = answers.get(Key(request.ns, bare_key(request.key)))
         return bare if bare is not None and fingerprint_of(bare) == _fingerprint(request) else None
     if fingerprint_of(answer) != _fingerprint(request):
-        raise KeyReused(bare_key(answer.key))
+        raise errors.KeyReused(bare_key(answer.key))
     if (refusal := read_refusal(answer)) is not None:
         raise refusal
     return answer
@@ -264,7 +255,7 @@ def _answer_before(uow: UnitOfWork, request: Request, answers: dict[Key, Idempot
         return None
     record = uow.objects.get(Key(request.ns, request.object))
     if record is None:
-        raise NotFound(request.ns, request.object)
+        raise errors.NotFound(request.ns, request.object)
     operation = uow.operations.get(Key(request.ns, answer.op)) if answer.op else None
     return Accepted(record, operation, again=True)
 
@@ -278,9 +269,9 @@ def accepted_before(uow: UnitOfWork, request: Request) -> Accepted | None:
 
 def _require_object(request: Request, record: Object | None) -> Object:
     if record is None or record.removed:
-        raise NotFound(request.ns, request.object)
+        raise errors.NotFound(request.ns, request.object)
     if request.version is not None and request.version != record.version:
-        raise VersionMismatch(request.object, request.version, record.version)
+        raise errors.VersionMismatch(request.object, request.version, record.version)
     return record
 
 
@@ -288,7 +279,7 @@ def _initial_object(uow: UnitOfWork, kinds: Kinds, request: Request, former: Obj
     """Return a new object before its first transition; the versions of a removed object of the same name go on."""
     assert request.creates is not None
     if former is not None and not former.removed:
-        raise AlreadyExists(request.ns, request.object, former.state)
+        raise errors.AlreadyExists(request.ns, request.object, former.state)
     check_new_object(request.ns, request.object)
     queue = request.creates.queue or request.object
     if queue != request.object:  # it must exist: on PostgreSQL, nothing else would keep two writers of it apart
@@ -318,7 +309,7 @@ def _decide_move(uow: UnitOfWork, kind: Kind, request: Request, record: Object) 
     origin = holder.origin if holder is not None else None
     verdict = decide(kind.lifecycle, record.state, request.action, request.actor, request.facts, origin)
     if not isinstance(verdict, Move):
-        raise Refused(verdict, None if holder is None else blocker_of(holder, uow.work(holder.key)))
+        raise errors.Refused(verdict, None if holder is None else errors.blocker_of(holder, uow.work(holder.key)))
     return verdict
 
 
