@@ -57,7 +57,10 @@ def _converted(value: Any, wanted: Any, info: Any) -> Any:  # noqa: ANN401
     if info.parser is not None:
         return NOT_PLAIN
     if wanted in (int, float):
-        return _number(value, wanted, info)
+        if isinstance(value, str) and value.isascii() and value.isdecimal():
+            value = wanted(value)
+        too_small = info.min is not None and value < info.min if type(value) is wanted else True
+        return NOT_PLAIN if too_small or (info.max is not None and value > info.max) else value
     if wanted == list[str]:  # not `is`: each mention of it makes another one
         return list(value) if not isinstance(value, str) and all(type(part) is str for part in value) else NOT_PLAIN
     if wanted is Path and not (info.exists or info.writable or info.resolve_path):
@@ -65,13 +68,6 @@ def _converted(value: Any, wanted: Any, info: Any) -> Any:  # noqa: ANN401
     if isinstance(wanted, type) and issubclass(wanted, Enum):
         return next((member for member in wanted if value in (member, member.value)), NOT_PLAIN)
     return value if isinstance(wanted, type) and type(value) is wanted else NOT_PLAIN
-
-
-def _number(value: Any, wanted: Any, info: Any) -> Any:  # noqa: ANN401
-    if isinstance(value, str) and value.isascii() and value.isdecimal():
-        value = wanted(value)
-    too_small = info.min is not None and value < info.min if type(value) is wanted else True
-    return NOT_PLAIN if too_small or (info.max is not None and value > info.max) else value
 
 
 class LazyCommand(Struct, frozen=True):

@@ -201,15 +201,6 @@ async def prepare_application(config: Config, traces: Traces | None = None) -> A
             yield ServerApplication(app, engine, domains, tokens, live_feeds)
 
 
-def _start_demos(parts: ServerApplication, config: Config) -> "list[asyncio.Task[None]]":
-    """Start the demos of all domains, if configured."""
-    demos = [runtime.demo(parts.engine) for runtime in parts.domains.runtimes] if config.demo else []
-    tasks = [asyncio.create_task(demo) for demo in demos]
-    for task in tasks:
-        task.add_done_callback(_log_demo_failure)
-    return tasks
-
-
 def _log_demo_failure(task: "asyncio.Task[None]") -> None:
     """Log a demo that failed: nobody awaits its task."""
     error = None if task.cancelled() else task.exception()
@@ -233,7 +224,10 @@ async def serve(config: Config, started: Callable[[ServerInfo], None]) -> None:
             complaint = await folder.ensure_admin_token(parts.tokens)
             if complaint is not None:
                 log.warning(complaint)
-            demos = _start_demos(parts, config)
+            runtimes = parts.domains.runtimes if config.demo else ()
+            demos = [asyncio.create_task(runtime.demo(parts.engine)) for runtime in runtimes]
+            for task in demos:
+                task.add_done_callback(_log_demo_failure)
             try:
                 await _listen(config, parts, worker, traces, listener, folder, started, demos)
             finally:

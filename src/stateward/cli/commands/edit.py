@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 from tempfile import mkstemp
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -40,7 +39,10 @@ def edit(session: Session, object: Object) -> None:  # noqa: A002 - the glossary
         raise BadInput("EDITOR", None, f"given where there is no terminal; {instead}")
     editor = named or "vi"
     view = session.find(parse_ref(object))
-    before = HEAD + to_yaml(_shown(view))
+    labels = {name: value for name, value in view.labels.items() if name != DIGEST_LABEL}
+    before = HEAD + to_yaml(
+        {"kind": view.kind, "name": view.id, "namespace": view.ns, "labels": labels, "spec": view.spec}
+    )
     descriptor, name = mkstemp(prefix=f"stateward-{view.id.replace('/', '-')[:50]}-", suffix=".yaml")
     file = Path(name)
     os.close(descriptor)
@@ -64,11 +66,6 @@ def edit(session: Session, object: Object) -> None:  # noqa: A002 - the glossary
     finally:
         if not is_kept:
             file.unlink(missing_ok=True)
-
-
-def _shown(view: ObjectView) -> dict[str, Any]:
-    labels = {name: value for name, value in view.labels.items() if name != DIGEST_LABEL}
-    return {"kind": view.kind, "name": view.id, "namespace": view.ns, "labels": labels, "spec": view.spec}
 
 
 def _run_editor(command: str, file: Path) -> None:

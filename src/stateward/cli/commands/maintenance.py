@@ -57,7 +57,10 @@ def prune(session: Session, older: Older, dry_run: CountOnly = False) -> None:
 
       stateward prune --older 90d --dry-run
     """
-    seconds = _seconds(older)
+    match = SPAN.fullmatch(older)
+    seconds = int(match[1]) * SECONDS[match[2]] if match else 0
+    if seconds == 0:
+        raise BadInput("--older", older, "a number of hours, days or weeks, such as 36h, 90d, 12w")
     done = session.client.prune(seconds, dry_run=dry_run)
     while done.next is not None:
         more = session.client.prune(seconds, dry_run=dry_run, after=done.next)
@@ -104,14 +107,6 @@ def _ids_of_kind(session: Session, kind: str) -> list[str]:
         counts = session.client.count_objects(session.ns, ObjectSelector(), ["kind"])
         raise UnknownName("kind", kind, (row.values[0] or "" for row in counts.rows))
     return ids
-
-
-def _seconds(text: str) -> int:
-    match = SPAN.fullmatch(text)
-    seconds = int(match[1]) * SECONDS[match[2]] if match else 0
-    if seconds == 0:
-        raise BadInput("--older", text, "a number of hours, days or weeks, such as 36h, 90d, 12w")
-    return seconds
 
 
 def _pruned_text(done: PrunedView, dry_run: bool) -> str:

@@ -96,9 +96,15 @@ class SnapshotReader:
         counts: dict[tuple[str, str], int] = defaultdict(int)
         for (_, kind, state), count in (await self._counts.get((tuple(names), None))).counts.items():
             counts[kind, state] += count
+        known = {load.lane.lane for load in loads}
+        others = [
+            LaneLoad(default_lane(lane, ""), lane_work.running, False)
+            for lane, lane_work in work.items()
+            if lane not in known
+        ]
         return DeploymentSnapshot(
             objects=counts,
-            lanes=_lanes(loads, work, now),
+            lanes=[_lane(load, work.get(load.lane.lane), now) for load in (*loads, *others)],
             stuck=len(await reader.stuck(MAX_STUCK_COUNTED, namespaces)),
             workers_alive=sum(alive),
             workers_lost=len(alive) - sum(alive),
@@ -120,17 +126,6 @@ class SnapshotReader:
         known = await self._store.reader.namespaces()
         opened = [ns for ns in known if ns != SYSTEM and not interest.namespaces.isdisjoint((ANY, ns))]
         return [ns for ns in opened if interest.only is None or ns in interest.only]
-
-
-def _lanes(loads: Sequence[LaneLoad], work: Mapping[str, LaneWork], now: float) -> list[LaneSnapshot]:
-    """Combine loads and work of the lanes; a lane whose work is not claimable yet is known by its work only."""
-    known = {load.lane.lane for load in loads}
-    others = [
-        LaneLoad(default_lane(lane, ""), lane_work.running, False)
-        for lane, lane_work in work.items()
-        if lane not in known
-    ]
-    return [_lane(load, work.get(load.lane.lane), now) for load in (*loads, *others)]
 
 
 def _lane(load: LaneLoad, work: LaneWork | None, now: float) -> LaneSnapshot:

@@ -5,12 +5,12 @@ The statements are planned like those of the writers: by key, whatever the stati
 
 from collections.abc import Collection
 
+from stateward.store import retention
 from stateward.store.postgres.codec import render_sql
 from stateward.store.postgres.connections import ConnectionPool, Row, time_limit
 from stateward.store.postgres.errors import DRIVER_ERRORS, translate_error
 from stateward.store.postgres.queries import LOCK_OBJECTS
 from stateward.store.records import Key
-from stateward.store.retention import FREE_OBJECT, PRUNABLE_ENTRIES, RetentionSql, SqlRetention
 
 SPAN = "SELECT max(seq) FROM (SELECT seq FROM journal WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3) page"
 
@@ -49,7 +49,7 @@ SELECT f.ns, f.id, (f.ns, f.id) IN (SELECT n.ns, n.id FROM named n WHERE n.begun
 FROM family f WHERE (f.ns, f.root) NOT IN (SELECT b.ns, b.root FROM bound b)
 ORDER BY f.depth DESC
 """)
-FREE = render_sql(FREE_OBJECT, yes="", lookup=" OFFSET 0", by_queue="")
+FREE = render_sql(retention.FREE_OBJECT, yes="", lookup=" OFFSET 0", by_queue="")
 OBJECTS = render_sql(
     """
 SELECT o.ns, o.id, bool_or(o.since = j.at AND j.target IS NOT NULL)
@@ -61,7 +61,7 @@ WHERE j.seq > $1 AND j.seq <= $2 AND j.at < $3 AND <free> GROUP BY o.ns, o.id
     before="$3",
 )
 JOURNAL_ENTRIES = render_sql(
-    PRUNABLE_ENTRIES,
+    retention.PRUNABLE_ENTRIES,
     operations="SELECT k.ns, k.id FROM unnest($5::row_key[]) k",
     objects="SELECT k.ns, k.id FROM unnest($6::row_key[]) k",
     **{str(place): f"${place}" for place in range(1, 5)},
@@ -116,13 +116,13 @@ WHERE {answers.ns==k.ns} AND answers.key = k.id AND answers.at < $2 AND <ended> 
 )
 
 
-SQL = RetentionSql(
+SQL = retention.RetentionSql(
     *(SPAN, OPERATIONS, OBJECTS, JOURNAL_ENTRIES, IDEMPOTENCY_RECORDS, DROP_PROGRESS, DROP_SIGNALS),
     *(DROP_OPERATIONS, DROP_OBJECTS, DROP_JOURNAL_ENTRIES, DROP_IDEMPOTENCY_RECORDS),
 )
 
 
-class PostgresRetention(SqlRetention):
+class PostgresRetention(retention.SqlRetention):
     """Finds and deletes old rows."""
 
     def __init__(self, connections: ConnectionPool) -> None:

@@ -265,7 +265,13 @@ class ChangeWriter:
         self._put(CREATED_OBJECTS, [row(record, OBJECT) for record in writes.created])
         self._operations(changes)
         self._work(changes)
-        self._locks(changes)
+        self._put(RELEASED_LOCKS, [[*key] for key in changes.locks_gone])
+        if changes.locks:
+            given, at = iter(self._sequences.allocate("lock", len(changes.locks))), LOCK_SEQ
+            self._put(NEW_LOCKS, [numbered(lock, LOCK, at, lock.seq or next(given)) for lock in changes.locks])
+        self._put(
+            GRANTED_LOCKS, [[lock.ns, lock.tree, lock.op, lock.path, lock.mode] for lock in changes.locks_granted]
+        )
         self._put(NEW_SIGNALS, [list(astuple(signal)[:-1]) for signal in changes.signals])
         self._put(TAKEN_SIGNALS, [[signal.ns, signal.op, signal.seq] for signal in changes.signals_gone])
         self._put(REMOVED_TIMERS, [[*key] for key in changes.timers_gone])
@@ -316,12 +322,3 @@ class ChangeWriter:
         )
         if changes.children_ended:
             self._put(ENDED_CHILDREN, [[*key, times] for key, times in Counter(changes.children_ended).items()])
-
-    def _locks(self, changes: Changes) -> None:
-        self._put(RELEASED_LOCKS, [[*key] for key in changes.locks_gone])
-        if changes.locks:
-            given, at = iter(self._sequences.allocate("lock", len(changes.locks))), LOCK_SEQ
-            self._put(NEW_LOCKS, [numbered(lock, LOCK, at, lock.seq or next(given)) for lock in changes.locks])
-        self._put(
-            GRANTED_LOCKS, [[lock.ns, lock.tree, lock.op, lock.path, lock.mode] for lock in changes.locks_granted]
-        )

@@ -111,7 +111,9 @@ def busy_lanes(connection: sqlite3.Connection, kinds: KindFilter = None) -> tupl
     """Return the lanes with claimable or running work, and their groups."""
     running, waiting = _running(connection), _waiting(connection, kinds)
     groups = {lane: grp for lane, (grp, _) in running.items()} | waiting
-    lanes = _lanes(connection, groups)
+    packed = codec.fetch_packed(connection, LANES_AMONG, (encode(list(groups)).decode(),)) if groups else ()
+    configured = {lane.lane: lane for lane in map(codec.lane_of, packed)}
+    lanes = [configured.get(lane) or default_lane(lane, groups[lane]) for lane in sorted(groups)]
     names = {lane.grp for lane in lanes}
     rows = connection.execute(GROUPS_AMONG, (encode(list(names)).decode(),)) if names else ()
     known = {row[0]: LaneGroup(*row) for row in rows}
@@ -200,9 +202,3 @@ def _waiting(connection: sqlite3.Connection, kinds: KindFilter = None) -> dict[s
 
 def _loads(lanes: Iterable[Lane], running: Mapping[str, tuple[str, int]], waiting: Collection[str]) -> list[LaneLoad]:
     return [LaneLoad(lane, running.get(lane.lane, ("", 0))[1], lane.lane in waiting) for lane in lanes]
-
-
-def _lanes(connection: sqlite3.Connection, groups: Mapping[str, str]) -> list[Lane]:
-    rows = codec.fetch_packed(connection, LANES_AMONG, (encode(list(groups)).decode(),)) if groups else ()
-    known = {lane.lane: lane for lane in map(codec.lane_of, rows)}
-    return [known.get(lane) or default_lane(lane, groups[lane]) for lane in sorted(groups)]

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.json import decode, encode
 
+from stateward.store import retention
 from stateward.store.port import Tx
 from stateward.store.records import Key
-from stateward.store.retention import FREE_OBJECT, PRUNABLE_ENTRIES, RetentionSql, SqlRetention
 from stateward.store.sqlite.codec import render_sql
 from stateward.store.sqlite.readers import ReadExecutor
 from stateward.store.sqlite.tx import SqliteTx
@@ -60,7 +60,7 @@ ORDER BY f.depth DESC
 )
 LOOKED_UP = re.compile(r"\{(\S+)(?: \|\| '')?==(\S+)\}")
 FREE = render_sql(
-    LOOKED_UP.sub(r"\1 = \2", FREE_OBJECT), yes=" = 1", lookup="", by_queue=" INDEXED BY objects_by_queue"
+    LOOKED_UP.sub(r"\1 = \2", retention.FREE_OBJECT), yes=" = 1", lookup="", by_queue=" INDEXED BY objects_by_queue"
 )
 OBJECTS = render_sql(
     PACKED,
@@ -76,7 +76,7 @@ WHERE j.seq > ?1 AND j.seq <= ?2 AND j.at < ?3 AND <free> GROUP BY o.ns, o.id
 JOURNAL_ENTRIES = render_sql(
     PACKED,
     columns="seq",
-    rows=LOOKED_UP.sub(r"\1 = \2", PRUNABLE_ENTRIES),
+    rows=LOOKED_UP.sub(r"\1 = \2", retention.PRUNABLE_ENTRIES),
     operations="SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?5)",
     objects="SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?6)",
     **{str(place): f"?{place}" for place in range(1, 5)},
@@ -132,13 +132,13 @@ DELETE FROM answers WHERE at < ?2 AND <ended> AND (ns, key) IN (
 )
 
 
-SQL = RetentionSql(
+SQL = retention.RetentionSql(
     *(SPAN, OPERATIONS, OBJECTS, JOURNAL_ENTRIES, IDEMPOTENCY_RECORDS, DROP_PROGRESS, DROP_SIGNALS),
     *(DROP_OPERATIONS, DROP_OBJECTS, DROP_JOURNAL_ENTRIES, DROP_IDEMPOTENCY_RECORDS),
 )
 
 
-class SqliteRetention(SqlRetention):
+class SqliteRetention(retention.SqlRetention):
     """Finds old rows with the readers, and deletes them with the writer."""
 
     def __init__(self, reads: ReadExecutor, writes: WriteExecutor) -> None:
