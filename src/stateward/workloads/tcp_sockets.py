@@ -13,7 +13,7 @@ from itertools import islice, takewhile
 
 from msgspec import Struct
 
-from stateward.workloads.procfs import PROC
+from stateward.procfs import PROC
 
 ESTABLISHED, SYN_RECEIVED, LISTENING = 0x01, 0x03, 0x0A
 TABLES = ("net/tcp", "net/tcp6")

@@ -19,7 +19,7 @@ from stateward.domains.edge.sites.process_meter import (
     ProcessMeter,
     assign_processes,
 )
-from stateward.workloads.procfs import ProcessStat, living_processes, parse_stat
+from stateward.procfs import ProcessStat, living_processes, parse_stat
 from stateward.workloads.tcp_sockets import (
     ESTABLISHED,
     LISTENING,

@@ -40,8 +40,8 @@ from stateward.drivers.process.shell_machine import ShellMachine, size_of
 from stateward.drivers.process.ssh_daemon import SshDaemon, is_ssh_installed
 from stateward.drivers.process.supervisor import POLL_INTERVAL_S, Milestone, ignore_milestone
 from stateward.drivers.ssh_keys import login_keys_of
+from stateward.procfs import ProcessId
 from stateward.workloads.confinement import Confinement
-from stateward.workloads.procfs import ProcessId
 
 IMAGE = "sh"
 SIGNAL_TIMEOUT_S = 1.0

@@ -14,9 +14,9 @@ from shlex import quote
 
 from stateward.drivers.port import CommandFailed
 from stateward.drivers.ssh.remote_run import SESSION_VARIABLE
+from stateward.procfs import ProcessId, descendants_of, find_by_environment, find_in_group, kill_processes
 from stateward.workloads.confinement.syscalls import open_handle
 from stateward.workloads.log_files import open_plain_file
-from stateward.workloads.procfs import ProcessId, descendants_of, find_by_environment, find_in_group, kill_processes
 
 POLL_INTERVAL_S = 0.01
 

@@ -25,8 +25,8 @@ from msgspec import Struct
 
 from stateward.drivers.port import MachineSpec
 from stateward.drivers.process.errors import BadMachineRecord, MachineLocked
+from stateward.procfs import ProcessId, ProcessStat
 from stateward.workloads.confinement.syscalls import open_handle
-from stateward.workloads.procfs import ProcessId, ProcessStat
 from stateward.workloads.trees import clear_tree, remove_tree
 
 

@@ -22,8 +22,8 @@ from shlex import quote
 
 from stateward.drivers.process.jobs import discard_file, send_job, write_new_file
 from stateward.drivers.ssh.remote_run import SESSION_VARIABLE
+from stateward.procfs import ProcessId, descendants_of, find_in_group
 from stateward.workloads.confinement.syscalls import open_handle
-from stateward.workloads.procfs import ProcessId, descendants_of, find_in_group
 
 PREFIX = "session-"
 STARTED = "started"

@@ -36,16 +36,15 @@ from stateward.drivers.process.sftp_program import LINK_FIRST
 from stateward.drivers.process.shell_machine import mark_of
 from stateward.drivers.process.ssh_daemon import CHANGES, HOST_KEY, SSH
 from stateward.drivers.process.ssh_session import MachineSession
-from stateward.workloads.confinement import seal_process
-from stateward.workloads.host_ports import LOOPBACK
-from stateward.workloads.procfs import (
+from stateward.procfs import (
     ProcessId,
-    find_marked,
+    find_leader,
     is_same_process,
-    process_of,
     stat_of,
     this_pid_namespace,
 )
+from stateward.workloads.confinement import seal_process
+from stateward.workloads.host_ports import LOOPBACK
 
 log = logging.getLogger("stateward.drivers.ssh")
 
@@ -208,11 +207,7 @@ class MachinePort:
 
     def _find_started(self, record: MachineRecord) -> ProcessId | None:
         """Return the process of a machine whose controller has died before it could record that the machine is up."""
-        if not self._machines.is_alive(record.key):
-            return None
-        mark = mark_of(record)
-        pid = find_marked([mark]).get(mark)
-        return None if pid is None else process_of(pid)
+        return find_leader(mark_of(record)) if self._machines.is_alive(record.key) else None
 
 
 REFUSED: dict[str, bool | None] = {

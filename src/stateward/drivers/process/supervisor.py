@@ -21,10 +21,9 @@ from msgspec.structs import replace
 from stateward.drivers.process.errors import BadMachineRecord, ProcessStillRunning, os_error_text
 from stateward.drivers.process.machine_dir import MachineDir, MachinePhase, MachineRecord, MachineStatus, ProcessStatus
 from stateward.drivers.process.machine_processes import kill_all, label_process
-from stateward.workloads.confinement import Sandbox
-from stateward.workloads.procfs import (
+from stateward.procfs import (
     ProcessId,
-    find_marked,
+    find_leader,
     is_same_process,
     is_stopped,
     process_of,
@@ -32,6 +31,7 @@ from stateward.workloads.procfs import (
     stat_of,
     this_pid_namespace,
 )
+from stateward.workloads.confinement import Sandbox
 from stateward.workloads.spawn import reap_children, spawn
 
 EXIT_TIMEOUT_S = 5.0
@@ -115,7 +115,7 @@ class ProcessSupervisor:
             return absent if starting else seen  # a process of the previous boot may still have the liveness lock
         if not self.machine_dir.is_alive(record.key):
             return absent
-        if seen := _status_of(record, self._find(record)):
+        if seen := _status_of(record, find_leader(self._kind.mark(record))):
             return seen
         if starting:
             return absent
@@ -125,11 +125,6 @@ class ProcessSupervisor:
         if newer is not None and newer != record:
             return self.inspect(newer)
         return MachineStatus(record, ProcessStatus.HIDDEN) if self.machine_dir.is_alive(record.key) else absent
-
-    def _find(self, record: MachineRecord) -> ProcessId | None:
-        mark = self._kind.mark(record)
-        pid = find_marked([mark]).get(mark)
-        return None if pid is None else process_of(pid)
 
     # --- doing -------------------------------------------------------------------------------------------------------
 

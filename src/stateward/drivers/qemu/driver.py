@@ -52,8 +52,8 @@ from stateward.drivers.qemu.monitor import Monitor, open_monitor, state_of
 from stateward.drivers.qemu.monitor_events import MonitorEvents
 from stateward.drivers.qemu.seed_volume import seed_volume
 from stateward.drivers.ssh_keys import login_keys_of
+from stateward.procfs import process_age_s
 from stateward.workloads.host_ports import LOOPBACK
-from stateward.workloads.procfs import process_age_s
 
 MAX_MONITORS = 16
 """How many monitors are queried at the same time."""

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stateward.workloads.procfs import find_marked
+from stateward.procfs import find_marked
 from stateward.workloads.spawn import reap_children
 from tests.integration.drivers.local.host_machines import records_in
 

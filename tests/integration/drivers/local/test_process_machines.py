@@ -28,8 +28,8 @@ from stateward.drivers.process import ProcessDriver, machine_processes, supervis
 from stateward.drivers.process.jobs import MAX_OUTPUT_BYTES
 from stateward.drivers.process.machine_dir import MachineRecord
 from stateward.errors import BadInput
+from stateward.procfs import is_stopped, process_of, stat_of
 from stateward.workloads import confinement
-from stateward.workloads.procfs import is_stopped, process_of, stat_of
 from tests.integration.drivers.local.host_machines import (
     eventually,
     kill_all_in,

@@ -35,7 +35,7 @@ from stateward.drivers.process import driver as driver_module
 from stateward.drivers.process.session_job import SessionJob, start_session_job
 from stateward.drivers.process.ssh_server import MAX_CONNECTIONS, MAX_STARTUPS
 from stateward.drivers.process.ssh_session import MachineSession
-from stateward.workloads.procfs import process_of, stat_of
+from stateward.procfs import process_of, stat_of
 from tests.integration.drivers.local.host_machines import (
     TIMEOUT_S,
     eventually,

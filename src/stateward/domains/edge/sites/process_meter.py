@@ -6,14 +6,14 @@ processes is measured too.
 """
 
 import os
-import time
 from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 
 from stateward.agents.local_state import Deployed
 from stateward.agents.site import InstanceMeasure, NodeMeasure, SiteCapacity
-from stateward.workloads.procfs import PAGE_BYTES, ProcessStat, living_processes, read_proc
+from stateward.procfs import PAGE_BYTES, ProcessStat, living_processes, read_proc
+from stateward.workloads.meters import ConnectionCounter, RateMeter
 from stateward.workloads.tcp_sockets import (
     LISTENING,
     TcpSocket,
@@ -84,10 +84,8 @@ class ProcessMeter:
 
     def __init__(self, mark_prefix: str) -> None:
         self._mark_prefix = mark_prefix
-        self._at = 0.0
-        self._ticks: dict[str, int] = {}
+        self._cores, self._new = RateMeter(), ConnectionCounter()
         self._requests: dict[str, int] = {}
-        self._seen: dict[str, frozenset[tuple[int, str]]] = {}
         self._owned: tuple[frozenset[int], frozenset[int]] = frozenset(), frozenset()  # pids and listening inodes
         self._owners: dict[int, set[str]] = {}
         self._unreadable: set[str] = set()  # what has a process whose sockets may not be read
@@ -95,17 +93,12 @@ class ProcessMeter:
     def measure(self, things: Collection[Deployed], sessions: Mapping[str, int]) -> dict[str, InstanceMeasure]:
         """Measure all things at once; `sessions` are the nodes that run, by key."""
         processes = living_processes()
-        now, before = time.monotonic(), self._at
         owned = assign_processes(processes, things, sessions, self._marks(processes, sessions.values()))
         connections = self._count_connections(owned.instances)
         measured = {**owned.instances, **{f"node {key}": some for key, some in owned.nodes.items()}}
-        ticks = {name: sum(process.ticks for process in some) for name, some in measured.items()}
-        rates = {
-            name: max(0, total - self._ticks[name]) / TICKS_PER_S / (now - before)
-            for name, total in ticks.items()
-            if name in self._ticks and now > before
-        }
-        self._at, self._ticks = now, ticks
+        rates = self._cores.rates(
+            {name: sum(process.ticks for process in some) / TICKS_PER_S for name, some in measured.items()}
+        )
         self._requests = {name: self._requests.get(name, 0) for name in owned.instances}
         return {
             thing.name: InstanceMeasure(
@@ -138,10 +131,9 @@ class ProcessMeter:
         sockets = read_sockets() if any(instances.values()) else []
         self._find_owners(instances, sockets)
         uses = use_of_ports(sockets, ports_by_owner(sockets, self._owners))
-        for name, use in uses.items():
-            if name in self._seen:
-                self._requests[name] = self._requests.get(name, 0) + len(use.seen - self._seen[name])
-        self._seen = {name: uses[name].seen if name in uses else frozenset() for name in instances}
+        seen = {name: uses[name].seen if name in uses else frozenset() for name in instances}
+        for name, number in self._new.count_new(seen).items():
+            self._requests[name] = self._requests.get(name, 0) + number
         readable = [name for name in instances if name not in self._unreadable]
         return {name: uses[name].established if name in uses else 0 for name in readable}
 

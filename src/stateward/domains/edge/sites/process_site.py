@@ -37,9 +37,9 @@ from stateward.drivers import (
     ProviderRegion,
 )
 from stateward.drivers.process import ProcessDriver
+from stateward.procfs import command_lines, stat_of
 from stateward.workloads.confinement import Confinement
 from stateward.workloads.log_files import empty_long_log, parse_cursor, read_part
-from stateward.workloads.procfs import command_lines, stat_of
 
 MARK = "stateward-app"
 LABEL_SEPARATOR = "//"

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable
 from shlex import quote
 
-from stateward.workloads.procfs import ProcessStat, find_by_environment, kill_processes, living_processes
+from stateward.procfs import ProcessStat, find_by_environment, kill_processes, living_processes
 
 LABEL = "STATEWARD_APP"
 

@@ -18,7 +18,7 @@ from stateward.domains.systems.backends.container.container_backend import read_
 from stateward.domains.systems.backends.container.container_specs import ContainerNames
 from stateward.domains.systems.backends.local.instance_dir import BackendDir, read_record, write_record
 from stateward.domains.systems.nodes.node_lease import LeaseFile
-from stateward.workloads.procfs import kill_processes, living_processes, read_proc
+from stateward.procfs import kill_processes, living_processes, read_proc
 
 log = logging.getLogger("stateward.systems")
 

@@ -23,8 +23,8 @@ from stateward.domains.systems.backends.local.instance_dir import BackendDir, wr
 from stateward.domains.systems.backends.local.launch import kill_all_below
 from stateward.domains.systems.nodes.container_fence import EngineCleaner, kill_containers
 from stateward.domains.systems.nodes.node_lease import WATCHDOG_FILE, LeaseFile, boot_clock
+from stateward.procfs import PROC, process_of, signal_group
 from stateward.workloads.confinement import Confinement
-from stateward.workloads.procfs import PROC, process_of, signal_group
 
 LONGEST_SLEEP_S = 0.2
 """The lease may have been written anew meanwhile, or its file removed."""

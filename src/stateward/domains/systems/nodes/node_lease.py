@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from stateward.domains.systems.nodes.lease_rules import lease_end
-from stateward.workloads.procfs import PROC, ProcessId, is_alive
+from stateward.procfs import PROC, ProcessId, is_alive
 
 log = logging.getLogger("stateward.agent")
 

@@ -40,8 +40,8 @@ from stateward.domains.systems.backends.local.instance_dir import InstanceDir, I
 from stateward.domains.systems.backends.local.instance_supervisor import READY_AFTER_S, UNHEALTHY, InstanceSupervisor
 from stateward.domains.systems.backends.port import InstancePhase
 from stateward.errors import StatewardError
+from stateward.procfs import ProcessId
 from stateward.workloads.confinement import Confinement
-from stateward.workloads.procfs import ProcessId
 
 RETRY_S = 1.0
 """When a call that failed is made again."""

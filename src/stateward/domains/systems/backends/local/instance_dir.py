@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from stateward.domains.systems.backends.port import InstancePhase, ServiceRef, SystemRef
 from stateward.domains.systems.definition import NodePool, Service
-from stateward.workloads.procfs import ProcessId
+from stateward.procfs import ProcessId
 from stateward.workloads.trees import remove_tree
 
 T = TypeVar("T")

@@ -30,10 +30,10 @@ from stateward.domains.systems.backends.local.launch import (
 from stateward.domains.systems.backends.port import InstancePhase, ReadSecrets, no_secrets
 from stateward.domains.systems.definition import Resources
 from stateward.errors import StatewardError
+from stateward.procfs import ProcessId, is_alive, process_of, signal_group
 from stateward.workloads.confinement import Confinement, Sandbox
 from stateward.workloads.host_ports import LOOPBACK, free_port
 from stateward.workloads.limits import ProgramGroups
-from stateward.workloads.procfs import ProcessId, is_alive, process_of, signal_group
 from stateward.workloads.tcp_sockets import has_listening_socket
 
 READY_AFTER_S = 0.5

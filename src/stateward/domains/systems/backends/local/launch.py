@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from stateward.domains.systems.backends.local.instance_dir import PROXY, InstanceDir, InstanceOrder, prepare_log
 from stateward.domains.systems.definition import Resources, file_name
+from stateward.procfs import ProcessId, find_by_environment, kill_processes, process_of, signal_group, stat_of
 from stateward.workloads.confinement import Confinement, Sandbox
 from stateward.workloads.confinement.syscalls import open_handle
 from stateward.workloads.host_ports import LOOPBACK
 from stateward.workloads.limits import GATE, WAIT_FOR_LIMITS, ProgramGroups, ProgramLimits
-from stateward.workloads.procfs import ProcessId, find_by_environment, kill_processes, process_of, signal_group, stat_of
 from stateward.workloads.spawn import spawn
 
 NO_SECRETS: Mapping[str, str] = {}

@@ -166,6 +166,12 @@ def find_marked(marks: Collection[str]) -> dict[str, int]:
     return pids
 
 
+def find_leader(mark: str) -> ProcessId | None:
+    """Return the living session leader that has a mark among its arguments, or None."""
+    pid = find_marked([mark]).get(mark)
+    return None if pid is None else process_of(pid)
+
+
 def find_in_group(group: int, text: str) -> set[int]:
     """Return the processes of a group that have a text in their arguments."""
     pids = {pid for pid, arguments in command_lines() if any(text.encode() in argument for argument in arguments)}
