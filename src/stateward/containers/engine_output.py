@@ -102,11 +102,6 @@ class FrameDecoder:
         self._stream = LogStream.STDOUT
         self._missing = 0  # bytes of the present frame
 
-    @property
-    def is_between_frames(self) -> bool:
-        """Whether the last frame is whole."""
-        return not self._header and not self._missing
-
     def feed(self, data: bytes) -> Iterator[LogChunk]:
         """Yield the output in these bytes; raises `BadFrame`."""
         at = 0

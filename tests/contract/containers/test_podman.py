@@ -51,11 +51,11 @@ class TestPodman(EngineContract):
 
     @pytest.mark.parametrize("image", ["shell", "bare"])
     async def test_a_command_ends_in_time_if_its_process_is_not_to_be_seen_on_this_host(
-        self, engine: EngineClient, podman: PodmanService, image: str
+        self, engine: ContainerEngine, podman: PodmanService, image: str
     ) -> None:
         """In a namespace of its own, a client sees what one on another host does; an image without a shell is told."""
         if image == "bare":
-            await engine.import_image(busybox_archive(()), f"{image}:1")
+            podman.import_image(busybox_archive(()), f"{image}:1")
         has_shell = image == "shell"
         run = ("sh", "-c", REAPER) if has_shell else ("/bin/busybox", "sleep", "100000")
         spec = replace(self.spec(*run), image=self.image if has_shell else f"{image}:1")

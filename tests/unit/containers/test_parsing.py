@@ -37,7 +37,6 @@ def test_frames_are_the_same_however_they_are_cut(frames: list[tuple[int, bytes]
     for number, stream in ((1, LogStream.STDOUT), (2, LogStream.STDERR)):
         written = b"".join(content for one, content in frames if one == number)
         assert b"".join(chunk.data for chunk in chunks if chunk.stream is stream) == written
-    assert decoder.is_between_frames
 
 
 @given(st.lists(st.binary(max_size=60), max_size=10))
