@@ -83,6 +83,16 @@ def _read(pid: int | str, name: str) -> bytes:
         os.close(file)
 
 
+def host_cores() -> int:
+    """Return the number of processor cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def host_memory() -> int:
+    """Return the memory of this host, in bytes."""
+    return max(0, os.sysconf("SC_PHYS_PAGES")) * PAGE_BYTES
+
+
 @cache
 def this_pid_namespace() -> PidNamespace:
     """Return the pid namespace of this process."""

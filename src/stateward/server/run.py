@@ -52,7 +52,7 @@ from stateward.server.telemetry.prometheus_metrics import Metrics, ProviderCalls
 from stateward.server.telemetry.traces import NoTraces, RequestTracer, Traces, start_traces
 from stateward.store import open_store
 from stateward.store.port import Store
-from stateward.workloads.confinement import Confinement
+from stateward.workloads.confinement import confinement_of
 
 log = logging.getLogger("stateward.server")
 
@@ -114,19 +114,12 @@ def domains_of(config: Config, calls: ProviderCalls) -> LoadedDomains:
     )
     own = replace(
         context,
-        confinement=confinement_of(config),
+        confinement=confinement_of(config, hidden_paths(config)),
         is_embedded=not config.database,
         server_url=config.server_url,
         server_port=config.port,
     )
     return load_domains(config, own)
-
-
-def confinement_of(config: Config) -> Confinement:
-    """Return the confinement of tenants' programs on this host: the files of the server are hidden from them."""
-    hidden = hidden_paths(config)
-    readable = [Path(name).resolve() for name in config.machine_paths.split(":") if name]
-    return Confinement(hidden, readable, config.machine_uids, required=config.confinement == "required")
 
 
 @asynccontextmanager

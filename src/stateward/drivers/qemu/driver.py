@@ -7,7 +7,6 @@ living process counts as terminated.
 
 import asyncio
 import errno
-import os
 from collections.abc import AsyncGenerator, Collection, Sequence
 from pathlib import Path
 
@@ -52,7 +51,7 @@ from stateward.drivers.qemu.monitor import Monitor, open_monitor, state_of
 from stateward.drivers.qemu.monitor_events import MonitorEvents
 from stateward.drivers.qemu.seed_volume import seed_volume
 from stateward.drivers.ssh_keys import login_keys_of
-from stateward.procfs import process_age_s
+from stateward.procfs import host_memory, process_age_s
 from stateward.workloads.host_ports import LOOPBACK
 
 MAX_MONITORS = 16
@@ -334,4 +333,4 @@ def _text(file: Path) -> str:
 
 def host_mib() -> int:
     """Return the memory of this host in MiB."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+    return host_memory() >> 20

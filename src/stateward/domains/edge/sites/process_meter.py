@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec import Struct
 
 from stateward.agents.local_state import Deployed
-from stateward.agents.site import InstanceMeasure, NodeMeasure, SiteCapacity
-from stateward.procfs import PAGE_BYTES, ProcessStat, living_processes, read_proc
+from stateward.agents.site import InstanceMeasure, NodeMeasure
+from stateward.procfs import ProcessStat, living_processes, read_proc
 from stateward.workloads.meters import ConnectionCounter, RateMeter
 from stateward.workloads.tcp_sockets import (
     LISTENING,
@@ -33,12 +33,6 @@ class OwnedProcesses(Struct, frozen=True):
 
     instances: Mapping[str, Collection[ProcessStat]]
     nodes: Mapping[str, Collection[ProcessStat]]
-
-
-def machine_capacity() -> SiteCapacity:
-    """Return the cores that this process may use, and the memory of this machine."""
-    pages = os.sysconf("SC_PHYS_PAGES")
-    return SiteCapacity(float(len(os.sched_getaffinity(0))), max(0, pages) * PAGE_BYTES)
 
 
 def assign_processes(

@@ -5,7 +5,6 @@ between, and no two VMs get the same memory. A node on the server's host has the
 no VM has more processors, and the VMs of a node together no more memory.
 """
 
-import os
 from collections.abc import Iterable
 from hashlib import blake2b
 
@@ -23,6 +22,7 @@ from stateward.drivers.qemu.hardware import MAX_PROCESSORS
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
+from stateward.procfs import host_cores
 from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, to_json
 
@@ -108,7 +108,7 @@ def _size_limit(spec: model.NodeSpec) -> MachineSize | None:
     """Return the size of a node on this host; None if it is simulated, and takes any VM."""
     if spec.driver not in model.HOST_DRIVERS:
         return None
-    processors = len(os.sched_getaffinity(0))
+    processors = host_cores()
     return MachineSize(min(processors, MAX_PROCESSORS) if spec.driver == "qemu" else processors, host_mib())
 
 
