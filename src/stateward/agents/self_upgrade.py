@@ -6,7 +6,6 @@ observed the site. Then it ends its predecessor and takes the lock. Nothing else
 """
 
 import asyncio
-import fcntl
 import os
 import re
 import signal
@@ -22,6 +21,7 @@ from msgspec import Struct
 from stateward.access.private_files import create_private_file
 from stateward.agents.messages import UPGRADE_FAILED, UPGRADING, Upgrade
 from stateward.errors import StatewardError
+from stateward.workloads.lock_files import try_flock
 
 PROGRAM = "stateward"
 POLL_INTERVAL_S = 0.05
@@ -150,9 +150,7 @@ class SelfUpgrade:
         self._successor_of = 0
 
     def _try_lock(self) -> bool:
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_flock(self._lock):
             return False
         new = self._folder / "agent.json.new"
         new.write_bytes(msgspec.json.encode(LockHolder(os.getpid(), self._version)))

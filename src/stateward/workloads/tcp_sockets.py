@@ -49,16 +49,7 @@ def parse_sockets(lines: Iterable[str]) -> Iterator[TcpSocket]:
             yield TcpSocket(int(words[1].rpartition(":")[2], 16), words[2], int(words[3], 16), int(words[9]))
 
 
-def read_sockets() -> list[TcpSocket]:
-    """Return the TCP sockets of this network namespace."""
-    sockets: list[TcpSocket] = []
-    for table in TABLES:
-        with suppress(OSError):  # a kernel without IPv6 has no table of it
-            sockets += parse_sockets((PROC / table).read_text().splitlines())
-    return sockets
-
-
-def read_namespace_sockets(pid: int) -> list[TcpSocket] | None:
+def read_sockets(pid: int | str = "self") -> list[TcpSocket] | None:
     """Return the TCP sockets of the network namespace of a process, or None if they cannot be read."""
     sockets: list[TcpSocket] = []
     try:

@@ -45,6 +45,7 @@ from stateward.procfs import (
 )
 from stateward.workloads.confinement import seal_process
 from stateward.workloads.host_ports import LOOPBACK
+from stateward.workloads.lock_files import try_flock
 
 log = logging.getLogger("stateward.drivers.ssh")
 
@@ -252,11 +253,7 @@ class SshServer:
         records, _ = self._machines.read_all()
         if not any(map(self._can_be_served, records)):
             return True
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        return False
+        return not try_flock(self._lock)
 
     async def _open_changes(self) -> asyncio.StreamReader:
         """Open the pipe in which controllers write the keys of machines that they have changed."""

@@ -198,7 +198,9 @@ def _capacity(cores: float | None, memory: int | None) -> "SiteCapacity":
     from stateward.agents.site import SiteCapacity
     from stateward.procfs import host_cores, host_memory
 
-    return SiteCapacity(host_cores() if cores is None else cores, host_memory() if memory is None else memory * 2**20)
+    return SiteCapacity(
+        float(host_cores()) if cores is None else cores, host_memory() if memory is None else memory * 2**20
+    )
 
 
 def _arguments(argv: list[str]) -> list[str]:

@@ -15,7 +15,7 @@ from stateward.containers import ContainerEngine, EngineRefused
 from stateward.domains.edge.sites.container_calls import EngineCalls
 from stateward.procfs import read_proc
 from stateward.workloads.meters import ConnectionCounter
-from stateward.workloads.tcp_sockets import TcpSocket, read_namespace_sockets, use_of_namespace
+from stateward.workloads.tcp_sockets import TcpSocket, read_sockets, use_of_namespace
 
 MAX_INSPECTED = 200
 """The number of new containers whose process is looked up in one measurement."""
@@ -62,11 +62,7 @@ class ConnectionMeter:
 
 def _list_sockets(pids: Mapping[str, int]) -> dict[str, list[TcpSocket]]:
     """Return the sockets in containers whose processes are on this host."""
-    listed = {
-        container: read_namespace_sockets(pid)
-        for container, pid in pids.items()
-        if pid and _is_process_of(pid, container)
-    }
+    listed = {container: read_sockets(pid) for container, pid in pids.items() if pid and _is_process_of(pid, container)}
     return {container: sockets for container, sockets in listed.items() if sockets is not None}
 
 

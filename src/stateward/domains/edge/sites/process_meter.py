@@ -122,7 +122,7 @@ class ProcessMeter:
 
     def _count_connections(self, instances: Mapping[str, Collection[ProcessStat]]) -> dict[str, int]:
         """Count the connections at the ports of each instance, and add up those that are new as its requests."""
-        sockets = read_sockets() if any(instances.values()) else []
+        sockets = (read_sockets() if any(instances.values()) else None) or []
         self._find_owners(instances, sockets)
         uses = use_of_ports(sockets, ports_by_owner(sockets, self._owners))
         seen = {name: uses[name].seen if name in uses else frozenset() for name in instances}

@@ -8,7 +8,6 @@ the control groups of containers. It ends when there is no agent, no lease and n
 engine, if the node has one, has removed the containers.
 """
 
-import fcntl
 import os
 import signal
 import sys
@@ -25,6 +24,7 @@ from stateward.domains.systems.nodes.container_fence import EngineCleaner, kill_
 from stateward.domains.systems.nodes.node_lease import WATCHDOG_FILE, LeaseFile, boot_clock
 from stateward.procfs import PROC, process_of, signal_group
 from stateward.workloads.confinement import Confinement
+from stateward.workloads.lock_files import try_lock_file
 
 LONGEST_SLEEP_S = 0.2
 """The lease may have been written anew meanwhile, or its file removed."""
@@ -89,10 +89,7 @@ def watch(folder: Path) -> None:
 def main(folder: Path) -> None:
     """Take the lock, and watch; of two watchdogs, the second one ends."""
     os.umask(0o077)
-    handle = os.open(folder / "watchdog.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if try_lock_file(folder / "watchdog.lock") is None:
         return
     write_record(folder / WATCHDOG_FILE, process_of(os.getpid()))
     watch(folder)

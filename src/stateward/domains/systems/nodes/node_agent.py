@@ -45,7 +45,7 @@ class NodeAgentOptions(Struct, frozen=True):
 def host_capacity(options: NodeAgentOptions) -> SiteCapacity:
     """Return the room for instances: what the host has, or the given limits."""
     memory = (options.memory or 0) * 2**20 or host_memory()
-    return SiteCapacity(options.cpus or host_cores(), memory, options.slots, options.address)
+    return SiteCapacity(options.cpus or float(host_cores()), memory, options.slots, options.address)
 
 
 def host_confinement(options: NodeAgentOptions) -> Confinement:

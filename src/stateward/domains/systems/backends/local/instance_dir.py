@@ -26,6 +26,7 @@ from msgspec import Struct
 from stateward.domains.systems.backends.port import InstancePhase, ServiceRef, SystemRef
 from stateward.domains.systems.definition import NodePool, Service
 from stateward.procfs import ProcessId
+from stateward.workloads.log_files import read_part
 from stateward.workloads.trees import remove_tree
 
 T = TypeVar("T")
@@ -246,9 +247,7 @@ def _keep_logs(logs: Path, kept: Path) -> None:
     kept.mkdir(mode=0o700, parents=True, exist_ok=True)
     newest = sorted((log for log in logs.glob("*.log") if log.stem != PROXY), key=_changed_at, reverse=True)
     for log in newest[:MAX_KEPT_LOGS]:
-        with log.open("rb") as stream:
-            stream.seek(max(0, log.stat().st_size - MAX_KEPT_BYTES))
-            (kept / log.name).write_bytes(stream.read(MAX_KEPT_BYTES))
+        (kept / log.name).write_bytes(read_part(log, log, None, MAX_KEPT_BYTES)[0])
 
 
 def _changed_at(path: Path) -> float:

@@ -22,6 +22,7 @@ from stateward.workloads.confinement import Confinement, Sandbox
 from stateward.workloads.confinement.syscalls import open_handle
 from stateward.workloads.host_ports import LOOPBACK
 from stateward.workloads.limits import GATE, WAIT_FOR_LIMITS, ProgramGroups, ProgramLimits
+from stateward.workloads.log_files import read_part
 from stateward.workloads.spawn import spawn
 
 NO_SECRETS: Mapping[str, str] = {}
@@ -248,9 +249,7 @@ def exit_text(pid: int) -> str:
 def last_log_line(log: Path, most: int = 2_000) -> str:
     """Return the last line of an instance's log."""
     try:
-        with log.open("rb") as stream:
-            stream.seek(max(0, log.stat().st_size - most))
-            lines = stream.read().decode(errors="replace").strip().splitlines()
+        lines = read_part(log, log, None, most)[0].decode(errors="replace").strip().splitlines()
     except OSError:
         return ""
     return lines[-1].strip()[:200] if lines else ""
