@@ -73,9 +73,9 @@ class ContainerEngine(Protocol):
         """Remove a container with its anonymous volumes and secret files; by force also one that runs."""
 
     def read_logs(
-        self, container: str, *, tail: int | None = None, since: float | None = None, follow: bool = False
+        self, container: str, *, tail: int | None = None, since: float | None = None
     ) -> AsyncGenerator[LogChunk]:
-        """Yield the output of a container, from a time on in whole seconds; with `follow` until it ends."""
+        """Yield the output of a container, from a time on in whole seconds."""
 
     async def exec(
         self,

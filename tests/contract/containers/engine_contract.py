@@ -176,8 +176,6 @@ class EngineContract(ABC):
         chunks = await collect(engine.read_logs(container))
         assert text_of(chunks, LogStream.STDOUT) == LINES["/run/secrets/lines"]
         assert b"No such file" in text_of(chunks, LogStream.STDERR)
-        followed = await collect(engine.read_logs(container, follow=True))
-        assert text_of(followed, LogStream.STDOUT) == LINES["/run/secrets/lines"]
         tail = await collect(engine.read_logs(container, tail=2))
         assert len(b"".join(one.data for one in tail).splitlines()) == 2
 

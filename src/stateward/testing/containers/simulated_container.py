@@ -1,7 +1,6 @@
 """A container of the simulated engine; its state follows from its program and the clock."""
 
-import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from secrets import token_hex
 
 from msgspec.structs import replace
@@ -48,7 +47,6 @@ class SimulatedContainer:
         self._due_exit_code = 0
         self._exit_code: int | None = None
         self._oom_killed = False
-        self._ended = asyncio.Event()
 
     @property
     def volumes(self) -> tuple[str, ...]:
@@ -63,7 +61,6 @@ class SimulatedContainer:
         del self._written[:-MAX_CHUNKS]
         self._due = None if run.exit_code is None else now + run.seconds
         self._due_exit_code, self._frozen_at = run.exit_code or 0, None
-        self._ended.clear()
         in_use, ports = {port for _, port in taken}, []
         for port in self.spec.ports:
             number = port.host_port or next(n for n in range(FIRST_ANY_PORT, 65_536) if n not in in_use)
@@ -75,7 +72,6 @@ class SimulatedContainer:
         """End its program, if it runs."""
         if self.is_up(now):
             self._finished_at, self._exit_code, self._oom_killed = now, exit_code, oom_killed
-            self._ended.set()
 
     def freeze(self, is_frozen: bool, now: float) -> None:
         """Pause its program or let it continue; its time stands still meanwhile."""
@@ -93,20 +89,9 @@ class SimulatedContainer:
             return ContainerState.CREATED
         if self._finished_at is None and self._frozen_at is None and self._due is not None and self._due <= now:
             self._finished_at, self._exit_code = self._due, self._due_exit_code
-            self._ended.set()
         if self._finished_at is not None:
             return ContainerState.EXITED
         return ContainerState.PAUSED if self._frozen_at is not None else ContainerState.RUNNING
-
-    async def wait_until_ended(self, clock: Callable[[], float]) -> None:
-        """Wait until its program has ended."""
-        while self.is_up(clock()):
-            seconds = None if self._due is None or self._frozen_at is not None else max(self._due - clock(), 0.001)
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._ended.wait()
-            except TimeoutError:
-                continue
 
     def output(self, tail: int | None, since: float | None) -> list[LogChunk]:
         """Return what it has written; of its last lines if `tail` says so."""

@@ -195,15 +195,13 @@ class SimulatedEngine(SimulatedResources):
             return True
 
     async def read_logs(
-        self, container: str, *, tail: int | None = None, since: float | None = None, follow: bool = False
+        self, container: str, *, tail: int | None = None, since: float | None = None
     ) -> AsyncGenerator[LogChunk]:
         """Yield the output of a container; `tail` counts lines."""
         await self.faults.pass_call("read logs")
         simulated = self._find(container, "read logs")
         for chunk in simulated.output(tail, since):
             yield chunk
-        if follow:
-            await simulated.wait_until_ended(self._clock)
 
     async def exec(
         self,
