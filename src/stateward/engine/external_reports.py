@@ -43,8 +43,7 @@ async def record_external_reports(tx: Tx, kinds: Kinds, reports: Sequence[Extern
     uow = UnitOfWork(tx)
     await uow.load({Key(report.ns, report.object) for report in reports})
     await uow.load_operations({Key(report.ns, report.op) for report in reports})
-    trees = {Key(operation.ns, operation.tree) for operation in uow.operations.values() if operation.tree is not None}
-    await uow.load_locks(trees)
+    await uow.load_locks_of(uow.operations.values())
     counted = [_record_report(uow, kinds, report) for report in reports]
     await run_end_hooks(uow, kinds)
     await promote_waiters(uow)

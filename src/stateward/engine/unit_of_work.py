@@ -174,6 +174,11 @@ class UnitOfWork:
             for lock in await self.tx.locks(wanted):
                 self._locks[Key(lock.ns, lock.tree)].append(lock)
 
+    async def load_locks_of(self, operations: Iterable[Operation]) -> None:
+        """Load all locks of the trees in which these operations may hold some."""
+        trees = (Key(operation.ns, operation.tree) for operation in operations if operation.tree is not None)
+        await self.load_locks(dict.fromkeys(trees))
+
     # --- objects -----------------------------------------------------------------------------------------------------
 
     def next_version(self, key: Key) -> int:
@@ -377,10 +382,7 @@ async def _load_trees(uow: UnitOfWork, ops: Iterable[Key]) -> None:
     """Load the trees on which operations may hold locks, because only the locks of loaded trees are known."""
     keys = list(ops)
     await uow.load_operations(keys)
-    operations = (uow.operations[key] for key in keys)
-    await uow.load_locks(
-        list(dict.fromkeys(Key(operation.ns, operation.tree) for operation in operations if operation.tree is not None))
-    )
+    await uow.load_locks_of(uow.operations[key] for key in keys)
 
 
 def with_age(text: str, operation: Operation, now: float) -> str:

@@ -37,9 +37,7 @@ async def record_claim_reports(tx: Tx, kinds: Kinds, reports: Sequence[ClaimRepo
     uow = UnitOfWork(tx)
     uow.operations.update((report.operation.key, report.operation) for report in reports)
     await uow.load({Key(report.operation.ns, report.operation.object) for report in reports})
-    await uow.load_locks(
-        {Key(report.operation.ns, report.operation.tree) for report in reports if report.operation.tree is not None}
-    )
+    await uow.load_locks_of(report.operation for report in reports)
     phases = {report.operation.key for report in reports if isinstance(report.outcome, Phase)}
     waiting = {key for report in reports if (key := _parent_to_tell(report)) is not None}
     kept = await tx.operations(phases | waiting) if phases or waiting else {}
@@ -320,9 +318,7 @@ async def time_out(uow: UnitOfWork, kinds: Kinds, overdue: Iterable[WorkItem]) -
     rows = list(overdue)
     await uow.load({Key(work.ns, work.object) for work in rows})
     await uow.load_operations(work.key for work in rows)
-    await uow.load_locks(
-        Key(operation.ns, operation.tree) for operation in uow.operations.values() if operation.tree is not None
-    )
+    await uow.load_locks_of(uow.operations.values())
     for work in rows:
         record, operation = uow.objects[Key(work.ns, work.object)], uow.operations[work.key]
         error = with_age("no heartbeat and no report before the deadline", operation, uow.now)

@@ -78,11 +78,6 @@ async def spawn(
     return begun, steps
 
 
-def child_ids(parent: str, step: str, count: int) -> list[str]:
-    """Return the operation ids of a step's children; those of denied requests do not exist."""
-    return [_child_id(parent, step, number) for number in range(count)]
-
-
 def _child_id(parent: str, step: str, number: int) -> str:
     """Return the operation id of a child, which is the same whenever the step is repeated."""
     return blake2b(f"{parent}/{step}/{number}".encode(), digest_size=16).hexdigest()
@@ -146,7 +141,8 @@ class JobStore:
 
     async def children(self, job: Job, step: str, count: int) -> list[ChildOutcome]:
         """Return how the children of a step have ended."""
-        keys = [Key(job.ns, child_id) for child_id in child_ids(job.key.id, step, count)]
+        # Operations of denied requests do not exist.
+        keys = [Key(job.ns, _child_id(job.key.id, step, number)) for number in range(count)]
         operations = await self._store.reader.operations(keys)
         return [_outcome(operations[key]) for key in keys if key in operations]
 
