@@ -36,6 +36,8 @@ class UnitOfWork:
         self.operations: dict[Key, Operation] = {}
         self.admission_counts: dict[tuple[str, ...], int] = {}
         """The counts of the admission check in this transaction."""
+        self.counted: dict[tuple[str, str], object] = {}
+        """What guards have counted in this transaction, by what and where: many requests ask for the same."""
         self.tracebacks: dict[Key, str] = {}
         """The tracebacks of operations that fail in this transaction."""
         self.last_steps: dict[Key, str] = {}
