@@ -42,10 +42,6 @@ async def on_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
     if of_its_kind is not None:
         await of_its_kind(uow, operation, ended)
     await update_bin_entry(uow, uow.objects[record.key])
-    _reopen_drained_queue(uow, queue)
-
-
-def _reopen_drained_queue(uow: UnitOfWork, queue: Key) -> None:
     host = uow.objects[queue]
     seen = model.read_seen(host)
     if seen.closing and not uow.queue(queue):
@@ -68,20 +64,15 @@ async def _on_vm_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> Non
     if good and operation.action == "destroy":
         await _drop_references(uow, uow.objects[key])
     if good and operation.parent is not None and operation.action in DEPARTURES:
-        await _record_departure(uow, operation, operation.parent)
-
-
-async def _record_departure(uow: UnitOfWork, operation: Operation, parent: str) -> None:
-    """Record at a node that its maintenance has moved or stopped a VM, however the maintenance itself ends."""
-    await uow.load_operations([Key(operation.ns, parent)])
-    maintenance = uow.operations.get(Key(operation.ns, parent))
-    if maintenance is None or maintenance.action != "maintenance":
-        return
-    key = Key(operation.ns, maintenance.object)
-    await uow.load([key])
-    node = uow.objects[key]
-    seen, departed = model.node_seen(node), model.DepartedVm(DEPARTURES[operation.action], operation.origin)
-    update_seen(uow, node, replace(seen, away={**seen.away, operation.object: departed}))
+        await uow.load_operations([Key(operation.ns, operation.parent)])
+        maintenance = uow.operations.get(Key(operation.ns, operation.parent))
+        if maintenance is None or maintenance.action != "maintenance":
+            return
+        key = Key(operation.ns, maintenance.object)
+        await uow.load([key])
+        node = uow.objects[key]
+        was, departed = model.node_seen(node), model.DepartedVm(DEPARTURES[operation.action], operation.origin)
+        update_seen(uow, node, replace(was, away={**was.away, operation.object: departed}))
 
 
 async def _release_disks(uow: UnitOfWork, operation: Operation, ended: Ended) -> list[Object]:
@@ -91,15 +82,12 @@ async def _release_disks(uow: UnitOfWork, operation: Operation, ended: Ended) ->
     keys = [Key(ns, id_) for id_ in {*seen.disks, model.added_disk_id(operation.id), named} if id_]
     await uow.load(keys)
     held = [disk for key in keys if (disk := uow.objects.get(key)) is not None and disk.op == operation.id]
-    return [await _release_one(uow, disk, operation, ended) for disk in held]
-
-
-async def _release_one(uow: UnitOfWork, disk: Object, operation: Operation, ended: Ended) -> Object:
-    rested = release_disk(uow, disk, operation, ended)
-    if rested.state == DiskState.CREATED or (rested.state == DiskState.ERROR and operation.action == "add disk"):
-        rested = _detach_from_vm(uow, rested)
-    await update_bin_entry(uow, rested)
-    return uow.objects[rested.key]
+    for disk in held:
+        rested = release_disk(uow, disk, operation, ended)
+        if rested.state == DiskState.CREATED or (rested.state == DiskState.ERROR and operation.action == "add disk"):
+            rested = _detach_from_vm(uow, rested)
+        await update_bin_entry(uow, rested)
+    return [uow.objects[disk.key] for disk in held]
 
 
 def _detach_from_vm(uow: UnitOfWork, disk: Object) -> Object:

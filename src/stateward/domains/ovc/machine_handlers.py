@@ -14,6 +14,7 @@ from stateward.domains.ovc.lifecycle import DiskState, OvcVmState
 from stateward.domains.ovc.node_privacy import LANE_PREFIX
 from stateward.domains.ovc.nodes import AttachedDisk, DiskStore, Hypervisor, NodeMachine, NodeRegistry, Power
 from stateward.domains.ovc.proof import judge_power, judge_reset, placed_power, run_until_deadline
+from stateward.domains.ovc.storage_handlers import do_nothing
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent
 from stateward.engine.kinds import EndHook, Guard, LockSet, Route
 from stateward.lifecycle import FAILED, Lifecycle
@@ -59,7 +60,7 @@ class OvcVmHandlers:
             "attach disk": self._attach_disk,
             "detach disk": self._detach_disk,
             "delete": self._stop,
-            "restore": self._restore,
+            "restore": do_nothing,  # the files of its disks have stayed
             "destroy": self._destroy,
         }
         handlers = {
@@ -93,7 +94,14 @@ class OvcVmHandlers:
     async def _machine(self, job: Job, seen: model.OvcVmSeen, key: str) -> NodeMachine:
         spec = model.read_spec(job.claim.object, model.OvcVmSpec)
         disks = [await self._disk(job.ns, id_) for id_ in seen.disks]
-        attached = tuple(self._attached_disk(disk) for disk in disks if _is_attached(disk))
+        attached = tuple(
+            self._attached_disk(disk)
+            for disk in disks
+            if (
+                disk.state in ATTACHED_STATES
+                or (disk.state == DiskState.DESTROYING and model.disk_seen(disk).bin is None)
+            )
+        )
         image = await self._nodes.reader.object(Key(job.ns, spec.image))
         boots_disk = image is not None and model.read_spec(image, model.ImageSpec).source != model.BUILT_IN_IMAGE
         return NodeMachine(key, spec.name, spec.size, attached, boots_disk)
@@ -159,15 +167,12 @@ class OvcVmHandlers:
             "disk",
             lambda: self._disk_store.create(model.file_name(record), model.read_spec(record, model.DiskSpec).gib),
         )
-        await self._attach(job, disk)
+        await self._attach_disk(job, disk)
 
-    async def _attach_disk(self, job: Job) -> None:
-        await self._attach(job, str(job.args["disk"]))
-
-    async def _attach(self, job: Job, disk: str) -> None:
+    async def _attach_disk(self, job: Job, disk: str = "") -> None:
         if model.vm_seen(job.claim.object).machine:
             node, key = await self._node_and_machine(job)
-            await node.attach(key, self._attached_disk(await self._disk(job.ns, disk)))
+            await node.attach(key, self._attached_disk(await self._disk(job.ns, disk or str(job.args["disk"]))))
 
     async def _detach_disk(self, job: Job) -> None:
         if model.vm_seen(job.claim.object).machine:
@@ -175,9 +180,6 @@ class OvcVmHandlers:
             await node.detach(key, self._attached_disk(await self._disk(job.ns, str(job.args["disk"]))))
 
     # --- removal -----------------------------------------------------------------------------------------------------
-
-    async def _restore(self, job: Job) -> None:
-        """Do nothing: the files of its disks have stayed."""
 
     async def _destroy(self, job: Job) -> None:
         """Stop, delete, destroy: each step is checkpointed, so that a crash goes on with the right one."""
@@ -279,11 +281,6 @@ class OvcVmHandlers:
         if not left and not seen.stale_machines:
             return ObservedOutcome.DONE
         return ObservedOutcome.REPEATABLE if seen.machine or len(left) < len(kept) else ObservedOutcome.NOT_DONE
-
-
-def _is_attached(disk: Object) -> bool:
-    """Tell whether a disk of a VM is attached to its machine; one that is destroyed out of the recycle bin is not."""
-    return disk.state in ATTACHED_STATES or (disk.state == DiskState.DESTROYING and model.disk_seen(disk).bin is None)
 
 
 def _progress_reporter(job: Job) -> Callable[[int, int], Awaitable[None]]:

@@ -7,7 +7,7 @@ Orphans are reported to administrators and left alone, because the domain cannot
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import Collection
 
 from msgspec.structs import replace
 
@@ -21,7 +21,7 @@ from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import PROVIDER
 from stateward.store.filters import Selector
 from stateward.store.port import Reader, Tx
-from stateward.store.records import Key, Object
+from stateward.store.records import Key
 
 MAX_ORPHANS = 200
 """The most orphans that are recorded for a node."""
@@ -60,7 +60,7 @@ class OrphanScanner:
         record = await self._reader.object(Key(node.ns, model.machine_owner(machine)))
         if record is None or record.removed or record.kind not in (VM.kind, CLOUDSPACE.kind):
             return False
-        seen = _placement_of(record)
+        seen = model.vm_seen(record) if record.kind == VM.kind else model.cloudspace_seen(record)
         here = model.PlacedMachine(node.id, machine)
         is_moving = record.op is not None or bool(seen.to)  # the record is final only when the operation has ended
         return is_moving or here == model.PlacedMachine(seen.node, seen.machine) or here in seen.stale_machines
@@ -79,22 +79,17 @@ class OrphanScanner:
         first = await self._disk_store.list_files()
         if not first:
             return set()
-        owners = {id_ async for id_ in self._owners()}
+        owners = {
+            model.file_name(record)
+            for ns in await self._reader.namespaces()
+            for kind, states in FILE_OWNERS
+            async for record in list_all(self._reader, Selector(ns, kind, states=states))
+        }
         nobodys = {name for name in first if not _possible_owners(name) & owners}
         if not nobodys:
             return set()
         await asyncio.sleep(self._apart)
         return nobodys & await self._disk_store.list_files()
-
-    async def _owners(self) -> AsyncIterator[str]:
-        for ns in await self._reader.namespaces():
-            for kind, states in FILE_OWNERS:
-                async for record in list_all(self._reader, Selector(ns, kind, states=states)):
-                    yield model.file_name(record)
-
-
-def _placement_of(record: Object) -> model.PlacementSeen:
-    return model.vm_seen(record) if record.kind == VM.kind else model.cloudspace_seen(record)
 
 
 def _possible_owners(file: str) -> set[str]:

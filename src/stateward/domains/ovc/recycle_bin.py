@@ -4,8 +4,6 @@ An object that was deleted with its parent has no timer while the parent is in t
 both. So a restore of the parent brings back exactly the objects that were deleted with it.
 """
 
-from collections.abc import Iterable
-
 from msgspec.structs import replace
 
 from stateward.domains.ovc import model
@@ -29,11 +27,6 @@ def bin_timer_key(record: Object) -> Key:
     return Key(record.ns, f"bin {record.id}")
 
 
-def bin_timer(record: Object, due: float) -> Timer:
-    """Return the timer that destroys an object in the bin."""
-    return Timer(record.ns, bin_timer_key(record).id, due, TIMER_RANKS[record.kind], record.id, "destroy", "[]", "{}")
-
-
 async def update_bin_entry(uow: UnitOfWork, record: Object) -> None:
     """Add or remove the bin entry of an object, by the stable state that it has reached; its children follow.
 
@@ -52,14 +45,21 @@ async def update_bin_entry(uow: UnitOfWork, record: Object) -> None:
         update_seen(uow, record, replace(model.read_seen(record), bin=None))
         _replace_timer(uow, record, None)
     if record.kind in CONTAINERS:
-        await _update_children(uow, record)
+        below = await uow.select(Selector(record.ns, parent=record.id, states=BIN_STATES))
+        for child, entry in [(child, model.read_seen(child).bin) for child in below]:
+            if entry is not None and entry.along == record.id:
+                await _set_bin_timer(uow, child, entry)
 
 
 async def _set_bin_timer(uow: UnitOfWork, record: Object, stay: model.BinEntry) -> None:
-    if stay.along and await _parent_handles(uow, Key(record.ns, stay.along)):
-        _replace_timer(uow, record, None)
-    else:
-        _replace_timer(uow, record, stay.since + await retention_of(uow, record))
+    """Set the timer of an object in the bin, unless that of the parent that it was deleted with also stands for it."""
+    if stay.along:
+        await uow.load([Key(record.ns, stay.along)])
+        parent = uow.objects.get(Key(record.ns, stay.along))
+        if parent is not None and not parent.removed and parent.state in PARENT_BIN_STATES:
+            _replace_timer(uow, record, None)
+            return
+    _replace_timer(uow, record, stay.since + await retention_of(uow, record))
 
 
 def _replace_timer(uow: UnitOfWork, record: Object, due: float | None) -> None:
@@ -70,27 +70,9 @@ def _replace_timer(uow: UnitOfWork, record: Object, due: float | None) -> None:
     if due is None:
         changes.timers_gone.append(key)
     else:
-        changes.timers.append(bin_timer(record, due))
-
-
-async def _parent_handles(uow: UnitOfWork, parent: Key) -> bool:
-    """Tell whether the parent's timer also stands for the child."""
-    await uow.load([parent])
-    record = uow.objects.get(parent)
-    return record is not None and not record.removed and record.state in PARENT_BIN_STATES
-
-
-async def _update_children(uow: UnitOfWork, parent: Object) -> None:
-    """Set or remove the timers of the children that were deleted with the parent."""
-    for child in await _deleted_children(uow, parent):
-        stay = model.read_seen(child).bin
-        assert stay is not None
-        await _set_bin_timer(uow, child, stay)
-
-
-async def _deleted_children(uow: UnitOfWork, parent: Object) -> Iterable[Object]:
-    below = await uow.select(Selector(parent.ns, parent=parent.id, states=BIN_STATES))
-    return [child for child in below if (stay := model.read_seen(child).bin) is not None and stay.along == parent.id]
+        changes.timers.append(
+            Timer(record.ns, bin_timer_key(record).id, due, TIMER_RANKS[record.kind], record.id, "destroy", "[]", "{}")
+        )
 
 
 async def retention_of(uow: UnitOfWork, record: Object) -> float:

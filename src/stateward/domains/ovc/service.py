@@ -82,7 +82,12 @@ class Service:
         """
         lifecycle, actions, parent = CREATIONS[type(spec)]
         key, plain = scope_key(caller.token, key), msgspec.to_builtins(spec)
-        id_ = await self._new_object_id(ns, lifecycle.kind, key, caller)
+        if key is None:
+            id_ = f"{model.short_kind(lifecycle.kind)}-{new_id()[-12:]}"
+        else:
+            mine, before = _id_for_key(ns, lifecycle.kind, key), _id_for_key(ns, lifecycle.kind, bare_key(key))
+            former = before != mine and await was_created_by(self.engine.store.reader, Key(ns, before), caller.who)
+            id_ = before if former else mine
         labels = {"name": spec.name, **({"account": spec.account} if isinstance(spec, model.DiskSpec) else {})}
         creates = Creation(lifecycle.kind, plain.get(parent), to_json(labels))
         is_on_host = isinstance(spec, model.NodeSpec) and spec.driver in model.HOST_DRIVERS
@@ -90,14 +95,6 @@ class Service:
         first = self._request(ns, id_, actions[0], caller, key=key, spec=plain, creates=creates, facts=facts)
         rest = [self._request(ns, id_, action, caller, key=key) for action in actions[1:] if deploy]
         return await self.submit(first, *rest)
-
-    async def _new_object_id(self, ns: str, kind: str, key: str | None, caller: OvcCaller) -> str:
-        """Return the id of a new object; the same for the same idempotency key of a caller."""
-        if key is None:
-            return f"{model.short_kind(kind)}-{new_id()[-12:]}"
-        mine, before = _id_for_key(ns, kind, key), _id_for_key(ns, kind, bare_key(key))
-        former = before != mine and await was_created_by(self.engine.store.reader, Key(ns, before), caller.who)
-        return before if former else mine
 
     def _request(self, ns: str, id_: str, action: str, caller: OvcCaller, **how: Any) -> Request:  # noqa: ANN401 - as engine
         key = how.pop("key", None)
@@ -125,7 +122,12 @@ class Service:
         try:
             return await self.submit(self._request(ns, id_, action, caller, args=args or {}, facts=facts, key=key))
         except (Refused, RefusedBefore) as refused:
-            state = _refusing_state(refused)
+            # the state in which the table refused it, now or earlier for the same key
+            state: str | None = None
+            if isinstance(refused, Refused):
+                state = refused.refusal.state.word
+            elif refused.refusal.error == Refused.__name__:
+                state = refused.refusal.state
             if status is not None and state not in (None, status):
                 raise OtherAction(kind=model.short_kind(kind), id=id_, state=str(state), status=status) from refused
             if state in DONE_STATES.get(action, ()):
@@ -185,17 +187,13 @@ class Service:
         settled = sorted([*healed, *await self._observed_changes(ns, since, disclosure)], key=lambda entry: entry.at)
         stuck = [entry for entry in await self.engine.stuck(namespaces=[ns]) if entry.kind in KINDS]
         shown = [entry for entry in stuck if not disclosure.hides_action(entry.kind, entry.action)]
-        return HealingReport(shown, settled, await self._orphans(ns))
-
-    async def _orphans(self, ns: str) -> list[tuple[str, model.OvcOrphan]]:
-        """Return the orphans of a namespace, by node."""
-        nodes = list_all(self.engine.store.reader, Selector(ns, NODE.kind))
-        return [
+        orphans = [
             (node.id, orphan)
-            async for node in nodes
+            async for node in list_all(self.engine.store.reader, Selector(ns, NODE.kind))
             if node.state != NodeState.DECOMMISSIONED
             for orphan in model.node_seen(node).orphans
         ]
+        return HealingReport(shown, settled, orphans)
 
     async def _observed_changes(self, ns: str, since: float, disclosure: Disclosure) -> list[Recovered]:
         """Return the changes that drift detection made."""
@@ -208,13 +206,6 @@ class Service:
             )
             for line in lines
         ]
-
-
-def _refusing_state(refused: Refused | RefusedBefore) -> str | None:
-    """Return the state in which the table refused an action, now or earlier for the same key; None if there is none."""
-    if isinstance(refused, Refused):
-        return refused.refusal.state.word
-    return refused.refusal.state if refused.refusal.error == Refused.__name__ else None
 
 
 def _id_for_key(ns: str, kind: str, key: str) -> str:

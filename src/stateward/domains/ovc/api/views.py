@@ -12,7 +12,7 @@ from stateward.domains.ovc.queuer import ObjectQueue
 from stateward.domains.ovc.service import HealingReport
 from stateward.engine import Accepted
 from stateward.engine.privacy import Disclosure
-from stateward.store.records import Object, Operation
+from stateward.store.records import Object
 
 
 class BinEntryView(Struct, frozen=True):
@@ -121,7 +121,7 @@ class HealingView(Struct, frozen=True, omit_defaults=True):
 def item_view(stored: Object, disclosure: Disclosure) -> ItemView:
     """Return the view of an object; only administrators see the nodes of VMs and firewalls."""
     shown = disclosure.object(stored)
-    spec = msgspec.json.decode(shown.spec)
+    spec, stay = msgspec.json.decode(shown.spec), model.read_seen(shown).bin
     return ItemView(
         id=shown.id,
         kind=model.short_kind(shown.kind),
@@ -133,17 +133,11 @@ def item_view(stored: Object, disclosure: Disclosure) -> ItemView:
         operation=shown.op,
         error=shown.error,
         spec={name: value for name, value in spec.items() if name != "name"},
-        bin=_bin_entry_view(model.read_seen(shown)),
-        firewall=_firewall(stored),
+        bin=None if stay is None else BinEntryView(to_datetime(stay.since), stay.along or None),
+        # whether it has power, which every reader may know
+        firewall=None if stored.kind != CLOUDSPACE.kind else "on" if model.cloudspace_seen(stored).machine else "off",
         **_kind_fields(shown),
     )
-
-
-def _firewall(stored: Object) -> str | None:
-    """Return whether a cloudspace's firewall has power; every reader may know that."""
-    if stored.kind != CLOUDSPACE.kind:
-        return None
-    return "on" if model.cloudspace_seen(stored).machine else "off"
 
 
 def _kind_fields(item: Object) -> dict[str, Any]:
@@ -158,27 +152,19 @@ def _kind_fields(item: Object) -> dict[str, Any]:
     if item.kind == IMAGE.kind:
         return {"users": model.image_seen(item).users}
     if item.kind == NODE.kind:
-        return _node_fields(item)
+        node = model.node_seen(item)
+        return {
+            "away": list(node.away) or None,
+            "report": node.report,
+            "looked": to_datetime(node.looked) if node.looked else None,
+            "trouble": node.trouble or None,
+            "orphans": [_orphan_view(item.id, orphan) for orphan in node.orphans] or None,
+        }
     return {}
-
-
-def _node_fields(item: Object) -> dict[str, Any]:
-    node = model.node_seen(item)
-    return {
-        "away": list(node.away) or None,
-        "report": node.report,
-        "looked": to_datetime(node.looked) if node.looked else None,
-        "trouble": node.trouble or None,
-        "orphans": [_orphan_view(item.id, orphan) for orphan in node.orphans] or None,
-    }
 
 
 def _orphan_view(node: str, orphan: model.OvcOrphan) -> OrphanView:
     return OrphanView(node, orphan.id.what, orphan.id.name, to_datetime(orphan.since))
-
-
-def _bin_entry_view(seen: model.Seen) -> BinEntryView | None:
-    return None if seen.bin is None else BinEntryView(to_datetime(seen.bin.since), seen.bin.along or None)
 
 
 def accepted_view(accepted: Accepted, disclosure: Disclosure) -> OvcAcceptedView:
@@ -191,22 +177,21 @@ def accepted_view(accepted: Accepted, disclosure: Disclosure) -> OvcAcceptedView
 
 def queue_view(queue: ObjectQueue, disclosure: Disclosure) -> ObjectQueueView:
     """Return the view of a queue, without hidden operations."""
-    shown = [_queued_view(operation) for operation in queue.operations if not disclosure.hides(operation)]
+    shown = [
+        QueuedOperationView(
+            operation.id,
+            operation.object,
+            operation.action,
+            operation.actor,
+            operation.who,
+            str(operation.status),
+            operation.hidden,
+            to_datetime(operation.created),
+        )
+        for operation in queue.operations
+        if not disclosure.hides(operation)
+    ]
     return ObjectQueueView(queue.object, bool(shown), queue.stopping and bool(shown), shown)
-
-
-def _queued_view(operation: Operation) -> QueuedOperationView:
-    created = to_datetime(operation.created)
-    return QueuedOperationView(
-        operation.id,
-        operation.object,
-        operation.action,
-        operation.actor,
-        operation.who,
-        str(operation.status),
-        operation.hidden,
-        created,
-    )
 
 
 def healing_view(healing: HealingReport, *, orphans: bool) -> HealingView:

@@ -65,30 +65,16 @@ async def require_free_name(uow: UnitOfWork, ns: str, lifecycle: Lifecycle, name
 
 def check_request(uow: UnitOfWork, request: Request, record: Object) -> Object:
     """Refuse a request whose expected state is outdated, or whose queue takes no more; returns the current object."""
-    _check_expected_state(request, record)
-    if request.creates is not None:
-        _check_name_label(request, record)
-        return record
-    _check_queue(uow, record)
-    return uow.objects[record.key]
-
-
-def _check_expected_state(request: Request, record: Object) -> None:
     for fact in request.facts:
         status = fact.removeprefix(STATUS_FACT)
         if fact.startswith(STATUS_FACT) and status != record.state:
             raise errors.OtherAction(kind=short_kind(record.kind), id=record.id, state=record.state, status=status)
-
-
-def _check_name_label(request: Request, record: Object) -> None:
-    """Refuse a new object whose label `name` is not the name in its spec: taken names are found by the label."""
-    name = msgspec.json.decode(request.spec or "{}").get("name")
-    if msgspec.json.decode(record.labels).get("name") != name:
-        raise BadInput("labels", record.labels, f"labels with name={name}, as its spec says")
-
-
-def _check_queue(uow: UnitOfWork, record: Object) -> None:
-    """Refuse if the queue is being stopped, or if a request already waits behind a migration."""
+    if request.creates is not None:
+        # Refuse a new object whose label `name` is not the name in its spec: taken names are found by the label.
+        name = msgspec.json.decode(request.spec or "{}").get("name")
+        if msgspec.json.decode(record.labels).get("name") != name:
+            raise BadInput("labels", record.labels, f"labels with name={name}, as its spec says")
+        return record
     host = uow.objects[Key(record.ns, record.queue)]
     line = uow.queue(host.key)
     seen = read_seen(host)
@@ -99,6 +85,7 @@ def _check_queue(uow: UnitOfWork, record: Object) -> None:
     waiting = [work for work in line if not _is_hidden(uow, work)]
     if waiting and _is_hidden(uow, line[0]):
         raise errors.QueueOccupied(kind=short_kind(host.kind), id=host.id, op=waiting[0].op)
+    return uow.objects[record.key]
 
 
 def _is_hidden(uow: UnitOfWork, work: WorkItem) -> bool:

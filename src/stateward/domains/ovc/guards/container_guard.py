@@ -38,35 +38,27 @@ async def guard_cloudspace(uow: UnitOfWork, request: Request, cloudspace: Object
     elif action in ("delete", "destroy"):
         await _check_removal(uow, request, cloudspace, [cloudspace.id])
     if action in POWERING:
-        await _place_firewall(uow, request, uow.objects[cloudspace.key])
+        cloudspace = uow.objects[cloudspace.key]
+        seen = model.cloudspace_seen(cloudspace)
+        if not (action == "reset" and seen.machine):  # a running one that is only reset keeps its node
+            node = await choose_node(uow, cloudspace, present=seen.node)
+            machine = model.machine_key(cloudspace.id, request.op)
+            update_seen(uow, cloudspace, replace(seen, node=node, machine=machine))
     elif action == "place firewall":
-        await _move_firewall(uow, request, cloudspace)
+        # Choose the new node of a firewall: its own if that is in service, another one, or none for now.
+        seen, node = model.cloudspace_seen(cloudspace), str(common_guard.request_args(request).get("node", ""))
+        try:
+            to = await (
+                requested_node(uow, cloudspace, node, back=True)
+                if node
+                else choose_node(uow, cloudspace, present=seen.node)
+            )
+        except NoNode:
+            if not seen.machine:
+                raise
+            to = ""
+        update_seen(uow, cloudspace, replace(seen, to=to))
     return None
-
-
-async def _place_firewall(uow: UnitOfWork, request: Request, cloudspace: Object) -> None:
-    """Choose the node of a cloudspace's firewall; a running one that is only reset keeps its node."""
-    seen = model.cloudspace_seen(cloudspace)
-    if request.action == "reset" and seen.machine:
-        return
-    node = await choose_node(uow, cloudspace, present=seen.node)
-    update_seen(uow, cloudspace, replace(seen, node=node, machine=model.machine_key(cloudspace.id, request.op)))
-
-
-async def _move_firewall(uow: UnitOfWork, request: Request, cloudspace: Object) -> None:
-    """Choose the new node of a firewall: its own if that is in service, another one, or none for now."""
-    seen, node = model.cloudspace_seen(cloudspace), str(common_guard.request_args(request).get("node", ""))
-    try:
-        to = await (
-            requested_node(uow, cloudspace, node, back=True)
-            if node
-            else choose_node(uow, cloudspace, present=seen.node)
-        )
-    except NoNode:
-        if not seen.machine:
-            raise
-        to = ""
-    update_seen(uow, cloudspace, replace(seen, to=to))
 
 
 async def guard_account(uow: UnitOfWork, request: Request, account: Object) -> Request | None:
@@ -85,15 +77,11 @@ async def guard_account(uow: UnitOfWork, request: Request, account: Object) -> R
 
 async def _check_removal(uow: UnitOfWork, request: Request, container: Object, boxes: list[str]) -> None:
     if request.actor == USER:
-        await _refuse_running(uow, request, container, boxes)
+        # Refuse a user's request that would stop running VMs; whatever starts one locks its cloudspace and account too.
+        for box in boxes:
+            running = await uow.select(Selector(request.ns, VM.kind, box, RUNNING))
+            if running:
+                some = ", ".join(vm.id for vm in running[:MAX_SHOWN])
+                raise HasRunning(kind=model.short_kind(container.kind), id=container.id, vms=some)
     if request.action == "delete":
         common_guard.put_in_bin(uow, request, container)
-
-
-async def _refuse_running(uow: UnitOfWork, request: Request, container: Object, boxes: list[str]) -> None:
-    """Refuse a user's request that would stop running VMs; whatever starts one locks its cloudspace and account too."""
-    for box in boxes:
-        running = await uow.select(Selector(request.ns, VM.kind, box, RUNNING))
-        if running:
-            some = ", ".join(vm.id for vm in running[:MAX_SHOWN])
-            raise HasRunning(kind=model.short_kind(container.kind), id=container.id, vms=some)

@@ -93,7 +93,11 @@ async def _require_room(uow: UnitOfWork, record: Object, nodes: Iterable[Object]
         return {*limits}
     spec = model.read_spec(record, model.OvcVmSpec)
     size = size_of(spec.size) or MachineSize(0, 0)
-    large = {id_: limit for id_, limit in limits.items() if limit is None or _fits(size, limit)}
+    large = {
+        id_: limit
+        for id_, limit in limits.items()
+        if limit is None or (size.processors <= limit.processors and size.mib <= limit.mib)
+    }
     if not large:
         most = max((limit for limit in limits.values() if limit), key=lambda limit: limit.mib)
         raise BadInput("size", spec.size, f"at most {most.processors}c{most.mib}m, which is what a node has")
@@ -110,10 +114,6 @@ def _size_limit(spec: model.NodeSpec) -> MachineSize | None:
         return None
     processors = host_cores()
     return MachineSize(min(processors, MAX_PROCESSORS) if spec.driver == "qemu" else processors, host_mib())
-
-
-def _fits(size: MachineSize, limit: MachineSize) -> bool:
-    return size.processors <= limit.processors and size.mib <= limit.mib
 
 
 async def _used_mib(uow: UnitOfWork, record: Object) -> dict[str, int]:

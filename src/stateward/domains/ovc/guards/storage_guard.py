@@ -43,32 +43,24 @@ async def guard_disk(uow: UnitOfWork, request: Request, disk: Object) -> Request
         raise ChangedWithVm(id=disk.id, action=VM_ACTIONS[request.action])
     match request.action:
         case "define":
-            await _define(uow, request, disk)
+            spec = model.parse_spec(request.spec, model.DiskSpec)
+            if spec.boot or disk.parent != spec.account or disk.queue != disk.id:
+                raise BadInput("spec", request.spec, "a disk without a VM, below its account")
+            common_guard.require_state(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
+            await common_guard.require_free_name(uow, request.ns, DISK, spec.name, account=spec.account)
             return replace(request, seen=to_json(model.DiskSeen(scoped=True)))
         case "create":
             common_guard.require_enabled(uow, request, model.read_spec(disk, model.DiskSpec).account)
         case "delete" | "destroy":
-            _check_disk_removal(uow, request, disk)
+            seen = model.disk_seen(disk)
+            if model.read_spec(disk, model.DiskSpec).boot:
+                raise BootDisk(id=disk.id, vm=seen.vm)
+            if request.action == "delete":
+                common_guard.put_in_bin(uow, request, disk)
         case "restore":
             parent = VM if model.disk_seen(disk).vm else ACCOUNT
             common_guard.require_parent_not_binned(uow, request, disk.parent or "", parent)
     return None
-
-
-async def _define(uow: UnitOfWork, request: Request, disk: Object) -> None:
-    spec = model.parse_spec(request.spec, model.DiskSpec)
-    if spec.boot or disk.parent != spec.account or disk.queue != disk.id:
-        raise BadInput("spec", request.spec, "a disk without a VM, below its account")
-    common_guard.require_state(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
-    await common_guard.require_free_name(uow, request.ns, DISK, spec.name, account=spec.account)
-
-
-def _check_disk_removal(uow: UnitOfWork, request: Request, disk: Object) -> None:
-    seen = model.disk_seen(disk)
-    if model.read_spec(disk, model.DiskSpec).boot:
-        raise BootDisk(id=disk.id, vm=seen.vm)
-    if request.action == "delete":
-        common_guard.put_in_bin(uow, request, disk)
 
 
 async def guard_image(disk_store: DiskStore, uow: UnitOfWork, request: Request, image: Object) -> Request | None:

@@ -118,13 +118,6 @@ def _require_same_account(record: Object, account: str, other: str) -> None:
         raise errors.OtherAccount(kind=model.short_kind(record.kind), id=record.id, other=other)
 
 
-def _require_power_allowed(uow: UnitOfWork, request: Request, spec: model.OvcVmSpec) -> None:
-    """Refuse to start a VM below a disabled parent; the controller may, because it only restores what there was."""
-    if request.actor != CONTROLLER:
-        common_guard.require_state(uow, request.ns, spec.cloudspace, CLOUDSPACE, CloudspaceState.DEPLOYED)
-        common_guard.require_state(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
-
-
 async def _require_parents_enabled(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
     spec = model.read_spec(vm, model.OvcVmSpec)
     common_guard.require_enabled(uow, request, spec.account, spec.cloudspace)
@@ -146,7 +139,11 @@ async def _deploy(uow: UnitOfWork, request: Request, vm: Object) -> Request | No
 
 
 async def _start(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
-    _require_power_allowed(uow, request, model.read_spec(vm, model.OvcVmSpec))
+    # Refuse to start a VM below a disabled parent; the controller may, because it only restores what there was.
+    spec = model.read_spec(vm, model.OvcVmSpec)
+    if request.actor != CONTROLLER:
+        common_guard.require_state(uow, request.ns, spec.cloudspace, CLOUDSPACE, CloudspaceState.DEPLOYED)
+        common_guard.require_state(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
     seen, node = model.vm_seen(vm), str(common_guard.request_args(request).get("node", ""))
     for clone in (common_guard.require_object(uow, request.ns, id_, VM) for id_ in seen.clones):
         if clone.state == OvcVmState.DEPLOYING:  # the clone is being created from this VM's disk

@@ -159,11 +159,12 @@ class FileDiskStore:
 
     async def remove(self, id_: str) -> None:
         """Remove a disk or an image, with its base files and what killed attempts have left."""
-        await asyncio.to_thread(self._remove, id_)
 
-    def _remove(self, id_: str) -> None:
-        for file in self._root.glob(f"{id_}.*"):
-            file.unlink(missing_ok=True)
+        def unlink_all() -> None:
+            for file in self._root.glob(f"{id_}.*"):
+                file.unlink(missing_ok=True)
+
+        await asyncio.to_thread(unlink_all)
 
     async def exists(self, id_: str) -> bool:
         """Tell whether there is such a disk or image."""

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -45,17 +46,12 @@ class QemuNode(DriverNode):
             await super().stop(key)
 
     async def _power_off(self, key: str) -> None:
-        await self._press_power_button(key)
-        await super().stop(key)
-
-    async def _press_power_button(self, key: str) -> None:
-        try:
+        with suppress(TimeoutError, MonitorError):
             async with asyncio.timeout(POWER_BUTTON_TIMEOUT_S):
                 await self.host.press_power_button(key)
                 while await self.get_power(key) is not port.Power.OFF:
                     await asyncio.sleep(POLL_MIN_S)
-        except (TimeoutError, MonitorError):
-            return
+        await super().stop(key)
 
     async def get_settled_power(self, key: str, seconds: float) -> port.Power:
         """Return the power of a machine; also wait for a guest that may be about to switch itself off."""
