@@ -136,28 +136,24 @@ def _write_one(uow: UnitOfWork, entry: FencedChange) -> StatewardError | HostDec
         return Fenced(entry.op.id)
     try:
         if entry.decide is not None:
-            return _write_decision(uow, entry, entry.decide)
+            key, ns = entry.lease, entry.lease.ns
+            names = sorted(_concerned_hosts(uow, entry))
+            hosts = {name: host for name in names if (host := _host(uow, ns, name)) is not None}
+            lease = model.read_lease(uow.objects[key])
+            decision = entry.decide(LockedLease(lease, hosts, uow.now))
+            if decision.lacking:
+                return decision
+            lease_parts.require_valid(model.status_of(lease.object), decision.seen)
+            write_host_changes(uow, ns, decision.changes, entry.op.id, key.id)
+            seen = append_part_history(uow, key, decision.seen, entry.op.id, entry.who)
+            if seen != lease.seen:
+                uow.save_object(key, replace(lease.object, seen=to_json(seen), version=uow.next_version(key)))
+            uow.changes.timers += decision.timers
+            return decision
         write_host_changes(uow, entry.lease.ns, entry.changes, entry.op.id, entry.lease.id)
     except StatewardError as error:
         return error
     return None
-
-
-def _write_decision(uow: UnitOfWork, entry: FencedChange, decide: Decide) -> HostDecision:
-    key, ns = entry.lease, entry.lease.ns
-    names = sorted(_concerned_hosts(uow, entry))
-    hosts = {name: host for name in names if (host := _host(uow, ns, name)) is not None}
-    lease = model.read_lease(uow.objects[key])
-    decision = decide(LockedLease(lease, hosts, uow.now))
-    if decision.lacking:
-        return decision
-    lease_parts.require_valid(model.status_of(lease.object), decision.seen)
-    write_host_changes(uow, ns, decision.changes, entry.op.id, key.id)
-    seen = append_part_history(uow, key, decision.seen, entry.op.id, entry.who)
-    if seen != lease.seen:
-        uow.save_object(key, replace(lease.object, seen=to_json(seen), version=uow.next_version(key)))
-    uow.changes.timers += decision.timers
-    return decision
 
 
 def write_host_changes(uow: UnitOfWork, ns: str, changes: HostChanges, op: str | None, lease: str) -> None:
@@ -183,15 +179,11 @@ def write_host_changes(uow: UnitOfWork, ns: str, changes: HostChanges, op: str |
     for name, events in said.items():
         changed = hosts[name]
         assert changed is not None
-        _save_host(uow, changed, ", ".join(events), op, lease)
+        key: Key = changed.object.key
+        uow.save_object(key, replace(changed.object, seen=to_json(changed.seen), version=uow.next_version(key)))
+        journal(uow, changed.object, op, CONTROLLER, f"lease {lease}", ", ".join(events))
 
 
 def _host(uow: UnitOfWork, ns: str, name: str) -> model.LeaseHost | None:
     record = uow.objects.get(model.host_key(ns, name))
     return None if record is None or record.removed or record.kind != HOST.kind else model.read_host(record)
-
-
-def _save_host(uow: UnitOfWork, host: model.LeaseHost, event: str, op: str | None, lease: str) -> None:
-    key: Key = host.object.key
-    uow.save_object(key, replace(host.object, seen=to_json(host.seen), version=uow.next_version(key)))
-    journal(uow, host.object, op, CONTROLLER, f"lease {lease}", event)

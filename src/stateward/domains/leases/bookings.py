@@ -54,17 +54,17 @@ def occupied_spans(spec: model.HostSpec, bookings: Iterable[model.Booking]) -> I
 def booking_fits(spec: model.HostSpec, bookings: Iterable[model.Booking], wanted: model.Booking) -> bool:
     """Tell whether a booking fits beside the others; an earlier booking of the same reservation does not count."""
     other = [
-        booking for booking in bookings if booking.reservation != wanted.reservation and _overlap(spec, booking, wanted)
+        booking
+        for booking in bookings
+        if booking.reservation != wanted.reservation
+        and booking.start < wanted.until + spec.cleaning
+        and wanted.start < booking.until + spec.cleaning
     ]
     if wanted.share is None:
         return not other
     if any(booking.share is None for booking in other):
         return False
     return all(_load(spec, other, at).plus(wanted.share).within(spec.size) for at in _peak_candidates(other, wanted))
-
-
-def _overlap(spec: model.HostSpec, booking: model.Booking, other: model.Booking) -> bool:
-    return booking.start < other.until + spec.cleaning and other.start < booking.until + spec.cleaning
 
 
 def _peak_candidates(others: Iterable[model.Booking], wanted: model.Booking) -> Iterator[float]:

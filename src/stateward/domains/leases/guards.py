@@ -214,7 +214,11 @@ class LeaseGuard:
     async def _start(self, call: GuardCall) -> model.LeaseSeen | None:
         lease = call.lease
         errors.TooEarly.unless_due(lease.spec.start, call.uow.now)
-        await self._wait_for_hosts(call.uow, lease)
+        # Refuse while an unfinished lease holds a host, or has booked it for an earlier time. After a downtime all
+        # leases are late. None waits for ever: the unfinished one has a deadline or a timer.
+        for reservation, seen in lease.reservations():
+            for name in seen.hosts:
+                await self._wait_for_host(call.uow, lease, reservation.id, name)
         call.uow.changes.timers += timers.pending_timers(lease, model.EventType.BEFORE_END, model.EventType.END)
         return lease_parts.require_valid(L.STARTING, lease_parts.fire_event(lease.seen, model.EventType.START))
 
@@ -251,15 +255,6 @@ class LeaseGuard:
 
     async def _heal(self, call: GuardCall) -> model.LeaseSeen | None:
         return lease_parts.require_valid(L.UPDATING, call.lease.seen)
-
-    async def _wait_for_hosts(self, uow: UnitOfWork, lease: model.Lease) -> None:
-        """Refuse while an unfinished lease holds a host, or has booked it for an earlier time.
-
-        After a downtime all leases are late. None waits for ever: the unfinished one has a deadline or a timer.
-        """
-        for reservation, seen in lease.reservations():
-            for name in seen.hosts:
-                await self._wait_for_host(uow, lease, reservation.id, name)
 
     async def _wait_for_host(self, uow: UnitOfWork, lease: model.Lease, id_: str, name: str) -> None:
         host, mine = _find_booking(uow, lease, id_, name)
@@ -307,9 +302,22 @@ class HostGuard:
         host = model.read_host(record)
         match request.action:
             case "update":
-                _refuse_to_shrink(host, request)
+                spec = host.spec if request.spec is None else msgspec.json.decode(request.spec, type=model.HostSpec)
+                broken = [
+                    booking for booking in host.seen.bookings if not booking_fits(spec, host.seen.bookings, booking)
+                ]
+                if broken and broken != [
+                    booking
+                    for booking in host.seen.bookings
+                    if not booking_fits(host.spec, host.seen.bookings, booking)
+                ]:
+                    raise errors.HostStillBooked(host.spec.name, _leases(broken))
             case "remove":
-                _refuse_removal(host, uow.now)
+                ahead = [booking for booking in host.seen.bookings if booking.until > uow.now]
+                if ahead or host.seen.held:
+                    raise errors.HostStillBooked(
+                        host.spec.name, _leases(ahead) or tuple(holding.lease for holding in host.seen.held)
+                    )
             case "fail":
                 due = uow.now + self._replace_after
                 uow.changes.timers += timers.heal_timers(
@@ -339,27 +347,10 @@ def _check_spec(request: Request, record: Object) -> None:
         read_whole_number(f"spec.size.{field}", getattr(spec.size, field), 0, MAX_SIZE)
 
 
-def _refuse_to_shrink(host: model.LeaseHost, request: Request) -> None:
-    spec = host.spec if request.spec is None else msgspec.json.decode(request.spec, type=model.HostSpec)
-    broken = [booking for booking in host.seen.bookings if not booking_fits(spec, host.seen.bookings, booking)]
-    if broken and broken != [
-        booking for booking in host.seen.bookings if not booking_fits(host.spec, host.seen.bookings, booking)
-    ]:
-        raise errors.HostStillBooked(host.spec.name, _leases(broken))
-
-
 def concerned_leases(host: model.LeaseHost, now: float) -> tuple[str, ...]:
     """Return the leases that have booked a host or hold it."""
     ahead = [booking for booking in host.seen.bookings if booking.until > now]
     return tuple(dict.fromkeys([*_leases(ahead), *(holding.lease for holding in host.seen.held)]))
-
-
-def _refuse_removal(host: model.LeaseHost, now: float) -> None:
-    ahead = [booking for booking in host.seen.bookings if booking.until > now]
-    if ahead or host.seen.held:
-        raise errors.HostStillBooked(
-            host.spec.name, _leases(ahead) or tuple(holding.lease for holding in host.seen.held)
-        )
 
 
 def _leases(bookings: list[model.Booking]) -> tuple[str, ...]:

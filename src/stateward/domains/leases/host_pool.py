@@ -71,7 +71,13 @@ class HostPool:
         if known is not None and known.object.version >= host.object.version:
             return
         self._tentative.pop(host.spec.name, None)  # the tentative bookings are committed, or were refused
-        self._note_leases(known, host)
+        before, after = _leases_of(known), frozenset() if host.object.removed else _leases_of(host)
+        for lease in before - after:
+            self._by_lease[lease].discard(host.spec.name)
+            if not self._by_lease[lease]:
+                del self._by_lease[lease]
+        for lease in after - before:
+            self._by_lease[lease].add(host.spec.name)
         if host.object.removed:
             if known is not None:
                 self._drop(host.spec.name)
@@ -81,7 +87,9 @@ class HostPool:
         usable = host.object.state == HostState.UP and host.spec.reservable
         self._usable = self._usable | 1 << number if usable else self._usable & ~(1 << number)
         if known is None or known.spec.properties != host.spec.properties:
-            self._update_matches(number, host)
+            bit = 1 << number
+            for match in self._matches.values():
+                match.hosts = match.hosts | bit if match.test(host.spec.properties) else match.hosts & ~bit
         self._update_calendar(number, host)
 
     def _assign_number(self, name: str) -> int:
@@ -100,15 +108,6 @@ class HostPool:
     def hosts_of(self, lease: str) -> frozenset[str]:
         """Return the hosts that are booked for a lease, or held by it."""
         return frozenset(self._by_lease.get(lease, ()))
-
-    def _note_leases(self, known: LeaseHost | None, host: LeaseHost) -> None:
-        before, after = _leases_of(known), frozenset() if host.object.removed else _leases_of(host)
-        for lease in before - after:
-            self._by_lease[lease].discard(host.spec.name)
-            if not self._by_lease[lease]:
-                del self._by_lease[lease]
-        for lease in after - before:
-            self._by_lease[lease].add(host.spec.name)
 
     def add_tentative(self, allocation: Allocation, booking: Callable[[int], Booking]) -> None:
         """Add tentative bookings, so that the hosts are not chosen again while the bookings are written."""
@@ -134,11 +133,6 @@ class HostPool:
         taken = list(occupied_spans(host.spec, self._bookings(host)))
         self._whole_days.write(number, [(booking.start, booking.end) for booking in taken if booking.whole])
         self._part_days.write(number, [(booking.start, booking.end) for booking in taken if not booking.whole])
-
-    def _update_matches(self, number: int, host: LeaseHost) -> None:
-        bit = 1 << number
-        for match in self._matches.values():
-            match.hosts = match.hosts | bit if match.test(host.spec.properties) else match.hosts & ~bit
 
     def _bookings(self, host: LeaseHost) -> list[Booking]:
         """Return the bookings of a host, and the tentative ones; one that is committed already counts once."""

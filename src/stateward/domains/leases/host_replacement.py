@@ -52,7 +52,11 @@ class DegradedReservation(Struct, frozen=True):
     @property
     def settling_hosts(self) -> dict[str, float]:
         """The hosts that failed a short time ago, and when each of them is replaced unless it recovers."""
-        failed = ((name, self.locked.hosts[name].object.since) for name in self.seen.hosts if self._is_reported(name))
+        failed = (
+            (name, self.locked.hosts[name].object.since)
+            for name in self.seen.hosts
+            if name in self.locked.hosts and not self.is_up(name)
+        )
         return {name: due for name, since in failed if (due := since + self.settle_s) > self.locked.now}
 
     @property
@@ -81,10 +85,6 @@ class DegradedReservation(Struct, frozen=True):
         """Tell whether a host is up."""
         host = self.locked.hosts.get(name)
         return host is not None and host.object.state == HostState.UP
-
-    def _is_reported(self, name: str) -> bool:
-        """Tell whether a host is there, and was reported as failed."""
-        return name in self.locked.hosts and not self.is_up(name)
 
     def with_replacement(self, new: Allocation) -> ReservationSeen:
         """Return the reservation with its new hosts and flags."""
@@ -151,7 +151,10 @@ def decide_replacement(ctx: LeaseContext, searched: Counts, plan: AllocationPlan
         degraded = DegradedReservation(locked, spec, mine, demand, ctx.replace_after)
         if degraded.lacking > searched.get(spec.id, 0):
             lacking[spec.id] = degraded.lacking
-        new = _take(plan.get(spec.id, {}), degraded.lacking)
+        new: Allocation = {}
+        for name, each in plan.get(spec.id, {}).items():
+            if (left := degraded.lacking - sum(new.values())) > 0:
+                new[name] = min(each, left)
         changes += degraded.changes(new)
         due |= degraded.settling_hosts
         seen = lease_parts.reassign_hosts(seen, spec.id, "heal", degraded.with_replacement(new))
@@ -159,12 +162,3 @@ def decide_replacement(ctx: LeaseContext, searched: Counts, plan: AllocationPlan
         due[""] = locked.now + HEAL_RETRY_S
     timers = [heal_timer(*key, host, at) for host, at in due.items()]
     return HostDecision(seen, changes, timers, {**searched, **lacking} if lacking else {})
-
-
-def _take(allocation: Allocation, count: int) -> Allocation:
-    """Return as many of the found hosts, or shares of them, as are needed."""
-    taken: Allocation = {}
-    for name, each in allocation.items():
-        if (left := count - sum(taken.values())) > 0:
-            taken[name] = min(each, left)
-    return taken

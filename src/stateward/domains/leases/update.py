@@ -53,28 +53,21 @@ async def end_update(
         if succeeded:
             gone = [(name, ReleaseHost(spec.id)) for name in seen.hosts if name not in (seen.proposed or ())]
             write_host_changes(uow, ns, gone, operation.id, lease.object.id)
-            updated = _updated_reservation(resources, spec, seen)
+            demand, hosts = resources[spec.resource_type].demand(spec.details), seen.proposed or {}
+            missing = demand is not None and sum(hosts.values()) < demand.min_count
+            updated = replace(
+                seen,
+                hosts=hosts,
+                proposed=None,
+                missing_resources=missing,
+                resources_changed=False,
+                lost=seen.lost if missing else (),
+            )
             parts = lease_parts.reassign_hosts(parts, spec.id, "update", updated)
         else:
             _roll_back(uow, resources, lease, spec, seen, operation)
             parts = lease_parts.update_reservation(parts, spec.id, proposed=None)
     return parts
-
-
-def _updated_reservation(
-    resources: ResourcePlugins, spec: model.ReservationSpec, seen: model.ReservationSeen
-) -> model.ReservationSeen:
-    """Return a reservation after the update; the record of lost hosts is reset unless hosts are still missing."""
-    demand, hosts = resources[spec.resource_type].demand(spec.details), seen.proposed or {}
-    missing = demand is not None and sum(hosts.values()) < demand.min_count
-    return replace(
-        seen,
-        hosts=hosts,
-        proposed=None,
-        missing_resources=missing,
-        resources_changed=False,
-        lost=seen.lost if missing else (),
-    )
 
 
 def _roll_back(

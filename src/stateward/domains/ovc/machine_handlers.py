@@ -207,7 +207,16 @@ class OvcVmHandlers:
             return Ending()  # without power only its record moves
         source, target, machine = await self._ends_of_move(job, seen)
         try:
-            await source.move(seen.machine, target, machine, _progress_reporter(job))
+            reported = 0.0
+
+            async def report(done: int, total: int) -> None:
+                nonlocal reported
+                share = done / total if total else 1.0
+                if share >= reported + PROGRESS_STEP:
+                    reported = share
+                    await job.progress("moving", done, total)
+
+            await source.move(seen.machine, target, machine, report)
         except Permanent as error:
             await job.progress("stopping the move")  # raises if another worker has taken the operation over
             return await self._stop_migration(job, str(error))
@@ -256,7 +265,15 @@ class OvcVmHandlers:
                 await placed_power(self._nodes, seen.node, seen.machine, job), EXPECTED_POWER[job.action]
             )
         if job.action == "destroy":
-            return await self._observe_destroyed(job, seen)
+            # Observe whether nothing is left; NOT_DONE only if the machine and all files are still there.
+            judged = judge_power(await placed_power(self._nodes, seen.node, seen.machine, job), Power.OFF)
+            if judged is not ObservedOutcome.DONE:
+                return judged
+            kept = await self._disk_files(job.ns, seen)
+            left = [name for name in kept if await self._disk_store.exists(name)]
+            if not left and not seen.stale_machines:
+                return ObservedOutcome.DONE
+            return ObservedOutcome.REPEATABLE if seen.machine or len(left) < len(kept) else ObservedOutcome.NOT_DONE
         return ObservedOutcome.NOT_DONE if job.action == "restore" else ObservedOutcome.REPEATABLE
 
     async def _observe_disk(self, job: Job, seen: model.OvcVmSeen) -> ObservedOutcome:
@@ -270,31 +287,6 @@ class OvcVmHandlers:
         node, disk = await self._nodes.get(job.ns, seen.node), await self._disk(job.ns, id_)
         has = await node.has_disk(seen.machine, self._attached_disk(disk))
         return ObservedOutcome.DONE if has == (job.action != "detach disk") else ObservedOutcome.NOT_DONE
-
-    async def _observe_destroyed(self, job: Job, seen: model.OvcVmSeen) -> ObservedOutcome:
-        """Observe whether nothing is left; NOT_DONE only if the machine and all files are still there."""
-        judged = judge_power(await placed_power(self._nodes, seen.node, seen.machine, job), Power.OFF)
-        if judged is not ObservedOutcome.DONE:
-            return judged
-        kept = await self._disk_files(job.ns, seen)
-        left = [name for name in kept if await self._disk_store.exists(name)]
-        if not left and not seen.stale_machines:
-            return ObservedOutcome.DONE
-        return ObservedOutcome.REPEATABLE if seen.machine or len(left) < len(kept) else ObservedOutcome.NOT_DONE
-
-
-def _progress_reporter(job: Job) -> Callable[[int, int], Awaitable[None]]:
-    """Return a callback that reports the progress of a migration, about every PROGRESS_STEP."""
-    reported = 0.0
-
-    async def report(done: int, total: int) -> None:
-        nonlocal reported
-        share = done / total if total else 1.0
-        if share >= reported + PROGRESS_STEP:
-            reported = share
-            await job.progress("moving", done, total)
-
-    return report
 
 
 def route_of(vm: Object, _action: str) -> Route:
