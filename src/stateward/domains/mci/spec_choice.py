@@ -134,21 +134,17 @@ def _value(offer: SpecOffer, by: Priority, chance: Random) -> float:
         case "random":
             return chance.random()
         case _:
-            return _distance(offer, by)
+            if offer.at is None or not by.places:
+                return math.inf
+            distances = [distance_km(offer.at, place) for place in by.places]
+            if by.way == "coordinateFair":
+                return max(distances) - min(distances)
+            return max(distances) if by.way in ("coordinateWithin", "latencyMinimal") else min(distances)
 
 
 def _cost(offer: SpecOffer) -> float:
     """Return the price; a spec without a known price comes last."""
     return offer.spec.cost or math.inf
-
-
-def _distance(offer: SpecOffer, by: Priority) -> float:
-    if offer.at is None or not by.places:
-        return math.inf
-    distances = [distance_km(offer.at, place) for place in by.places]
-    if by.way == "coordinateFair":
-        return max(distances) - min(distances)
-    return max(distances) if by.way in ("coordinateWithin", "latencyMinimal") else min(distances)
 
 
 def distance_km(origin: Coordinate, other: Coordinate) -> float:

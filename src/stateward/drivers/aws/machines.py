@@ -123,7 +123,11 @@ async def adopt_instance(calls: Ec2Client, handle: port.MachineHandle) -> port.O
         state = "there is no machine" if shown is None else f"{shown.native_state}:"
         return port.CallRefused(handle.key, port.RefusalReason.NOT_FOUND, f"{state} {native}")
     if shown.key:
-        return _marked(handle, shown)
+        if shown.key == handle.key:
+            return port.AlreadyDone(handle.key, shown.native_id)
+        return port.CallRefused(
+            handle.key, port.RefusalReason.CONFLICT, f"{shown.native_id} carries another key, {shown.key!r}"
+        )
     await calls.call("create_tags", Resources=[native], Tags=[{"Key": KEY_TAG, "Value": handle.key}])
     return port.CallAccepted(handle.key, native)
 
@@ -150,12 +154,3 @@ async def _describe(calls: Ec2Client, native: str) -> port.Observation | None:
     answer = await calls.call("describe_instances", InstanceIds=[native])
     shown = [instance for reservation in answer.get("Reservations", ()) for instance in reservation["Instances"]]
     return observation(shown[0]) if shown else None
-
-
-def _marked(handle: port.MachineHandle, shown: port.Observation) -> port.Outcome:
-    """Return the outcome of an adoption of an instance that carries a key."""
-    if shown.key == handle.key:
-        return port.AlreadyDone(handle.key, shown.native_id)
-    return port.CallRefused(
-        handle.key, port.RefusalReason.CONFLICT, f"{shown.native_id} carries another key, {shown.key!r}"
-    )

@@ -145,7 +145,10 @@ class ArmClient:
         async with self._slots:
             connection = self._connected(name)
             self._meter(name)
-            task = asyncio.create_task(send(_method(connection, name)))
+            member: Any = connection
+            for part in name.split("."):
+                member = getattr(member, part)
+            task = asyncio.create_task(send(member))
             self._requests[task] = connection
             try:
                 return await task
@@ -179,13 +182,6 @@ class ArmClient:
             except (StatewardError, ValueError) as error:
                 raise errors.not_connected(name, error).hiding(hide) from None
         return self._connection
-
-
-def _method(connection: ArmConnection, name: str) -> Any:  # noqa: ANN401 - the libraries' methods have many types
-    member: Any = connection
-    for part in name.split("."):
-        member = getattr(member, part)
-    return member
 
 
 def _is_cancelled() -> bool:

@@ -65,7 +65,14 @@ def is_read_only(call: str) -> bool:
 def classify_error(call: str, error: Exception) -> errors.CloudCallFailed:
     """Return the failure that an error of the libraries means."""
     if isinstance(error, TokenFailed):
-        return _without_token(call, error)
+        cause = error.__cause__
+        status = getattr(getattr(cause, "response", None), "status_code", None) or 0
+        text = errors.first_line(f"no token: {error}")
+        if isinstance(cause, (ClientAuthenticationError, ValueError)) and status != 429 and status < 500:
+            return errors.CloudCallFailed(
+                call, type(cause).__name__, CallRefused("", RefusalReason.AUTH, text), errors.REJECTED
+            )
+        return errors.CloudCallFailed(call, type(cause).__name__, TransientFailure("", text))
     if isinstance(error, HttpResponseError) and not isinstance(error, DecodeError) and error.response is not None:
         code, message = str(getattr(error.error, "code", "") or ""), str(getattr(error.error, "message", "") or "")
         after = errors.retry_after_s(getattr(error.response, "headers", {}))
@@ -79,15 +86,3 @@ def classify_answer(call: str, status: int, code: str, message: str, after: floa
     text = f"{code or status}: {errors.first_line(message)}"
     outcome = TABLE.outcome(status, code, text, reads=is_read_only(call), retry_after_s=after)
     return errors.CloudCallFailed(call, code, outcome, status)
-
-
-def _without_token(call: str, error: TokenFailed) -> errors.CloudCallFailed:
-    """Return the failure of a call that was not sent, because its token could not be fetched."""
-    cause = error.__cause__
-    status = getattr(getattr(cause, "response", None), "status_code", None) or 0
-    text = errors.first_line(f"no token: {error}")
-    if isinstance(cause, (ClientAuthenticationError, ValueError)) and status != 429 and status < 500:
-        return errors.CloudCallFailed(
-            call, type(cause).__name__, CallRefused("", RefusalReason.AUTH, text), errors.REJECTED
-        )
-    return errors.CloudCallFailed(call, type(cause).__name__, TransientFailure("", text))

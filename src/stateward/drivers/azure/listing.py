@@ -48,26 +48,22 @@ async def list_machines(calls: ArmClient, keys: Collection[str] | None = None) -
         return MachineListing((), complete=True)
     try:
         scope = await calls.scope()
-        listings = await _list_all(calls, scope)
+        results = await asyncio.gather(
+            _by_name(calls, scope, "compute.virtual_machines.list"),
+            _statuses(calls, scope),
+            _by_name(calls, scope, "network.network_interfaces.list"),
+            _by_name(calls, scope, "network.public_ip_addresses.list"),
+            return_exceptions=True,  # a call that goes on alone would not be noticed
+        )
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        listings = VmListings(*results)
     except CloudCallFailed as failed:
         return failed.listing()
     by_key = sorted(records_by_key(listings.records()).items())
     machines = [observation(key, records, scope) for key, records in by_key if wanted is None or key in wanted]
     return MachineListing(machines, complete=True)
-
-
-async def _list_all(calls: ArmClient, scope: ArmScope) -> VmListings:
-    results = await asyncio.gather(
-        _by_name(calls, scope, "compute.virtual_machines.list"),
-        _statuses(calls, scope),
-        _by_name(calls, scope, "network.network_interfaces.list"),
-        _by_name(calls, scope, "network.public_ip_addresses.list"),
-        return_exceptions=True,  # a call that goes on alone would not be noticed
-    )
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return VmListings(*results)
 
 
 async def _by_name(calls: ArmClient, scope: ArmScope, listing: str) -> dict[str, Mapping[str, Any]]:

@@ -84,7 +84,12 @@ class AzureMachines(CloudMachines):
     async def _create_parts(self, machine_spec: port.MachineSpec, scope: ArmScope, began: float) -> port.Outcome:
         settings, name = await self._calls.settings(), arm_name(machine_spec.key)
         subnet = machine_spec.resources.get(port.ResourceKind.SUBNET) or settings.subnet
-        self._check(machine_spec, subnet)
+        # what Azure cannot do is refused before anything is created
+        if not subnet:
+            raise _invalid("a machine needs a subnet: name one, or set the option `subnet` of the connection")
+        if "," in machine_spec.resources.get(port.ResourceKind.SECURITY_GROUP, ""):
+            raise _invalid("a network interface of Azure has one security group, and the machine names several")
+        authorized_keys_of(machine_spec)
         image = image_reference(machine_spec.image)
         public_key = await self._public_key(machine_spec.resources.get(port.ResourceKind.SSH_KEY, ""), scope)
         if self._clock() - began > FIRST_PART_WITHIN_S:
@@ -130,14 +135,6 @@ class AzureMachines(CloudMachines):
             record = await self._calls.call("compute.ssh_public_keys.get", scope.group, names[0])
             self._public_keys[native_id] = str(record["properties"].get("publicKey") or "")
         return self._public_keys[native_id]
-
-    def _check(self, machine_spec: port.MachineSpec, subnet: str) -> None:
-        """Refuse what Azure cannot do, before anything is created; raises `CloudCallFailed` and `BadInput`."""
-        if not subnet:
-            raise _invalid("a machine needs a subnet: name one, or set the option `subnet` of the connection")
-        if "," in machine_spec.resources.get(port.ResourceKind.SECURITY_GROUP, ""):
-            raise _invalid("a network interface of Azure has one security group, and the machine names several")
-        authorized_keys_of(machine_spec)
 
 
 def existing_outcome(key: str, machine: Mapping[str, Any], scope: ArmScope) -> port.Outcome:

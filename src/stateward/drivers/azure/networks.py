@@ -124,7 +124,11 @@ class AzureResources(CloudResources):
     # --- subnets -----------------------------------------------------------------------------------------------------
 
     async def _ensure_subnet(self, resource: port.CloudResource, scope: ArmScope) -> port.Outcome:
-        network, name = _network_name(resource.within, scope), arm_name(resource.key)
+        names = scope.child_names(resource.within, VIRTUAL_NETWORK)
+        if names is None or len(names) != 1:
+            message = f"{resource.within!r} is no network of the resource group {scope.group}"
+            raise refusal("network", port.RefusalReason.INVALID, message)
+        network, name = names[0], arm_name(resource.key)
         native_id = scope.id(VIRTUAL_NETWORK, network, "subnets", name)
         await self._tag_network(scope, network, {subnet_tag(resource.key): resource.key})
         subnet = await self._calls.find(SUBNETS, scope.group, network, name)
@@ -202,11 +206,3 @@ def _check_key(resource: port.CloudResource, existing: Mapping[str, Any]) -> Non
     if key_of(existing) != resource.key:
         message = f"{existing.get('name')} does not carry the key {resource.key!r}"
         raise refusal("key", port.RefusalReason.CONFLICT, message)
-
-
-def _network_name(native_id: str, scope: ArmScope) -> str:
-    names = scope.child_names(native_id, VIRTUAL_NETWORK)
-    if names is None or len(names) != 1:
-        message = f"{native_id!r} is no network of the resource group {scope.group}"
-        raise refusal("network", port.RefusalReason.INVALID, message)
-    return names[0]

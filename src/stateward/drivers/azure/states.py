@@ -151,7 +151,9 @@ def machine_state(records: MachineRecords) -> tuple[MachineState, str]:
     """
     if records.machine is None:
         return _state_of_parts(records)
-    provisioning, power = _provisioning(records), _status(records, "PowerState/")
+    listed = names.provisioning_of(records.machine)
+    shown = _status(records, "ProvisioningState/").partition("/")[0].capitalize()
+    provisioning, power = (listed if listed == "Deleting" or not shown else shown), _status(records, "PowerState/")
     native_state = f"{provisioning}/{power}" if power else provisioning
     if provisioning in PROVISIONING:
         return PROVISIONING[provisioning], native_state
@@ -177,13 +179,6 @@ def _state_of_parts(records: MachineRecords) -> tuple[MachineState, str]:
     native_state = ", ".join(f"{noun}/{state}" for noun, state in states.items())
     is_ending = "Deleting" in states.values()
     return MachineState.TERMINATING if is_ending else MachineState.PENDING, native_state
-
-
-def _provisioning(records: MachineRecords) -> str:
-    """Return the provisioning state as it was together with the power state, unless a removal has begun since."""
-    listed = names.provisioning_of(records.machine)
-    shown = _status(records, "ProvisioningState/").partition("/")[0].capitalize()
-    return listed if listed == "Deleting" or not shown else shown
 
 
 def _status(records: MachineRecords, kind: str) -> str:

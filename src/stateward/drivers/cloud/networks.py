@@ -99,7 +99,12 @@ class SearchedResources(CloudResources):
             await self._delete(resource, made)
             return port.TransientFailure(resource.key, "somebody else was just making it too")
         if resource.kind is port.ResourceKind.SECURITY_GROUP:
-            await self._add_rules(resource, made)
+            try:
+                await self._complete_rules(resource, made)
+            except CloudCallFailed as failed:
+                if failed.why is not None:
+                    await self._delete(resource, made)
+                raise
         return port.CallAccepted(resource.key, self._id_of(resource.kind, made), made.get("KeyMaterial", ""))
 
     async def _remove(self, resource: port.CloudResource) -> port.Outcome:
@@ -117,14 +122,6 @@ class SearchedResources(CloudResources):
             return any(self._id_of(resource.kind, shown) != own for shown in await self._find(resource))
         except CloudCallFailed:
             return False  # it is created; a duplicate is found the next time
-
-    async def _add_rules(self, resource: port.CloudResource, made: Shown) -> None:
-        try:
-            await self._complete_rules(resource, made)
-        except CloudCallFailed as failed:
-            if failed.why is not None:
-                await self._delete(resource, made)
-            raise
 
 
 def rules_of(resource: port.CloudResource) -> set[SecurityRule]:

@@ -140,7 +140,17 @@ class GceMachines(CloudMachines):
             await self._send(ACTIONS[action].call, handle)
         except CloudCallFailed as failed:
             if is_not_ready(failed) or failed.why in (port.RefusalReason.INVALID, port.RefusalReason.CONFLICT):
-                return await self._after_refusal(action, handle, failed)
+                native, how = name_of(handle.key), ACTIONS[action]
+                state = str((await self._calls.call("instances.get", instance=native)).status)
+                if action is port.MachineAction.RESUME and state in STOPPED:
+                    await self._send("instances.start", handle)
+                    return port.CallAccepted(handle.key, native)
+                if state in how.done_states:
+                    return port.AlreadyDone(handle.key, native)
+                if state in how.possible_states and not is_not_ready(failed):
+                    return failed.outcome_for(handle.key)
+                text = f"the machine is {state}; {failed.outcome.message}"
+                return port.CallRefused(handle.key, port.RefusalReason.CONFLICT, text)
             raise
         if action is port.MachineAction.TERMINATE:
             self.deleting[name_of(handle.key)] = None
@@ -149,18 +159,3 @@ class GceMachines(CloudMachines):
     async def _send(self, call: str, handle: port.MachineHandle) -> None:
         fields = {"request_id": request_id(call, handle.key, handle.token)} if handle.token else {}
         await self._calls.call(call, instance=name_of(handle.key), **fields)
-
-    async def _after_refusal(
-        self, action: port.MachineAction, handle: port.MachineHandle, refused: CloudCallFailed
-    ) -> port.Outcome:
-        native, how = name_of(handle.key), ACTIONS[action]
-        state = str((await self._calls.call("instances.get", instance=native)).status)
-        if action is port.MachineAction.RESUME and state in STOPPED:
-            await self._send("instances.start", handle)
-            return port.CallAccepted(handle.key, native)
-        if state in how.done_states:
-            return port.AlreadyDone(handle.key, native)
-        if state in how.possible_states and not is_not_ready(refused):
-            return refused.outcome_for(handle.key)
-        text = f"the machine is {state}; {refused.outcome.message}"
-        return port.CallRefused(handle.key, port.RefusalReason.CONFLICT, text)

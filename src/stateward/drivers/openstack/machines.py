@@ -231,33 +231,27 @@ class OpenStackMachines(CloudMachines):
         """Carry out an action on a server; returns whether it was done already."""
         match action:
             case port.MachineAction.TERMINATE:
-                return await self._terminate(native)
+                call = self._calls.call(ApiCall("DeleteServer", "compute", "DELETE", f"/servers/{native}"))
+                return await found_or_none(call) is None  # a server that is deleted soon is no longer found
             case port.MachineAction.REBOOT:
                 return await self._reboot(native, token)
             case port.MachineAction.SUSPEND:
-                return await self._suspend(native)
+                try:
+                    await self._send(native, SUSPEND[self._way])
+                except CloudCallFailed as failed:
+                    vm_state, task = await self._states_after_conflict(native, failed)
+                    if (not task and vm_state in RESUME) or task in {action.task for action in SUSPEND.values()}:
+                        return True
+                    raise
+                return False
             case port.MachineAction.RESUME:
                 return await self._resume(native)
-
-    async def _terminate(self, native: str) -> bool:
-        call = self._calls.call(ApiCall("DeleteServer", "compute", "DELETE", f"/servers/{native}"))
-        return await found_or_none(call) is None  # a server that is deleted soon is no longer found
 
     async def _reboot(self, native: str, token: str) -> bool:
         if token and self._rebooted.get(native) == token:
             return True
         await self._send(native, REBOOT)
         self._rebooted[native] = token
-        return False
-
-    async def _suspend(self, native: str) -> bool:
-        try:
-            await self._send(native, SUSPEND[self._way])
-        except CloudCallFailed as failed:
-            vm_state, task = await self._states_after_conflict(native, failed)
-            if (not task and vm_state in RESUME) or task in {action.task for action in SUSPEND.values()}:
-                return True
-            raise
         return False
 
     async def _resume(self, native: str) -> bool:

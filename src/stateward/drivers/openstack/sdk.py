@@ -121,22 +121,19 @@ class CloudSession:
             if service not in self._services:
                 service_proxy = getattr(self._connection, service)
                 if service == "compute":
-                    self._microversion = self._negotiate(service_proxy)
+                    data = service_proxy.get_endpoint_data()
+                    if data is None:
+                        raise keystone_errors.EndpointNotFound("the catalogue has no compute service in this region")
+                    newest = data.max_microversion or (2, 0)
+                    if newest < OLDEST:
+                        raise NovaTooOld(_version(newest))
+                    self._microversion = _version(min(newest, NEWEST))
                 self._services[service] = service_proxy
         proxy = self._services[service]
         if not proxy.get_endpoint():
             raise keystone_errors.EndpointNotFound(f"the catalogue has no {service} service in this region")
         self._connection.session.get_token()
         return proxy
-
-    def _negotiate(self, compute: Any) -> str:  # noqa: ANN401
-        data = compute.get_endpoint_data()
-        if data is None:
-            raise keystone_errors.EndpointNotFound("the catalogue has no compute service in this region")
-        newest = data.max_microversion or (2, 0)
-        if newest < OLDEST:
-            raise NovaTooOld(_version(newest))
-        return _version(min(newest, NEWEST))
 
 
 def _version(version: tuple[int, ...]) -> str:

@@ -142,7 +142,13 @@ class SimulatedDriver:
             state_at(machine, now) is port.MachineState.RUNNING for machine in self._region.find([handle.key], now)
         ):
             raise ConnectionRefusedError(f"nobody listens at {handle.key}")
-        status = _exit_status(command)
+        match command.split():
+            case ["false"]:
+                status = 1
+            case ["exit", number] if number.isdigit():
+                status = int(number) % 256
+            case _:
+                status = 0
         if status:
             raise port.CommandFailed(status, "")
         return f"{command}\n"
@@ -189,11 +195,6 @@ class SimulatedDriver:
             return [port.TransientFailure(item.key, "the region has a hiccup") for item in items]
         if fate is CallFate.REQUEST_LOST:
             return [port.CallUnanswered(item.key, "no answer") for item in items]
-        return self._perform(fate, items, do, now)
-
-    def _perform(
-        self, fate: CallFate, items: Sequence[T], do: Callable[[T, float], port.Outcome], now: float
-    ) -> list[port.Outcome]:
         outcomes = [do(item, now) for item in items]
         if fate is CallFate.DUPLICATED:
             self._region.fault_injector.schedule_duplicate(
@@ -246,14 +247,3 @@ class SimulatedDriver:
 
 def _page_problem(fate: CallFate) -> str:
     return f"{PAGE_MISSING}: {fate.name.lower().replace('_', ' ')}"
-
-
-def _exit_status(command: str) -> int:
-    """Return the exit status of a command, as far as it is known without running it."""
-    match command.split():
-        case ["false"]:
-            return 1
-        case ["exit", number] if number.isdigit():
-            return int(number) % 256
-        case _:
-            return 0

@@ -55,7 +55,7 @@ class ResourceTable:
         there = self.get(resource.kind, resource.key)
         if there is not None:
             return self._complete(there, resource, rules)
-        if _needs_network(resource) and self.missing([resource.within]):
+        if (resource.kind is port.ResourceKind.SUBNET or bool(resource.within)) and self.missing([resource.within]):
             return port.CallRefused(
                 resource.key, port.RefusalReason.NOT_FOUND, f"there is no network {resource.within!r}"
             )
@@ -90,11 +90,6 @@ class ResourceTable:
             )
         self.drop(row_key(resource.kind, resource.key))
         return port.CallAccepted(resource.key, there.native_id)
-
-
-def _needs_network(resource: port.CloudResource) -> bool:
-    """Tell whether a resource needs a network: a subnet always does, others if they name one."""
-    return resource.kind is port.ResourceKind.SUBNET or bool(resource.within)
 
 
 def _secret(resource: port.CloudResource) -> str:

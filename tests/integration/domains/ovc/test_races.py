@@ -15,7 +15,6 @@ from stateward.domains.ovc import node_handlers
 from stateward.domains.ovc.errors import HasRunning, LastNode
 from stateward.domains.ovc.machine_handlers import OvcVmHandlers
 from stateward.domains.ovc.model import node_seen, vm_seen
-
 from stateward.domains.ovc.nodes.disk_store import NoDiskStore
 from stateward.domains.ovc.nodes.driver_node import DriverNode
 from stateward.domains.ovc.nodes.port import NodeMachine

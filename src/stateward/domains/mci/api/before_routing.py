@@ -47,7 +47,8 @@ class BeforeRouting:
         older = self._older.find(path)
         if older is not None:
             send = RenamedResponse(send)
-            path = _with_names_of(older, path)
+            pairs = zip(older.strip("/").split("/"), path.strip("/").split("/"), strict=True)
+            path = "/" + "/".join(got if is_parameter(want) else want for want, got in pairs)
         scope["query_string"] = with_older_parameters(scope["query_string"])
         if "//" in path:  # the framework would leave the empty part out, and take the next one for the missing name
             path = self._refusal
@@ -58,9 +59,3 @@ class BeforeRouting:
             path = self._refusal
         scope["path"] = f"{self._base}{path}"
         await self._app(scope, receive, send)
-
-
-def _with_names_of(pattern: str, path: str) -> str:
-    """Return a path with the fixed segments of a pattern of the same length, and its own parameters."""
-    pairs = zip(pattern.strip("/").split("/"), path.strip("/").split("/"), strict=True)
-    return "/" + "/".join(got if is_parameter(want) else want for want, got in pairs)

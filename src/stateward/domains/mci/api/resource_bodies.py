@@ -174,22 +174,18 @@ CONNECTION_FIELDS = (
 def parse_connection(body: Fields) -> model.CloudConnection:
     """Parse a connection."""
     options = body.object("options")
+    given = body.raw("credential", "credentialName")
+    text = "" if given is None else given.strip() if isinstance(given, str) else given
     return model.CloudConnection(
         check_record_name("name", body.text("name", "configName").strip()),
         check_reference("provider", body.text("provider", "providerName").strip().lower(), needed=True),
         check_reference("region", body.text("region", "regionName").strip(), needed=True),
         check_reference("zone", body.text("zone").strip()),
         body.text("driver", "driverName", default="simulated").strip(),
-        _credential(body),
+        naming.check_credential_reference("credential", text),
         {} if options is None else body.labels("options"),
         parse_namespaces(body),
     )
-
-
-def _credential(body: Fields) -> str:
-    given = body.raw("credential", "credentialName")
-    text = "" if given is None else given.strip() if isinstance(given, str) else given
-    return naming.check_credential_reference("credential", text)
 
 
 def parse_namespaces(body: Fields, *, needed: bool = False, pattern: str = naming.NAME) -> tuple[str, ...] | None:

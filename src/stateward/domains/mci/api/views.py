@@ -47,12 +47,13 @@ class Views:
         """Return an MCI with all fields; `new` are the VMs of this request, `op` is its operation."""
         wanted, seen, vms = model.mci_of(mci), model.mci_seen(mci), await self.vms(mci)
         problems = await waiting_problems(self._reader, mci, vms)
+        asked = wanted.post_command or model.PostCommand()
         return schemas.MciInfo(
             **await self._mci_summary(mci, _status(mci, vms), problems),
             description=wanted.description,
             vm=await self.vm_infos(mci, vms),
             new_vm_list=list(new),
-            post_command=_post_command(wanted.post_command),
+            post_command=schemas.PostCommandView(asked.user, list(asked.commands), ceil(asked.minutes)),
             post_command_result=_results(mci.id, wanted, seen, vms),
             post_commands=phase_views(wanted),
             post_command_status=post_command_status(mci, wanted, seen),
@@ -115,6 +116,12 @@ class Views:
 
     async def _vm(self, record: Object, target: TargetStatus) -> schemas.VmInfo:
         vm, seen = model.vm_of(record), last_seen(record)
+        if (record.ns, vm.spec) not in self._specs:
+            try:
+                spec = await self._catalogue.spec(record.ns, vm.spec)
+                self._specs[record.ns, vm.spec] = spec_view(spec, await self._connection(spec.connection))
+            except StatewardError:
+                self._specs[record.ns, vm.spec] = None
         return schemas.VmInfo(
             **_vm_summary(record, vm, seen, target),
             csp_resource_id=seen.native_id,
@@ -129,7 +136,7 @@ class Views:
             connection_config=await self.connection(vm.connection),
             spec_id=vm.spec,
             csp_spec_name=vm.csp_spec,
-            spec=await self._spec(record.ns, vm.spec),
+            spec=self._specs[record.ns, vm.spec],
             image_id=vm.image,
             csp_image_name=vm.csp_image,
             image=await self._image(record.ns, vm),
@@ -186,15 +193,6 @@ class Views:
             except StatewardError:
                 self._connections[name] = None
         return self._connections[name]
-
-    async def _spec(self, ns: str, id_: str) -> schemas.SpecView | None:
-        if (ns, id_) not in self._specs:
-            try:
-                spec = await self._catalogue.spec(ns, id_)
-                self._specs[ns, id_] = spec_view(spec, await self._connection(spec.connection))
-            except StatewardError:
-                self._specs[ns, id_] = None
-        return self._specs[ns, id_]
 
     async def _image(self, ns: str, vm: model.VmSpec) -> schemas.ImageView | None:
         key = ns, vm.image, vm.connection
@@ -255,11 +253,6 @@ def _messages(mci: Object, seen: model.MciSeen) -> list[str]:
     failed = [seen.failed, *(phase.failed for phase in seen.phases)]
     commands = [f"{name}: the post-command {why}" for each in failed for name, why in sorted(each.items())]
     return [*said, *(message for message in (*seen.errors, *commands) if message not in said)]
-
-
-def _post_command(command: model.PostCommand | None) -> schemas.PostCommandView:
-    asked = command or model.PostCommand()
-    return schemas.PostCommandView(asked.user, list(asked.commands), ceil(asked.minutes))
 
 
 def _results(mci: str, wanted: model.MciSpec, seen: model.MciSeen, vms: Sequence[Object]) -> schemas.CommandResults:

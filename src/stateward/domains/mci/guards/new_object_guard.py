@@ -84,7 +84,13 @@ class NewObjectGuard:
             vm.group, 1, vm.spec, vm.image, vm.connection, vm.network, vm.subnet, vm.groups, vm.key, zone=vm.zone
         )
         await uow.peek(record_keys(ns, [names]))
-        keys = _named_resources(ns, names)
+        named = model.named_resources(names)
+        keys = {
+            (resource_type, name): Key(ns, model.record_id(resource_type, name))
+            for resource_type in model.RESOURCE_LIFECYCLES
+            for name in named[resource_type]
+            if name
+        }
         known = self._catalogue.within(uow)
         try:
             planned = await place_subgroup(known, ns, names)
@@ -146,14 +152,3 @@ def _with_own_labels(creates: Creation, made: Any) -> Creation:  # noqa: ANN401 
             allowed = f"{own[name]!r}, as its spec says, or left out" if name in own else "left out: only mci sets it"
             raise BadInput(f"labels.{name}", given[name], allowed)
     return replace(creates, labels=to_json(given | own))
-
-
-def _named_resources(ns: str, group: model.SubGroup) -> dict[tuple[str, str], Key]:
-    """Return the networks, security groups and keys that a subgroup names, by type and name."""
-    named = model.named_resources(group)
-    return {
-        (resource_type, name): Key(ns, model.record_id(resource_type, name))
-        for resource_type in model.RESOURCE_LIFECYCLES
-        for name in named[resource_type]
-        if name
-    }

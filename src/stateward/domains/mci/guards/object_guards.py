@@ -93,18 +93,15 @@ async def guard_vm(uow: UnitOfWork, request: Request, vm: Object) -> Request | N
         raise BadInput("id", vm.id, f"{vm_id(want.mci, want.name)!r}, the id that follows from its spec")
     if vm.parent != want.mci:
         raise BadInput("parent", vm.parent, f"{want.mci!r}, the MCI in its spec")
-    _require_mci(uow, request, Key(vm.ns, want.mci))
-    return request
-
-
-def _require_mci(uow: UnitOfWork, request: Request, key: Key) -> None:
-    """Refuse a new VM without an MCI, or while the MCI is being deleted: its deletion has chosen its VMs."""
+    # not without an MCI, and not while that is being deleted: its deletion has chosen its VMs
+    key = Key(vm.ns, want.mci)
     mci = uow.objects.get(key)
     if mci is None or mci.removed or mci.kind != MCI.kind:
         raise BadInput("parent", key.id, "an MCI that exists")
     holder = None if mci.op is None or mci.op == request.parent else uow.operations.get(Key(key.ns, mci.op))
     if holder is not None and holder.action in ("delete", "withdraw"):
         raise Occupied(request.action, blocker_of(holder))
+    return request
 
 
 async def guard_key(_uow: UnitOfWork, request: Request, key: Object) -> None:

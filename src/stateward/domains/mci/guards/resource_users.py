@@ -33,26 +33,22 @@ def only_unused(guard: Guard) -> Guard:
     async def both(uow: UnitOfWork, request: Request, record: Object) -> Request | None:
         completed = await guard(uow, request, record)
         if request.action in ("delete", "remove"):
-            await _require_unused(uow, request, record)
+            resource_type, _, name = record.id.partition(":")
+            users = [
+                id_
+                for id_, user in await _find_users(uow, request, record)
+                if name in model.named_resources(user)[resource_type]
+            ]
+            if record.kind == VNET.kind:
+                groups = await uow.peek_selected(Selector(record.ns, SECURITY_GROUP.kind))
+                users += [group.id for group in groups if model.security_group_of(group).network == name]
+            if users:
+                raise InUse(f"{resource_type} {name!r}", list(dict.fromkeys(users)))
         elif request.action == "reshape" and record.kind == VNET.kind and FORGET not in request.facts:
             await _require_unused_subnets(uow, request, record)
         return completed
 
     return both
-
-
-async def _require_unused(uow: UnitOfWork, request: Request, resource: Object) -> None:
-    resource_type, _, name = resource.id.partition(":")
-    users = [
-        id_
-        for id_, user in await _find_users(uow, request, resource)
-        if name in model.named_resources(user)[resource_type]
-    ]
-    if resource.kind == VNET.kind:
-        groups = await uow.peek_selected(Selector(resource.ns, SECURITY_GROUP.kind))
-        users += [group.id for group in groups if model.security_group_of(group).network == name]
-    if users:
-        raise InUse(f"{resource_type} {name!r}", list(dict.fromkeys(users)))
 
 
 async def _require_unused_subnets(uow: UnitOfWork, request: Request, network: Object) -> None:

@@ -61,7 +61,11 @@ def check_spec(request: Request, record: Object) -> None:
     """Refuse a spec of the wrong form; most requests have no spec."""
     if request.creates is not None:
         want = _decode_new_spec(record.kind, request.spec or EMPTY)
-        _check_name(SPEC_FORMS[record.kind], want, record)
+        form = SPEC_FORMS[record.kind]
+        name = getattr(want, form.named)
+        wanted = record.id if form.before is None else model.record_id(form.before, name) if form.before else name
+        if record.id != wanted:
+            raise BadInput("id", record.id, f"{wanted!r}, the id that follows from its spec")
     elif request.spec is not None:
         want = decode_spec(record.kind, request.spec, record.state)
         _check_fixed(SPEC_FORMS[record.kind], want, record)
@@ -99,13 +103,6 @@ def decode_spec(kind: str, spec: str, state: str | None = None) -> Any:  # noqa:
 def _decode(record: type[Struct], spec: str) -> Struct:
     """Return a spec as a record; several guards read that of one request, which may have 400 subgroups."""
     return msgspec.json.decode(spec, type=record)
-
-
-def _check_name(form: SpecForm, want: Any, record: Object) -> None:  # noqa: ANN401
-    name = getattr(want, form.named)
-    wanted = record.id if form.before is None else model.record_id(form.before, name) if form.before else name
-    if record.id != wanted:
-        raise BadInput("id", record.id, f"{wanted!r}, the id that follows from its spec")
 
 
 def _check_fixed(form: SpecForm, want: Any, record: Object) -> None:  # noqa: ANN401

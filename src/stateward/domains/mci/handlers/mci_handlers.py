@@ -116,23 +116,17 @@ class MciHandlers:
             stands_on = names.network, names.subnet, names.groups, names.key
             if stands_on not in known:  # most subgroups of a connection use the same resources
                 known[stands_on] = await self._prerequisites.native_ids(job.ns, names)
-            requests += [self._new_vm(job, mci, placed, number, known[stands_on], names) for number in numbers]
+            requests += [
+                new_vm_request(
+                    job,
+                    "create",
+                    vm_placement.make_vm_spec(
+                        mci, placed, number, job.key.id, known[stands_on], names, self._access_key_of(job.ns)
+                    ),
+                )
+                for number in numbers
+            ]
         return await job.spawn("vms", requests)
-
-    def _new_vm(
-        self,
-        job: Job,
-        mci: model.MciSpec,
-        placed: vm_placement.PlacedSubGroup,
-        number: int,
-        parts: dict[str, str],
-        names: model.SubGroup,
-    ) -> Request:
-        return new_vm_request(
-            job,
-            "create",
-            vm_placement.make_vm_spec(mci, placed, number, job.key.id, parts, names, self._access_key_of(job.ns)),
-        )
 
     async def _apply_policy(
         self, job: Job, mci: model.MciSpec, made: Sequence[str], denied: dict[str, str], troubles: Sequence[str] = ()

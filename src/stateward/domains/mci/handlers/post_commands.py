@@ -36,7 +36,14 @@ async def run_post_commands(
 ) -> PostCommandResults:
     """Run the post-command and the phases on new VMs of an MCI; `run` is the id by which they run once."""
     first = await run_post_command(shells, job, run, mci.post_command, vms)
-    wanted, phases, stopped = _phases(mci, vms), list[model.PhaseSeen](), bool(first.failed)
+    made = {model.vm_of(vm).group for vm in vms}
+    own = [
+        replace(phase, choice=replace(phase.choice, group=group.name))
+        for group in mci.groups
+        for phase in group.post_phases
+        if group.name in made
+    ]
+    wanted, phases, stopped = [*mci.post_phases, *own], list[model.PhaseSeen](), bool(first.failed)
     for number, phase in enumerate(wanted, 1):
         if stopped:
             phases.append(model.PhaseSeen(phase))
@@ -46,18 +53,6 @@ async def run_post_commands(
         phases.append(model.PhaseSeen(phase, True, ran.written, ran.failed))
         stopped = not phase.go_on and (bool(ran.failed) or not ran.written)
     return PostCommandResults(first.written, first.failed, tuple(phases))
-
-
-def _phases(mci: model.MciSpec, vms: Sequence[Object]) -> list[model.PostCommand]:
-    """Return the phases of the MCI, and those of the VMs' subgroups, which are for their VMs alone."""
-    made = {model.vm_of(vm).group for vm in vms}
-    own = [
-        replace(phase, choice=replace(phase.choice, group=group.name))
-        for group in mci.groups
-        for phase in group.post_phases
-        if group.name in made
-    ]
-    return [*mci.post_phases, *own]
 
 
 async def run_post_command(

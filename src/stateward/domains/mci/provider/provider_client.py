@@ -97,7 +97,12 @@ class ProviderClient:
         self._require_open()
         if not isinstance(self.driver, drivers.MachineAdopter):
             return drivers.CallRefused(ref.key, drivers.RefusalReason.UNABLE, CANNOT_ADOPT)
-        return await self._watched(ref.key, self.driver.adopt(ref), witness)
+        if witness is not None:
+            witness.note_sent()
+        outcome = await self._or_unanswered(ref.key, self.driver.adopt(ref))
+        if witness is not None:
+            witness.note_answer(outcome)
+        return outcome
 
     async def release(self, ref: drivers.MachineHandle) -> drivers.Outcome:
         """Take our key off a machine, which stays as it is."""
@@ -119,17 +124,6 @@ class ProviderClient:
         """Raise if the client is closed; an observation may belong to a call that the provider has accepted."""
         if self._is_closed:
             raise error(CLOSED)
-
-    async def _watched(
-        self, key: str, call: Awaitable[drivers.Outcome], witness: CallWitness | None
-    ) -> drivers.Outcome:
-        """Make a call that is not shared; its witness learns its fate."""
-        if witness is not None:
-            witness.note_sent()
-        outcome = await self._or_unanswered(key, call)
-        if witness is not None:
-            witness.note_answer(outcome)
-        return outcome
 
     async def _or_unanswered(self, key: str, call: Awaitable[drivers.Outcome]) -> drivers.Outcome:
         try:
@@ -280,22 +274,21 @@ class ProviderClient:
         try:
             return await waiting[1]
         finally:
-            self._leave(key, waiting)
+            others = [waiter for waiter in self._waiters.pop(key, ()) if waiter is not waiting]
+            if others:
+                self._waiters[key] = others
 
     async def _observe_many(self, keys: Sequence[str]) -> list[Evidence]:
         evidence = self.read_listing(await self._list(keys), keys)
         return [evidence[key] for key in keys]
 
-    def _leave(self, key: str, waiting: EvidenceWaiter) -> None:
-        others = [waiter for waiter in self._waiters.pop(key, ()) if waiter is not waiting]
-        if others:
-            self._waiters[key] = others
-
     async def _poll(self) -> None:
         """Poll for waiting operations until none is left; the interval grows while nothing changes."""
         pause, shown = self._tick, dict[str, object]()
         while self._waiters:
-            await self._pause_between_polls(pause)
+            self._waiter_joined.clear()
+            await wait_for_event(self._waiter_joined, max(0.0, pause - self._tick))
+            await asyncio.sleep(self._tick)
             observed = await self.observe_all(list(self._waiters))
             for key, evidence in observed.items():
                 for wanted, future in self._waiters.get(key, ()):
@@ -307,12 +300,6 @@ class ProviderClient:
             pause = self._tick if news != shown else min(POLL_MAX_S, pause * 1.5)
             shown = news
             await asyncio.sleep(0)  # waiters that are satisfied leave now
-
-    async def _pause_between_polls(self, pause: float) -> None:
-        """Wait for the next poll; a new waiter waits no longer than one tick."""
-        self._waiter_joined.clear()
-        await wait_for_event(self._waiter_joined, max(0.0, pause - self._tick))
-        await asyncio.sleep(self._tick)
 
     async def close(self) -> None:
         """Stop polling and fail the waiters; the machines stay as they are.

@@ -154,13 +154,10 @@ class VmShells:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, RETRY_MAX_S)
             if not route.address.host_key:
-                await self._pin(vm, connection.host_key)
+                pinned = await self.engine.store.transact(lambda tx: pin_host_key(tx, vm, connection.host_key))
+                if pinned != connection.host_key:  # another command was faster, and has seen another server
+                    raise HostKeyRefused(vm, HostKeyChanged(vm.id, pinned, connection.host_key))
             yield connection
-
-    async def _pin(self, vm: Object, shown: str) -> None:
-        pinned = await self.engine.store.transact(lambda tx: pin_host_key(tx, vm, shown))
-        if pinned != shown:  # another command was faster, and has seen another server
-            raise HostKeyRefused(vm, HostKeyChanged(vm.id, pinned, shown))
 
     def _explained(self, vm: Object, error: Exception) -> Exception:
         """Return an error that says what to add where a VM does not know the key of its namespace."""

@@ -116,8 +116,11 @@ async def copy_file(
         raise BadInput("path", None, "the path on the VMs, for a file or a folder")
     if not isinstance(file, UploadFile):
         raise BadInput("file", None, "a file of a form (multipart/form-data)")
+    mode = _text(form, "mode")
+    if mode and MODE.match(mode) is None:
+        raise BadInput("mode", mode, "permissions in octal digits, from 000 to 777")
     spec = CommandSpec(
-        mci=mci, vms=(), path=path, file=_name(form, file), mode=_mode(form), user=_text(form, "userName").strip()
+        mci=mci, vms=(), path=path, file=_name(form, file), mode=mode, user=_text(form, "userName").strip()
     )
     given = CommandInput(content=b64encode(await file.read()).decode())
     limit = 0.0 if parse_flag("async", in_background) else wait
@@ -145,13 +148,6 @@ def _name(form: FormMultiDict, file: UploadFile) -> str:
         allowed = f"a file with a name of at most {MAX_NAME_BYTES} bytes, without / and control characters"
         raise BadInput(field, name[:MAX_NAME_BYTES], allowed)
     return name
-
-
-def _mode(form: FormMultiDict) -> str:
-    mode = _text(form, "mode")
-    if mode and MODE.match(mode) is None:
-        raise BadInput("mode", mode, "permissions in octal digits, from 000 to 777")
-    return mode
 
 
 async def _submit(

@@ -95,7 +95,17 @@ def _routes(resource_type: str, made: int) -> list[HTTPRouteHandler]:
         filter_val: FilterVal = None,
     ) -> AnyResponse:
         """Return the resources of a namespace, or their ids."""
-        return await _list(request, ns, resource_type, option, filter_key, filter_val)
+        await request.service.namespace(ns)
+        usage = await usage_of(request.service.engine.store.reader, ns)
+        resources = await request.service.resources(ns, resource_type)
+        shown = [
+            resource_view(
+                resource_type, resource, usage.get((resource_type, model.resource_identity(resource).name), ())
+            )
+            for resource in resources
+        ]
+        chosen = [view for view in shown if not filter_key or matches_filter(view, filter_key, filter_val or "")]
+        return list_response(resource_type, chosen, option)
 
     @get(f"{path}/{{name:str}}", opt=READ, name=f"get {resource_type}")
     async def get_one(request: TumblebugRequest, ns: Ns, name: Name) -> ResourceView:
@@ -139,35 +149,18 @@ async def _make(request: TumblebugRequest, ns: str, resource_type: str) -> Resou
     recipient = parse_recipient(body)
     want = PARSERS[resource_type](body, place, new_id())
     if isinstance(want, model.SecurityGroupSpec):
-        await _check_network(request, ns, want)
+        try:
+            network = model.resource_identity(await request.service.resource(ns, "vNet", want.network))
+        except NotFound as error:
+            raise BadInput("vNetId", want.network, f"a vNet of the namespace {ns!r}") from error
+        if network.connection != want.connection:
+            raise BadInput(
+                "vNetId", want.network, f"a vNet of {want.connection!r}: it is one of {network.connection!r}"
+            )
     resource, pair = await request.service.create_resource(ns, resource_type, want, request.caller, RESOURCE_WAIT_S)
     if resource.state == ResourceState.ERROR:
         raise NotDone(f"{resource_type} {want.name!r}", f"{resource.error}; it is kept as Error until it is deleted")
     return resource_view(resource_type, resource, pair=pair_view(pair, recipient))
-
-
-async def _check_network(request: TumblebugRequest, ns: str, want: model.SecurityGroupSpec) -> None:
-    """Refuse a security group whose network is missing or at another connection, before anything starts."""
-    try:
-        network = model.resource_identity(await request.service.resource(ns, "vNet", want.network))
-    except NotFound as error:
-        raise BadInput("vNetId", want.network, f"a vNet of the namespace {ns!r}") from error
-    if network.connection != want.connection:
-        raise BadInput("vNetId", want.network, f"a vNet of {want.connection!r}: it is one of {network.connection!r}")
-
-
-async def _list(
-    request: TumblebugRequest, ns: str, resource_type: str, option: str | None, key: str | None, value: str | None
-) -> AnyResponse:
-    await request.service.namespace(ns)
-    usage = await usage_of(request.service.engine.store.reader, ns)
-    resources = await request.service.resources(ns, resource_type)
-    shown = [
-        resource_view(resource_type, resource, usage.get((resource_type, model.resource_identity(resource).name), ()))
-        for resource in resources
-    ]
-    chosen = [view for view in shown if not key or matches_filter(view, key, value or "")]
-    return list_response(resource_type, chosen, option)
 
 
 async def remove(request: TumblebugRequest, ns: str, resource_type: str, name: str, *, force: bool = False) -> str:

@@ -173,7 +173,8 @@ def reviewed(wanted: MciSpec, looked: Sequence[ReviewedSubGroup], *, taken: bool
         overall_status=ERROR
         if not viable
         else WARNING
-        if any(review.doubt for review in looked) or _is_open(wanted)
+        if any(review.doubt for review in looked)
+        or any(source in (EVERYBODY, *WORLD) for source in wanted.access_from or ())
         else READY,
         overall_message="; ".join(said) or "all VMs can be made",
         creation_viable=viable,
@@ -192,14 +193,11 @@ def reviewed(wanted: MciSpec, looked: Sequence[ReviewedSubGroup], *, taken: bool
     )
 
 
-def _is_open(wanted: MciSpec) -> bool:
-    """Tell whether anybody in the Internet may try to connect to the VMs."""
-    return any(source in (EVERYBODY, *WORLD) for source in wanted.access_from or ())
-
-
 def _vm_review(review: ReviewedSubGroup) -> VmReview:
     can = not review.errors
-    warnings = _warnings(review)
+    unpriced = review.spec is not None and review.spec.cost == 0.0
+    doubtful = [f"the provider cannot say now whether it has them: {review.doubt}"] if review.doubt else []
+    warnings = [*doubtful, *(["the price of the spec is not known"] if unpriced else [])]
     return VmReview(
         vm_name=review.group.name,
         sub_group_size=review.group.size,
@@ -216,12 +214,6 @@ def _vm_review(review: ReviewedSubGroup) -> VmReview:
         warnings=warnings,
         errors=review.errors,
     )
-
-
-def _warnings(review: ReviewedSubGroup) -> list[str]:
-    unpriced = review.spec is not None and review.spec.cost == 0.0
-    doubtful = [f"the provider cannot say now whether it has them: {review.doubt}"] if review.doubt else []
-    return [*doubtful, *(["the price of the spec is not known"] if unpriced else [])]
 
 
 def _validation(id_: str, record: SpecRecord | ImageRecord | None, errors: Sequence[str]) -> Validation:
