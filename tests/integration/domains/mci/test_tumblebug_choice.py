@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from stateward.domains.mci import address_ranges
-from stateward.domains.mci.api.label_selector import parse_selector
+from stateward.domains.mci.api.routes.history_routes import CreationAttempt, risk_of
+from stateward.domains.mci.api.routes.label_routes import parse_selector
 from stateward.domains.mci.model import CloudConnection, SpecRecord
-from stateward.domains.mci.provisioning_history import CreationAttempt, risk_of
 from stateward.domains.mci.settings import MciSettings
 from stateward.domains.mci.spec_choice import Condition, Priority, SpecOffer, choose, distance_km, estimated_latency_ms
 from stateward.errors import BadInput
