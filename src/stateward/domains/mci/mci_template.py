@@ -84,14 +84,11 @@ def _wanted(name: str, uid: str, given: Mapping[str, Any]) -> MciSpec:
     try:
         return parse_mci(Fields({**fleet, "name": name}), uid, dynamic=True, least=1)
     except BadInput as error:
-        raise BadInput(_as_written(error.field, written), error.value, error.allowed) from error
-
-
-def _as_written(field: str, written: Names) -> str:
-    """Return a field path with the author's names; an index or key at its end stays."""
-    within = (path for path in written if field == path or field.startswith((f"{path}.", f"{path}[")))
-    known = max(within, key=len, default="")
-    return written.get(known, "") + field.removeprefix(known)
+        # the path has the author's names; an index or key at its end stays
+        within = (path for path in written if error.field == path or error.field.startswith((f"{path}.", f"{path}[")))
+        known = max(within, key=len, default="")
+        field = written.get(known, "") + error.field.removeprefix(known)
+        raise BadInput(field, error.value, error.allowed) from error
 
 
 def _fleet(given: Mapping[str, Any], written: dict[str, str]) -> dict[str, Any]:

@@ -53,7 +53,17 @@ async def on_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
 
 async def _on_vm_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
     key, good = Key(operation.ns, operation.object), ended.status is Status.SUCCEEDED
-    disks = await _release_disks(uow, operation, ended)
+    ns, seen = operation.ns, model.vm_seen(uow.objects[key])
+    named = str(msgspec.json.decode(operation.args).get("disk", ""))
+    keys = [Key(ns, id_) for id_ in {*seen.disks, model.added_disk_id(operation.id), named} if id_]
+    await uow.load(keys)
+    held = [disk for key in keys if (disk := uow.objects.get(key)) is not None and disk.op == operation.id]
+    for disk in held:
+        rested = release_disk(uow, disk, operation, ended)
+        if rested.state == DiskState.CREATED or (rested.state == DiskState.ERROR and operation.action == "add disk"):
+            rested = _detach_from_vm(uow, rested)
+        await update_bin_entry(uow, rested)
+    disks = [uow.objects[disk.key] for disk in held]
     vm = uow.objects[key]
     seen = (
         _seen_after_migration(uow, operation, ended)
@@ -73,21 +83,6 @@ async def _on_vm_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> Non
         node = uow.objects[key]
         was, departed = model.node_seen(node), model.DepartedVm(DEPARTURES[operation.action], operation.origin)
         update_seen(uow, node, replace(was, away={**was.away, operation.object: departed}))
-
-
-async def _release_disks(uow: UnitOfWork, operation: Operation, ended: Ended) -> list[Object]:
-    """Release the disks that the operation held; returns them."""
-    ns, seen = operation.ns, model.vm_seen(uow.objects[Key(operation.ns, operation.object)])
-    named = str(msgspec.json.decode(operation.args).get("disk", ""))
-    keys = [Key(ns, id_) for id_ in {*seen.disks, model.added_disk_id(operation.id), named} if id_]
-    await uow.load(keys)
-    held = [disk for key in keys if (disk := uow.objects.get(key)) is not None and disk.op == operation.id]
-    for disk in held:
-        rested = release_disk(uow, disk, operation, ended)
-        if rested.state == DiskState.CREATED or (rested.state == DiskState.ERROR and operation.action == "add disk"):
-            rested = _detach_from_vm(uow, rested)
-        await update_bin_entry(uow, rested)
-    return [uow.objects[disk.key] for disk in held]
 
 
 def _detach_from_vm(uow: UnitOfWork, disk: Object) -> Object:

@@ -42,19 +42,14 @@ class GceMachines(CloudMachines):
 
     async def create(self, wanted: Mapping[str, port.MachineSpec]) -> Mapping[str, port.Outcome]:
         """Create machines; raises `CloudCallFailed`. The thread pool limits how many calls are made at once."""
-        public_keys = await self._public_keys(wanted.values())
+        needs_keys = any(machine_spec.resources.get(port.ResourceKind.SSH_KEY) for machine_spec in wanted.values())
+        public_keys = await self._keys.public_keys() if needs_keys else {}
         sources = {
             image: await self._source(image) for image in {machine_spec.image for machine_spec in wanted.values()}
         }
         return await each_outcome(
             wanted, lambda machine_spec: self._insert(machine_spec, sources[machine_spec.image], public_keys)
         )
-
-    async def _public_keys(self, machine_specs: Collection[port.MachineSpec]) -> Mapping[str, str]:
-        """Return the public keys that machines need, from one call."""
-        if not any(machine_spec.resources.get(port.ResourceKind.SSH_KEY) for machine_spec in machine_specs):
-            return {}
-        return await self._keys.public_keys()
 
     async def _source(self, image: str) -> str | CloudCallFailed:
         """Return the address of an image, or why there is none; many machines of one image look it up once."""

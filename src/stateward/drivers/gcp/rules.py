@@ -114,7 +114,10 @@ def wanted_firewalls(resource: port.CloudResource, region: str) -> dict[str, dic
     if any(not rule.inbound for rule in rules):
         name = f"{tag}-{_digest('EGRESS', 'denied')}"
         firewalls[name] = {**base, "name": name, **_deny("EGRESS")}
-    for (inbound, cidr), allowed in _by_range(rules).items():
+    grouped: defaultdict[tuple[bool, str], list[SecurityRule]] = defaultdict(list)
+    for rule in sorted(rules):
+        grouped[rule.inbound, rule.cidr].append(rule)
+    for (inbound, cidr), allowed in grouped.items():
         direction, ranges = ("INGRESS", "source_ranges") if inbound else ("EGRESS", "destination_ranges")
         name = f"{tag}-{_digest(direction, cidr)}"
         how = {"direction": direction, "priority": ALLOW_PRIORITY, ranges: [cidr], "allowed": _allowed(allowed)}
@@ -138,13 +141,6 @@ def _deny(direction: str) -> dict[str, object]:
     ranges = "source_ranges" if direction == "INGRESS" else "destination_ranges"
     everything = [{"I_p_protocol": "all"}]
     return {"direction": direction, "priority": DENY_PRIORITY, ranges: [EVERYWHERE], "denied": everything}
-
-
-def _by_range(rules: Iterable[SecurityRule]) -> dict[tuple[bool, str], list[SecurityRule]]:
-    grouped: defaultdict[tuple[bool, str], list[SecurityRule]] = defaultdict(list)
-    for rule in sorted(rules):
-        grouped[rule.inbound, rule.cidr].append(rule)
-    return grouped
 
 
 def _allowed(rules: Iterable[SecurityRule]) -> list[dict[str, object]]:

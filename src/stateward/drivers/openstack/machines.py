@@ -245,26 +245,23 @@ class OpenStackMachines(CloudMachines):
                     raise
                 return False
             case port.MachineAction.RESUME:
-                return await self._resume(native)
+                first = RESUME[FIRST_RESUME[self._way]]
+                try:
+                    await self._send(native, first)
+                except CloudCallFailed as failed:
+                    vm_state, task = await self._states_after_conflict(native, failed)
+                    if (not task and vm_state == "active") or task in {action.task for action in RESUME.values()}:
+                        return True
+                    if task or RESUME.get(vm_state, first) is first:
+                        raise
+                    await self._send(native, RESUME[vm_state])  # somebody suspended it in another way
+                return False
 
     async def _reboot(self, native: str, token: str) -> bool:
         if token and self._rebooted.get(native) == token:
             return True
         await self._send(native, REBOOT)
         self._rebooted[native] = token
-        return False
-
-    async def _resume(self, native: str) -> bool:
-        first = RESUME[FIRST_RESUME[self._way]]
-        try:
-            await self._send(native, first)
-        except CloudCallFailed as failed:
-            vm_state, task = await self._states_after_conflict(native, failed)
-            if (not task and vm_state == "active") or task in {action.task for action in RESUME.values()}:
-                return True
-            if task or RESUME.get(vm_state, first) is first:
-                raise
-            await self._send(native, RESUME[vm_state])  # somebody suspended it in another way
         return False
 
     async def _states_after_conflict(self, native: str, failed: CloudCallFailed) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from msgspec.structs import replace
 
 from stateward.drivers import port
-from stateward.drivers.security_rules import SecurityRule, wanted_rules
+from stateward.drivers.security_rules import wanted_rules
 from stateward.errors import BadInput
 
 PREFIXES = {
@@ -54,7 +54,14 @@ class ResourceTable:
             return port.CallRefused(resource.key, port.RefusalReason.INVALID, str(error))
         there = self.get(resource.kind, resource.key)
         if there is not None:
-            return self._complete(there, resource, rules)
+            # a security group gets exactly the wanted rules; other resources stay as they are
+            if (
+                there.kind is not port.ResourceKind.SECURITY_GROUP
+                or wanted_rules(there.facts.get("rules", "")) == rules
+            ):
+                return port.AlreadyDone(there.key, there.native_id)
+            self._resources[row_key(there.kind, there.key)] = replace(there, facts=resource.facts)
+            return port.CallAccepted(there.key, there.native_id)
         if (resource.kind is port.ResourceKind.SUBNET or bool(resource.within)) and self.missing([resource.within]):
             return port.CallRefused(
                 resource.key, port.RefusalReason.NOT_FOUND, f"there is no network {resource.within!r}"
@@ -63,15 +70,6 @@ class ResourceTable:
         self._resources[row_key(resource.kind, resource.key)] = made
         self._ids.add(made.native_id)
         return port.CallAccepted(resource.key, made.native_id, _secret(made))
-
-    def _complete(
-        self, there: port.CloudResource, wanted: port.CloudResource, rules: set[SecurityRule]
-    ) -> port.Outcome:
-        """Give a security group exactly the wanted rules; other resources stay as they are."""
-        if there.kind is not port.ResourceKind.SECURITY_GROUP or wanted_rules(there.facts.get("rules", "")) == rules:
-            return port.AlreadyDone(there.key, there.native_id)
-        self._resources[row_key(there.kind, there.key)] = replace(there, facts=wanted.facts)
-        return port.CallAccepted(there.key, there.native_id)
 
     def drop(self, key: str) -> None:
         """Remove the resource under a row key, even if it is used."""

@@ -75,7 +75,9 @@ class PathTable(Generic[T]):
         for pattern, value in rows:
             segments = pattern.strip("/").split("/")
             by_length[len(segments)].append((segments, value))
-        self._rows = {count: sorted(same, key=lambda row: _parameters(row[0])) for count, same in by_length.items()}
+        self._rows = {
+            count: sorted(same, key=lambda row: sum(map(is_parameter, row[0]))) for count, same in by_length.items()
+        }
 
     def find(self, path: str) -> T | None:
         """Return the value of the pattern that a path fits, or None."""
@@ -89,7 +91,3 @@ class PathTable(Generic[T]):
 def is_parameter(segment: str) -> bool:
     """Tell whether a segment of a pattern stands for any text."""
     return segment.startswith("{")
-
-
-def _parameters(segments: list[str]) -> int:
-    return sum(map(is_parameter, segments))

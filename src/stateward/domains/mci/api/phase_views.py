@@ -1,6 +1,6 @@
 """Views of the phases of post-commands, and of their results."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil
 
 from stateward.domains.mci import model
@@ -39,7 +39,14 @@ def phase_results(mci: str, seen: model.MciSeen, vms: Sequence[Object]) -> list[
             _status(phase),
             PostPhaseOutput(
                 [
-                    _result(mci, name, addresses.get(name, ""), phase.command, runs, phase.failed.get(name, ""))
+                    remote_result(
+                        mci,
+                        name,
+                        addresses.get(name, ""),
+                        phase.command.commands,
+                        (model.CommandRun(runs),) if isinstance(runs, str) else runs,
+                        phase.failed.get(name, ""),
+                    )
                     for name, runs in sorted(phase.results.items())
                 ]
             ),
@@ -79,12 +86,12 @@ def _labels(choice: model.VmChoice) -> str:
     return ",".join(f"{name}={value}" for name, value in choice.labels.items())
 
 
-def _result(
-    mci: str, vm: str, address: str, command: model.PostCommand, runs: model.CommandRuns, error: str
+def remote_result(
+    mci: str, vm: str, address: str, commands: Iterable[str], runs: Sequence[model.CommandRun], error: str
 ) -> RemoteResult:
-    each = (model.CommandRun(runs),) if isinstance(runs, str) else runs
-    ran = {str(number): run for number, run in enumerate(each)}
-    asked = {str(number): line for number, line in enumerate(command.commands)}
+    """Return what commands have printed on a VM; those that did not run have printed nothing."""
+    asked = {str(number): line for number, line in enumerate(commands)}
+    ran = {str(number): run for number, run in enumerate(runs)}
     return RemoteResult(
         mci_id=mci,
         vm_id=vm,

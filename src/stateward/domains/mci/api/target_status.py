@@ -82,7 +82,13 @@ async def waiting_problems(reader: Reader, mci: Object, vms: Sequence[Object]) -
     """Return the problems that keep an MCI waiting, in the providers' words."""
     waiting = [vm for vm in vms if VM.state(vm.state).state_class is TRANSITIONAL]
     if mci.op is not None and not waiting:
-        waiting = await _awaited_objects(reader, Key(mci.ns, mci.op))
+        op = Key(mci.ns, mci.op)
+        under_way = [
+            child for child in await reader.children_of(op) if child.status in (Status.WAITING, Status.RUNNING)
+        ]
+        keys = [Key(op.ns, child.object) for child in under_way[:MAX_CHILDREN]]
+        objects = await reader.objects(keys)
+        waiting = [objects[key] for key in keys if key in objects]
     names: dict[str, list[str]] = {}
     for record in waiting:
         if record.error:
@@ -91,11 +97,3 @@ async def waiting_problems(reader: Reader, mci: Object, vms: Sequence[Object]) -
         f"{first}{f' and {len(others)} more' if others else ''}: {error}" for error, (first, *others) in names.items()
     ]
     return problems[:MAX_PROBLEMS]
-
-
-async def _awaited_objects(reader: Reader, op: Key) -> list[Object]:
-    """Return the objects of the operations that an MCI's operation waits for."""
-    under_way = [child for child in await reader.children_of(op) if child.status in (Status.WAITING, Status.RUNNING)]
-    keys = [Key(op.ns, child.object) for child in under_way[:MAX_CHILDREN]]
-    objects = await reader.objects(keys)
-    return [objects[key] for key in keys if key in objects]

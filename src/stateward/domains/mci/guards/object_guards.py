@@ -165,22 +165,6 @@ def with_adopted_groups(request: Request, mci: Object) -> Request:
         adoption = msgspec.json.decode(request.args, type=model.Adoption)
     except msgspec.ValidationError as error:
         raise bad_input(error, model.Adoption, "args", state=state) from error
-    _check_machines(adoption, state)
-    was: model.MciSpec = (
-        decode_spec(mci.kind, request.spec or EMPTY) if request.creates is not None else model.mci_of(mci)
-    )
-    known = {group.name: group for group in was.groups}
-    for name, count in Counter(machine.group for machine in adoption.machines).items():
-        first = next(machine for machine in adoption.machines if machine.group == name)
-        group = known.get(name) or model.SubGroup(name, 0, "", "", first.connection, user=first.user)
-        if any(machine.connection != group.connection for machine in adoption.machines if machine.group == name):
-            allowed = f"of one connection: subgroup {name!r} is at {group.connection!r}"
-            raise BadInput("args.machines", name, allowed, state=state)
-        known[name] = replace(group, size=group.size + count)
-    return replace(request, spec=to_json(replace(was, groups=tuple(known.values()))))
-
-
-def _check_machines(adoption: model.Adoption, state: str | None) -> None:
     if not 1 <= len(adoption.machines) <= MAX_VMS:
         raise BadInput("args.machines", len(adoption.machines), f"from 1 to {MAX_VMS} machines", state=state)
     seen: set[tuple[str, str]] = set()
@@ -193,6 +177,18 @@ def _check_machines(adoption: model.Adoption, state: str | None) -> None:
         if _machine(machine) in seen:
             raise BadInput(f"{field}.native_id", machine.native_id, "named once", state=state)
         seen.add(_machine(machine))
+    was: model.MciSpec = (
+        decode_spec(mci.kind, request.spec or EMPTY) if request.creates is not None else model.mci_of(mci)
+    )
+    known = {group.name: group for group in was.groups}
+    for name, count in Counter(machine.group for machine in adoption.machines).items():
+        first = next(machine for machine in adoption.machines if machine.group == name)
+        group = known.get(name) or model.SubGroup(name, 0, "", "", first.connection, user=first.user)
+        if any(machine.connection != group.connection for machine in adoption.machines if machine.group == name):
+            allowed = f"of one connection: subgroup {name!r} is at {group.connection!r}"
+            raise BadInput("args.machines", name, allowed, state=state)
+        known[name] = replace(group, size=group.size + count)
+    return replace(request, spec=to_json(replace(was, groups=tuple(known.values()))))
 
 
 def _machine(machine: model.MachineToAdopt) -> tuple[str, str]:

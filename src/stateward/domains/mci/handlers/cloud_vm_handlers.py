@@ -114,7 +114,21 @@ class CloudVmHandlers:
                 drivers.RefusalReason.NOT_FOUND,
                 drivers.RefusalReason.CONFLICT,
             ):
-                return await self._after_refusal(client, job, vm, outcome)
+                # the action is done if its goal is reached, otherwise it has failed
+                evidence = conclusive(job.action, await client.observe(vm.uid), _begun_at(client, job))
+                if evidence.existence is Existence.UNKNOWN:
+                    raise Temporary(f"{outcome.message}; and {evidence.problem}")
+                if may_appear(evidence, _created_before(client, job)):
+                    raise Temporary(f"{outcome.message}; but it may be about to appear")
+                if is_reached(job.action, evidence) and job.action != "reboot":
+                    return _completed(job, evidence)
+                if (
+                    evidence.observation is not None
+                    and outcome.why is drivers.RefusalReason.CONFLICT
+                    and not is_hopeless(job.action, evidence)
+                ):
+                    raise Temporary(outcome.message)  # the machine is in a transitional state
+                raise Permanent(outcome.message)
             raise_for_outcome(outcome)
             if job.action == "reboot" and not client.driver.caps.lists_reboot_tokens:
                 await job.once(ACCEPTED, _is_accepted)
@@ -124,25 +138,6 @@ class CloudVmHandlers:
         self, client: ProviderClient, action: drivers.MachineAction, job: Job, vm: VmTarget
     ) -> drivers.Outcome:
         return await client.act(action, _ref(job, vm), watch_vm_call(job, action, vm.uid))
-
-    async def _after_refusal(
-        self, client: ProviderClient, job: Job, vm: VmTarget, refused: drivers.CallRefused
-    ) -> Ending:
-        """Observe the VM after a refusal: the action is done if its goal is reached, otherwise it has failed."""
-        evidence = conclusive(job.action, await client.observe(vm.uid), _begun_at(client, job))
-        if evidence.existence is Existence.UNKNOWN:
-            raise Temporary(f"{refused.message}; and {evidence.problem}")
-        if may_appear(evidence, _created_before(client, job)):
-            raise Temporary(f"{refused.message}; but it may be about to appear")
-        if is_reached(job.action, evidence) and job.action != "reboot":
-            return _completed(job, evidence)
-        if (
-            evidence.observation is not None
-            and refused.why is drivers.RefusalReason.CONFLICT
-            and not is_hopeless(job.action, evidence)
-        ):
-            raise Temporary(refused.message)  # the machine is in a transitional state
-        raise Permanent(refused.message)
 
     async def _wait(self, client: ProviderClient, job: Job, uid: str, called: float) -> Ending:
         """Wait for the result of a call that was sent at `called`, by the client's clock."""

@@ -53,25 +53,21 @@ def vm_lock_set(request: Request, vm: Object | None) -> Iterable[Key]:
     elif vm is None or vm.kind != VM.kind:
         return ()
     else:
-        names = _related_ids(request, vm)
+        spec, seen = model.read_spec(vm, model.OvcVmSpec), model.vm_seen(vm)
+        match request.action:
+            case "deploy" | "start":
+                names = {spec.cloudspace, spec.account, spec.clone_of, *seen.disks, *seen.clones}
+            case "delete" | "destroy":
+                names = {*seen.disks, *seen.clones}
+            case "restore":
+                names = {spec.cloudspace, spec.account, *seen.disks}
+            case "detach disk":
+                names = {str(common_guard.request_args(request).get("disk", ""))}
+            case "attach disk" | "add disk" | "resume" | "reboot" | "reset" | "shows on":
+                names = {spec.cloudspace, spec.account, str(common_guard.request_args(request).get("disk", ""))}
+            case _:
+                names = set()
     return [Key(request.ns, name) for name in names if name]
-
-
-def _related_ids(request: Request, vm: Object) -> set[str]:
-    spec, seen = model.read_spec(vm, model.OvcVmSpec), model.vm_seen(vm)
-    match request.action:
-        case "deploy" | "start":
-            return {spec.cloudspace, spec.account, spec.clone_of, *seen.disks, *seen.clones}
-        case "delete" | "destroy":
-            return {*seen.disks, *seen.clones}
-        case "restore":
-            return {spec.cloudspace, spec.account, *seen.disks}
-        case "detach disk":
-            return {str(common_guard.request_args(request).get("disk", ""))}
-        case "attach disk" | "add disk" | "resume" | "reboot" | "reset" | "shows on":
-            return {spec.cloudspace, spec.account, str(common_guard.request_args(request).get("disk", ""))}
-        case _:
-            return set()
 
 
 # --- creation --------------------------------------------------------------------------------------------------------

@@ -134,7 +134,18 @@ def _routes(resource_type: str, made: int) -> list[HTTPRouteHandler]:
             for resource in await request.service.resources(ns, resource_type)
             if fits(model.resource_identity(resource).name)
         ]
-        return await _remove_all(request, resource_type, resources, force=forced)
+        # the reply names those that could not be deleted, and an error is raised if none could be
+        results: list[ResourceDeletion] = []
+        refused: list[Denied] = []
+        for resource in resources:
+            try:
+                results.append(await _deletion(request, resource_type, resource, force=forced))
+            except Denied as error:
+                refused.append(error)
+                results.append(_refusal(resource_type, resource, error))
+        if refused and len(refused) == len(resources):
+            raise refused[0]
+        return resource_deletions(results)
 
     return [make, list_all, get_one, delete_one, delete_all]
 
@@ -181,23 +192,6 @@ async def wait_done(request: TumblebugRequest, op: Operation, what: str) -> bool
     if over is not None and over.status is not Status.SUCCEEDED:
         raise NotDone(what, over.error or "no reason is known")
     return over is not None
-
-
-async def _remove_all(
-    request: TumblebugRequest, resource_type: str, parts: Sequence[Object], *, force: bool = False
-) -> ResourceDeletions:
-    """Delete resources; the reply names those that could not be deleted, and an error is raised if none could be."""
-    results: list[ResourceDeletion] = []
-    refused: list[Denied] = []
-    for resource in parts:
-        try:
-            results.append(await _deletion(request, resource_type, resource, force=force))
-        except Denied as error:
-            refused.append(error)
-            results.append(_refusal(resource_type, resource, error))
-    if refused and len(refused) == len(parts):
-        raise refused[0]
-    return resource_deletions(results)
 
 
 async def _deletion(
