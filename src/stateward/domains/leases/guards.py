@@ -353,5 +353,5 @@ def concerned_leases(host: model.LeaseHost, now: float) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*_leases(ahead), *(holding.lease for holding in host.seen.held)]))
 
 
-def _leases(bookings: list[model.Booking]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(booking.lease for booking in bookings))
+def _leases(booked: list[model.Booking]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(booking.lease for booking in booked))

@@ -47,7 +47,18 @@ async def adopt_machines(
     With the operation of an equal request that is still running, nothing is started.
     """
     await service.namespace(ns)
-    places = await _places(service, ns, request)
+    # each connection must let the namespace adopt, and its driver must be able to
+    places: dict[str, model.CloudConnection] = {}
+    for number, machine in enumerate(request.machines):
+        if machine.connection not in places:
+            try:
+                place = places[machine.connection] = await service.catalogue.connection(machine.connection)
+            except UnknownName as error:
+                granted = [known.name for known in await service.catalogue.connections() if is_granted(known, ns)]
+                raise unknown_connection(f"subGroups[{number}].connectionName", machine.connection, granted) from error
+            check_adoption(place, ns)
+            if not isinstance(await service.clients.driver_for(place), MachineAdopter):
+                raise NotDone(f"adoption at connection {place.name!r}", CANNOT_ADOPT)
     record = await service.engine.store.reader.object(Key(ns, request.mci))
     exists = record is not None and not record.removed
     if record is not None and exists and record.kind != MCI.kind:
@@ -102,22 +113,6 @@ async def deregister_vms(service: Service, ns: str, mci: str, vms: Sequence[str]
             raise NotDone(f"deregistration of {vm.id!r}", f"operation {vm.op} is running")
     args = model.Deregistration(tuple(vms))
     return await service.engine.act(ns, mci, "deregister", args=args, actor=by.actor, who=by.who)
-
-
-async def _places(service: Service, ns: str, request: AdoptionRequest) -> dict[str, model.CloudConnection]:
-    """Return the connections of the machines; each must let the namespace adopt, and its driver must be able to."""
-    places: dict[str, model.CloudConnection] = {}
-    for number, machine in enumerate(request.machines):
-        if machine.connection not in places:
-            try:
-                place = places[machine.connection] = await service.catalogue.connection(machine.connection)
-            except UnknownName as error:
-                granted = [known.name for known in await service.catalogue.connections() if is_granted(known, ns)]
-                raise unknown_connection(f"subGroups[{number}].connectionName", machine.connection, granted) from error
-            check_adoption(place, ns)
-            if not isinstance(await service.clients.driver_for(place), MachineAdopter):
-                raise NotDone(f"adoption at connection {place.name!r}", CANNOT_ADOPT)
-    return places
 
 
 async def _same_adoption(service: Service, mci: Object, machines: Iterable[model.MachineToAdopt]) -> str | None:

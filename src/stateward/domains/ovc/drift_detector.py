@@ -119,8 +119,20 @@ class DriftDetector:
     async def check_namespace(self, ns: str) -> None:
         """Check the nodes of a namespace that are due, concurrently."""
         async with self._readers:
-            serving, due = await self._list_nodes(ns)
-            claimed = await self._claim_nodes(ns, due)
+            # the nodes in service, and those that no process has checked lately: the claims decide about them
+            serving: dict[str, None] = {}
+            due: list[str] = []
+            lately = await self._engine.store.reader.time() - self._every * 0.6
+            async for node in list_all(self._engine.store.reader, Selector(ns, NODE.kind)):
+                if node.state in IN_SERVICE:
+                    serving[node.id] = None
+                with self._faults.isolate(f"look at node {node.id} of {ns}"):
+                    if node_seen(node).looked <= lately:
+                        due.append(node.id)
+            claimed: dict[str, NodeSeen] = {}
+            for first in range(0, len(due), CLAIMED_TOGETHER):
+                some = [Key(ns, id_) for id_ in due[first : first + CLAIMED_TOGETHER]]
+                claimed |= await self._engine.store.transact(partial(_claim_turns, nodes=some, rest=self._every * 0.6))
             watched = await self._list_watched(ns, claimed) if claimed else {}
         keeper = next(iter(serving), None)
         # on no node: no power for certain
@@ -173,27 +185,6 @@ class DriftDetector:
             return None
 
     # --- claims ------------------------------------------------------------------------------------------------------
-
-    async def _list_nodes(self, ns: str) -> tuple[dict[str, None], list[str]]:
-        """Return the nodes in service, and those that no process has checked lately: the claims decide about them."""
-        serving: dict[str, None] = {}
-        due: list[str] = []
-        lately = await self._engine.store.reader.time() - self._every * 0.6
-        async for node in list_all(self._engine.store.reader, Selector(ns, NODE.kind)):
-            if node.state in IN_SERVICE:
-                serving[node.id] = None
-            with self._faults.isolate(f"look at node {node.id} of {ns}"):
-                if node_seen(node).looked <= lately:
-                    due.append(node.id)
-        return serving, due
-
-    async def _claim_nodes(self, ns: str, nodes: Sequence[str]) -> dict[str, NodeSeen]:
-        """Claim nodes for this check; those that another process has checked meanwhile are not among the result."""
-        claimed: dict[str, NodeSeen] = {}
-        for first in range(0, len(nodes), CLAIMED_TOGETHER):
-            some = [Key(ns, id_) for id_ in nodes[first : first + CLAIMED_TOGETHER]]
-            claimed |= await self._engine.store.transact(partial(_claim_turns, nodes=some, rest=self._every * 0.6))
-        return claimed
 
     async def _record_trouble(self, node: Key, seen: NodeSeen, trouble: str) -> None:
         async def save(tx: Tx) -> None:

@@ -25,16 +25,8 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 
 from stateward.drivers import port
+from stateward.drivers.cloud import machines
 from stateward.drivers.cloud.errors import CloudCallFailed, found_or_none, outcome_of
-from stateward.drivers.cloud.machines import (
-    GONE,
-    CloudMachines,
-    FoundMachines,
-    Remembered,
-    age_rank,
-    each_outcome,
-    existing_outcome,
-)
 from stateward.drivers.openstack.client import ApiCall, OpenStackClient
 from stateward.drivers.openstack.images import OpenStackImages
 from stateward.drivers.openstack.listing import ServerLister
@@ -109,7 +101,7 @@ def guard_of(project: str, region: str) -> CreateGuard:  # noqa: ARG001 - they a
     return CreateGuard()
 
 
-class OpenStackMachines(CloudMachines):
+class OpenStackMachines(machines.CloudMachines):
     """Creates servers and acts on them; remembers the tokens of reboots, because Nova would repeat a reboot."""
 
     def __init__(
@@ -122,7 +114,7 @@ class OpenStackMachines(CloudMachines):
     ) -> None:
         self._calls, self._lister, self._images, self._resources = calls, lister, images, resources
         self._settings, self._way = settings, settings.suspend
-        self._rebooted = Remembered[str]()
+        self._rebooted = machines.Remembered[str]()
 
     async def create(self, wanted: Mapping[str, port.MachineSpec]) -> Mapping[str, port.Outcome]:
         """Create machines; raises `CloudCallFailed`."""
@@ -140,19 +132,23 @@ class OpenStackMachines(CloudMachines):
         live, changed = await asyncio.gather(
             self._lister.list_servers(wanted), self._lister.list_changes(datetime.now(UTC) - REMEMBERED, wanted)
         )
-        present = FoundMachines([*live.machines, *changed.machines]).by_key()
+        present = machines.FoundMachines([*live.machines, *changed.machines]).by_key()
         failed = live.failed or changed.failed
         if failed is not None:  # what was listed exists, and of the others nothing is known
-            existing = {key: existing_outcome(machine) for key, machine in present.items() if machine.state not in GONE}
+            existing = {
+                key: machines.existing_outcome(machine)
+                for key, machine in present.items()
+                if machine.state not in machines.GONE
+            }
             return {**{key: failed.outcome_for(key) for key in wanted}, **existing}
         for key in present:
             guard.clear(key)
         absent = {key: machine_spec for key, machine_spec in wanted.items() if key not in present}
-        made = await each_outcome(absent, partial(self._make, guard))
+        made = await machines.each_outcome(absent, partial(self._make, guard))
         accepted = {key: outcome for key, outcome in made.items() if isinstance(outcome, port.CallAccepted)}
         lost = await self._remove_duplicates(accepted, live.time or datetime.now(UTC)) if accepted else {}
         return {
-            **{key: existing_outcome(machine) for key, machine in present.items()},
+            **{key: machines.existing_outcome(machine) for key, machine in present.items()},
             **made,
             **lost,
         }
@@ -275,8 +271,8 @@ class OpenStackMachines(CloudMachines):
         await self._calls.call(ApiCall(action.name, "compute", "POST", f"/servers/{native}/action", dict(action.body)))
 
 
-def _first(machines: Collection[port.Observation], own: str) -> port.Observation | None:
+def _first(seen: Collection[port.Observation], own: str) -> port.Observation | None:
     """Return the oldest live machine of a key, if it is not our own."""
-    live = sorted((machine for machine in machines if machine.state not in GONE), key=age_rank)
+    live = sorted((machine for machine in seen if machine.state not in machines.GONE), key=machines.age_rank)
     is_listed = own in {machine.native_id for machine in live}  # else nobody knows which one is older
     return live[0] if is_listed and live[0].native_id != own else None

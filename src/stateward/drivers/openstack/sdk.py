@@ -147,9 +147,12 @@ def open_session(provider_region: ProviderRegion, login: KeystoneLogin, connecti
     timeouts = seconds_option(options, "connect_timeout", 5.0), seconds_option(options, "read_timeout", 60.0)
     plugin = v3.ApplicationCredential if login.is_application else v3.Password
     keywords: dict[str, Any] = login.keywords()
+    http = requests.Session()  # it keeps a connection for each thread, and repeats nothing
+    for scheme in ("http://", "https://"):
+        http.mount(scheme, HTTPAdapter(pool_maxsize=connections, max_retries=0))
     session = Session(
         auth=plugin(**keywords),
-        session=_http(connections),
+        session=http,
         verify=login.verify,
         timeout=timeouts[1],
         app_name="stateward",
@@ -171,11 +174,3 @@ def _causes(error: object) -> Iterator[object]:
         yield error
         inner = getattr(error, "reason", None) or next((arg for arg in error.args if isinstance(arg, Exception)), None)
         error = inner or error.__cause__ or error.__context__
-
-
-def _http(connections: int) -> requests.Session:
-    """Return a session of requests that keeps a connection for each thread, and repeats nothing."""
-    session = requests.Session()
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, HTTPAdapter(pool_maxsize=connections, max_retries=0))
-    return session

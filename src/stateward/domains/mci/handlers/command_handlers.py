@@ -268,13 +268,7 @@ class OutputStream:
             await self._flush()
 
     async def _flush(self) -> None:
-        piece = self._take_piece()
-        if piece or self._told < self.done:
-            self._told = self.done
-            await self._job.progress(piece, self.done, self._total)
-
-    def _take_piece(self) -> str:
-        """Return the next lines, up to the size of a piece; lines that are too many have not been added."""
+        # the next lines, up to the size of a piece; lines that are too many have not been added
         taken, size = 0, 0
         while taken < len(self._lines) and (taken == 0 or size + len(self._lines[taken]) < MAX_PIECE_CHARS):
             size += len(self._lines[taken]) + 1
@@ -282,4 +276,6 @@ class OutputStream:
         self._pending -= sum(map(len, self._lines[:taken]))
         piece, self._lines = "\n".join(self._lines[:taken]), self._lines[taken:]
         self._streamed += max(len(piece), 1 if taken else 0)
-        return piece
+        if piece or self._told < self.done:
+            self._told = self.done
+            await self._job.progress(piece, self.done, self._total)

@@ -4,21 +4,9 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from msgspec.structs import replace
 
-from stateward.domains.ovc import errors, model
+from stateward.domains.ovc import errors, lifecycle, model
 from stateward.domains.ovc.guards import common_guard
 from stateward.domains.ovc.guards.node_guard import choose_node, requested_node
-from stateward.domains.ovc.lifecycle import (
-    ACCOUNT,
-    CLOUDSPACE,
-    DISK,
-    IMAGE,
-    VM,
-    AccountState,
-    CloudspaceState,
-    DiskState,
-    ImageState,
-    OvcVmState,
-)
 from stateward.domains.ovc.object_updates import define_disk, disk_move, hold_disk, update_seen
 from stateward.drivers.process.shell_machine import size_of
 from stateward.drivers.qemu.guest_images import GUEST_BOARDS, LEAST_MIB, firmware_problem
@@ -32,7 +20,7 @@ from stateward.store.records import Key, Object, to_json
 Rule = Callable[[UnitOfWork, Request, Object], Awaitable[Request | None]]
 
 
-OUT = frozenset({OvcVmState.DELETED, OvcVmState.DESTROYED})
+OUT = frozenset({lifecycle.OvcVmState.DELETED, lifecycle.OvcVmState.DESTROYED})
 
 
 async def guard_vm(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
@@ -50,7 +38,7 @@ def vm_lock_set(request: Request, vm: Object | None) -> Iterable[Key]:
         except BadInput:
             return ()
         names = {spec.cloudspace, spec.account, spec.image, spec.clone_of}
-    elif vm is None or vm.kind != VM.kind:
+    elif vm is None or vm.kind != lifecycle.VM.kind:
         return ()
     else:
         spec, seen = model.read_spec(vm, model.OvcVmSpec), model.vm_seen(vm)
@@ -79,14 +67,14 @@ async def _define(uow: UnitOfWork, request: Request, vm: Object) -> Request | No
         raise BadInput("size", spec.size, "a size: tiny, small, medium, large, or such as 2c512m")
     if vm.parent != spec.cloudspace or vm.queue != vm.id:
         raise BadInput("parent", vm.parent, f"the VM's cloudspace, {spec.cloudspace}")
-    box = common_guard.require_state(uow, ns, spec.cloudspace, CLOUDSPACE, CloudspaceState.DEPLOYED)
+    box = common_guard.require_state(uow, ns, spec.cloudspace, lifecycle.CLOUDSPACE, lifecycle.CloudspaceState.DEPLOYED)
     if box.parent != spec.account:
         raise errors.OtherAccount(kind="cloudspace", id=box.id, other=spec.account)
-    common_guard.require_state(uow, ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
-    image = common_guard.require_state(uow, ns, spec.image, IMAGE, ImageState.CREATED)
+    common_guard.require_state(uow, ns, spec.account, lifecycle.ACCOUNT, lifecycle.AccountState.CONFIRMED)
+    image = common_guard.require_state(uow, ns, spec.image, lifecycle.IMAGE, lifecycle.ImageState.CREATED)
     _require_same_account(image, image.parent or "", spec.account)
     source = _source(uow, ns, spec)
-    await common_guard.require_free_name(uow, ns, VM, spec.name, parent=spec.cloudspace)
+    await common_guard.require_free_name(uow, ns, lifecycle.VM, spec.name, parent=spec.cloudspace)
     if source is not None:
         seen = model.vm_seen(source)
         update_seen(uow, source, replace(seen, clones=(*seen.clones, vm.id)))
@@ -101,7 +89,7 @@ def _source(uow: UnitOfWork, ns: str, spec: model.OvcVmSpec) -> Object | None:
     """Return the VM that is cloned; it must not run while its disk becomes the base of both."""
     if not spec.clone_of:
         return None
-    source = common_guard.require_state(uow, ns, spec.clone_of, VM, OvcVmState.HALTED)
+    source = common_guard.require_state(uow, ns, spec.clone_of, lifecycle.VM, lifecycle.OvcVmState.HALTED)
     of = model.read_spec(source, model.OvcVmSpec)
     _require_same_account(source, of.account, spec.account)
     if of.image != spec.image:
@@ -122,12 +110,12 @@ async def _require_parents_enabled(uow: UnitOfWork, request: Request, vm: Object
 
 async def _deploy(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
     boot, spec = (
-        common_guard.require_object(uow, request.ns, model.boot_disk_id(vm.id), DISK),
+        common_guard.require_object(uow, request.ns, model.boot_disk_id(vm.id), lifecycle.DISK),
         model.read_spec(vm, model.OvcVmSpec),
     )
     if spec.clone_of:
-        common_guard.require_state(uow, request.ns, spec.clone_of, VM, OvcVmState.HALTED)
-    move = None if boot.state == DiskState.ASSIGNED else disk_move(uow, boot, "assign")
+        common_guard.require_state(uow, request.ns, spec.clone_of, lifecycle.VM, lifecycle.OvcVmState.HALTED)
+    move = None if boot.state == lifecycle.DiskState.ASSIGNED else disk_move(uow, boot, "assign")
     await _start(uow, request, vm)
     if move is not None:
         hold_disk(uow, request, boot, move)
@@ -138,11 +126,13 @@ async def _start(uow: UnitOfWork, request: Request, vm: Object) -> Request | Non
     # Refuse to start a VM below a disabled parent; the controller may, because it only restores what there was.
     spec = model.read_spec(vm, model.OvcVmSpec)
     if request.actor != CONTROLLER:
-        common_guard.require_state(uow, request.ns, spec.cloudspace, CLOUDSPACE, CloudspaceState.DEPLOYED)
-        common_guard.require_state(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
+        common_guard.require_state(
+            uow, request.ns, spec.cloudspace, lifecycle.CLOUDSPACE, lifecycle.CloudspaceState.DEPLOYED
+        )
+        common_guard.require_state(uow, request.ns, spec.account, lifecycle.ACCOUNT, lifecycle.AccountState.CONFIRMED)
     seen, node = model.vm_seen(vm), str(common_guard.request_args(request).get("node", ""))
-    for clone in (common_guard.require_object(uow, request.ns, id_, VM) for id_ in seen.clones):
-        if clone.state == OvcVmState.DEPLOYING:  # the clone is being created from this VM's disk
+    for clone in (common_guard.require_object(uow, request.ns, id_, lifecycle.VM) for id_ in seen.clones):
+        if clone.state == lifecycle.OvcVmState.DEPLOYING:  # the clone is being created from this VM's disk
             raise errors.HasClones(id=vm.id, clones=clone.id)
     if node and request.actor == USER:
         raise errors.NodeIsInternal(id=vm.id)
@@ -187,7 +177,7 @@ def _require_no_clones(uow: UnitOfWork, vm: Object, *, living: bool) -> None:
 
 async def _delete(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
     _require_no_clones(uow, vm, living=True)
-    disks = [common_guard.require_object(uow, request.ns, id_, DISK) for id_ in model.vm_seen(vm).disks]
+    disks = [common_guard.require_object(uow, request.ns, id_, lifecycle.DISK) for id_ in model.vm_seen(vm).disks]
     taken = [(disk, disk_move(uow, disk, "delete")) for disk in disks if disk.state not in NOT_TAKEN_ALONG]
     for disk, move in taken:
         hold_disk(uow, request, disk, move, bin=model.BinEntry(uow.now, vm.id))
@@ -195,15 +185,15 @@ async def _delete(uow: UnitOfWork, request: Request, vm: Object) -> Request | No
     return None
 
 
-NOT_TAKEN_ALONG = frozenset({DiskState.TOBEDELETED, DiskState.ERROR, DiskState.MODELED})
+NOT_TAKEN_ALONG = frozenset({lifecycle.DiskState.TOBEDELETED, lifecycle.DiskState.ERROR, lifecycle.DiskState.MODELED})
 """States of disks that a deleted VM does not take along: in the recycle bin already, or incomplete."""
 
 
 async def _restore(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
     spec, seen = model.read_spec(vm, model.OvcVmSpec), model.vm_seen(vm)
-    for id_, lifecycle in ((spec.cloudspace, CLOUDSPACE), (spec.account, ACCOUNT)):
-        common_guard.require_parent_not_binned(uow, request, id_, lifecycle)
-    disks = [common_guard.require_object(uow, request.ns, id_, DISK) for id_ in seen.disks]
+    for id_, kind in ((spec.cloudspace, lifecycle.CLOUDSPACE), (spec.account, lifecycle.ACCOUNT)):
+        common_guard.require_parent_not_binned(uow, request, id_, kind)
+    disks = [common_guard.require_object(uow, request.ns, id_, lifecycle.DISK) for id_ in seen.disks]
     back = [disk for disk in disks if (stay := model.disk_seen(disk).bin) is not None and stay.along == vm.id]
     for disk, move in [(disk, disk_move(uow, disk, "restore")) for disk in back]:
         hold_disk(uow, request, disk, move)
@@ -212,7 +202,7 @@ async def _restore(uow: UnitOfWork, request: Request, vm: Object) -> Request | N
 
 async def _destroy(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
     _require_no_clones(uow, vm, living=False)
-    disks = [common_guard.require_object(uow, request.ns, id_, DISK) for id_ in model.vm_seen(vm).disks]
+    disks = [common_guard.require_object(uow, request.ns, id_, lifecycle.DISK) for id_ in model.vm_seen(vm).disks]
     for disk, move in [(disk, disk_move(uow, disk, "destroy")) for disk in disks]:
         hold_disk(uow, request, disk, move)
     return None
@@ -234,7 +224,7 @@ async def _add_disk(uow: UnitOfWork, request: Request, vm: Object) -> Request | 
         to_json({"name": args.get("name", ""), "gib": args.get("gib", 1), "account": account}), model.DiskSpec
     )
     slot = _free_slot(vm, model.vm_seen(vm))
-    await common_guard.require_free_name(uow, request.ns, DISK, spec.name, account=account)
+    await common_guard.require_free_name(uow, request.ns, lifecycle.DISK, spec.name, account=account)
     disk = define_disk(uow, request, model.added_disk_id(request.op), spec, vm.id, slot)
     hold_disk(uow, request, disk, disk_move(uow, disk, "assign"))
     return None
@@ -242,7 +232,9 @@ async def _add_disk(uow: UnitOfWork, request: Request, vm: Object) -> Request | 
 
 async def _attach_disk(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
     await _require_parents_enabled(uow, request, vm)
-    disk = common_guard.require_object(uow, request.ns, str(common_guard.request_args(request).get("disk", "")), DISK)
+    disk = common_guard.require_object(
+        uow, request.ns, str(common_guard.request_args(request).get("disk", "")), lifecycle.DISK
+    )
     spec = model.read_spec(disk, model.DiskSpec)
     _require_same_account(disk, spec.account, model.read_spec(vm, model.OvcVmSpec).account)
     _refuse_boot_disk(disk, spec)
@@ -253,7 +245,9 @@ async def _attach_disk(uow: UnitOfWork, request: Request, vm: Object) -> Request
 
 
 async def _detach_disk(uow: UnitOfWork, request: Request, vm: Object) -> Request | None:
-    disk = common_guard.require_object(uow, request.ns, str(common_guard.request_args(request).get("disk", "")), DISK)
+    disk = common_guard.require_object(
+        uow, request.ns, str(common_guard.request_args(request).get("disk", "")), lifecycle.DISK
+    )
     if disk.id not in model.vm_seen(vm).disks:
         raise errors.NotAttached(disk=disk.id, id=vm.id)
     _refuse_boot_disk(disk, model.read_spec(disk, model.DiskSpec))
