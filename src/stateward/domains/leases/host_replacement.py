@@ -15,19 +15,12 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.leases import bookings, lease_parts
+from stateward.domains.leases import bookings, lease_parts, model
 from stateward.domains.leases.allocation import AllocationPlan, host_allocator
 from stateward.domains.leases.booking_writer import HostDecision, LockedLease
 from stateward.domains.leases.context import LeaseContext
 from stateward.domains.leases.errors import HostHeld, HostsTaken
 from stateward.domains.leases.lifecycle import HostState, ReservationState
-from stateward.domains.leases.model import (
-    Allocation,
-    Holding,
-    ReservationSeen,
-    ReservationSpec,
-    read_lease,
-)
 from stateward.domains.leases.timers import heal_timer
 from stateward.engine import Job
 
@@ -44,8 +37,8 @@ class DegradedReservation(Struct, frozen=True):
     """A reservation that may have failed hosts; hosts that failed less than `settle_s` seconds ago may recover."""
 
     locked: LockedLease
-    spec: ReservationSpec
-    seen: ReservationSeen
+    spec: model.ReservationSpec
+    seen: model.ReservationSeen
     demand: bookings.Demand
     settle_s: float
 
@@ -65,7 +58,7 @@ class DegradedReservation(Struct, frozen=True):
         return [name for name in self.seen.hosts if not self.is_up(name) and name not in self.settling_hosts]
 
     @property
-    def healthy_hosts(self) -> Allocation:
+    def healthy_hosts(self) -> model.Allocation:
         """The hosts of the reservation that it keeps."""
         failed = self.failed_hosts
         return {name: count for name, count in self.seen.hosts.items() if name not in failed}
@@ -86,7 +79,7 @@ class DegradedReservation(Struct, frozen=True):
         host = self.locked.hosts.get(name)
         return host is not None and host.object.state == HostState.UP
 
-    def with_replacement(self, new: Allocation) -> ReservationSeen:
+    def with_replacement(self, new: model.Allocation) -> model.ReservationSeen:
         """Return the reservation with its new hosts and flags."""
         has = self.healthy_hosts | new
         missing = sum(has.values()) < self.demand.min_count
@@ -100,10 +93,10 @@ class DegradedReservation(Struct, frozen=True):
             lost=tuple(dict.fromkeys(lost)),
         )
 
-    def changes(self, new: Allocation) -> list[tuple[str, bookings.HostChange]]:
+    def changes(self, new: model.Allocation) -> list[tuple[str, bookings.HostChange]]:
         """Return the changes of hosts that go with a replacement."""
         lease, id_ = self.locked.lease, self.spec.id
-        holding = bookings.HandOverHost(Holding(lease.object.id, id_, self.demand.share is None))
+        holding = bookings.HandOverHost(model.Holding(lease.object.id, id_, self.demand.share is None))
         changes: list[tuple[str, bookings.HostChange]] = []
         for name, count in new.items():
             changes.append(
@@ -117,7 +110,7 @@ class DegradedReservation(Struct, frozen=True):
 
 async def heal(ctx: LeaseContext, job: Job) -> None:
     """Replace failed hosts as far as others are free, and record which hosts are up again."""
-    lease = read_lease(job.claim.object)
+    lease = model.read_lease(job.claim.object)
     unavailable: set[str] = set()
     decision = await ctx.booking_writer.decide(job, (), partial(decide_replacement, ctx, {}, {}))
     while decision.lacking:
@@ -151,7 +144,7 @@ def decide_replacement(ctx: LeaseContext, searched: Counts, plan: AllocationPlan
         degraded = DegradedReservation(locked, spec, mine, demand, ctx.replace_after)
         if degraded.lacking > searched.get(spec.id, 0):
             lacking[spec.id] = degraded.lacking
-        new: Allocation = {}
+        new: model.Allocation = {}
         for name, each in plan.get(spec.id, {}).items():
             if (left := degraded.lacking - sum(new.values())) > 0:
                 new[name] = min(each, left)

@@ -9,21 +9,8 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from stateward.drivers import port
+from stateward.drivers.azure import names
 from stateward.drivers.azure.client import ArmClient
-from stateward.drivers.azure.names import (
-    SECURITY_GROUP,
-    SSH_PUBLIC_KEY,
-    SUBNET_TAG_PREFIX,
-    VIRTUAL_NETWORK,
-    WITHIN_TAG,
-    ArmScope,
-    arm_name,
-    key_of,
-    properties_of,
-    subnet_tag,
-    tag_of,
-    tags_of,
-)
 from stateward.drivers.azure.rules import group_rules, missing_rules, surplus_rules
 from stateward.drivers.cloud.errors import CloudCallFailed, refusal
 from stateward.drivers.cloud.networks import CloudResources, key_pair_of, rules_of
@@ -34,9 +21,9 @@ GROUPS, RULES = "network.network_security_groups", "network.security_rules"
 KEYS = "compute.ssh_public_keys"
 
 OPERATIONS = {
-    port.ResourceKind.NETWORK:        (NETWORKS, VIRTUAL_NETWORK),
-    port.ResourceKind.SECURITY_GROUP: (GROUPS,   SECURITY_GROUP),
-    port.ResourceKind.SSH_KEY:        (KEYS,     SSH_PUBLIC_KEY),
+    port.ResourceKind.NETWORK:        (NETWORKS, names.VIRTUAL_NETWORK),
+    port.ResourceKind.SECURITY_GROUP: (GROUPS,   names.SECURITY_GROUP),
+    port.ResourceKind.SSH_KEY:        (KEYS,     names.SSH_PUBLIC_KEY),
 }  # fmt: skip
 """The operations and the type of each kind that has tags; subnets are in their networks."""
 
@@ -66,7 +53,7 @@ class AzureResources(CloudResources):
             return await self._ensure_subnet(resource, scope)
         rules = rules_of(resource)  # bad ones are refused before anything is created
         operations, kind = OPERATIONS[resource.kind]
-        name = arm_name(resource.key)
+        name = names.arm_name(resource.key)
         existing = await self._calls.find(operations, scope.group, name)
         if existing is None:
             try:
@@ -82,16 +69,18 @@ class AzureResources(CloudResources):
         )
         return (port.CallAccepted if is_changed else port.AlreadyDone)(resource.key, scope.id(kind, name))
 
-    async def _create(self, resource: port.CloudResource, scope: ArmScope) -> port.Outcome:
+    async def _create(self, resource: port.CloudResource, scope: names.ArmScope) -> port.Outcome:
         operations, kind = OPERATIONS[resource.kind]
-        name = arm_name(resource.key)
+        name = names.arm_name(resource.key)
         body, secret = create_body(resource, scope)
         method = "create" if resource.kind is port.ResourceKind.SSH_KEY else "begin_create_or_update"
         made = await self._calls.call(f"{operations}.{method}", scope.group, name, body, headers=CREATE_ONLY_HEADER)
         await self._calls.wait_until_provisioned(made, operations, scope.group, name)
         return port.CallAccepted(resource.key, scope.id(kind, name), secret)
 
-    async def _set_rules(self, scope: ArmScope, name: str, rules: set[SecurityRule], group: Mapping[str, Any]) -> bool:
+    async def _set_rules(
+        self, scope: names.ArmScope, name: str, rules: set[SecurityRule], group: Mapping[str, Any]
+    ) -> bool:
         """Give a group exactly its rules; returns whether anything was changed."""
         surplus = surplus_rules(rules, group)
         for rule in surplus:
@@ -108,13 +97,13 @@ class AzureResources(CloudResources):
         if resource.kind is port.ResourceKind.SUBNET:
             return await self._remove_subnet(resource, scope)
         operations, kind = OPERATIONS[resource.kind]
-        name = arm_name(resource.key)
+        name = names.arm_name(resource.key)
         native_id = scope.id(kind, name)
         existing = await self._calls.find(operations, scope.group, name)
         if existing is None:
             return port.AlreadyDone(resource.key, native_id)
         _check_key(resource, existing)
-        if subnets := properties_of(existing).get("subnets"):  # Azure would remove them together with the network
+        if subnets := names.properties_of(existing).get("subnets"):  # Azure would remove them together with the network
             message = f"the network has {len(subnets)} subnets"
             return port.CallRefused(resource.key, port.RefusalReason.IN_USE, message)
         delete = "delete" if resource.kind is port.ResourceKind.SSH_KEY else "begin_delete"
@@ -123,14 +112,14 @@ class AzureResources(CloudResources):
 
     # --- subnets -----------------------------------------------------------------------------------------------------
 
-    async def _ensure_subnet(self, resource: port.CloudResource, scope: ArmScope) -> port.Outcome:
-        names = scope.child_names(resource.within, VIRTUAL_NETWORK)
-        if names is None or len(names) != 1:
+    async def _ensure_subnet(self, resource: port.CloudResource, scope: names.ArmScope) -> port.Outcome:
+        inside = scope.child_names(resource.within, names.VIRTUAL_NETWORK)
+        if inside is None or len(inside) != 1:
             message = f"{resource.within!r} is no network of the resource group {scope.group}"
             raise refusal("network", port.RefusalReason.INVALID, message)
-        network, name = names[0], arm_name(resource.key)
-        native_id = scope.id(VIRTUAL_NETWORK, network, "subnets", name)
-        await self._tag_network(scope, network, {subnet_tag(resource.key): resource.key})
+        network, name = inside[0], names.arm_name(resource.key)
+        native_id = scope.id(names.VIRTUAL_NETWORK, network, "subnets", name)
+        await self._tag_network(scope, network, {names.subnet_tag(resource.key): resource.key})
         subnet = await self._calls.find(SUBNETS, scope.group, network, name)
         if subnet is not None:
             await self._calls.wait_until_provisioned(subnet, SUBNETS, scope.group, network, name)
@@ -140,19 +129,21 @@ class AzureResources(CloudResources):
         await self._calls.wait_until_provisioned(made, SUBNETS, scope.group, network, name)
         return port.CallAccepted(resource.key, native_id)
 
-    async def _remove_subnet(self, resource: port.CloudResource, scope: ArmScope) -> port.Outcome:
-        name = arm_name(resource.key)
+    async def _remove_subnet(self, resource: port.CloudResource, scope: names.ArmScope) -> port.Outcome:
+        name = names.arm_name(resource.key)
         networks = [
             str(shown["name"])
             async for shown in self._calls.pages(f"{NETWORKS}.list", scope.group)
-            if any(str(subnet.get("name")).lower() == name for subnet in properties_of(shown).get("subnets") or ())
+            if any(
+                str(subnet.get("name")).lower() == name for subnet in names.properties_of(shown).get("subnets") or ()
+            )
         ]
         for network in networks:
             await self._calls.remove(SUBNETS, scope.group, network, name)
-            await self._tag_network(scope, network, {subnet_tag(resource.key): None})
+            await self._tag_network(scope, network, {names.subnet_tag(resource.key): None})
         return (port.CallAccepted if networks else port.AlreadyDone)(resource.key, resource.native_id)
 
-    async def _tag_network(self, scope: ArmScope, network: str, changes: Mapping[str, str | None]) -> None:
+    async def _tag_network(self, scope: names.ArmScope, network: str, changes: Mapping[str, str | None]) -> None:
         """Change tags of a network; raises `CloudCallFailed` if there is no network."""
         async with self._locks[f"tags of {network}"]:
             shown = await self._calls.call(f"{NETWORKS}.get", scope.group, network)
@@ -163,32 +154,34 @@ class AzureResources(CloudResources):
 
     # --- listings ----------------------------------------------------------------------------------------------------
 
-    async def _list_networks(self, scope: ArmScope) -> AsyncIterator[port.CloudResource]:
+    async def _list_networks(self, scope: names.ArmScope) -> AsyncIterator[port.CloudResource]:
         async for shown in self._calls.pages(f"{NETWORKS}.list", scope.group):
             if not scope.is_here(shown):
                 continue
-            native_id = scope.id(VIRTUAL_NETWORK, str(shown["name"]))
-            if key := key_of(shown):
+            native_id = scope.id(names.VIRTUAL_NETWORK, str(shown["name"]))
+            if key := names.key_of(shown):
                 yield port.CloudResource(port.ResourceKind.NETWORK, key, "", native_id=native_id)
-            names = {str(entry.get("name")) for entry in properties_of(shown).get("subnets") or ()}
-            keys = [value for tag, value in (shown.get("tags") or {}).items() if tag.startswith(SUBNET_TAG_PREFIX)]
-            for key in sorted(key for key in keys if arm_name(key) in names):
-                subnet = scope.id(VIRTUAL_NETWORK, str(shown["name"]), "subnets", arm_name(key))
+            known = {str(entry.get("name")) for entry in names.properties_of(shown).get("subnets") or ()}
+            keys = [
+                value for tag, value in (shown.get("tags") or {}).items() if tag.startswith(names.SUBNET_TAG_PREFIX)
+            ]
+            for key in sorted(key for key in keys if names.arm_name(key) in known):
+                subnet = scope.id(names.VIRTUAL_NETWORK, str(shown["name"]), "subnets", names.arm_name(key))
                 yield port.CloudResource(port.ResourceKind.SUBNET, key, "", native_id, native_id=subnet)
 
-    async def _list_kind(self, scope: ArmScope, kind: port.ResourceKind) -> AsyncIterator[port.CloudResource]:
+    async def _list_kind(self, scope: names.ArmScope, kind: port.ResourceKind) -> AsyncIterator[port.CloudResource]:
         operations, arm_type = OPERATIONS[kind]
         listing = "list_by_resource_group" if kind is port.ResourceKind.SSH_KEY else "list"
         async for shown in self._calls.pages(f"{operations}.{listing}", scope.group):
-            if scope.is_here(shown) and (key := key_of(shown)):
-                native_id = scope.id(arm_type, arm_name(key))
-                yield port.CloudResource(kind, key, "", tag_of(shown, WITHIN_TAG), native_id=native_id)
+            if scope.is_here(shown) and (key := names.key_of(shown)):
+                native_id = scope.id(arm_type, names.arm_name(key))
+                yield port.CloudResource(kind, key, "", names.tag_of(shown, names.WITHIN_TAG), native_id=native_id)
 
 
-def create_body(resource: port.CloudResource, scope: ArmScope) -> tuple[dict[str, object], str]:
+def create_body(resource: port.CloudResource, scope: names.ArmScope) -> tuple[dict[str, object], str]:
     """Return the body that creates a resource, and the private key if it is a new pair."""
-    within = {WITHIN_TAG: resource.within} if resource.within else {}
-    tags, secret = tags_of(resource.key, resource.name, within), ""
+    within = {names.WITHIN_TAG: resource.within} if resource.within else {}
+    tags, secret = names.tags_of(resource.key, resource.name, within), ""
     properties: dict[str, object] = {}
     match resource.kind:
         case port.ResourceKind.NETWORK:
@@ -203,6 +196,6 @@ def create_body(resource: port.CloudResource, scope: ArmScope) -> tuple[dict[str
 
 def _check_key(resource: port.CloudResource, existing: Mapping[str, Any]) -> None:
     """Refuse to touch a resource of the same name that is not ours."""
-    if key_of(existing) != resource.key:
+    if names.key_of(existing) != resource.key:
         message = f"{existing.get('name')} does not carry the key {resource.key!r}"
         raise refusal("key", port.RefusalReason.CONFLICT, message)

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from msgspec.structs import replace
 
@@ -33,7 +33,7 @@ class QemuNode(DriverNode):
         return replace(super()._machine_spec(machine), image=FROM_DISK if machine.boots_disk else OWN_GUEST)
 
     async def _create(self, machine: port.NodeMachine) -> Outcome:
-        return await finish_call(self.host.boot(self._machine_spec(machine), to_qemu_disks(machine.disks)))
+        return await finish_call(self.host.boot(self._machine_spec(machine), [*map(_to_qemu_disk, machine.disks)]))
 
     async def stop(self, key: str) -> None:
         """Press the power button, and terminate the process if the guest does not obey in time.
@@ -71,24 +71,18 @@ class QemuNode(DriverNode):
 
     async def attach(self, key: str, disk: port.AttachedDisk) -> None:
         """Attach a disk to a running machine."""
-        try:
+        with _as_work_errors():
             await finish_call(self.host.attach(key, _to_qemu_disk(disk)))
-        except (MonitorError, DiskError) as error:
-            raise to_work_error(error) from error
 
     async def detach(self, key: str, disk: port.AttachedDisk) -> None:
         """Detach a disk from a running machine."""
-        try:
+        with _as_work_errors():
             await finish_call(self.host.detach(key, _to_qemu_disk(disk)))
-        except (MonitorError, DiskError) as error:
-            raise to_work_error(error) from error
 
     async def has_disk(self, key: str, disk: port.AttachedDisk) -> bool:
         """Tell whether a running machine has a disk in its slot."""
-        try:
+        with _as_work_errors():
             return disk.slot in await self.host.slots(key)
-        except MonitorError as error:
-            raise to_work_error(error) from error
 
     async def move(
         self, key: str, to: port.Hypervisor, machine: port.NodeMachine, on_progress: port.ProgressCallback
@@ -117,32 +111,27 @@ class QemuNode(DriverNode):
     async def stop_moving(self, key: str, to: port.Hypervisor, machine: port.NodeMachine) -> bool:
         """Stop a move; tells whether it is too late for that."""
         move = self._move(key, to, machine)
-        try:
+        with _as_work_errors():
             return await super().stop_moving(key, to, machine) if move is None else await move.stop()
-        except MonitorError as error:
-            raise to_work_error(error) from error
 
     def _move(self, key: str, to: port.Hypervisor, machine: port.NodeMachine) -> LiveMigration | None:
         if not isinstance(to, QemuNode):
             return None
-        return LiveMigration(self.host, key, to.host, to._machine_spec(machine), to_qemu_disks(machine.disks))  # noqa: SLF001 - its twin
+        return LiveMigration(self.host, key, to.host, to._machine_spec(machine), [*map(_to_qemu_disk, machine.disks)])  # noqa: SLF001 - its twin
 
 
 def _to_qemu_disk(disk: port.AttachedDisk) -> QemuDisk:
     return QemuDisk(disk.file, disk.slot, disk.boot)
 
 
-def to_qemu_disks(disks: Sequence[port.AttachedDisk]) -> list[QemuDisk]:
-    """Return the disks of a machine as QEMU gets them."""
-    return [_to_qemu_disk(disk) for disk in disks]
-
-
-def to_work_error(error: MonitorError | DiskError) -> Exception:
-    """Return the engine's error for a machine that did not carry out a command."""
-    match error:
-        case CommandRejected() | DiskError():
-            return Permanent(str(error))
-        case MonitorNotReached():
-            return Temporary(str(error))
-        case _:
-            return Unknown(str(error))
+@contextmanager
+def _as_work_errors() -> Iterator[None]:
+    """Raise the engine's errors for a machine that did not carry out a command."""
+    try:
+        yield
+    except (CommandRejected, DiskError) as error:
+        raise Permanent(str(error)) from error
+    except MonitorNotReached as error:
+        raise Temporary(str(error)) from error
+    except MonitorError as error:
+        raise Unknown(str(error)) from error
