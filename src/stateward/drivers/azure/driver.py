@@ -45,7 +45,27 @@ class AzureDriver(CloudDriver):
 
     async def observe(self, keys: Collection[str] | None = None) -> port.MachineListing:
         """List all our machines here, or those with these keys."""
-        return await list_machines(self._calls, keys)
+        wanted = None if keys is None else set(keys)
+        if wanted is not None and not wanted:
+            return MachineListing((), complete=True)
+        try:
+            scope = await self._calls.scope()
+            results = await asyncio.gather(
+                _by_name(self._calls, scope, "compute.virtual_machines.list"),
+                _statuses(self._calls, scope),
+                _by_name(self._calls, scope, "network.network_interfaces.list"),
+                _by_name(self._calls, scope, "network.public_ip_addresses.list"),
+                return_exceptions=True,  # a call that goes on alone would not be noticed
+            )
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+            listings = VmListings(*results)
+        except CloudCallFailed as failed:
+            return failed.listing()
+        by_key = sorted(records_by_key(listings.records()).items())
+        machines = [observation(key, records, scope) for key, records in by_key if wanted is None or key in wanted]
+        return MachineListing(machines, complete=True)
 
 
 # --- listing ---------------------------------------------------------------------------------------------------------
@@ -76,31 +96,6 @@ class VmListings(Struct, frozen=True):
             )
             for name in names
         }
-
-
-async def list_machines(calls: ArmClient, keys: Collection[str] | None = None) -> MachineListing:
-    """List all our machines, or those with some keys."""
-    wanted = None if keys is None else set(keys)
-    if wanted is not None and not wanted:
-        return MachineListing((), complete=True)
-    try:
-        scope = await calls.scope()
-        results = await asyncio.gather(
-            _by_name(calls, scope, "compute.virtual_machines.list"),
-            _statuses(calls, scope),
-            _by_name(calls, scope, "network.network_interfaces.list"),
-            _by_name(calls, scope, "network.public_ip_addresses.list"),
-            return_exceptions=True,  # a call that goes on alone would not be noticed
-        )
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-        listings = VmListings(*results)
-    except CloudCallFailed as failed:
-        return failed.listing()
-    by_key = sorted(records_by_key(listings.records()).items())
-    machines = [observation(key, records, scope) for key, records in by_key if wanted is None or key in wanted]
-    return MachineListing(machines, complete=True)
 
 
 async def _by_name(calls: ArmClient, scope: ArmScope, listing: str) -> dict[str, Mapping[str, Any]]:

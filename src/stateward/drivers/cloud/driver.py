@@ -24,7 +24,7 @@ class Closable(Protocol):
 
 
 class CloudDriver:
-    """What the drivers of clouds inherit."""
+    """What the drivers of clouds inherit: most calls are those of the machines, the resources and the images."""
 
     def __init__(
         self,
@@ -34,35 +34,16 @@ class CloudDriver:
         resources: CloudResources,
         images: CloudImages[Any, Any],
     ) -> None:
-        self._region, self._connections = provider_region, connections
-        self._machines, self._resources, self._images = machines, resources, images
+        self._region, self._machines = provider_region, machines
+        self.check, self.act, self.close = images.check, machines.act, connections.close
+        self.ensure, self.remove, self.list_resources = resources.ensure, resources.remove, resources.listing
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._region.zone or self._region.region})"
 
-    async def check(self, spec: str, image: str) -> port.CallRefused | port.Inconclusive | None:
-        """Return why a machine of this size and image cannot be created, or that nobody answered; else None."""
-        return await self._images.check(spec, image)
-
-    async def ensure(self, resource: port.CloudResource) -> port.Outcome:
-        """Find a resource by its key, or create it. A private key whose answer was lost cannot be fetched again."""
-        return await self._resources.ensure(resource)
-
-    async def remove(self, resource: port.CloudResource) -> port.Outcome:
-        """Remove what carries a resource's key."""
-        return await self._resources.remove(resource)
-
-    async def list_resources(self) -> port.ResourceListing:
-        """List all our resources here."""
-        return await self._resources.listing()
-
     async def create(self, machine_specs: Sequence[port.MachineSpec]) -> Sequence[port.Outcome]:
         """Create machines; one outcome for each, in order. A known key creates nothing new."""
         return await outcomes_in_order(machine_specs, self._machines.create)
-
-    async def act(self, action: port.MachineAction, handles: Sequence[port.MachineHandle]) -> Sequence[port.Outcome]:
-        """Carry out an action on machines; one outcome for each, in order."""
-        return await self._machines.act(action, handles)
 
     async def run(self, handle: port.MachineHandle, command: str, user: str, seconds: float) -> str:  # noqa: ARG002
         """Refuse: commands run over a machine's SSH, not through its cloud."""
@@ -72,7 +53,3 @@ class CloudDriver:
         """Yield nothing: there are no events."""
         for key in NO_EVENTS:
             yield key
-
-    async def close(self) -> None:
-        """Close the connections; the machines stay as they are."""
-        await self._connections.close()

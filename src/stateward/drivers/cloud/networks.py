@@ -21,7 +21,7 @@ class CloudResources:
         self._locks = NamedLocks()
 
     async def ensure(self, resource: port.CloudResource) -> port.Outcome:
-        """Find a resource by its key, or create it."""
+        """Find a resource by its key, or create it. A private key whose answer was lost cannot be fetched again."""
         return await self._one_at_a_time(resource, self._ensure)
 
     async def remove(self, resource: port.CloudResource) -> port.Outcome:

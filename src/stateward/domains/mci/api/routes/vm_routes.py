@@ -123,7 +123,10 @@ async def scale(request: TumblebugRequest, ns: str, mci: str, group: str, wait: 
     for left in reversed(range(MAX_ATTEMPTS)):
         record = await request.service.mci(ns, mci)
         names = await names_in(request, ns, mci, name)
-        change = _change(wanted, len(names))
+        now = len(names)
+        change = wanted.count - now if wanted.how == "to" else wanted.count
+        if now + change < 0:
+            raise BadInput("numVMsToRemove", -change, f"a number of VMs that there are ({now})")
         if change == 0:
             return await wait_and_show(request, ns, mci, None, None)
         version = record.version if wanted.how == "to" else None
@@ -135,13 +138,6 @@ async def scale(request: TumblebugRequest, ns: str, mci: str, group: str, wait: 
                 raise
     new = [f"{name}-{number}" for number in free_numbers(names, name, max(0, change))]
     return await wait_and_show(request, ns, mci, operation_id(accepted), wait, new)
-
-
-def _change(wanted: mci_bodies.ScaleRequest, now: int) -> int:
-    change = wanted.count - now if wanted.how == "to" else wanted.count
-    if now + change < 0:
-        raise BadInput("numVMsToRemove", -change, f"a number of VMs that there are ({now})")
-    return change
 
 
 # --- VMs -------------------------------------------------------------------------------------------------------------
