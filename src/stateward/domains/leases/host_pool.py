@@ -80,9 +80,17 @@ class HostPool:
             self._by_lease[lease].add(host.spec.name)
         if host.object.removed:
             if known is not None:
-                self._drop(host.spec.name)
+                number = self._numbers.pop(host.spec.name)
+                heappush(self._free_numbers, number)
+                del self._hosts[number]
+                self._usable &= ~(1 << number)
+                self._whole_days.write(number, ())
+                self._part_days.write(number, ())
             return
-        number = self._numbers[host.spec.name] if known is not None else self._assign_number(host.spec.name)
+        if known is None:
+            free = heappop(self._free_numbers) if self._free_numbers else len(self._numbers)
+            self._numbers[host.spec.name] = free
+        number = self._numbers[host.spec.name]
         self._hosts[number] = host
         usable = host.object.state == HostState.UP and host.spec.reservable
         self._usable = self._usable | 1 << number if usable else self._usable & ~(1 << number)
@@ -91,19 +99,6 @@ class HostPool:
             for match in self._matches.values():
                 match.hosts = match.hosts | bit if match.test(host.spec.properties) else match.hosts & ~bit
         self._update_calendar(number, host)
-
-    def _assign_number(self, name: str) -> int:
-        number = heappop(self._free_numbers) if self._free_numbers else len(self._numbers)
-        self._numbers[name] = number
-        return number
-
-    def _drop(self, name: str) -> None:
-        number = self._numbers.pop(name)
-        heappush(self._free_numbers, number)
-        del self._hosts[number]
-        self._usable &= ~(1 << number)
-        self._whole_days.write(number, ())
-        self._part_days.write(number, ())
 
     def hosts_of(self, lease: str) -> frozenset[str]:
         """Return the hosts that are booked for a lease, or held by it."""
