@@ -154,7 +154,7 @@ class Checkpointer:
         """Copy until the rest is small enough for the writer; False if another process has copied all."""
         before, pause = 0, RETRY_MIN_S
         while self._is_due() and not self._stopped.is_set():
-            copied = self._logging_failure("the thread", lambda: _checkpoint(self._opened(), "PASSIVE"))
+            copied = self._checkpoint_passive()
             if copied is None:
                 self._stopped.wait(RETRY_MAX_S)
                 return True  # the writer may succeed
@@ -171,6 +171,10 @@ class Checkpointer:
         """Return whether few frames were added meanwhile, or so many that another round would not reduce them."""
         added = self._wal.has_frames
         return not added(frames + self._writer_frames) or added(frames + copied * 3 // 4)
+
+    def _checkpoint_passive(self) -> CheckpointResult | None:
+        """Copy all frames of the WAL while the writer goes on."""
+        return self._logging_failure("the thread", lambda: _checkpoint(self._opened(), "PASSIVE"))
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
