@@ -1,8 +1,5 @@
 """The declarations of the drivers that come with Stateward; each imports its driver when it makes one."""
 
-from collections.abc import Callable
-from importlib import import_module
-
 from msgspec.structs import replace
 
 from stateward.drivers.driver_plugin import DriverPlugin, DriverSetup
@@ -27,14 +24,34 @@ def _qemu(setup: DriverSetup) -> Driver:
     return QemuDriver(with_folder(setup), setup.meter)
 
 
-def _by_class(module: str, name: str) -> Callable[[DriverSetup], Driver]:
-    """Return a function that makes a driver from its region only, and imports its class for that."""
+def _container(setup: DriverSetup) -> Driver:
+    from stateward.drivers.container import ContainerDriver
 
-    def make(setup: DriverSetup) -> Driver:
-        driver: Driver = getattr(import_module(module), name)(setup.region, setup.meter)
-        return driver
+    return ContainerDriver(setup.region, setup.meter)
 
-    return make
+
+def _aws(setup: DriverSetup) -> Driver:
+    from stateward.drivers.aws import AwsDriver
+
+    return AwsDriver(setup.region, setup.meter)
+
+
+def _azure(setup: DriverSetup) -> Driver:
+    from stateward.drivers.azure import AzureDriver
+
+    return AzureDriver(setup.region, setup.meter)
+
+
+def _gcp(setup: DriverSetup) -> Driver:
+    from stateward.drivers.gcp import GcpDriver
+
+    return GcpDriver(setup.region, setup.meter)
+
+
+def _openstack(setup: DriverSetup) -> Driver:
+    from stateward.drivers.openstack import OpenStackDriver
+
+    return OpenStackDriver(setup.region, setup.meter)
 
 
 def with_folder(setup: DriverSetup) -> ProviderRegion:
@@ -52,18 +69,10 @@ qemu = DriverPlugin(
     on_host=True,
     options=("folder", "keep", "arch", "accel", "bandwidth", "images", "ssh_ports"),
 )
-container = DriverPlugin(
-    _by_class("stateward.drivers.container", "ContainerDriver"),
-    on_host=True,
-    options=("engine", "network", "command", "pull", "keep", "timeout"),
-)
-aws = DriverPlugin(
-    _by_class("stateward.drivers.aws", "AwsDriver"),
-    on_host=False,
-    options=("endpoint_url", "connect_timeout", "read_timeout"),
-)
+container = DriverPlugin(_container, on_host=True, options=("engine", "network", "command", "pull", "keep", "timeout"))
+aws = DriverPlugin(_aws, on_host=False, options=("endpoint_url", "connect_timeout", "read_timeout"))
 azure = DriverPlugin(
-    _by_class("stateward.drivers.azure", "AzureDriver"),
+    _azure,
     on_host=False,
     options=(
         "resource_group",
@@ -76,7 +85,7 @@ azure = DriverPlugin(
     ),
 )
 gcp = DriverPlugin(
-    _by_class("stateward.drivers.gcp", "GcpDriver"),
+    _gcp,
     on_host=False,
     options=(
         "project",
@@ -89,7 +98,5 @@ gcp = DriverPlugin(
     ),
 )
 openstack = DriverPlugin(
-    _by_class("stateward.drivers.openstack", "OpenStackDriver"),
-    on_host=False,
-    options=("suspend", "config_drive", "connect_timeout", "read_timeout", "settle_time"),
+    _openstack, on_host=False, options=("suspend", "config_drive", "connect_timeout", "read_timeout", "settle_time")
 )

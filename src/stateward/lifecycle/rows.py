@@ -94,6 +94,18 @@ class MalformedRow(StatewardError):
     text = "{row}: {problem}"
 
 
+def _states(states: State | States) -> States:
+    return States((states,)) if isinstance(states, State) else States(states)
+
+
+def _actors(actors: Actor | Actors) -> Actors:
+    return Actors((actors,)) if isinstance(actors, Actor) else Actors(actors)
+
+
+def _needs(needs: Needs) -> frozenset[str]:
+    return frozenset((needs,) if isinstance(needs, str) else needs)
+
+
 CELLS: dict[Meaning, tuple[str, ...]] = {
     Meaning.ACTION: ("source", "event", "by", "through", "to", "error", "within", "needs"),
     Meaning.REQUEST: ("source", "event", "by", "through", "to", "error", "within", "needs"),
@@ -138,18 +150,15 @@ def _row(meaning: Meaning, cells: tuple[Any, ...], named: dict[str, Any]) -> Row
     for name in ("source", "through", "to", "error"):
         if name in own and not _is_place(own[name], name):
             raise MalformedRow(row, f"{name} must be {PLACES[name]}")
-    states = own["source"]
-    actors = own.get("by", CLOCK)
-    needs = own["needs"]
     return Row(
-        States((states,)) if isinstance(states, State) else States(states),
+        _states(own["source"]),
         own.get("event", TIMED_OUT),
-        Actors((actors,)) if isinstance(actors, Actor) else Actors(actors),
+        _actors(own.get("by", CLOCK)),
         own.get("through"),
         own.get("to", BACK),
         own.get("error"),
         own.get("within"),
-        frozenset((needs,) if isinstance(needs, str) else needs),
+        _needs(own["needs"]),
         meaning,
     )
 

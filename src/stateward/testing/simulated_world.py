@@ -268,16 +268,7 @@ class SimulatedWorld(Generic[P]):
             self._end()
             logger.removeHandler(listener)
             logger.propagate = True
-        return WorldOutcome(
-            self.seed,
-            self.fault,
-            list(self._events),
-            self._digest.hexdigest(),
-            self.inspector.commits,
-            len(self.inspector.ended),
-            self.count_effects(),
-            self.loop.time(),
-        )
+        return self._outcome()
 
     async def _run(self: W, course: Callable[[W], Coroutine[Any, Any, None]]) -> None:
         await self.store.open()
@@ -306,6 +297,18 @@ class SimulatedWorld(Generic[P]):
             self.loop.run_until_complete(asyncio.sleep(0.01))
         self.loop.run_until_complete(self.store.close())
         self.loop.close()
+
+    def _outcome(self) -> WorldOutcome:
+        return WorldOutcome(
+            self.seed,
+            self.fault,
+            list(self._events),
+            self._digest.hexdigest(),
+            self.inspector.commits,
+            len(self.inspector.ended),
+            self.count_effects(),
+            self.loop.time(),
+        )
 
 
 @contextmanager

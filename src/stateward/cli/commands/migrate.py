@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -55,13 +56,7 @@ def migrate(
       stateward migrate --database postgresql://db/stateward
       stateward migrate --database stateward-data/stateward.db --map mci.vm:Paused=Suspended
     """
-    mapped: dict[str, dict[str, str]] = {}
-    for word in map or ():
-        kind, colon, states = word.partition(":")
-        old, equals, new = states.partition("=")
-        if not (kind and colon and old and equals and new):
-            raise BadInput("--map", word, "KIND:OLD=NEW, as in mci.vm:Paused=Suspended")
-        mapped.setdefault(kind, {})[old] = new
+    mapped = _mapped(map or ())
     done = asyncio.run(_run(open_store(direct_url or database, migrate=True), mapped))
     version = newest("postgres" if database.startswith("postgres") else "sqlite")
     if json:
@@ -83,3 +78,14 @@ async def _run(store: Store, mapped: dict[str, dict[str, str]]) -> Counter[Unkno
         return Counter()
     finally:
         await store.close()
+
+
+def _mapped(words: Iterable[str]) -> dict[str, dict[str, str]]:
+    mapped: dict[str, dict[str, str]] = {}
+    for word in words:
+        kind, colon, states = word.partition(":")
+        old, equals, new = states.partition("=")
+        if not (kind and colon and old and equals and new):
+            raise BadInput("--map", word, "KIND:OLD=NEW, as in mci.vm:Paused=Suspended")
+        mapped.setdefault(kind, {})[old] = new
+    return mapped

@@ -65,21 +65,7 @@ async def change_labels(
     record = uow.objects.get(key)
     if record is None or record.removed:
         raise NotFound(*key)
-    labels = labels_of(record)
-    present, reserved = {**msgspec.json.decode(record.labels), **labels}, kinds.of(record).reserved_labels
-    given: Labels = {}
-    for name, value in [*added.items(), *((name, None) for name in removed)]:
-        if not (name.startswith(SYSTEM_PREFIX) or name in reserved or name == PROTECTED_LABEL):
-            given |= {} if value is None else {name: value}
-        elif value is None or name == PROTECTED_LABEL or present.get(name) != value:  # its own value is no change
-            allowed = f"left out: this server sets {name!r} itself"
-            raise BadInput(f"labels.{name}", value, allowed, state=record.state)
-    for name in removed:
-        if name not in labels:
-            raise UnknownName("label", name, sorted(labels))
-    if len(labels.keys() | given.keys()) > MAX_LABELS:
-        raise BadInput("labels", len(given), f"so few that the object has at most {MAX_LABELS}", state=record.state)
-    changed = _with_labels(record, given, removed)
+    changed = _with_labels(record, _changeable(kinds, record, added, removed), removed)
     if changed == record:
         return record
     if changed.spec != record.spec and record.op is not None:
@@ -94,13 +80,29 @@ async def change_labels(
     return changed
 
 
+def _changeable(kinds: Kinds, record: Object, added: Mapping[str, str], removed: Collection[str]) -> Labels:
+    """Return the added labels that are the users' own; raises if others would change, or a removed one is missing."""
+    labels = labels_of(record)
+    present, reserved = {**msgspec.json.decode(record.labels), **labels}, kinds.of(record).reserved_labels
+    given: Labels = {}
+    for name, value in [*added.items(), *((name, None) for name in removed)]:
+        if not (name.startswith(SYSTEM_PREFIX) or name in reserved or name == PROTECTED_LABEL):
+            given |= {} if value is None else {name: value}
+        elif value is None or name == PROTECTED_LABEL or present.get(name) != value:  # its own value is no change
+            allowed = f"left out: this server sets {name!r} itself"
+            raise BadInput(f"labels.{name}", value, allowed, state=record.state)
+    for name in removed:
+        if name not in labels:
+            raise UnknownName("label", name, sorted(labels))
+    if len(labels.keys() | given.keys()) > MAX_LABELS:
+        raise BadInput("labels", len(given), f"so few that the object has at most {MAX_LABELS}", state=record.state)
+    return given
+
+
 def _with_labels(record: Object, added: Labels, removed: Collection[str]) -> Object:
     """Return an object with changed labels, in the place where its kind stores them."""
     if record.kind != VM.kind:  # the labels of a VM's object are those that it has from its MCI
-        former: Labels = msgspec.json.decode(record.labels)
-        merged = _merged(former, added, removed)
-        if merged != former:
-            record = replace(record, labels=msgspec.json.encode(merged, order="sorted").decode())
+        record = replace(record, labels=_merged_text(record.labels, added, removed))
     if record.kind not in (MCI.kind, VM.kind):
         return record
     spec = mci_of(record) if record.kind == MCI.kind else vm_of(record)
@@ -110,3 +112,9 @@ def _with_labels(record: Object, added: Labels, removed: Collection[str]) -> Obj
 
 def _merged(labels: Labels, added: Labels, removed: Collection[str]) -> Labels:
     return {name: value for name, value in {**labels, **added}.items() if name not in removed}
+
+
+def _merged_text(text: str, added: Labels, removed: Collection[str]) -> str:
+    former: Labels = msgspec.json.decode(text)
+    merged = _merged(former, added, removed)
+    return text if merged == former else msgspec.json.encode(merged, order="sorted").decode()

@@ -7,7 +7,6 @@ itself.
 
 from msgspec import Struct
 
-from stateward.credential_fields import CredentialField, read_fields
 from stateward.drivers.cloud.settings import (
     HiddenCredential,
     address_parts,
@@ -15,6 +14,7 @@ from stateward.drivers.cloud.settings import (
     is_this_host,
     seconds_option,
 )
+from stateward.drivers.credential_fields import CredentialField, read_fields
 from stateward.drivers.port import ProviderRegion
 from stateward.errors import BadInput
 

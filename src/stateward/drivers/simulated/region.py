@@ -12,7 +12,19 @@ from typing import TypeAlias
 
 from msgspec import msgpack
 
-from stateward.drivers import port
+from stateward.drivers.port import (
+    AlreadyDone,
+    CallAccepted,
+    CallRefused,
+    CloudResource,
+    MachineAction,
+    MachineHandle,
+    MachineSpec,
+    MachineState,
+    Outcome,
+    RefusalReason,
+    ResourceKind,
+)
 from stateward.drivers.simulated.cloud_file import CloudRow
 from stateward.drivers.simulated.faults import FaultInjector, FaultProfile, draw_seconds, transition_time
 from stateward.drivers.simulated.machine import (
@@ -37,7 +49,7 @@ ChangeListener: TypeAlias = Callable[[str, float], None]
 SpecCheck: TypeAlias = Callable[[str, str], str]
 """Returns what is wrong with a size and an image; empty if both exist."""
 
-ENDED = (port.MachineState.TERMINATING, port.MachineState.TERMINATED)
+ENDED = (MachineState.TERMINATING, MachineState.TERMINATED)
 
 MACHINE, RESOURCE, USED_KEY = "machine", "part", "grave"
 """The sorts of rows of a region, as the file has them."""
@@ -65,77 +77,77 @@ class Region:
 
     # --- machines ---
 
-    def create(self, machine_spec: port.MachineSpec, now: float) -> port.Outcome:
+    def create(self, machine_spec: MachineSpec, now: float) -> Outcome:
         """Create a machine, unless its key was used before."""
         there = self.machines.get(machine_spec.key)
         if there is not None:
-            return port.AlreadyDone(machine_spec.key, there.native_id)
+            return AlreadyDone(machine_spec.key, there.native_id)
         if machine_spec.key in self.used_keys:
-            return port.AlreadyDone(machine_spec.key, native_id(self.used_keys[machine_spec.key]))
+            return AlreadyDone(machine_spec.key, native_id(self.used_keys[machine_spec.key]))
         return self._refusal(machine_spec) or self._make(machine_spec, now)
 
-    def _refusal(self, machine_spec: port.MachineSpec) -> port.CallRefused | None:
+    def _refusal(self, machine_spec: MachineSpec) -> CallRefused | None:
         wrong = self._spec_problem(machine_spec.spec, machine_spec.image)
         if wrong:
-            return port.CallRefused(machine_spec.key, port.RefusalReason.INVALID, wrong)
+            return CallRefused(machine_spec.key, RefusalReason.INVALID, wrong)
         missing = self.resources.missing(machine_spec.resources.values()) if machine_spec.resources else []
         if missing:
-            return port.CallRefused(machine_spec.key, port.RefusalReason.NOT_FOUND, f"there is no {missing[0]}")
+            return CallRefused(machine_spec.key, RefusalReason.NOT_FOUND, f"there is no {missing[0]}")
         if self._chance.random() < self.profile.refused:
-            return port.CallRefused(
-                machine_spec.key, port.RefusalReason.CAPACITY, f"{self.name} has no room for a {machine_spec.spec}"
+            return CallRefused(
+                machine_spec.key, RefusalReason.CAPACITY, f"{self.name} has no room for a {machine_spec.spec}"
             )
         return None
 
-    def _make(self, machine_spec: port.MachineSpec, now: float) -> port.CallAccepted:
+    def _make(self, machine_spec: MachineSpec, now: float) -> CallAccepted:
         fails = self._chance.random() < self.profile.fails
-        then = port.MachineState.FAILED if fails else port.MachineState.RUNNING
+        then = MachineState.FAILED if fails else MachineState.RUNNING
         machine = SimulatedMachine(
             machine_spec.key,
             machine_spec.name,
             self._next_number(),
             self._share(MachineTemplate(machine_spec.spec, machine_spec.image, tuple(machine_spec.resources.values()))),
-            shared_transition(None, port.MachineState.PENDING, then),
+            shared_transition(None, MachineState.PENDING, then),
             now,
             now + draw_seconds(self.profile.pending, self._chance),
             trouble="it did not come up" if fails else "",
         )
         self.machines[machine_spec.key] = machine
         self._note_change(machine)
-        return port.CallAccepted(machine_spec.key, machine.native_id)
+        return CallAccepted(machine_spec.key, machine.native_id)
 
-    def act(self, action: port.MachineAction, handle: port.MachineHandle, now: float) -> port.Outcome:
+    def act(self, action: MachineAction, handle: MachineHandle, now: float) -> Outcome:
         """Start an action on a machine, if its state allows it."""
         machine = self.machines.get(handle.key)
         if machine is None or handle.native_id not in (None, "", machine.native_id):
-            return port.CallRefused(
-                handle.key, port.RefusalReason.NOT_FOUND, f"there is no machine {handle.native_id or handle.key}"
+            return CallRefused(
+                handle.key, RefusalReason.NOT_FOUND, f"there is no machine {handle.native_id or handle.key}"
             )
         if handle.token and handle.token in machine.tokens and self.profile.knows_tokens:
-            return port.AlreadyDone(handle.key, machine.native_id)
-        state = state_at(machine, now) or port.MachineState.PENDING
+            return AlreadyDone(handle.key, machine.native_id)
+        state = state_at(machine, now) or MachineState.PENDING
         verdict = judge_action(action, state)
         if verdict is ActionVerdict.CONFLICT:
-            return port.CallRefused(
-                handle.key, port.RefusalReason.CONFLICT, f"cannot {action} {machine.native_id}, which is {state}"
+            return CallRefused(
+                handle.key, RefusalReason.CONFLICT, f"cannot {action} {machine.native_id}, which is {state}"
             )
         if verdict is ActionVerdict.ALREADY:
-            return port.AlreadyDone(handle.key, machine.native_id)
+            return AlreadyDone(handle.key, machine.native_id)
         self._do(machine, action, handle.token, state, now)
-        return port.CallAccepted(handle.key, machine.native_id)
+        return CallAccepted(handle.key, machine.native_id)
 
     def _do(
-        self, machine: SimulatedMachine, action: port.MachineAction, token: str, state: port.MachineState, now: float
+        self, machine: SimulatedMachine, action: MachineAction, token: str, state: MachineState, now: float
     ) -> None:
         rule = ACTION_RULES[action]
         relapses = self._chance.random() < self.profile.relapses
         machine.passage = shared_transition(state, rule.during, machine.passage.then if relapses else rule.then)
         machine.since, machine.until = now, now + draw_seconds(transition_time(self.profile, rule.during), self._chance)
         machine.tokens = with_token(machine.tokens, token)
-        machine.reboots += action is port.MachineAction.REBOOT and not relapses
+        machine.reboots += action is MachineAction.REBOOT and not relapses
         self._note_change(machine)
 
-    def force(self, key: str, state: port.MachineState, now: float, trouble: str = "") -> None:
+    def force(self, key: str, state: MachineState, now: float, trouble: str = "") -> None:
         """Set the state of an existing machine out of band."""
         machine = self.machines[key]
         machine.passage = shared_transition(state_at(machine, now), state, state)
@@ -159,26 +171,26 @@ class Region:
             if key.startswith(UNMARKED) and state_at(machine, now) not in ENDED
         ]
 
-    def adopt(self, handle: port.MachineHandle, now: float) -> port.Outcome:
+    def adopt(self, handle: MachineHandle, now: float) -> Outcome:
         """Put a key on the machine of a native id that carries none."""
         machine = next((known for known in self.machines.values() if known.native_id == handle.native_id), None)
         if machine is None or state_at(machine, now) in ENDED:
-            return port.CallRefused(handle.key, port.RefusalReason.NOT_FOUND, f"there is no machine {handle.native_id}")
+            return CallRefused(handle.key, RefusalReason.NOT_FOUND, f"there is no machine {handle.native_id}")
         if machine.key == handle.key:
-            return port.AlreadyDone(handle.key, machine.native_id)
+            return AlreadyDone(handle.key, machine.native_id)
         if not machine.key.startswith(UNMARKED):
             message = f"{machine.native_id} carries another key, {machine.key!r}"
-            return port.CallRefused(handle.key, port.RefusalReason.CONFLICT, message)
+            return CallRefused(handle.key, RefusalReason.CONFLICT, message)
         self._rekey(machine, handle.key)
-        return port.CallAccepted(handle.key, machine.native_id)
+        return CallAccepted(handle.key, machine.native_id)
 
-    def release(self, handle: port.MachineHandle, _now: float) -> port.Outcome:
+    def release(self, handle: MachineHandle, _now: float) -> Outcome:
         """Take a key off the machine that carries it."""
         machine = self.machines.get(handle.key)
         if machine is None:
-            return port.AlreadyDone(handle.key, handle.native_id or "")
+            return AlreadyDone(handle.key, handle.native_id or "")
         self._rekey(machine, unmarked_key(machine.native_id))
-        return port.CallAccepted(handle.key, machine.native_id)
+        return CallAccepted(handle.key, machine.native_id)
 
     def _rekey(self, machine: SimulatedMachine, key: str) -> None:
         del self.machines[machine.key]
@@ -192,20 +204,20 @@ class Region:
         while self._forget_queue and self._forget_queue[0][0] <= now:
             _, key = heappop(self._forget_queue)
             machine = self.machines.get(key)
-            if machine is not None and state_at(machine, now) is port.MachineState.TERMINATED:
+            if machine is not None and state_at(machine, now) is MachineState.TERMINATED:
                 del self.machines[key]
                 self.used_keys[key] = machine.number
                 self._changed[MACHINE, key] = self._changed[USED_KEY, key] = None
 
     # --- resources ---
 
-    def ensure(self, resource: port.CloudResource) -> port.Outcome:
+    def ensure(self, resource: CloudResource) -> Outcome:
         """Find a resource by its key, or create it."""
         outcome = self.resources.ensure(resource, self._next_number())
         self._changed[RESOURCE, row_key(resource.kind, resource.key)] = None
         return outcome
 
-    def remove(self, resource: port.CloudResource, now: float) -> port.Outcome:
+    def remove(self, resource: CloudResource, now: float) -> Outcome:
         """Remove a resource that nothing uses."""
         key = row_key(resource.kind, resource.key)
         there = self.resources.row(key)
@@ -213,7 +225,7 @@ class Region:
         self._changed[RESOURCE, key] = None
         return outcome
 
-    def drop_resource(self, kind: port.ResourceKind, key: str) -> None:
+    def drop_resource(self, kind: ResourceKind, key: str) -> None:
         """Remove a resource out of band, even if it is used."""
         self.resources.drop(row_key(kind, key))
         self._changed[RESOURCE, row_key(kind, key)] = None
@@ -222,7 +234,7 @@ class Region:
         """Tell whether a machine uses a resource; the templates rule out most machines."""
         builds = {id(build) for build in self._builds if part_id in build.parts}
         return bool(builds) and any(
-            id(machine.build) in builds and state_at(machine, now) is not port.MachineState.TERMINATED
+            id(machine.build) in builds and state_at(machine, now) is not MachineState.TERMINATED
             for machine in self.machines.values()
         )
 
@@ -249,7 +261,7 @@ class Region:
         self._changed.clear()
 
     def restore(
-        self, machines: Sequence[SimulatedMachine], used_keys: dict[str, int], resources: Sequence[port.CloudResource]
+        self, machines: Sequence[SimulatedMachine], used_keys: dict[str, int], resources: Sequence[CloudResource]
     ) -> None:
         """Restore the region from its saved rows."""
         for machine in machines:
@@ -273,7 +285,7 @@ class Region:
             listener(machine.key, machine.until)
 
     def _schedule_forget(self, machine: SimulatedMachine) -> None:
-        if machine.passage.then is port.MachineState.TERMINATED:
+        if machine.passage.then is MachineState.TERMINATED:
             heappush(self._forget_queue, (machine.until + self.profile.forgotten, machine.key))
 
 

@@ -82,17 +82,22 @@ def encrypt_for(recipient: RSAPublicKey, private: str) -> str:
 
 def open_encrypted(encrypted: bytes, identity: bytes) -> str:
     """Return the private key in CMS; `identity` is the private key that it was encrypted for."""
-    load = load_ssh_private_key if b"BEGIN OPENSSH" in identity else load_pem_private_key
-    try:
-        key = load(identity, None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, RSAPrivateKey):
-        raise BadInput("--identity", None, IDENTITY)
+    key = _load_private(identity)
     try:
         return pkcs7_decrypt_pem(encrypted, _certificate(key.public_key()), key, []).decode()
     except (ValueError, UnsupportedAlgorithm) as error:
         raise BadInput("--identity", None, f"{IDENTITY} ({error})") from None
+
+
+def _load_private(text: bytes) -> RSAPrivateKey:
+    load = load_ssh_private_key if b"BEGIN OPENSSH" in text else load_pem_private_key
+    try:
+        key = load(text, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, RSAPrivateKey):
+        raise BadInput("--identity", None, IDENTITY)
+    return key
 
 
 def _certificate(public: RSAPublicKey) -> Certificate:
